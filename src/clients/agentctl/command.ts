@@ -40,7 +40,7 @@ export type Option = {
 };
 
 export type Args = {
-  words: readonly string[];
+  positionals: readonly string[];
   flag(name: string): boolean;
   text(name: string): string | undefined;
   number(name: string): number | undefined;
@@ -62,7 +62,7 @@ export type CommandHandler = (session: Session) => Promise<number | void>;
 
 export type Command = {
   path: readonly string[];
-  words?: readonly Positional[];
+  positionals?: readonly Positional[];
   options?: readonly Option[];
   help: string;
   /** More lines for its own --help. */

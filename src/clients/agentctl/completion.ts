@@ -6,7 +6,7 @@ import type { CommandEnv } from './env.ts';
 import { writeOut } from './out.ts';
 import { commandsBelow } from './parse.ts';
 import { connectRuntime, type RuntimeClient } from './runtime.ts';
-import { oneLine } from './show/plain.ts';
+import { toOneLine } from './show/plain.ts';
 import { truncate } from './show/width.ts';
 import { findStateDir } from './state.ts';
 import { GLOBAL_OPTIONS } from './table.ts';
@@ -19,10 +19,10 @@ export async function complete(words: readonly string[], env: CommandEnv): Promi
   const { before, partial, lead } = readTyped(words);
   const expected = expect(before, partial);
   const candidates = [...expected.fixed];
-  if (expected.live !== undefined) candidates.push(...(await lookUp(expected, env)));
+  if (expected.live !== undefined) candidates.push(...(await readLive(expected, env)));
   const fitting = candidates.filter(([word]) => word.startsWith(partial));
   const lines = fitting.map(([word, help]) =>
-    help === undefined ? `${lead}${word}` : `${lead}${word}\t${truncate(oneLine(help), 60)}`,
+    help === undefined ? `${lead}${word}` : `${lead}${word}\t${truncate(toOneLine(help), 60)}`,
   );
   if (lines.length > 0) writeOut(`${lines.join('\n')}\n`);
   return 0;
@@ -48,7 +48,7 @@ export function readTyped(words: readonly string[]): Typed {
 export function expect(before: readonly string[], partial: string): Expected {
   const path: string[] = [];
   let command: Command | undefined;
-  let wordsSeen = 0;
+  let positionalsSeen = 0;
   let pending: Option | undefined;
   let state: string | undefined;
   for (const token of before) {
@@ -62,30 +62,30 @@ export function expect(before: readonly string[], partial: string): Expected {
       );
       pending = found?.value === undefined ? undefined : found;
     } else if (command !== undefined) {
-      wordsSeen++;
+      positionalsSeen++;
     } else {
       path.push(token);
       command = commandsBelow(path).find((one) => one.path.length === path.length);
     }
   }
   const stated = state === undefined ? {} : { state };
-  if (pending !== undefined) return { ...choices(pending.completes), ...stated };
+  if (pending !== undefined) return { ...expectChoices(pending.completes), ...stated };
   if (partial.startsWith('-')) {
     const options = [...(command?.options ?? []), ...GLOBAL_OPTIONS];
     return { fixed: options.map(({ name, help }) => [`--${name}`, help]), live: undefined };
   }
   if (command !== undefined)
-    return { ...choices(command.words?.[wordsSeen]?.completes), ...stated };
-  return { fixed: nextWords(path), live: undefined };
+    return { ...expectChoices(command.positionals?.[positionalsSeen]?.completes), ...stated };
+  return { fixed: listNextWords(path), live: undefined };
 }
 
-function choices(completes: Completes | undefined): Expected {
+function expectChoices(completes: Completes | undefined): Expected {
   if (completes === undefined || typeof completes === 'string')
     return { fixed: [], live: completes };
   return { fixed: completes.map((word) => [word]), live: undefined };
 }
 
-function nextWords(path: readonly string[]): Candidate[] {
+function listNextWords(path: readonly string[]): Candidate[] {
   const found = new Map<string, string | undefined>();
   for (const { path: full, help } of commandsBelow(path)) {
     const isLast = full.length === path.length + 1;
@@ -95,41 +95,44 @@ function nextWords(path: readonly string[]): Candidate[] {
 }
 
 /** Nothing to offer is no error here: the person is in the middle of typing. */
-async function lookUp({ live, state }: Expected, env: CommandEnv): Promise<Candidate[]> {
+async function readLive({ live, state }: Expected, env: CommandEnv): Promise<Candidate[]> {
   // The shell knows files better; the scripts fall back to it when nothing is offered.
   if (live === 'file' || live === 'directory') return [];
   try {
-    return await ask(connectRuntime(findStateDir(state, env)), live);
+    return await listNames(connectRuntime(findStateDir(state, env)), live);
   } catch {
     return [];
   }
 }
 
-async function ask(runtime: RuntimeClient, live: Completes | undefined): Promise<Candidate[]> {
+async function listNames(
+  runtime: RuntimeClient,
+  live: Completes | undefined,
+): Promise<Candidate[]> {
   const deadlineMs = 2_000;
   switch (live) {
     case 'agent': {
-      const { agents } = await runtime.ask('agentd', 'listAgents', {}, { deadlineMs });
+      const { agents } = await runtime.call('agentd', 'listAgents', {}, { deadlineMs });
       return agents.map(({ name, description }) => [name, description]);
     }
     case 'task': {
       const query = { limit: 50 };
-      const { tasks } = await runtime.ask('agentd', 'listTasks', { query }, { deadlineMs });
+      const { tasks } = await runtime.call('agentd', 'listTasks', { query }, { deadlineMs });
       return tasks.map(({ id, status, goal }) => [id, `${status}: ${goal}`]);
     }
     case 'question': {
       const query = { status: 'open', kind: 'question' } as const;
-      const { waits } = await runtime.ask('agentd', 'listWaits', { query }, { deadlineMs });
+      const { waits } = await runtime.call('agentd', 'listWaits', { query }, { deadlineMs });
       return waits.map(({ id, question }) => [id, question ?? '']);
     }
     case 'approval': {
       const query = { status: 'pending', limit: 50 } as const;
-      const answer = await runtime.ask('approvald', 'listApprovals', { query }, { deadlineMs });
+      const answer = await runtime.call('approvald', 'listApprovals', { query }, { deadlineMs });
       return answer.approvals.map(({ id, agent, summary }) => [id, `${agent}: ${summary}`]);
     }
     case 'permit': {
       const query = { active: 'true', limit: 50 } as const;
-      const answer = await runtime.ask('approvald', 'listPermits', { query }, { deadlineMs });
+      const answer = await runtime.call('approvald', 'listPermits', { query }, { deadlineMs });
       return answer.permits.map((one) => [one.id, `${one.agent}: ${one.action ?? one.class}`]);
     }
     case 'person':
@@ -139,15 +142,15 @@ async function ask(runtime: RuntimeClient, live: Completes | undefined): Promise
         .flatMap((file) => (file.endsWith('.key') ? [[file.slice(0, -4)] as const] : []));
     case 'artifact': {
       const query = { limit: 50 };
-      const answer = await runtime.ask('agentd', 'listArtifacts', { query }, { deadlineMs });
+      const answer = await runtime.call('agentd', 'listArtifacts', { query }, { deadlineMs });
       return answer.artifacts.map(({ id, name }) => [id, name]);
     }
     case 'tool': {
-      const { tools } = await runtime.ask('toold', 'listTools', {}, { deadlineMs });
+      const { tools } = await runtime.call('toold', 'listTools', {}, { deadlineMs });
       return tools.map(({ name, description }) => [name, description]);
     }
     case 'model': {
-      const { models } = await runtime.ask('modeld', 'listModels', {}, { deadlineMs });
+      const { models } = await runtime.call('modeld', 'listModels', {}, { deadlineMs });
       return models.map(({ name }) => [name]);
     }
     default:

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { pause, readSse } from './follow.ts';
+import { readSse, sleep } from './follow.ts';
 
 async function* pieces(bytes: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
   let from = 0;
@@ -39,8 +39,8 @@ test('the pieces do not matter', async () => {
 
 test('a pause ends with its signal', async () => {
   const controller = new AbortController();
-  const paused = pause(60_000, controller.signal);
+  const paused = sleep(60_000, controller.signal);
   controller.abort();
   await paused;
-  await pause(60_000, controller.signal);
+  await sleep(60_000, controller.signal);
 });

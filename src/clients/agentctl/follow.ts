@@ -9,37 +9,37 @@ export type FollowFilter = {
   run_id?: string | undefined;
 };
 
-const againAfterMs = 1_000;
+const RETRY_DELAY_MS = 1_000;
 
 /** The seq of the newest event, or -1: where following starts from now. */
-export async function newestSeq(runtime: RuntimeClient): Promise<number> {
+export async function readNewestSeq(runtime: RuntimeClient): Promise<number> {
   const query = { order: 'desc', limit: 1 } as const;
-  const { events } = await runtime.ask('auditd-ai', 'events', { query });
+  const { events } = await runtime.call('auditd-ai', 'events', { query });
   return events[0]?.seq ?? -1;
 }
 
-type Following = {
+type FollowOptions = {
   after: number;
   filter: FollowFilter;
   signal: AbortSignal;
   /** Called each time the stream stands. */
   onOpen?: () => void;
   /** Called when nobody answers, once until somebody does again. */
-  onAway?: () => void;
+  onDown?: () => void;
 };
 
 /** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
 export async function* followEvents(
   runtime: RuntimeClient,
-  { after, filter, signal, onOpen, onAway }: Following,
+  { after, filter, signal, onOpen, onDown: onAway }: FollowOptions,
 ): AsyncGenerator<AuditEvent> {
   let seen = after;
-  let isAway = false;
+  let isDown = false;
   while (!signal.aborted) {
     try {
       const query = { ...filter, after: seen, follow: '1' } as const;
       const stream = await runtime.open('auditd-ai', 'events', { query }, signal);
-      isAway = false;
+      isDown = false;
       onOpen?.();
       for await (const data of readSse(stream)) {
         const event = JSON.parse(data) as AuditEvent;
@@ -49,11 +49,12 @@ export async function* followEvents(
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Fault && !['runtime_down', 'stopping'].includes(error.code)) throw error;
-      if (!isAway) onAway?.();
-      isAway = true;
+      if (error instanceof Fault && !['runtime_down', 'stopping'].includes(error.code))
+        throw error;
+      if (!isDown) onAway?.();
+      isDown = true;
     }
-    await pause(againAfterMs, signal);
+    await sleep(RETRY_DELAY_MS, signal);
   }
 }
 
@@ -77,7 +78,7 @@ export async function* readSse(stream: AsyncIterable<Buffer | string>): AsyncGen
   }
 }
 
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) return resolve();
     const timer = setTimeout(done, ms);

@@ -3,7 +3,7 @@ import { fault } from '../../wire/errors.ts';
 import type { Command, Option } from './command.ts';
 import type { Out } from './out.ts';
 import { commandsBelow, type Parsed } from './parse.ts';
-import { pad, widthOf, wrap } from './show/width.ts';
+import { measureWidth, pad, wrap } from './show/width.ts';
 import { GLOBAL_OPTIONS, GROUPS } from './table.ts';
 
 const EXITS =
@@ -11,42 +11,54 @@ const EXITS =
   '4 waits for a person (--no-wait) · 5 not found · 6 runtime not reachable · ' +
   '7 budget or limit reached · 70 internal · 78 bad config';
 
-const indented = (text: string, columns: number): string[] =>
+const indent = (text: string, columns: number): string[] =>
   wrap(text, Math.min(columns, 100) - 2).map((line) => `  ${line}`);
 
 export function showHelp(parsed: Parsed, out: Out): number {
   const { command, path } = parsed;
   if (command === undefined && path.length > 0 && !parsed.help) {
-    const words = [...new Set(commandsBelow(path).map((one) => one.path[path.length]))];
-    throw fault('bad_usage', `${path.join(' ')} needs one of: ${words.join(', ')}`, {
+    const subcommands = [...new Set(commandsBelow(path).map((one) => one.path[path.length]))];
+    throw fault('bad_usage', `${path.join(' ')} needs one of: ${subcommands.join(', ')}`, {
       hint: `See: agentctl ${path.join(' ')} --help`,
     });
   }
   const shown = command === undefined ? commandsBelow(path) : [command];
-  out.print({ commands: shown.map(describe) }, () =>
-    command === undefined ? overview(path, out) : oneCommand(command, out),
+  out.print({ commands: shown.map(toDocument) }, () =>
+    command === undefined ? renderOverview(path, out) : renderCommand(command, out),
   );
   return 0;
 }
 
 /** The table as data, for docs and other programs. */
-function describe({ path, words = [], options = [], help, details = [] }: Command) {
-  return { name: path.join(' '), usage: usageOf({ path, words, options }), help, details, options };
+function toDocument({ path, positionals = [], options = [], help, details = [] }: Command) {
+  return {
+    name: path.join(' '),
+    usage: formatUsage({ path, positionals, options }),
+    help,
+    details,
+    options,
+  };
 }
 
-function usageOf({ path, words = [], options = [] }: Pick<Command, 'path' | 'words' | 'options'>) {
-  const wordTexts = words.map(({ name, optional }) => (optional === true ? `[${name}]` : name));
+function formatUsage({
+  path,
+  positionals = [],
+  options = [],
+}: Pick<Command, 'path' | 'positionals' | 'options'>) {
+  const wordTexts = positionals.map(({ name, optional }) =>
+    optional === true ? `[${name}]` : name,
+  );
   const required = options.filter((option) => option.required === true);
   const rest = options.length > required.length ? ['[options]'] : [];
-  return ['agentctl', ...path, ...wordTexts, ...required.map(optionText), ...rest].join(' ');
+  return ['agentctl', ...path, ...wordTexts, ...required.map(formatOption), ...rest].join(' ');
 }
 
-const optionText = ({ name, value }: Option): string =>
+const formatOption = ({ name, value }: Option): string =>
   value === undefined ? `--${name}` : `--${name} ${value}`;
 
 /** What does not fit goes on in the next line, below its beginning. */
-function pairs(rows: readonly (readonly [string, string])[], columns: number): string[] {
-  const width = Math.max(...rows.map(([left]) => widthOf(left)));
+function renderPairs(rows: readonly (readonly [string, string])[], columns: number): string[] {
+  const width = Math.max(...rows.map(([left]) => measureWidth(left)));
   return rows.flatMap(([left, right]) =>
     wrap(right, Math.max(columns - width - 4, 20)).map(
       (line, i) => `  ${pad(i === 0 ? left : '', width)}  ${line}`,
@@ -54,13 +66,13 @@ function pairs(rows: readonly (readonly [string, string])[], columns: number): s
   );
 }
 
-function overview(path: readonly string[], out: Out): string[] {
+function renderOverview(path: readonly string[], out: Out): string[] {
   const { paint } = out;
   const groups = path.length === 0 ? GROUPS : [{ title: undefined, commands: commandsBelow(path) }];
   const lines = groups.flatMap(({ title, commands }) => [
     '',
     ...(title === undefined ? [] : [paint('bold', title)]),
-    ...pairs(commands.map(commandRow), out.columns),
+    ...renderPairs(commands.map(toRow), out.columns),
   ]);
   const start = ['agentctl', ...path].join(' ');
   return [
@@ -68,33 +80,35 @@ function overview(path: readonly string[], out: Out): string[] {
     ...lines,
     '',
     paint('bold', 'With every command'),
-    ...optionLines(GLOBAL_OPTIONS, out.columns),
-    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...indented(EXITS, out.columns)]),
+    ...renderOptions(GLOBAL_OPTIONS, out.columns),
+    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...indent(EXITS, out.columns)]),
   ];
 }
 
-const commandRow = ({ path, words = [], help }: Command): readonly [string, string] => {
-  const wordTexts = words.map(({ name, optional }) => (optional === true ? `[${name}]` : name));
+const toRow = ({ path, positionals = [], help }: Command): readonly [string, string] => {
+  const wordTexts = positionals.map(({ name, optional }) =>
+    optional === true ? `[${name}]` : name,
+  );
   return [[...path, ...wordTexts].join(' '), help];
 };
 
-function optionLines(options: readonly Option[], columns: number): string[] {
+function renderOptions(options: readonly Option[], columns: number): string[] {
   const rows = options.map((option) => {
     const short = option.short === undefined ? '' : `-${option.short}, `;
-    return [short + optionText(option), option.help] as const;
+    return [short + formatOption(option), option.help] as const;
   });
-  return pairs(rows, columns);
+  return renderPairs(rows, columns);
 }
 
-function oneCommand(command: Command, { paint, columns }: Out): string[] {
+function renderCommand(command: Command, { paint, columns }: Out): string[] {
   const options = [...(command.options ?? []), ...GLOBAL_OPTIONS];
   return [
-    paint('bold', usageOf(command)),
+    paint('bold', formatUsage(command)),
     '',
-    ...indented(command.help, columns),
-    ...(command.details ?? []).flatMap((line) => indented(line, columns)),
+    ...indent(command.help, columns),
+    ...(command.details ?? []).flatMap((line) => indent(line, columns)),
     '',
     paint('bold', 'Options'),
-    ...optionLines(options, columns),
+    ...renderOptions(options, columns),
   ];
 }

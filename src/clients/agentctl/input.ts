@@ -15,4 +15,4 @@ export function readInput(file: string): string {
 }
 
 /** A word of the command line, or standard input when it is `-`. */
-export const wordOrStdin = (word: string): string => (word === '-' ? readInput('-') : word);
+export const readTextArgument = (word: string): string => (word === '-' ? readInput('-') : word);

@@ -17,4 +17,4 @@ export function onInterrupt(): { signal: AbortSignal; done(): void } {
 }
 
 /** What shells give for a program that SIGINT ended. */
-export const exitInterrupted = 130;
+export const EXIT_INTERRUPTED = 130;

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
 import { showHelp } from './help.ts';
-import { makeOut, noPaint } from './out.ts';
+import { makeOut, paintNothing } from './out.ts';
 import { parse } from './parse.ts';
-import { widthOf } from './show/width.ts';
+import { measureWidth } from './show/width.ts';
 import { COMMANDS, NOT_YET } from './table.ts';
 import { type FakeRuntime, makeStateDir, startFake } from './testing/fake-runtime.ts';
 import { agentctl, documentOf } from './testing/run-agentctl.ts';
@@ -125,8 +125,8 @@ test('help fits a terminal of 80 columns, and leaves nothing out', () => {
     const give = (_: unknown, lines: () => readonly string[]) => {
       shown = lines();
     };
-    showHelp(parsed, { ...makeOut(false, {}), paint: noPaint, columns, print: give });
-    for (const line of shown) assert.ok(widthOf(line) <= columns, line);
+    showHelp(parsed, { ...makeOut(false, {}), paint: paintNothing, columns, print: give });
+    for (const line of shown) assert.ok(measureWidth(line) <= columns, line);
     assert.ok(!shown.some((line) => line.endsWith('…')), shown.join('\n'));
   }
 });

@@ -7,7 +7,7 @@ import type { CommandEnv } from './env.ts';
 import { makeOut, toJsonText } from './out.ts';
 import { type Parsed, parse } from './parse.ts';
 import { connectRuntime, type RuntimeClient } from './runtime.ts';
-import { plain } from './show/plain.ts';
+import { replaceControls } from './show/plain.ts';
 import { findStateDir } from './state.ts';
 
 async function main(tokens: readonly string[], env: CommandEnv): Promise<number> {
@@ -20,7 +20,7 @@ async function main(tokens: readonly string[], env: CommandEnv): Promise<number>
     if (problem !== undefined) throw problem;
     return await runParsed(parsed, env);
   } catch (error) {
-    return tellFault(error, parsed.json, env);
+    return printFault(error, parsed.json, env);
   }
 }
 
@@ -53,19 +53,19 @@ async function runParsed(parsed: Parsed, env: CommandEnv): Promise<number> {
   return (await run(session)) ?? 0;
 }
 
-function tellFault(error: unknown, json: boolean, env: CommandEnv): number {
-  const known = error instanceof Fault ? error : (diskFault(error) ?? unexpected(error));
+function printFault(error: unknown, json: boolean, env: CommandEnv): number {
+  const known = error instanceof Fault ? error : (diskFault(error) ?? unexpectedFault(error));
   const { code, message, hint, details } = known;
   const body = { code, message, hint, ...(details === undefined ? {} : { details }) };
   const text = json
     ? toJsonText({ error: body })
-    : `agentctl: ${plain(message)} (${code})\n${plain(hint)}`;
+    : `agentctl: ${replaceControls(message)} (${code})\n${replaceControls(hint)}`;
   process.stderr.write(`${text}\n`);
   if (!(error instanceof Fault) && (env.AGENTD_DEBUG ?? '') !== '') console.error(error);
   return FAULTS[code].exit;
 }
 
-function unexpected(error: unknown): Fault {
+function unexpectedFault(error: unknown): Fault {
   const message = error instanceof Error ? error.message : String(error);
   return fault('internal', `agentctl went wrong: ${message}`, {
     hint: 'This is a bug; with AGENTD_DEBUG=1 it shows where.',

@@ -8,8 +8,8 @@ import { fault } from '../../wire/errors.ts';
 const HINT = 'Name another with --state or AGENTD_STATE, one that this user may write.';
 
 export function makeStateDir(stateDir: string): void {
-  make(stateDir, stateDir);
-  asOwnerOf(stateDir, (here) => make(join(here, 'logs'), stateDir));
+  makeOrFault(stateDir, stateDir);
+  runAsOwner(stateDir, (here) => makeOrFault(join(here, 'logs'), stateDir));
   const { uid } = statSync(stateDir);
   // As root it may be the daemons' own: which user that is, the configuration says.
   if (uid === process.getuid?.() || process.getuid?.() === 0) return;
@@ -23,7 +23,7 @@ export function makeStateDir(stateDir: string): void {
 }
 
 /** With those above it. Says what mkdir said: Node's own way calls a read-only disk ENOENT. */
-export function makeAll(dir: string, mode: number): void {
+export function makeDirs(dir: string, mode: number): void {
   const missing: string[] = [];
   let at = dir;
   while (statSync(at, { throwIfNoEntry: false }) === undefined && at !== dirname(at)) {
@@ -33,9 +33,9 @@ export function makeAll(dir: string, mode: number): void {
   for (const one of missing) mkdirSync(one, { mode });
 }
 
-function make(dir: string, stateDir: string): void {
+function makeOrFault(dir: string, stateDir: string): void {
   try {
-    makeAll(dir, 0o700);
+    makeDirs(dir, 0o700);
   } catch (cause) {
     const { code = 'error' } = cause as NodeJS.ErrnoException;
     const what = `the state directory ${stateDir} cannot be made (${code})`;
@@ -47,7 +47,7 @@ function make(dir: string, stateDir: string): void {
  * `work` gets the way to the directory: that user may not be able to enter what is above it, as
  * root's home.
  */
-export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
+export function runAsOwner<T>(dir: string, work: (here: string) => T): T {
   if (process.getuid?.() !== 0) return work(dir);
   const fd = openSync(dir, 'r');
   const groups = process.getgroups!();
@@ -59,7 +59,7 @@ export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
     process.seteuid!(uid);
     return work(`/proc/self/fd/${fd}`);
   } catch (error) {
-    throw inTheWordsOf(dir, error, `/proc/self/fd/${fd}`);
+    throw withOriginalPath(dir, error, `/proc/self/fd/${fd}`);
   } finally {
     process.seteuid!(0);
     process.setegid!(0);
@@ -69,7 +69,7 @@ export function asOwnerOf<T>(dir: string, work: (here: string) => T): T {
 }
 
 /** The way by the descriptor says nothing to whoever reads the error. */
-function inTheWordsOf(dir: string, error: unknown, way: string): unknown {
+function withOriginalPath(dir: string, error: unknown, way: string): unknown {
   const { path } = error as NodeJS.ErrnoException;
   if (error instanceof Error && path?.startsWith(way) === true) {
     (error as NodeJS.ErrnoException).path = dir + path.slice(way.length);

@@ -1,21 +1,21 @@
 // Parts of an answer that could not be had. They are said in the answer, never left out silently.
 import { Fault } from '../../wire/errors.ts';
 import type { Paint } from './out.ts';
-import { plain } from './show/plain.ts';
+import { replaceControls } from './show/plain.ts';
 
 export type Missing = { what: string; code: string; message: string; hint: string };
 
 export type PartialResult = {
   missing: Missing[];
   /** The answer, or nothing when it could not be had; why not is in `missing`. */
-  ask<T>(what: string, asked: Promise<T>): Promise<T | undefined>;
+  collect<T>(what: string, asked: Promise<T>): Promise<T | undefined>;
 };
 
-export function makeParts(): PartialResult {
+export function makePartialResult(): PartialResult {
   const missing: Missing[] = [];
   return {
     missing,
-    async ask(what, asked) {
+    async collect(what, asked) {
       try {
         return await asked;
       } catch (error) {
@@ -28,9 +28,9 @@ export function makeParts(): PartialResult {
   };
 }
 
-export function missingLines(missing: readonly Missing[], paint: Paint): string[] {
+export function renderMissing(missing: readonly Missing[], paint: Paint): string[] {
   return missing.flatMap(({ what, code, message, hint }) => [
-    `${paint('yellow', 'missing')}  ${what}: ${plain(message)} (${code})`,
-    `${' '.repeat(9)}${plain(hint)}`,
+    `${paint('yellow', 'missing')}  ${what}: ${replaceControls(message)} (${code})`,
+    `${' '.repeat(9)}${replaceControls(hint)}`,
   ]);
 }

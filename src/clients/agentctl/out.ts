@@ -14,8 +14,8 @@ const SGR: Record<Style, string> = {
   cyan: '36',
 };
 
-export const noPaint: Paint = (_, text) => text;
-export const sgrPaint: Paint = (style, text) =>
+export const paintNothing: Paint = (_, text) => text;
+export const paintSgr: Paint = (style, text) =>
   text === '' ? '' : `\u001b[${SGR[style]}m${text}\u001b[0m`;
 
 export type Out = {
@@ -27,21 +27,21 @@ export type Out = {
   paint: Paint;
   /** Text as it is, without a newline. */
   write(text: string): void;
-  line(text?: string): void;
+  writeLine(text?: string): void;
   /** For people who wait, on standard error; nothing with --json. */
-  note(text: string): void;
-  document(value: unknown): void;
+  info(text: string): void;
+  printJson(value: unknown): void;
   /** The document with --json, the lines for people otherwise. */
   print(value: unknown, lines: () => readonly string[]): void;
 };
 
 /** DEL, C1 and the marks that turn the direction of writing: JSON would leave them as they are. */
-const STEERING = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const TERMINAL_CONTROLS = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 /** The same value for every reader, and nothing in it that a terminal would obey. */
 export const toJsonText = (value: unknown): string =>
   JSON.stringify(value).replace(
-    STEERING,
+    TERMINAL_CONTROLS,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 
@@ -54,13 +54,13 @@ export function makeOut(json: boolean, env: CommandEnv): Out {
     json,
     terminal,
     columns: terminal ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY,
-    paint: colours && !json ? sgrPaint : noPaint,
+    paint: colours && !json ? paintSgr : paintNothing,
     write: writeOut,
-    line,
-    note(text) {
+    writeLine: line,
+    info(text) {
       if (!json) process.stderr.write(`${text}\n`);
     },
-    document,
+    printJson: document,
     print(value, lines) {
       if (json) document(value);
       else
@@ -76,10 +76,10 @@ export function makeOut(json: boolean, env: CommandEnv): Out {
 /** To the descriptor: making process.stdout takes 3 ms, and nothing here needs a stream. */
 export function writeOut(data: string | Uint8Array): void {
   const { writeSync } = process.getBuiltinModule('node:fs');
-  let left: Uint8Array = typeof data === 'string' ? Buffer.from(data) : data;
-  while (left.length > 0) {
+  let remaining: Uint8Array = typeof data === 'string' ? Buffer.from(data) : data;
+  while (remaining.length > 0) {
     try {
-      left = left.subarray(writeSync(1, left));
+      remaining = remaining.subarray(writeSync(1, remaining));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       // `agentctl task list | head` is no error; a full pipe that does not block is waited for.

@@ -35,7 +35,7 @@ test('values of each kind are read, and refused when they are of another', () =>
   const { args } = good(
     'task create go --max-steps 5 --max-cost 0.50 --max-time 1h30m --priority -3 --agent=a --wait',
   );
-  assert.deepEqual(args.words, ['go']);
+  assert.deepEqual(args.positionals, ['go']);
   assert.equal(args.number('max-steps'), 5);
   assert.equal(args.number('max-cost'), 500_000);
   assert.equal(args.number('max-time'), 5_400);
@@ -87,8 +87,8 @@ test('short options take their value apart or attached, and -- ends the options'
   assert.equal(good('audit tail -n 7 -f').args.number('lines'), 7);
   assert.equal(good('audit tail -n7').args.number('lines'), 7);
   const { parsed } = parse(['task', 'create', '--json', '--', '--not-an-option']);
-  assert.deepEqual(parsed.args.words, ['--not-an-option']);
-  assert.deepEqual(good('task create -').args.words, ['-']);
+  assert.deepEqual(parsed.args.positionals, ['--not-an-option']);
+  assert.deepEqual(good('task create -').args.positionals, ['-']);
 });
 
 test('a wrong word or option is answered with the one that was probably meant', () => {

@@ -30,82 +30,90 @@ export function commandsBelow(words: readonly string[]): Command[] {
   return COMMANDS.filter(({ path }) => startsWith(path, words));
 }
 
-function badUsage(what: string, path: readonly string[] = []) {
+function usageFault(what: string, path: readonly string[] = []) {
   return fault('bad_usage', what, { hint: `See: ${['agentctl', ...path, '--help'].join(' ')}` });
 }
 
 /** What came before the fault is kept, so that the fault can be told the way it was asked for. */
 export function parse(tokens: readonly string[]): { parsed: Parsed; problem: unknown } {
   const values: Values = new Map();
-  const words: string[] = [];
+  const positionals: string[] = [];
   const path: string[] = [];
   let command: Command | undefined;
   let problem: unknown;
   try {
-    command = readTokens(tokens, { values, words, path });
-    if (command !== undefined && !values.has('help')) checkComplete(command, words, values);
+    command = readTokens(tokens, { values, positionals, path });
+    if (command !== undefined && !values.has('help')) checkComplete(command, positionals, values);
   } catch (error) {
     problem = error;
   }
   const json = values.has('json') || (problem !== undefined && tokens.includes('--json'));
   const state = values.get('state') as string | undefined;
   const as = values.get('as') as string | undefined;
-  const args = makeArgs(words, values);
+  const args = makeArgs(positionals, values);
   return { parsed: { path, command, args, state, as, json, help: values.has('help') }, problem };
 }
 
-type Reading = { values: Values; words: string[]; path: string[] };
+type ParseState = { values: Values; positionals: string[]; path: string[] };
 
-function readTokens(tokens: readonly string[], { values, words, path }: Reading) {
+function readTokens(tokens: readonly string[], { values, positionals, path }: ParseState) {
   let command: Command | undefined;
   for (let i = 0; i < tokens.length; i++) {
     const token = tokens[i]!;
     if (token === '--') {
-      for (const word of tokens.slice(i + 1)) command = addWord(word, command, path, words);
+      for (const word of tokens.slice(i + 1))
+        command = addArgument(word, command, path, positionals);
       break;
     }
     if (token.length < 2 || !token.startsWith('-')) {
-      command = addWord(token, command, path, words);
+      command = addArgument(token, command, path, positionals);
       continue;
     }
     const { option, inline } = findOption(token, command, path);
     if (option.value === undefined) {
-      if (inline !== undefined) throw badUsage(`--${option.name} takes no value`, path);
+      if (inline !== undefined) throw usageFault(`--${option.name} takes no value`, path);
       values.set(option.name, true);
       continue;
     }
     const text = inline ?? tokens[++i];
-    if (text === undefined) throw badUsage(`--${option.name} needs a value: ${option.value}`, path);
+    if (text === undefined)
+      throw usageFault(`--${option.name} needs a value: ${option.value}`, path);
     setValue(values, option, text, path);
   }
   return command;
 }
 
 /** A word names a command as long as none is found; after that it is one of its own words. */
-function addWord(word: string, command: Command | undefined, path: string[], words: string[]) {
+function addArgument(
+  word: string,
+  command: Command | undefined,
+  path: string[],
+  positionals: string[],
+) {
   if (command !== undefined) {
-    words.push(word);
-    if (words.length > (command.words?.length ?? 0)) throw tooManyWords(word, command);
+    positionals.push(word);
+    if (positionals.length > (command.positionals?.length ?? 0))
+      throw extraArgumentFault(word, command);
     return command;
   }
   const below = commandsBelow([...path, word]);
-  if (below.length === 0) throw unknownWord(word, path);
+  if (below.length === 0) throw unknownCommandFault(word, path);
   path.push(word);
   return below.find((one) => one.path.length === path.length);
 }
 
 /** Words that were meant as one: a goal or a question without quotes. */
-function tooManyWords(word: string, { path, words = [] }: Command) {
+function extraArgumentFault(word: string, { path, positionals = [] }: Command) {
   const what = `${path.join(' ')} does not take '${word}'`;
-  const last = words.at(-1);
+  const last = positionals.at(-1);
   if (last === undefined || !['GOAL', 'QUESTION', 'TEXT', 'MESSAGE'].includes(last.name))
-    return badUsage(what, path);
-  const before = words.slice(0, -1).map(({ name }) => name);
+    return usageFault(what, path);
+  const before = positionals.slice(0, -1).map(({ name }) => name);
   const form = ['agentctl', ...path, ...before, `"${last.name}"`].join(' ');
   return fault('bad_usage', what, { hint: `Put the ${last.name} in quotes: ${form}` });
 }
 
-function unknownWord(word: string, path: readonly string[]) {
+function unknownCommandFault(word: string, path: readonly string[]) {
   const typed = [...path, word].join(' ');
   if (NOT_YET.includes(typed)) {
     return fault('bad_usage', `'${typed}' is not in this version`, {
@@ -115,7 +123,7 @@ function unknownWord(word: string, path: readonly string[]) {
   const known = commandsBelow(path).map((command) => command.path[path.length]!);
   const near = nearest(word, known);
   const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;
-  return badUsage(`there is no command '${typed}'${guess}`, path);
+  return usageFault(`there is no command '${typed}'${guess}`, path);
 }
 
 function findOption(token: string, command: Command | undefined, path: readonly string[]) {
@@ -135,7 +143,7 @@ function findOption(token: string, command: Command | undefined, path: readonly 
         ) ?? known.find(({ name }) => name.startsWith(`${long[1]}-`))?.name);
   const guess = near === undefined ? '' : `; did you mean --${near}?`;
   const place = command === undefined ? 'before the command' : `for ${command.path.join(' ')}`;
-  throw badUsage(`there is no option ${token.split('=')[0]} ${place}${guess}`, path);
+  throw usageFault(`there is no option ${token.split('=')[0]} ${place}${guess}`, path);
 }
 
 function setValue(values: Values, option: Option, text: string, path: readonly string[]): void {
@@ -144,26 +152,26 @@ function setValue(values: Values, option: Option, text: string, path: readonly s
     values.set(option.name, [...((values.get(option.name) as string[]) ?? []), text]);
     return;
   }
-  if (values.has(option.name)) throw badUsage(`--${option.name} stands there twice`, path);
+  if (values.has(option.name)) throw usageFault(`--${option.name} stands there twice`, path);
   const value = readValue(option, text);
   if (value === undefined)
-    throw badUsage(`--${option.name} ${text} is not ${KIND_WORDS[option.kind ?? 'text']}`, path);
+    throw usageFault(`--${option.name} ${text} is not ${KIND_TEXTS[option.kind ?? 'text']}`, path);
   if (option.most !== undefined && Number(value) > option.most)
-    throw badUsage(`--${option.name} ${text} is more than ${option.most}`, path);
+    throw usageFault(`--${option.name} ${text} is more than ${option.most}`, path);
   values.set(option.name, value);
 }
 
 function checkText({ name, completes, only }: Option, text: string, path: readonly string[]) {
   // A variable that is not set, in a script: it shall not mean another directory or agent.
-  if (text === '' && completes !== undefined) throw badUsage(`--${name} is empty`, path);
+  if (text === '' && completes !== undefined) throw usageFault(`--${name} is empty`, path);
   if (only === true && !(completes as readonly string[]).includes(text)) {
     const known = (completes as readonly string[]).join(', ');
-    throw badUsage(`--${name} ${text} is none of: ${known}`, path);
+    throw usageFault(`--${name} ${text} is none of: ${known}`, path);
   }
   checkId(text, completes);
 }
 
-const KIND_WORDS = {
+const KIND_TEXTS = {
   text: 'a text',
   count: 'a whole number above 0',
   priority: 'a whole number from -100 to 100',
@@ -186,25 +194,25 @@ function readValue(option: Option, text: string): string | number | undefined {
   }
 }
 
-function checkComplete(command: Command, words: readonly string[], values: Values): void {
-  const missing = (command.words ?? [])[words.length];
+function checkComplete(command: Command, positionals: readonly string[], values: Values): void {
+  const missing = (command.positionals ?? [])[positionals.length];
   if (missing !== undefined && missing.optional !== true)
-    throw badUsage(`${command.path.join(' ')} needs ${missing.name}`, command.path);
-  (command.words ?? []).forEach(({ completes }, i) => {
-    if (words[i] !== undefined) checkId(words[i], completes);
+    throw usageFault(`${command.path.join(' ')} needs ${missing.name}`, command.path);
+  (command.positionals ?? []).forEach(({ completes }, i) => {
+    if (positionals[i] !== undefined) checkId(positionals[i], completes);
   });
   for (const option of command.options ?? []) {
     if (option.required === true && !values.has(option.name))
-      throw badUsage(
+      throw usageFault(
         `${command.path.join(' ')} needs --${option.name} ${option.value}`,
         command.path,
       );
   }
 }
 
-function makeArgs(words: readonly string[], values: Values): Args {
+function makeArgs(positionals: readonly string[], values: Values): Args {
   return {
-    words,
+    positionals,
     flag: (name) => values.get(name) === true,
     text: (name) => values.get(name) as string | undefined,
     number: (name) => values.get(name) as number | undefined,

@@ -36,7 +36,7 @@ export function findKeeper(): string {
   return path;
 }
 
-export function ownVersion(): string {
+export function readOwnVersion(): string {
   for (const place of ['./package.json', '../package.json', '../../../package.json']) {
     try {
       const text = readFileSync(new URL(place, import.meta.url), 'utf8');

@@ -21,7 +21,7 @@ export function readDuration(text: string): number | undefined {
 }
 
 /** A time to show: one that could be meant, and that is not over when it must be to come. */
-export const exampleTime = (nowMs: number, direction: 'ago' | 'ahead'): string => {
+export const makeExampleTime = (nowMs: number, direction: 'ago' | 'ahead'): string => {
   const day = new Date(nowMs + (direction === 'ago' ? -1 : 1) * 86_400_000);
   return `${day.toISOString().slice(0, 10)}T18:00:00Z`;
 };
@@ -35,7 +35,7 @@ export function readTime(text: string, nowMs: number, direction: 'ago' | 'ahead'
     ? Date.parse(text)
     : Number.NaN;
   if (Number.isNaN(ms)) {
-    const example = exampleTime(nowMs, direction);
+    const example = makeExampleTime(nowMs, direction);
     throw fault('bad_usage', `${text} is not a time`, {
       hint: `Write it as ${example}, ${example.slice(0, 10)}, or as a time span such as 2h.`,
     });

@@ -5,12 +5,12 @@ import { commonRoutes } from '../../platform/daemon.ts';
 import { CONTRACTS } from '../../wire/contracts.ts';
 import { DAEMONS } from '../../wire/daemons.ts';
 import type { RouteTable } from '../../wire/route.ts';
-import { pathsOf } from './routes.ts';
+import { listPaths } from './routes.ts';
 
 for (const daemon of DAEMONS) {
   test(`every path of ${daemon} is the contract's`, () => {
     const contract: RouteTable = { ...CONTRACTS[daemon], ...commonRoutes };
-    for (const [name, path] of Object.entries(pathsOf(daemon))) {
+    for (const [name, path] of Object.entries(listPaths(daemon))) {
       const route = contract[name];
       assert.ok(route !== undefined, `${daemon} has no route ${name}`);
       assert.equal(path, `${route.method} ${route.path}`);

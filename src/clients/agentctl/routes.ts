@@ -4,7 +4,7 @@ import type { commonRoutes } from '../../platform/daemon.ts';
 import type { CONTRACTS } from '../../wire/contracts.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 
-export type Tables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof commonRoutes };
+export type RouteTables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof commonRoutes };
 
 /** Routes that every daemon has. */
 export const COMMON_PATHS = { health: 'GET /healthz' } as const;
@@ -83,15 +83,15 @@ export const PATHS = {
     prove: 'GET /v1/audit/proofs/{id}',
     rotateKey: 'POST /v1/audit/rotate-key',
   },
-} as const satisfies { [D in DaemonName]?: { [K in keyof Tables[D]]?: string } };
+} as const satisfies { [D in DaemonName]?: { [K in keyof RouteTables[D]]?: string } };
 
 type Paths = typeof PATHS;
 type OwnRoute<D extends DaemonName> = D extends keyof Paths ? keyof Paths[D] : never;
-export type CallableRoute<D extends DaemonName> = keyof Tables[D] &
+export type CallableRoute<D extends DaemonName> = keyof RouteTables[D] &
   (keyof typeof COMMON_PATHS | OwnRoute<D>);
 
 /** Returns `METHOD /path` by route name. */
-export function pathsOf(daemon: DaemonName): Readonly<Record<string, string>> {
+export function listPaths(daemon: DaemonName): Readonly<Record<string, string>> {
   const own: { [D in DaemonName]?: Readonly<Record<string, string>> } = PATHS;
   return { ...COMMON_PATHS, ...own[daemon] };
 }

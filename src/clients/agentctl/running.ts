@@ -17,7 +17,7 @@ export async function findRunning(stateDir: string): Promise<RuntimeState | unde
 
 export async function answersHealth(stateDir: string): Promise<boolean> {
   try {
-    await connectRuntime(stateDir).ask('agentd', 'health', {}, { deadlineMs: 3_000 });
+    await connectRuntime(stateDir).call('agentd', 'health', {}, { deadlineMs: 3_000 });
     return true;
   } catch {
     return false;

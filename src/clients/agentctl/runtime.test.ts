@@ -33,7 +33,7 @@ async function withReply(
 }
 
 const ask = (runtime: RuntimeClient, deadlineMs = 5_000) =>
-  runtime.ask('auditd-ai', 'events', { query: {} }, { deadlineMs });
+  runtime.call('auditd-ai', 'events', { query: {} }, { deadlineMs });
 const open = (runtime: RuntimeClient) =>
   runtime.open('auditd-ai', 'events', { query: {} }, new AbortController().signal);
 

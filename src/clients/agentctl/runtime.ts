@@ -8,7 +8,7 @@ import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import type { AnswerOf, RequestOf } from '../../wire/route.ts';
-import { type CallableRoute, pathsOf, type Tables } from './routes.ts';
+import { type CallableRoute, listPaths, type RouteTables } from './routes.ts';
 import {
   assertReadable,
   assertRuntimeDir,
@@ -19,22 +19,22 @@ import {
   readRuntimeInfo,
 } from './state.ts';
 
-type AskOptions = { deadlineMs?: number; once?: true };
+type CallOptions = { deadlineMs?: number; idempotent?: true };
 
 export type RuntimeClient = {
   info: RuntimeInfo;
   stateDir: string;
-  ask<D extends DaemonName, K extends CallableRoute<D>>(
+  call<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
-    request: RequestOf<Tables[D][K]>,
-    options?: AskOptions,
-  ): Promise<AnswerOf<Tables[D][K]>>;
+    request: RequestOf<RouteTables[D][K]>,
+    options?: CallOptions,
+  ): Promise<AnswerOf<RouteTables[D][K]>>;
   /** The answer as it comes, for streams. Ends when `signal` does. */
   open<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
-    request: RequestOf<Tables[D][K]>,
+    request: RequestOf<RouteTables[D][K]>,
     signal: AbortSignal,
   ): Promise<Readable>;
 };
@@ -45,7 +45,7 @@ type AnyRequest = {
   body?: unknown;
 };
 
-const deadlineMsDefault = 30_000;
+const DEADLINE_MS_DEFAULT = 30_000;
 
 /** As this person with their own key, else with the operator's under the name of this user. */
 export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
@@ -58,7 +58,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   }
   const key = as === undefined ? readOperatorKey(stateDir) : readPersonKey(stateDir, as);
   assertRuntimeDir(info.runtime_dir, stateDir);
-  const person = as ?? personName();
+  const person = as ?? readUserName();
   const headers = {
     connection: 'close',
     authorization: `Bearer ${key}`,
@@ -67,27 +67,27 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
 
   const poolFor = (daemon: DaemonName) =>
     unixPool(`${info.runtime_dir}/${daemon}/operator/${daemon}.sock`);
-  const targetOf = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
-    const [method, path] = pathsOf(daemon)[name]!.split(' ') as [string, string];
+  const buildTarget = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
+    const [method, path] = listPaths(daemon)[name]!.split(' ') as [string, string];
     return { method, path: withQuery(fillPath(path, params), queryOf(query)) };
   };
   const failAs =
     (daemon: DaemonName) =>
     (error: unknown): never => {
-      throw translate(error as NodeJS.ErrnoException, daemon, stateDir);
+      throw translateError(error as NodeJS.ErrnoException, daemon, stateDir);
     };
 
   return {
     info,
     stateDir,
-    async ask(daemon, name, request, { deadlineMs = deadlineMsDefault, once } = {}) {
+    async call(daemon, name, request, { deadlineMs = DEADLINE_MS_DEFAULT, idempotent } = {}) {
       const any = request as AnyRequest;
       const response = await sendRequest(poolFor(daemon), {
-        ...targetOf(daemon, name as string, any),
+        ...buildTarget(daemon, name as string, any),
         headers: {
           ...headers,
           'agentd-deadline-ms': deadlineMs,
-          'idempotency-key': once === true ? crypto.randomUUID() : undefined,
+          'idempotency-key': idempotent === true ? crypto.randomUUID() : undefined,
         },
         body: any.body === undefined ? undefined : JSON.stringify(any.body),
         timeoutMs: deadlineMs + 1_000,
@@ -95,7 +95,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
       return readDocument(response, daemon) as never;
     },
     async open(daemon, name, request, signal) {
-      const target = targetOf(daemon, name as string, request as AnyRequest);
+      const target = buildTarget(daemon, name as string, request as AnyRequest);
       const options = { ...target, headers, signal };
       const { status, body } = await openStream(poolFor(daemon), options).catch(failAs(daemon));
       if (status === 200) return body;
@@ -106,7 +106,11 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   };
 }
 
-function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: string): unknown {
+function translateError(
+  error: NodeJS.ErrnoException,
+  daemon: DaemonName,
+  stateDir: string,
+): unknown {
   const gone = ['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTDIR'];
   if (gone.includes(error.code ?? '')) {
     if (readRuntimeInfo(stateDir)?.outdated?.includes(daemon))
@@ -131,7 +135,7 @@ function translate(error: NodeJS.ErrnoException, daemon: DaemonName, stateDir: s
   return error;
 }
 
-function personName(): string {
+function readUserName(): string {
   try {
     return process.getBuiltinModule('node:os').userInfo().username;
   } catch {

@@ -11,20 +11,20 @@ const isSet = (value: string | undefined): value is string => value !== undefine
 const readText = (file: string): string =>
   process.getBuiltinModule('node:fs').readFileSync(file, 'utf8');
 
-function absolute(path: string): string {
+function makeAbsolute(path: string): string {
   const { resolve } = process.getBuiltinModule('node:path');
   return resolve(path);
 }
 
 export function findStateDir(given: string | undefined, env: CommandEnv): string {
-  if (isSet(given)) return absolute(given);
-  if (isSet(env.AGENTD_STATE)) return absolute(env.AGENTD_STATE);
-  if (isSet(env.XDG_STATE_HOME)) return absolute(`${env.XDG_STATE_HOME}/agentd`);
-  return absolute(`${isSet(env.HOME) ? env.HOME : homeOfUser()}/.local/state/agentd`);
+  if (isSet(given)) return makeAbsolute(given);
+  if (isSet(env.AGENTD_STATE)) return makeAbsolute(env.AGENTD_STATE);
+  if (isSet(env.XDG_STATE_HOME)) return makeAbsolute(`${env.XDG_STATE_HOME}/agentd`);
+  return makeAbsolute(`${isSet(env.HOME) ? env.HOME : readHome()}/.local/state/agentd`);
 }
 
 /** Not homedir(): where HOME is empty, as in some units, that is empty too. */
-function homeOfUser(): string {
+function readHome(): string {
   try {
     return process.getBuiltinModule('node:os').userInfo().homedir;
   } catch (cause) {

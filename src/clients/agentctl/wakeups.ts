@@ -2,7 +2,7 @@
 // again before there is something to see. Where the log cannot be heard, whoever waits looks by the
 // clock.
 import type { AuditEvent } from '../../wire/events.ts';
-import { type FollowFilter, followEvents, pause } from './follow.ts';
+import { type FollowFilter, followEvents, sleep } from './follow.ts';
 import type { RuntimeClient } from './runtime.ts';
 
 export type Wakeups = {
@@ -15,47 +15,48 @@ export type Wakeups = {
   stop(): void;
 };
 
-export type BellOptions = {
+export type WakeupOptions = {
   /** From where on, and what; nothing when the log cannot be asked. */
   from: Promise<{ after: number; filter: FollowFilter } | undefined>;
   outer: AbortSignal;
   onEvent?: (event: AuditEvent) => void;
 };
 
-export function subscribeWakeups(runtime: RuntimeClient, options: BellOptions): Wakeups {
+export function subscribeWakeups(runtime: RuntimeClient, options: WakeupOptions): Wakeups {
   const stopped = new AbortController();
   const signal = AbortSignal.any([options.outer, stopped.signal]);
   let wake = new AbortController();
-  let isRung = false;
-  let isHeard = false;
+  let isPending = false;
+  let isOpen = false;
   const notify = (): void => {
-    isRung = true;
+    isPending = true;
     wake.abort();
   };
-  const lose = (): void => {
-    isHeard = false;
+  const onDown = (): void => {
+    isOpen = false;
     notify();
   };
-  const open = (): void => {
-    isHeard = true;
+  const onOpen = (): void => {
+    isOpen = true;
   };
   const listen = async (): Promise<void> => {
     const from = await options.from;
     if (from === undefined) return;
-    const on = { onOpen: open, onAway: lose };
+    const on = { onOpen: onOpen, onAway: onDown };
     for await (const event of followEvents(runtime, { ...from, ...on, signal })) {
       options.onEvent?.(event);
       notify();
     }
   };
-  listen().catch(lose);
+  listen().catch(onDown);
   return {
-    isConnected: () => isHeard,
+    isConnected: () => isOpen,
     reset(): void {
-      isRung = false;
+      isPending = false;
       wake = new AbortController();
     },
-    wait: (ms) => (isRung ? Promise.resolve() : pause(ms, AbortSignal.any([wake.signal, signal]))),
+    wait: (ms) =>
+      isPending ? Promise.resolve() : sleep(ms, AbortSignal.any([wake.signal, signal])),
     stop: () => stopped.abort(),
   };
 }

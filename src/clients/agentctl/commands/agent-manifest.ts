@@ -5,18 +5,18 @@ import type { Manifest } from '../../../wire/manifest.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import { toYaml } from '../show/yaml.ts';
-import { assertOffered } from './catalog.ts';
+import { assertModelOffered } from './catalog.ts';
 
 const OPTIONS = ['description', 'persona', 'model', 'replicas'] as const;
 
-const named = (args: Args): boolean =>
+const hasManifestOptions = (args: Args): boolean =>
   OPTIONS.some((name) => args.text(name) !== undefined) ||
   args.list('allow').length + args.list('deny').length > 0;
 
-function manifestText(args: Args, base: () => Partial<Manifest>): string {
+function readManifest(args: Args, base: () => Partial<Manifest>): string {
   const file = args.text('file');
   if (file === undefined) return `${toYaml(applyOptions(base(), args)).join('\n')}\n`;
-  if (named(args)) {
+  if (hasManifestOptions(args)) {
     throw fault('bad_usage', 'a manifest file and options that change it do not go together', {
       hint: 'Write it into the file, or leave --file away.',
     });
@@ -51,15 +51,15 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
 }
 
 export async function create({ args, out, runtime }: Session): Promise<void> {
-  const name = args.words[0]!;
+  const name = args.positionals[0]!;
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
     throw fault('bad_usage', `an agent cannot be called '${name}'`, {
       hint: 'A name is small letters, digits and dashes, such as coder or night-watch.',
     });
-  await assertOffered(runtime(), args.text('model'));
-  const manifest_yaml = manifestText(args, () => ({ metadata: { name } }));
+  await assertModelOffered(runtime(), args.text('model'));
+  const manifest_yaml = readManifest(args, () => ({ metadata: { name } }));
   const body = { manifest_yaml, create_only: true };
-  const answer = await runtime().ask('agentd', 'putAgent', { params: { name }, body });
+  const answer = await runtime().call('agentd', 'putAgent', { params: { name }, body });
   out.print(answer, () => [
     `${answer.agent.name} is declared: ${answer.agent.status}, model ${answer.agent.model}`,
     `Give it work: agentctl task create "…" --agent ${answer.agent.name} --wait`,
@@ -67,17 +67,17 @@ export async function create({ args, out, runtime }: Session): Promise<void> {
 }
 
 export async function update({ args, out, runtime }: Session): Promise<void> {
-  const params = { name: args.words[0]! };
-  if (args.text('file') === undefined && !named(args)) {
+  const params = { name: args.positionals[0]! };
+  if (args.text('file') === undefined && !hasManifestOptions(args)) {
     throw fault('bad_usage', 'agent update needs something to change', {
       hint: 'Give --file or one of the options: agentctl agent update --help',
     });
   }
-  await assertOffered(runtime(), args.text('model'));
+  await assertModelOffered(runtime(), args.text('model'));
   // Also finds out that the agent exists: update never makes one.
-  const { manifest } = await runtime().ask('agentd', 'getAgent', { params });
-  const manifest_yaml = manifestText(args, () => manifest as Partial<Manifest>);
-  const answer = await runtime().ask('agentd', 'putAgent', { params, body: { manifest_yaml } });
+  const { manifest } = await runtime().call('agentd', 'getAgent', { params });
+  const manifest_yaml = readManifest(args, () => manifest as Partial<Manifest>);
+  const answer = await runtime().call('agentd', 'putAgent', { params, body: { manifest_yaml } });
   out.print(answer, () => [
     `${answer.agent.name} is changed (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
     `It may use: ${answer.agent.capabilities.join(', ') || 'nothing but the basic tools'}`,

@@ -3,16 +3,16 @@ import { writeFileSync } from 'node:fs';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { writeOut } from '../out.ts';
-import { relative, size } from '../show/amounts.ts';
-import { plain } from '../show/plain.ts';
+import { formatRelative, formatSize } from '../show/amounts.ts';
+import { replaceControls } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
 
-const HEADS = [
+const HEADERS = [
   { title: 'ID' },
-  { title: 'NAME', least: 12 },
-  { title: 'TYPE', least: 4 },
+  { title: 'NAME', minWidth: 12 },
+  { title: 'TYPE', minWidth: 4 },
   { title: 'SIZE', align: 'right' },
-  { title: 'BY', least: 6 },
+  { title: 'BY', minWidth: 6 },
   { title: 'STORED' },
 ] as const;
 
@@ -23,7 +23,7 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
     cursor: args.text('cursor'),
     limit: args.number('limit') ?? 50,
   };
-  const answer = await runtime().ask('agentd', 'listArtifacts', { query });
+  const answer = await runtime().call('agentd', 'listArtifacts', { query });
   out.print(answer, () => {
     if (answer.artifacts.length === 0) return ['No artifacts.'];
     const now = Date.now();
@@ -31,25 +31,27 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
       one.id,
       one.name,
       one.mime_type,
-      size(one.size_bytes),
+      formatSize(one.size_bytes),
       one.created_by,
-      relative(one.created_at, now),
+      formatRelative(one.created_at, now),
     ]);
     const more = answer.cursor === null ? [] : [`More: --cursor ${answer.cursor}`];
-    return [...renderTable(HEADS, rows, out), ...more];
+    return [...renderTable(HEADERS, rows, out), ...more];
   });
 }
 
 export async function get({ args, out, runtime }: Session): Promise<void> {
-  const id = args.words[0]!.replace(/^artifact:\/\//, '');
-  const answer = await runtime().ask('agentd', 'getArtifact', { params: { id }, query: {} });
+  const id = args.positionals[0]!.replace(/^artifact:\/\//, '');
+  const answer = await runtime().call('agentd', 'getArtifact', { params: { id }, query: {} });
   const { artifact, text, base64 } = answer;
   const file = args.text('output');
   if (file !== undefined) {
     writeContent(file, text ?? Buffer.from(base64 ?? '', 'base64'));
-    return out.print({ artifact, file }, () => [`${size(artifact.size_bytes)} written to ${file}`]);
+    return out.print({ artifact, file }, () => [
+      `${formatSize(artifact.size_bytes)} written to ${file}`,
+    ]);
   }
-  if (out.json) return out.document(answer);
+  if (out.json) return out.printJson(answer);
   if (text === null && out.terminal) {
     throw fault('bad_usage', `${id} is ${artifact.mime_type}, which is not for a terminal`, {
       hint: `Write it to a file: agentctl artifact get ${id} --output FILE`,
@@ -57,7 +59,7 @@ export async function get({ args, out, runtime }: Session): Promise<void> {
   }
   // Into a pipe or file it goes as it is; a terminal gets no control characters.
   if (text === null) writeOut(Buffer.from(base64 ?? '', 'base64'));
-  else out.write(out.terminal ? `${plain(text)}\n` : text);
+  else out.write(out.terminal ? `${replaceControls(text)}\n` : text);
 }
 
 function writeContent(file: string, content: string | Buffer): void {

@@ -20,13 +20,13 @@ import type { ProofView } from '../../../wire/auditd-ai.ts';
 import { FAULTS, Fault, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
-import { makeAll } from '../make-state-dir.ts';
+import { makeDirs } from '../make-state-dir.ts';
 import { findProgram } from '../programs.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { size, some } from '../show/amounts.ts';
+import { formatSize, pluralize } from '../show/amounts.ts';
 import { assertReadable } from '../state.ts';
 
-function logDir(dir: string): string {
+function requireLogDir(dir: string): string {
   if (existsSync(join(dir, 'audit.jsonl'))) return dir;
   assertReadable(dir, 'audit.jsonl');
   throw fault('not_found', `there is no audit log in ${dir}`, {
@@ -36,7 +36,7 @@ function logDir(dir: string): string {
 
 /** The verifying program speaks for itself: what it prints and how it ends is the answer. */
 export async function verify({ args, out, stateDir }: Session): Promise<number> {
-  const dir = logDir(resolve(args.words[0] ?? join(stateDir, 'audit')));
+  const dir = requireLogDir(resolve(args.positionals[0] ?? join(stateDir, 'audit')));
   const from = args.text('from');
   if (from !== undefined) assertCheckpoint(from);
   const options = [
@@ -65,17 +65,17 @@ function assertCheckpoint(file: string): void {
 const isSegment = (name: string): boolean => /^audit(-\d+)?\.jsonl$/.test(name);
 
 export async function exportLog({ args, out, stateDir }: Session): Promise<void> {
-  const from = logDir(join(stateDir, 'audit'));
-  const to = resolve(args.words[0]!);
+  const from = requireLogDir(join(stateDir, 'audit'));
+  const to = resolve(args.positionals[0]!);
   if (existsSync(to) && readdirSync(to).length > 0) {
     throw fault('conflict', `${to} is not empty`, {
       hint: 'Name a directory that is new or empty.',
     });
   }
-  const names = copyInto(from, to);
+  const names = copyOrCleanUp(from, to);
   const bytes = names.reduce((sum, name) => sum + statSync(join(to, name)).size, 0);
   out.print({ export: { directory: to, files: names, size_bytes: bytes } }, () => [
-    `${some(names.length, 'file')} (${size(bytes)}) copied to ${to}`,
+    `${pluralize(names.length, 'file')} (${formatSize(bytes)}) copied to ${to}`,
     `Check it anywhere: agentctl audit verify ${to}`,
   ]);
 }
@@ -94,9 +94,9 @@ function listLog(dir: string): string[] {
 }
 
 /** Half a copy would be in the way of the next. */
-function copyInto(from: string, to: string): string[] {
+function copyOrCleanUp(from: string, to: string): string[] {
   try {
-    for (const below of ['keys', 'tree']) makeAll(join(to, below), 0o755);
+    for (const below of ['keys', 'tree']) makeDirs(join(to, below), 0o755);
     return copyLog(from, to);
   } catch (error) {
     if (existsSync(to))
@@ -109,29 +109,29 @@ function copyInto(from: string, to: string): string[] {
 function copyLog(from: string, to: string): string[] {
   for (;;) {
     const names = listLog(from);
-    for (const name of names) copyOne(join(from, name), join(to, name));
+    for (const name of names) copyFile(join(from, name), join(to, name));
     if (listLog(from).join() === names.join()) return names;
     for (const name of names) rmSync(join(to, name), { force: true });
   }
 }
 
 /** The copy belongs to who made it: whoever owns the log shall not be able to change it later. */
-function copyOne(from: string, to: string): void {
+function copyFile(from: string, to: string): void {
   copyFileSync(from, to);
   chownSync(to, process.getuid!(), process.getgid!());
   chmodSync(to, 0o644);
-  if (from.endsWith('.jsonl')) cutHalfLine(to);
+  if (from.endsWith('.jsonl')) truncatePartialLine(to);
 }
 
-const readBackBytes = 65_536;
+const READ_BACK_BYTES = 65_536;
 
 /** The last event of a log in use may have been copied while it was being written. */
-function cutHalfLine(file: string): void {
+function truncatePartialLine(file: string): void {
   const fd = openSync(file, 'r+');
   try {
-    const bytes = Buffer.alloc(readBackBytes);
+    const bytes = Buffer.alloc(READ_BACK_BYTES);
     for (let end = fstatSync(fd).size; end > 0; ) {
-      const start = Math.max(0, end - readBackBytes);
+      const start = Math.max(0, end - READ_BACK_BYTES);
       const got = readSync(fd, bytes, 0, end - start, start);
       const newline = bytes.subarray(0, got).lastIndexOf(0x0a);
       if (newline === got - 1 && end === fstatSync(fd).size) return;
@@ -147,14 +147,14 @@ function cutHalfLine(file: string): void {
 }
 
 /** Of an event by its id, or by its number: the first column of audit tail. */
-export async function proofOf(runtime: RuntimeClient, event: string): Promise<ProofView> {
+export async function readProof(runtime: RuntimeClient, event: string): Promise<ProofView> {
   let id = event;
   if (/^\d{1,15}$/.test(event)) {
     const query = { after: Number(event) - 1, order: 'asc', limit: 1 } as const;
-    const { events } = await runtime.ask('auditd-ai', 'events', { query });
+    const { events } = await runtime.call('auditd-ai', 'events', { query });
     id = events[0]?.id ?? event;
   }
-  return runtime.ask('auditd-ai', 'prove', { params: { id } }).catch((error: unknown) => {
+  return runtime.call('auditd-ai', 'prove', { params: { id } }).catch((error: unknown) => {
     if (!(error instanceof Fault) || error.code !== 'not_found') throw error;
     throw fault('not_found', error.message, {
       hint: 'Use its number, the first column of agentctl audit tail, or its id (with --json).',
@@ -164,20 +164,20 @@ export async function proofOf(runtime: RuntimeClient, event: string): Promise<Pr
 }
 
 export async function prove({ args, out, runtime }: Session): Promise<void> {
-  const proof = await proofOf(runtime(), args.words[0]!);
+  const proof = await readProof(runtime(), args.positionals[0]!);
   // For people too the document is the point: it goes to whoever shall check it.
-  if (out.json) out.document({ proof });
-  else out.line(JSON.stringify(proof, null, 2));
+  if (out.json) out.printJson({ proof });
+  else out.writeLine(JSON.stringify(proof, null, 2));
 }
 
 export async function checkpoint({ out, runtime }: Session): Promise<void> {
-  const view = await runtime().ask('auditd-ai', 'checkpoint', {});
-  if (out.json) return out.document({ checkpoint: view });
+  const view = await runtime().call('auditd-ai', 'checkpoint', {});
+  if (out.json) return out.printJson({ checkpoint: view });
   out.write(view.note.endsWith('\n') ? view.note : `${view.note}\n`);
-  out.note(`Keep it elsewhere; later: agentctl audit verify --from FILE. Key: ${view.vkey}`);
+  out.info(`Keep it elsewhere; later: agentctl audit verify --from FILE. Key: ${view.vkey}`);
 }
 
 export async function rotateKey({ out, runtime }: Session): Promise<void> {
-  const keys = await runtime().ask('auditd-ai', 'rotateKey', {});
+  const keys = await runtime().call('auditd-ai', 'rotateKey', {});
   out.print({ keys }, () => [`Signs with  ${keys.vkey}`, `Before      ${keys.previous}`]);
 }

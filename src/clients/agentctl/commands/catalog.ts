@@ -11,7 +11,7 @@ export type Models = { models: readonly ModelView[]; providers: readonly Provide
 export const isOnlyRehearsal = ({ models }: Models): boolean =>
   models.every((model) => model.rehearsal);
 
-export function modelsText(all: Models): string {
+export function describeModels(all: Models): string {
   if (isOnlyRehearsal(all))
     return 'the rehearsal answers, not a real model; add one: agentctl model add --help';
   const names = all.providers.map(({ name, available }) =>
@@ -24,15 +24,15 @@ export function modelsText(all: Models): string {
  * A call with a name that nobody offers is answered by the default; who types one meant another.
  * While only the rehearsal answers, names are for the model to come.
  */
-export async function assertOffered(
+export async function assertModelOffered(
   runtime: RuntimeClient,
   name: string | undefined,
 ): Promise<void> {
   if (name === undefined || name === 'default') return;
-  const all = await runtime.ask('modeld', 'listModels', {});
+  const all = await runtime.call('modeld', 'listModels', {});
   const known = all.models.map((model) => model.name);
-  const isOf = all.providers.some((provider) => name.startsWith(`${provider.name}/`));
-  if (isOnlyRehearsal(all) || known.includes(name) || isOf) return;
+  const isFromProvider = all.providers.some((provider) => name.startsWith(`${provider.name}/`));
+  if (isOnlyRehearsal(all) || known.includes(name) || isFromProvider) return;
   const near = nearest(name, known);
   const guess = near === undefined ? '' : `; did you mean ${near}?`;
   throw fault('not_found', `no provider offers the model ${name}${guess}`, {
@@ -41,7 +41,7 @@ export async function assertOffered(
 }
 
 export async function findTool(runtime: RuntimeClient, name: string): Promise<ToolView> {
-  const { tools } = await runtime.ask('toold', 'listTools', {});
+  const { tools } = await runtime.call('toold', 'listTools', {});
   const found = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
   if (found !== undefined) return found;
   throw fault('not_found', `there is no tool ${name}`, { hint: 'See: agentctl tool list' });

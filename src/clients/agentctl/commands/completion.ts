@@ -47,13 +47,13 @@ complete -c agentctl -f -a '(__agentctl_complete)'
 };
 
 export async function completion({ args, out }: Session): Promise<void> {
-  const shell = args.words[0]!;
+  const shell = args.positionals[0]!;
   const script = SCRIPTS[shell];
   if (script === undefined) {
     throw fault('bad_usage', `there is no completion for ${shell}`, {
       hint: `Use one of: ${Object.keys(SCRIPTS).join(', ')}`,
     });
   }
-  if (out.json) out.document({ completion: { shell, script } });
+  if (out.json) out.printJson({ completion: { shell, script } });
   else out.write(script);
 }

@@ -6,7 +6,7 @@ import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
 import { findRunning } from '../running.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { plain } from '../show/plain.ts';
+import { replaceControls } from '../show/plain.ts';
 import { pad, wrap } from '../show/width.ts';
 import {
   checkAudit,
@@ -20,7 +20,7 @@ import {
   isReadable,
 } from './doctor/environment.ts';
 import { type DoctorFinding, fail } from './doctor/finding.ts';
-import { notProtected } from './doctor/not-protected.ts';
+import { listUnprotected } from './doctor/not-protected.ts';
 import {
   checkDaemons,
   checkManifests,
@@ -44,10 +44,10 @@ const INDENT = ' '.repeat(18);
 export async function doctor(session: Session): Promise<number> {
   const { out } = session;
   const { findings: checks, sandboxes } = await runChecks(session);
-  const open = notProtected(session.stateDir, sandboxes);
-  out.print({ doctor: { checks, not_protected: open } }, () => [
+  const unprotected = listUnprotected(session.stateDir, sandboxes);
+  out.print({ doctor: { checks, not_protected: unprotected } }, () => [
     ...checks.flatMap(({ status, name, message, fix }) => {
-      const [first = '', ...more] = wrap(plain(message), out.columns - INDENT.length);
+      const [first = '', ...more] = wrap(replaceControls(message), out.columns - INDENT.length);
       return [
         `${out.paint(STYLES[status], pad(status, 4))}  ${pad(name, 10)}  ${first}`,
         ...more.map((line) => INDENT + line),
@@ -56,7 +56,7 @@ export async function doctor(session: Session): Promise<number> {
     }),
     '',
     out.paint('bold', 'What is not protected yet'),
-    ...open.flatMap((text) =>
+    ...unprotected.flatMap((text) =>
       wrap(text, Math.min(out.columns, 100) - 4).map(
         (line, i) => `${i === 0 ? '  - ' : '    '}${line}`,
       ),
@@ -89,10 +89,10 @@ async function runChecks(
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
   }
-  const held = await checkSandboxes(stateDir, runtime);
-  found.push(...held.findings);
+  const sandboxes = await checkSandboxes(stateDir, runtime);
+  found.push(...sandboxes.findings);
   found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));
-  return { findings: found, sandboxes: held.view };
+  return { findings: found, sandboxes: sandboxes.view };
 }
 
 /** One that cannot even be asked is one more finding: the rest is looked at all the same. */

@@ -1,12 +1,12 @@
 // agentctl down: asks the runtime to stop in order and waits until it has.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
-import { pause } from '../follow.ts';
+import { sleep } from '../follow.ts';
 import { findRunning } from '../running.ts';
-import { span } from '../show/amounts.ts';
+import { formatSpan } from '../show/amounts.ts';
 import { assertReadable, isAlive } from '../state.ts';
 
-const stopWithinMs = 20_000;
+const STOP_TIMEOUT_MS = 20_000;
 
 export async function down({ out, stateDir }: Session): Promise<void> {
   const running = await findRunning(stateDir);
@@ -15,20 +15,20 @@ export async function down({ out, stateDir }: Session): Promise<void> {
     return out.print({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
   }
   const { pid, mode } = running.info;
-  out.note(`Stopping the runtime (pid ${pid}, ${mode}) …`);
+  out.info(`Stopping the runtime (pid ${pid}, ${mode}) …`);
   const startMs = Date.now();
   terminate(pid, stateDir);
   while (isAlive(pid)) {
-    if (Date.now() - startMs > stopWithinMs) {
-      throw fault('deadline', `pid ${pid} is still stopping after ${stopWithinMs / 1_000} s`, {
+    if (Date.now() - startMs > STOP_TIMEOUT_MS) {
+      throw fault('deadline', `pid ${pid} is still stopping after ${STOP_TIMEOUT_MS / 1_000} s`, {
         hint: `Wait, or kill -9 ${pid}: the next up takes up what it had in hand.`,
       });
     }
-    await pause(50);
+    await sleep(50);
   }
   const tookMs = Date.now() - startMs;
   out.print({ down: { was_running: true, pid, took_ms: tookMs } }, () => [
-    `Stopped in ${span(tookMs)}. Everything that lasts is in ${stateDir}.`,
+    `Stopped in ${formatSpan(tookMs)}. Everything that lasts is in ${stateDir}.`,
   ]);
 }
 

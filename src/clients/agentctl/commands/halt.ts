@@ -2,25 +2,25 @@
 import { closeSync, existsSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { diskFault } from '../../../platform/disk-fault.ts';
-import { isRuntimeDown } from '../bridge.ts';
 import type { Session } from '../command.ts';
-import { asOwnerOf, makeStateDir } from '../make-state-dir.ts';
-import { some } from '../show/amounts.ts';
+import { makeStateDir, runAsOwner } from '../make-state-dir.ts';
+import { isRuntimeDown } from '../retry-while-down.ts';
+import { pluralize } from '../show/amounts.ts';
 
 export async function halt({ args, out, stateDir, runtime }: Session): Promise<void> {
   const reason = args.text('reason');
   try {
     const body = reason === undefined ? {} : { reason };
-    const answer = await runtime().ask('agentd', 'halt', { body });
+    const answer = await runtime().call('agentd', 'halt', { body });
     out.print({ halt: answer }, () => [
-      `Halted. ${some(answer.stopped_runs, 'run')} stopped.`,
+      `Halted. ${pluralize(answer.stopped_runs, 'run')} stopped.`,
       'Lift it with: agentctl unhalt',
     ]);
   } catch (error) {
     if (!isRuntimeDown(error)) throw error;
     const file = join(stateDir, 'HALT');
     if (!existsSync(stateDir)) makeStateDir(stateDir);
-    asOwnerOf(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
+    runAsOwner(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
     out.print({ halt: { halted: true, stopped_runs: 0, file } }, () => [
       `No runtime answers; made ${file}, so that none works until it is lifted.`,
     ]);
@@ -41,12 +41,12 @@ function writeHalt(file: string, reason: string): void {
 
 export async function unhalt({ out, stateDir, runtime }: Session): Promise<void> {
   try {
-    const answer = await runtime().ask('agentd', 'unhalt', {});
+    const answer = await runtime().call('agentd', 'unhalt', {});
     out.print({ unhalt: answer }, () => ['The halt is lifted: agents work again.']);
   } catch (error) {
     const file = join(stateDir, 'HALT');
     if (!isRuntimeDown(error) || !existsSync(file)) throw error;
-    asOwnerOf(stateDir, (here) => rmSync(join(here, 'HALT')));
+    runAsOwner(stateDir, (here) => rmSync(join(here, 'HALT')));
     out.print({ unhalt: { halted: false, file } }, () => [
       `No runtime answers; removed ${file}. The next one starts without a halt.`,
     ]);

@@ -2,25 +2,25 @@
 import type { AgentView, MessageType, TaskView, WaitView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
-import { wordOrStdin } from '../input.ts';
-import { makeParts, missingLines } from '../missing.ts';
+import { readTextArgument } from '../input.ts';
+import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Out } from '../out.ts';
-import { relative, some } from '../show/amounts.ts';
-import { oneLine, plain } from '../show/plain.ts';
+import { formatRelative, pluralize } from '../show/amounts.ts';
+import { replaceControls, toOneLine } from '../show/plain.ts';
 import { wrap } from '../show/width.ts';
 
 export async function send({ args, out, runtime }: Session): Promise<void> {
-  const [user, message] = args.words as [string, string];
-  const { agents } = await runtime().ask('agentd', 'listAgents', {});
+  const [user, message] = args.positionals as [string, string];
+  const { agents } = await runtime().call('agentd', 'listAgents', {});
   const to = `agent:${findAgent(agents, user).name}`;
-  const text = wordOrStdin(message);
+  const text = readTextArgument(message);
   const id = args.text('task');
-  const task = id === undefined ? undefined : await taskOf(runtime(), id);
+  const task = id === undefined ? undefined : await readTask(runtime(), id);
   const thread = task === undefined ? {} : { task_id: task.id, context_id: task.context_id };
   const type = (args.text('type') ??
     (id === undefined ? 'TaskRequest' : 'TaskProgress')) as MessageType;
   const body = { type, to, parts: [{ kind: 'text' as const, text }], ...thread };
-  const answer = await runtime().ask('agentd', 'sendMessage', { body }, { once: true });
+  const answer = await runtime().call('agentd', 'sendMessage', { body }, { idempotent: true });
   out.print(answer, () => {
     const { id: message_id, task_id } = answer.message;
     const sent = `Sent to ${to} (${message_id})`;
@@ -46,8 +46,8 @@ export function findAgent(agents: readonly AgentView[], user: string): AgentView
   });
 }
 
-async function taskOf(runtime: ReturnType<Session['runtime']>, id: string): Promise<TaskView> {
-  const { task } = await runtime.ask('agentd', 'getTask', { params: { id } });
+async function readTask(runtime: ReturnType<Session['runtime']>, id: string): Promise<TaskView> {
+  const { task } = await runtime.call('agentd', 'getTask', { params: { id } });
   return task;
 }
 
@@ -55,7 +55,7 @@ export async function questions({ args, out, runtime }: Session): Promise<void> 
   const all = args.flag('all');
   const status = all ? undefined : ('open' as const);
   const query = { kind: 'question', limit: 1000, status } as const;
-  const answer = await runtime().ask('agentd', 'listWaits', { query });
+  const answer = await runtime().call('agentd', 'listWaits', { query });
   out.print(answer, () => {
     if (answer.waits.length === 0)
       return [all ? 'Nobody has asked.' : 'Nobody waits for an answer.'];
@@ -65,10 +65,11 @@ export async function questions({ args, out, runtime }: Session): Promise<void> 
 }
 
 export function describeQuestion(wait: WaitView, { paint, columns }: Out, nowMs: number): string[] {
-  const asked = wrap(plain(wait.question ?? '(no words)'), Math.min(columns, 100) - 2);
-  const choices = wait.choices.map((choice) => `  · ${oneLine(choice)}`);
-  const until = wait.expires_at === null ? '' : `, expires ${relative(wait.expires_at, nowMs)}`;
-  const askedAgo = relative(wait.opened_at, nowMs);
+  const asked = wrap(replaceControls(wait.question ?? '(no words)'), Math.min(columns, 100) - 2);
+  const choices = wait.choices.map((choice) => `  · ${toOneLine(choice)}`);
+  const until =
+    wait.expires_at === null ? '' : `, expires ${formatRelative(wait.expires_at, nowMs)}`;
+  const askedAgo = formatRelative(wait.opened_at, nowMs);
   const head = `${paint('bold', wait.id)}  ${wait.task_id}, asked ${askedAgo}`;
   const end =
     wait.status === 'open'
@@ -78,21 +79,22 @@ export function describeQuestion(wait: WaitView, { paint, columns }: Out, nowMs:
 }
 
 export async function answer({ args, out, runtime }: Session): Promise<void> {
-  const [id, text] = args.words as [string, string];
-  const body = { answer: wordOrStdin(text).trim() };
-  const given = await runtime().ask('agentd', 'answerWait', { params: { id }, body });
+  const [id, text] = args.positionals as [string, string];
+  const body = { answer: readTextArgument(text).trim() };
+  const answered = await runtime().call('agentd', 'answerWait', { params: { id }, body });
   const open = { status: 'open', kind: 'question', limit: 1000 } as const;
-  const parts = makeParts();
-  const rest = await parts.ask(
+  const parts = makePartialResult();
+  const rest = await parts.collect(
     'open questions',
-    runtime().ask('agentd', 'listWaits', { query: open }),
+    runtime().call('agentd', 'listWaits', { query: open }),
   );
-  out.print(given, () => {
-    const left =
-      rest === undefined || rest.waits.length === 0 ? '' : ` ${moreOpen(rest.waits.length)}`;
-    const told = `Answered; ${given.wait.task_id} goes on.${left}`;
-    return [told, ...missingLines(parts.missing, out.paint)];
+  out.print(answered, () => {
+    const more =
+      rest === undefined || rest.waits.length === 0 ? '' : ` ${formatMoreOpen(rest.waits.length)}`;
+    const told = `Answered; ${answered.wait.task_id} goes on.${more}`;
+    return [told, ...renderMissing(parts.missing, out.paint)];
   });
 }
 
-const moreOpen = (n: number): string => `${some(n, 'more question')} open: agentctl questions`;
+const formatMoreOpen = (n: number): string =>
+  `${pluralize(n, 'more question')} open: agentctl questions`;

@@ -12,8 +12,8 @@ const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
 };
 
 export async function add({ args, out, runtime }: Session): Promise<void> {
-  const name = args.words[0]!;
-  const { providers } = await runtime().ask('modeld', 'listModels', {});
+  const name = args.positionals[0]!;
+  const { providers } = await runtime().call('modeld', 'listModels', {});
   // Of one that is there already only what is named changes.
   const old = providers.find((provider) => provider.name === name);
   const dialect = args.text('dialect') ?? old?.dialect ?? KNOWN[name]?.dialect;
@@ -52,12 +52,12 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
     ...(models.length === 0 ? {} : { models }),
     ...(price === undefined ? {} : { price }),
   } as const;
-  const answer = await runtime().ask('modeld', 'addProvider', { params: { name }, body });
+  const answer = await runtime().call('modeld', 'addProvider', { params: { name }, body });
   const { provider } = answer;
-  const offered = await modelsOf(runtime(), name);
+  const offered = await readModels(runtime(), name);
   out.print(answer, () => [
-    `${provider.name} is configured: ${provider.base_url}, ${keyText(provider.has_key)}`,
-    ...priceWarning(name, offered),
+    `${provider.name} is configured: ${provider.base_url}, ${formatKey(provider.has_key)}`,
+    ...renderPriceWarning(name, offered),
     offered.length === 0
       ? `It answers nothing yet; name its models: agentctl model add ${name} --model MODEL`
       : `Try it: agentctl model test ${models[0] ?? offered[0]!.name}`,
@@ -67,12 +67,12 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
 /** Whoever else is asked may need no key, as a server of one's own. */
 const isVendor = (url: string): boolean => Object.values(KNOWN).some((known) => known.url === url);
 
-async function modelsOf(runtime: RuntimeClient, provider: string): Promise<ModelView[]> {
-  const { models } = await runtime.ask('modeld', 'listModels', {});
+async function readModels(runtime: RuntimeClient, provider: string): Promise<ModelView[]> {
+  const { models } = await runtime.call('modeld', 'listModels', {});
   return models.filter(({ routes }) => routes.some((route) => route.provider === provider));
 }
 
-function priceWarning(provider: string, models: readonly ModelView[]): string[] {
+function renderPriceWarning(provider: string, models: readonly ModelView[]): string[] {
   const guessed = models.filter(({ price }) => price.is_guess);
   if (guessed.length === 0) return [];
   const { input, output } = guessed[0]!.price;
@@ -100,7 +100,7 @@ function readPrice(args: Args): ProviderPrice | undefined {
   return { input: input / 1_000_000, output: output / 1_000_000 };
 }
 
-const keyText = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');
+const formatKey = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');
 
 /** Empty when there is no terminal: a local server needs no key. */
 async function promptForKey(name: string, hasOne: boolean): Promise<string> {

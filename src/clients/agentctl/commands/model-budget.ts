@@ -4,13 +4,13 @@ import type { BudgetView } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import { readUsd } from '../read-amounts.ts';
-import { count, money, relative } from '../show/amounts.ts';
+import { formatCount, formatMoney, formatRelative } from '../show/amounts.ts';
 import { renderTable } from '../show/table.ts';
 
 type Subject = BudgetView['subject'];
 const SUBJECTS: readonly Subject[] = ['site', 'day', 'agent', 'task'];
 
-const HEADS = [
+const HEADERS = [
   { title: 'FOR' },
   { title: 'TOKENS', align: 'right' },
   { title: 'OF', align: 'right' },
@@ -24,35 +24,37 @@ export async function budget(session: Session): Promise<void> {
   const limits = readLimits(args);
   const [subject, name = ''] = readSubject(args);
   if (limits !== undefined) {
-    if (subject === undefined) throw needsSubject();
-    await assertThere(session, subject, name);
+    if (subject === undefined) throw missingScopeFault();
+    await assertExists(session, subject, name);
     const body = { subject, name, ...limits };
-    const answer = await runtime().ask('modeld', 'setBudget', { body });
-    return out.print(answer, () => table([answer.budget], out));
+    const answer = await runtime().call('modeld', 'setBudget', { body });
+    return out.print(answer, () => renderBudgets([answer.budget], out));
   }
-  const { budgets } = await runtime().ask('modeld', 'listBudgets', {});
+  const { budgets } = await runtime().call('modeld', 'listBudgets', {});
   const shown = budgets.filter(
     (one) =>
       subject === undefined || (one.subject === subject && (name === '' || one.name === name)),
   );
   out.print({ budgets: shown }, () =>
-    shown.length === 0 ? ['No budget is set: agentctl model budget --help'] : table(shown, out),
+    shown.length === 0
+      ? ['No budget is set: agentctl model budget --help']
+      : renderBudgets(shown, out),
   );
 }
 
 /** A limit for a name that was mistyped would hold nobody back. */
-async function assertThere({ runtime }: Session, subject: Subject, name: string): Promise<void> {
-  if (subject === 'agent') await runtime().ask('agentd', 'getAgent', { params: { name } });
-  if (subject === 'task') await runtime().ask('agentd', 'getTask', { params: { id: name } });
+async function assertExists({ runtime }: Session, subject: Subject, name: string): Promise<void> {
+  if (subject === 'agent') await runtime().call('agentd', 'getAgent', { params: { name } });
+  if (subject === 'task') await runtime().call('agentd', 'getTask', { params: { id: name } });
 }
 
-const needsSubject = () =>
+const missingScopeFault = () =>
   fault('bad_usage', 'a budget needs to know for what', {
     hint: 'For example: agentctl model budget agent coder --cost 5',
   });
 
 function readSubject(args: Args): [Subject | undefined, string | undefined] {
-  const [word, name] = args.words;
+  const [word, name] = args.positionals;
   if (word === undefined) return [undefined, undefined];
   const subject = SUBJECTS.find((one) => one === word);
   const needsName = subject === 'agent' || subject === 'task';
@@ -61,7 +63,7 @@ function readSubject(args: Args): [Subject | undefined, string | undefined] {
       hint: `Use one of: ${SUBJECTS.join(', ')}`,
     });
   }
-  if (readLimits(args) !== undefined && needsName && name === undefined) throw needsSubject();
+  if (readLimits(args) !== undefined && needsName && name === undefined) throw missingScopeFault();
   if (!needsName && name !== undefined) {
     throw fault('bad_usage', `the budget of the ${subject} has no name`, {
       hint: `agentctl model budget ${subject} --cost USD`,
@@ -92,16 +94,16 @@ function readLimit(name: string, text: string, read: (text: string) => number | 
   });
 }
 
-function table(budgets: readonly BudgetView[], out: Out): string[] {
+function renderBudgets(budgets: readonly BudgetView[], out: Out): string[] {
   const now = Date.now();
   const rows = budgets.map((one) => [
     // The id of a task says that it is one, and must stay whole: it is what is typed.
     one.subject === 'task' ? one.name : [one.subject, one.name].filter(Boolean).join(' '),
-    count(one.tokens_spent + one.tokens_reserved),
-    one.tokens_limit === null ? 'no limit' : count(one.tokens_limit),
-    money(one.cost_spent_microusd + one.cost_reserved_microusd),
-    one.cost_limit_microusd === null ? 'no limit' : money(one.cost_limit_microusd),
-    one.renews_at === null ? 'never' : relative(one.renews_at, now),
+    formatCount(one.tokens_spent + one.tokens_reserved),
+    one.tokens_limit === null ? 'no limit' : formatCount(one.tokens_limit),
+    formatMoney(one.cost_spent_microusd + one.cost_reserved_microusd),
+    one.cost_limit_microusd === null ? 'no limit' : formatMoney(one.cost_limit_microusd),
+    one.renews_at === null ? 'never' : formatRelative(one.renews_at, now),
   ]);
-  return renderTable(HEADS, rows, out);
+  return renderTable(HEADERS, rows, out);
 }

@@ -5,45 +5,45 @@ import { FAULTS } from '../../../wire/errors.ts';
 import type { ModelView, Usage } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
 import { readTime } from '../read-amounts.ts';
-import { count, dayStart, money, some, span } from '../show/amounts.ts';
-import { plain } from '../show/plain.ts';
+import { formatCount, formatMoney, formatSpan, pluralize, startOfDay } from '../show/amounts.ts';
+import { replaceControls } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
 import { wrap } from '../show/width.ts';
 
-const MODEL_HEADS = [
+const MODEL_HEADERS = [
   { title: 'MODEL' },
   { title: 'KIND' },
-  { title: 'ANSWERED BY', least: 12 },
+  { title: 'ANSWERED BY', minWidth: 12 },
   { title: 'WINDOW', align: 'right' },
   { title: '$ IN/OUT', align: 'right' },
-  { title: 'STATE', least: 10 },
+  { title: 'STATE', minWidth: 10 },
 ] as const;
-const PROVIDER_HEADS = [
+const PROVIDER_HEADERS = [
   { title: 'PROVIDER' },
   { title: 'SPEAKS' },
-  { title: 'AT', least: 12 },
+  { title: 'AT', minWidth: 12 },
   { title: 'KEY' },
-  { title: 'MAY SEE', least: 8 },
-  { title: 'STATE', least: 10 },
+  { title: 'MAY SEE', minWidth: 8 },
+  { title: 'STATE', minWidth: 10 },
 ] as const;
 
-const stateCell = (available: boolean) =>
+const formatState = (available: boolean) =>
   available
     ? ({ text: 'available', style: 'green' } as const)
     : ({ text: 'not now', style: 'yellow' } as const);
 
 export async function list({ out, runtime }: Session): Promise<void> {
-  const answer = await runtime().ask('modeld', 'listModels', {});
+  const answer = await runtime().call('modeld', 'listModels', {});
   out.print(answer, () => {
     const models = answer.models.map((model) => [
       model.name,
       model.kind,
       model.routes.map(({ provider, model: name }) => `${provider}/${name}`).join(', then '),
-      count(model.context_tokens),
-      priceText(model.price),
+      formatCount(model.context_tokens),
+      formatPrice(model.price),
       model.rehearsal
         ? ({ text: 'rehearsal, not a real model', style: 'yellow' } as const)
-        : stateCell(model.available),
+        : formatState(model.available),
     ]);
     const providers = answer.providers.map((provider) => [
       provider.name,
@@ -51,23 +51,25 @@ export async function list({ out, runtime }: Session): Promise<void> {
       provider.base_url,
       provider.has_key ? 'yes' : 'no',
       provider.labels_allowed.join(', '),
-      stateCell(provider.available),
+      formatState(provider.available),
     ]);
     const table = [
-      ...renderTable(MODEL_HEADS, models, out),
+      ...renderTable(MODEL_HEADERS, models, out),
       '',
-      ...defaultText(answer.models),
-      ...guessText(answer.models.filter(({ price }) => price.is_guess).map(({ name }) => name)),
+      ...renderDefault(answer.models),
+      ...renderGuessedPrices(
+        answer.models.filter(({ price }) => price.is_guess).map(({ name }) => name),
+      ),
     ];
     if (providers.length === 0)
       return [...table, 'No provider is configured: agentctl model add --help'];
-    const why = reasonLines([...answer.providers, ...answer.models], out);
-    return [...table, '', ...renderTable(PROVIDER_HEADS, providers, out), ...why];
+    const why = renderReasons([...answer.providers, ...answer.models], out);
+    return [...table, '', ...renderTable(PROVIDER_HEADERS, providers, out), ...why];
   });
 }
 
 /** Below the tables, where each has room; the same reason of a provider and its models once. */
-function reasonLines(
+function renderReasons(
   all: readonly { name: string; available: boolean; reason?: string | undefined }[],
   { columns, paint }: Session['out'],
 ): string[] {
@@ -75,23 +77,23 @@ function reasonLines(
   for (const { name, available, reason } of all)
     if (!available && reason !== undefined && !reasons.has(reason)) reasons.set(reason, name);
   const lines = [...reasons].flatMap(([reason, name]) =>
-    wrap(`${name} does not answer now: ${plain(reason)}`, columns),
+    wrap(`${name} does not answer now: ${replaceControls(reason)}`, columns),
   );
   return lines.length === 0 ? [] : ['', ...lines.map((line) => paint('yellow', line))];
 }
 
 /** In USD for a million tokens. */
-const priceText = ({ input, output, is_guess }: ModelView['price']): string =>
+const formatPrice = ({ input, output, is_guess }: ModelView['price']): string =>
   input === 0 && output === 0 ? 'free' : `${is_guess ? '~' : ''}${input}/${output}`;
 
-function defaultText(models: readonly ModelView[]): string[] {
+function renderDefault(models: readonly ModelView[]): string[] {
   const chosen = models.find(({ is_default }) => is_default);
   return chosen === undefined
     ? []
     : [`${chosen.name} answers for "default", and for agents whose model nobody offers.`];
 }
 
-function guessText(names: readonly string[]): string[] {
+function renderGuessedPrices(names: readonly string[]): string[] {
   if (names.length === 0) return [];
   return [
     `~ Nobody knows what ${names.join(', ')} costs: it is charged as the dearest would be. Say what it`,
@@ -100,8 +102,8 @@ function guessText(names: readonly string[]): string[] {
 }
 
 export async function test({ args, out, runtime }: Session): Promise<number> {
-  const name = args.words[0]!;
-  const answer = await runtime().ask(
+  const name = args.positionals[0]!;
+  const answer = await runtime().call(
     'modeld',
     'testModel',
     { body: { name } },
@@ -110,16 +112,16 @@ export async function test({ args, out, runtime }: Session): Promise<number> {
   const head = answer.ok ? out.paint('green', 'ok') : out.paint('red', 'failed');
   const who = answer.rehearsal ? 'the rehearsal, not a real model' : answer.provider;
   out.print({ test: answer }, () => [
-    `${head}  ${name} by ${who} (${answer.model}) in ${span(answer.latency_ms)}`,
-    plain(answer.message),
+    `${head}  ${name} by ${who} (${answer.model}) in ${formatSpan(answer.latency_ms)}`,
+    replaceControls(answer.message),
   ]);
   return answer.ok ? 0 : FAULTS.provider_down.exit;
 }
 
-const USAGE_HEADS = [
-  { title: 'AGENT', least: 8 },
-  { title: 'MODEL', least: 8 },
-  { title: 'PROVIDER', least: 8 },
+const USAGE_HEADERS = [
+  { title: 'AGENT', minWidth: 8 },
+  { title: 'MODEL', minWidth: 8 },
+  { title: 'PROVIDER', minWidth: 8 },
   { title: 'CALLS', align: 'right' },
   { title: 'IN', align: 'right' },
   { title: 'CACHED', align: 'right' },
@@ -129,29 +131,34 @@ const USAGE_HEADS = [
 
 export async function usage({ args, out, runtime }: Session): Promise<void> {
   const now = Date.now();
-  const given = args.text('since');
-  const since = given === undefined ? dayStart(now) : readTime(given, now, 'ago');
+  const sinceOption = args.text('since');
+  const since = sinceOption === undefined ? startOfDay(now) : readTime(sinceOption, now, 'ago');
   const query = { agent: args.text('agent'), task_id: args.text('task'), since };
-  const answer = await runtime().ask('modeld', 'usage', { query });
+  const answer = await runtime().call('modeld', 'usage', { query });
   out.print({ ...answer, since }, () => {
     const { total } = answer;
-    const when = given === undefined ? 'today (UTC)' : `since ${since}`;
-    const sum = `${some(total.calls, 'call')}, ${money(total.cost_microusd)} ${when}`;
+    const when = sinceOption === undefined ? 'today (UTC)' : `since ${since}`;
+    const sum = `${pluralize(total.calls, 'call')}, ${formatMoney(total.cost_microusd)} ${when}`;
     if (answer.rows.length === 0) return [sum];
     const rows = answer.rows.map((row) => [
       row.agent || '–',
       row.model,
       row.provider,
-      count(row.calls),
-      ...usageCells(row.usage),
-      `${row.cost_is_guess ? '~' : ''}${money(row.cost_microusd)}`,
+      formatCount(row.calls),
+      ...formatUsage(row.usage),
+      `${row.cost_is_guess ? '~' : ''}${formatMoney(row.cost_microusd)}`,
     ]);
     const guessed = answer.rows.filter((row) => row.cost_is_guess).map(({ model }) => model);
-    return [...renderTable(USAGE_HEADS, rows, out), '', sum, ...guessText([...new Set(guessed)])];
+    return [
+      ...renderTable(USAGE_HEADERS, rows, out),
+      '',
+      sum,
+      ...renderGuessedPrices([...new Set(guessed)]),
+    ];
   });
 }
 
-function usageCells(used: Usage): string[] {
+function formatUsage(used: Usage): string[] {
   const cached = used.cache_read_tokens + used.cache_write_tokens;
-  return [count(used.input_tokens), count(cached), count(used.output_tokens)];
+  return [formatCount(used.input_tokens), formatCount(cached), formatCount(used.output_tokens)];
 }

@@ -3,15 +3,15 @@
 // half a second, and what is said here is true when it is said.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
-import { pause } from '../follow.ts';
-import { asOwnerOf } from '../make-state-dir.ts';
+import { sleep } from '../follow.ts';
+import { runAsOwner } from '../make-state-dir.ts';
 import { renderTable } from '../show/table.ts';
 import { assertReadable } from '../state.ts';
 
-const KNOWN_AFTER_MS = 600;
+const RELOAD_DELAY_MS = 600;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
 
-function fileOf(stateDir: string, name: string): string {
+function keyFileFor(stateDir: string, name: string): string {
   if (!NAME.test(name))
     throw fault('bad_usage', 'a person needs a name of letters, digits and @ . _ -', {
       hint: 'For example: agentctl person add alice',
@@ -36,14 +36,14 @@ export async function list({ out, stateDir }: Session): Promise<void> {
 
 export async function add({ args, out, stateDir }: Session): Promise<void> {
   const fs = process.getBuiltinModule('node:fs');
-  const name = args.words[0]!;
-  const file = fileOf(stateDir, name);
+  const name = args.positionals[0]!;
+  const file = keyFileFor(stateDir, name);
   const key = process.getBuiltinModule('node:crypto').randomBytes(32).toString('base64url');
-  assertThere(stateDir);
+  assertStateExists(stateDir);
   try {
-    asOwnerOf(stateDir, (here) => {
+    runAsOwner(stateDir, (here) => {
       if (!fs.existsSync(`${here}/people`)) fs.mkdirSync(`${here}/people`, { mode: 0o700 });
-      writeNew(fileOf(here, name), `${key}\n`);
+      writeNew(keyFileFor(here, name), `${key}\n`);
     });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
@@ -52,14 +52,14 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
       cause,
     });
   }
-  await pause(KNOWN_AFTER_MS);
+  await sleep(RELOAD_DELAY_MS);
   out.print({ person: { name, key_file: file } }, () => [
     `${name} has a key now: ${file}`,
     `Here it is used with --as ${name}; elsewhere as the bearer key of the runtime's port.`,
   ]);
 }
 
-function assertThere(stateDir: string): void {
+function assertStateExists(stateDir: string): void {
   assertReadable(stateDir);
   if (process.getBuiltinModule('node:fs').existsSync(stateDir)) return;
   throw fault('not_found', `there is no state directory ${stateDir}`, {
@@ -83,15 +83,15 @@ function writeNew(file: string, text: string): void {
 
 export async function remove({ args, out, stateDir }: Session): Promise<void> {
   const fs = process.getBuiltinModule('node:fs');
-  const name = args.words[0]!;
-  const file = fileOf(stateDir, name);
+  const name = args.positionals[0]!;
+  const file = keyFileFor(stateDir, name);
   assertReadable(stateDir);
   if (!fs.existsSync(file))
     throw fault('not_found', `${name} has no key of their own`, {
       hint: 'See: agentctl person list',
     });
-  asOwnerOf(stateDir, (here) => fs.rmSync(fileOf(here, name)));
-  await pause(KNOWN_AFTER_MS);
+  runAsOwner(stateDir, (here) => fs.rmSync(keyFileFor(here, name)));
+  await sleep(RELOAD_DELAY_MS);
   out.print({ person: { name, key_file: null } }, () => [
     `The key of ${name} is worth nothing now.`,
   ]);

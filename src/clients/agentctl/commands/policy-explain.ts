@@ -5,11 +5,11 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { clock } from '../show/event.ts';
-import { plain } from '../show/plain.ts';
+import { formatClock } from '../show/event.ts';
+import { replaceControls } from '../show/plain.ts';
 import { renderFields } from '../show/table.ts';
-import { proofOf } from './audit-files.ts';
-import { ANSWER_STYLES } from './policy.ts';
+import { readProof } from './audit-files.ts';
+import { DECISION_STYLES } from './policy.ts';
 
 type Explanation = {
   event: AuditEvent;
@@ -23,17 +23,17 @@ type Explanation = {
 };
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
-  const event = await findEvent(runtime(), args.words[0]!);
+  const event = await findEvent(runtime(), args.positionals[0]!);
   if (event.policy === undefined)
     throw fault('bad_request', `${event.id} is no decision (${event.event})`, {
-      hint: decisionHint(event),
+      hint: hintForDecision(event),
     });
   const explanation = await explainEvent(runtime(), event);
-  out.print({ explanation }, () => lines(explanation, out));
+  out.print({ explanation }, () => renderExplanation(explanation, out));
 }
 
 /** What ended was attempted before, and that was decided. */
-function decisionHint({ event, call_id, data }: AuditEvent): string {
+function hintForDecision({ event, call_id, data }: AuditEvent): string {
   return /\.call\.ended$/.test(event) && typeof data?.attempt === 'number'
     ? `What was decided: agentctl policy explain ${call_id}.attempted.${data.attempt}`
     : 'Name a decision, such as one of: agentctl audit tail --event tool.call.denied';
@@ -41,7 +41,7 @@ function decisionHint({ event, call_id, data }: AuditEvent): string {
 
 /** The proof carries the event as the log has it. */
 async function findEvent(runtime: RuntimeClient, id: string): Promise<AuditEvent> {
-  const { event } = await proofOf(runtime, id);
+  const { event } = await readProof(runtime, id);
   return JSON.parse(event) as AuditEvent;
 }
 
@@ -52,13 +52,13 @@ async function explainEvent(runtime: RuntimeClient, event: AuditEvent): Promise<
     agent === undefined
       ? undefined
       : await runtime
-          .ask('agentd', 'showPolicy', { params: { name: agent } })
+          .call('agentd', 'showPolicy', { params: { name: agent } })
           .catch((error: unknown) => {
             // The agent may be gone; its rules are told by their names then.
             if (error instanceof Fault && error.code === 'not_found') return undefined;
             throw error;
           });
-  const { policy } = await runtime.ask('agentd', 'getPolicy', {});
+  const { policy } = await runtime.call('agentd', 'getPolicy', {});
   const known = new Map(view?.rules.map((rule) => [rule.id, rule]));
   const isAnswer = typeof data.answer === 'string';
   return {
@@ -67,13 +67,13 @@ async function explainEvent(runtime: RuntimeClient, event: AuditEvent): Promise<
     version: typeof data.policy_version === 'number' ? data.policy_version : null,
     version_in_force: policy.version,
     touches: Object.entries(data).flatMap(([name, value]) =>
-      /^touch_\d+$/.test(name) ? [touchText(String(value))] : [],
+      /^touch_\d+$/.test(name) ? [formatTouch(String(value))] : [],
     ),
     rules: ids.map((id) => known.get(id) ?? { id }),
   };
 }
 
-function touchText(written: string): string {
+function formatTouch(written: string): string {
   try {
     const [action, what, more, method] = JSON.parse(written) as unknown[];
     const port = typeof more === 'number' ? `:${more}` : more === true ? ' and all below' : '';
@@ -83,43 +83,44 @@ function touchText(written: string): string {
   }
 }
 
-function lines(explanation: Explanation, out: Out): string[] {
+function renderExplanation(explanation: Explanation, out: Out): string[] {
   const { event, answer, version, rules, touches } = explanation;
-  const said = answer === null ? 'decided before policy was asked' : answer;
-  const style = ANSWER_STYLES[answer ?? ''];
+  const text = answer === null ? 'decided before policy was asked' : answer;
+  const style = DECISION_STYLES[answer ?? ''];
   return [
     ...renderFields(
       [
         ['event', event.id],
-        ['when', clock(event.ts, Date.now())],
+        ['when', formatClock(event.ts, Date.now())],
         ['who', event.principal ?? event.agent],
         ['tool', event.tool],
         ['task', event.task_id],
-        ['touches', touches.map(plain).join('\n')],
+        ['touches', touches.map(replaceControls).join('\n')],
         ['marks', String(event.data?.labels ?? '')],
-        ['answer', style === undefined ? said : out.paint(style, said)],
+        ['answer', style === undefined ? text : out.paint(style, text)],
         ['policy', version === null ? undefined : `version ${version}`],
       ],
       out.paint,
     ),
-    ...rules.flatMap((rule) => ['', ...ruleLines(rule, out)]),
-    ...note(explanation),
+    ...rules.flatMap((rule) => ['', ...renderRule(rule, out)]),
+    ...renderFootnote(explanation),
   ];
 }
 
-function ruleLines(rule: RuleView | { id: string }, out: Out): string[] {
-  if (!('text' in rule)) return [`${out.paint('bold', plain(rule.id))}  ${withoutText(rule.id)}`];
-  const why = rule.why === null ? '' : `: ${plain(rule.why)}`;
+function renderRule(rule: RuleView | { id: string }, out: Out): string[] {
+  if (!('text' in rule))
+    return [`${out.paint('bold', replaceControls(rule.id))}  ${describeMissingRule(rule.id)}`];
+  const why = rule.why === null ? '' : `: ${replaceControls(rule.why)}`;
   return [
-    `${out.paint('bold', plain(rule.id))}  ${rule.effect} (${plain(rule.from)})${why}`,
-    ...rule.text.split('\n').map((line) => `    ${plain(line)}`),
+    `${out.paint('bold', replaceControls(rule.id))}  ${rule.effect} (${replaceControls(rule.from)})${why}`,
+    ...rule.text.split('\n').map((line) => `    ${replaceControls(line)}`),
   ];
 }
 
-const withoutText = (id: string): string =>
+const describeMissingRule = (id: string): string =>
   /^(base|site|manifest):/.test(id) ? 'this rule is not there any more' : 'no rule of a file';
 
-function note({ answer, version, version_in_force: now, rules }: Explanation): string[] {
+function renderFootnote({ answer, version, version_in_force: now, rules }: Explanation): string[] {
   if (answer === 'deny' && rules.every(({ id }) => id === 'policy:nothing-allows-it'))
     return ['', 'No rule allows it, and what nothing allows is denied.'];
   if (version === null || version === now) return [];

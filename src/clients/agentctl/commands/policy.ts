@@ -6,10 +6,10 @@ import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import type { Out, Style } from '../out.ts';
 import { readTime } from '../read-amounts.ts';
-import { some } from '../show/amounts.ts';
-import { clock } from '../show/event.ts';
-import { plain } from '../show/plain.ts';
-import { problemLines } from '../show/problem.ts';
+import { pluralize } from '../show/amounts.ts';
+import { formatClock } from '../show/event.ts';
+import { replaceControls } from '../show/plain.ts';
+import { renderProblem } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 
 const readFile = (path: string) => ({
@@ -18,70 +18,77 @@ const readFile = (path: string) => ({
 });
 
 export async function check({ args, out, runtime }: Session): Promise<number> {
-  const file = readFile(args.words[0]!);
+  const file = readFile(args.positionals[0]!);
   if (!/\.(cedar|ya?ml)$/.test(file.name))
     throw fault('bad_usage', `${file.name} is neither rules nor a manifest by its name`, {
       hint: 'Rules are in files such as 10-prod.cedar, manifests in files such as coder.yaml.',
     });
-  const answer = await runtime().ask('agentd', 'checkPolicy', { body: { files: [file] } });
+  const answer = await runtime().call('agentd', 'checkPolicy', { body: { files: [file] } });
   const { problems, warnings, files } = answer.check;
   out.print(answer, () => [
-    ...problems.flatMap((one) => problemLines(one, out.paint)),
-    ...warnings.flatMap((one) => problemLines(one, out.paint, 'warning')),
+    ...problems.flatMap((one) => renderProblem(one, out.paint)),
+    ...warnings.flatMap((one) => renderProblem(one, out.paint, 'warning')),
     problems.length > 0
-      ? `${file.name} would not be taken: ${some(problems.length, 'problem')}`
-      : `${file.name} is good${files[0]?.kind === 'policy' ? `: ${some(files[0].rules, 'rule')}` : ''}`,
+      ? `${file.name} would not be taken: ${pluralize(problems.length, 'problem')}`
+      : `${file.name} is good${files[0]?.kind === 'policy' ? `: ${pluralize(files[0].rules, 'rule')}` : ''}`,
   ]);
   return problems.length > 0 ? FAULTS.bad_config.exit : 0;
 }
 
-export const ANSWER_STYLES: Readonly<Record<string, Style>> = {
+export const DECISION_STYLES: Readonly<Record<string, Style>> = {
   permit: 'green',
   ask: 'yellow',
   forbid: 'red',
   allow: 'green',
   deny: 'red',
 };
-const styled = (word: string) => ({ text: word, style: ANSWER_STYLES[word]! });
+const formatDecision = (word: string) => ({ text: word, style: DECISION_STYLES[word]! });
 
 export async function show({ args, out, runtime }: Session): Promise<void> {
-  const params = { name: args.words[0]! };
-  const view = await runtime().ask('agentd', 'showPolicy', { params });
+  const params = { name: args.positionals[0]! };
+  const view = await runtime().call('agentd', 'showPolicy', { params });
   out.print({ policy: view }, () =>
-    args.flag('rules') ? ruleTexts(view) : [...ruleTable(view, out), '', ...boxLines(view, out)],
+    args.flag('rules')
+      ? renderRuleTexts(view)
+      : [...renderRules(view, out), '', ...renderBox(view, out)],
   );
 }
 
-function ruleTexts({ rules }: AgentPolicyView): string[] {
+function renderRuleTexts({ rules }: AgentPolicyView): string[] {
   return rules.flatMap(({ id, from, text }) => [
-    `// ${plain(id)} (${plain(from)})`,
-    ...text.split('\n').map(plain),
+    `// ${replaceControls(id)} (${replaceControls(from)})`,
+    ...text.split('\n').map(replaceControls),
     '',
   ]);
 }
 
-const RULE_HEADS = [
+const RULE_HEADERS = [
   { title: 'EFFECT' },
   { title: 'RULE' },
-  { title: 'FROM', least: 12 },
-  { title: 'WHY', least: 10 },
+  { title: 'FROM', minWidth: 12 },
+  { title: 'WHY', minWidth: 10 },
 ] as const;
 
-function ruleTable({ rules }: AgentPolicyView, out: Out): string[] {
-  const rows = rules.map(({ id, effect, from, why }) => [styled(effect), id, from, why ?? '']);
-  return renderTable(RULE_HEADS, rows, out);
+function renderRules({ rules }: AgentPolicyView, out: Out): string[] {
+  const rows = rules.map(({ id, effect, from, why }) => [
+    formatDecision(effect),
+    id,
+    from,
+    why ?? '',
+  ]);
+  return renderTable(RULE_HEADERS, rows, out);
 }
 
-function boxLines({ agent, version, groups, box }: AgentPolicyView, out: Out): string[] {
+function renderBox({ agent, version, groups, box }: AgentPolicyView, out: Out): string[] {
   const hosts = box.network.allow.map(({ host, port }) => `${host}:${port}`);
   return renderFields(
     [
       ['agent', agent],
       ['policy', `version ${version}`],
       ['groups', groups.join(', ')],
-      ['box reads', box.read.map(plain).join('\n')],
-      ['box writes', box.write.map(plain).join('\n')],
-      ['closed', box.deny.map(plain).join('\n')],
+      ['box reads', box.read.map(replaceControls).join('\n')],
+      ['box writes', box.write.map(replaceControls).join('\n')],
+      ['closed', box.deny.map(replaceControls).join('\n')],
       ['network', hosts.length === 0 ? 'none' : hosts.join('\n')],
     ],
     out.paint,
@@ -91,42 +98,42 @@ function boxLines({ agent, version, groups, box }: AgentPolicyView, out: Out): s
 export async function simulate({ args, out, runtime }: Session): Promise<void> {
   const since = args.text('since');
   const body = {
-    files: [readFile(args.words[0]!)],
+    files: [readFile(args.positionals[0]!)],
     ...(since === undefined ? {} : { since: readTime(since, Date.now(), 'ago') }),
   };
-  const answer = await runtime().ask('agentd', 'simulatePolicy', { body });
-  out.print(answer, () => simulationLines(answer.simulation, out));
+  const answer = await runtime().call('agentd', 'simulatePolicy', { body });
+  out.print(answer, () => renderSimulation(answer.simulation, out));
 }
 
-const CHANGE_HEADS = [
+const CHANGE_HEADERS = [
   { title: 'WHEN' },
   { title: 'AGENT' },
   { title: 'TOOL' },
   { title: 'WAS' },
   { title: 'WOULD BE' },
   { title: 'TODAY' },
-  { title: 'BY', least: 12 },
-  { title: 'TOUCHES', least: 10 },
+  { title: 'BY', minWidth: 12 },
+  { title: 'TOUCHES', minWidth: 10 },
   { title: 'EVENT' },
 ] as const;
 
-function simulationLines(view: SimulationView, out: Out): string[] {
+function renderSimulation(view: SimulationView, out: Out): string[] {
   const { decisions, unreadable, changes, truncated } = view;
   const rows = changes.map((one) => [
-    clock(one.ts, Date.now()),
+    formatClock(one.ts, Date.now()),
     one.agent,
     one.tool,
-    styled(one.recorded.answer),
-    styled(one.changed.answer),
-    styled(one.today.answer),
+    formatDecision(one.recorded.answer),
+    formatDecision(one.changed.answer),
+    formatDecision(one.today.answer),
     one.changed.rules.join(' ') || one.changed.reason,
     one.touches.join(', '),
     one.event,
   ]);
   return [
-    ...(rows.length === 0 ? [] : [...renderTable(CHANGE_HEADS, rows, out), '']),
-    `${some(changes.length, 'decision')} of ${decisions} would be another`,
-    ...(unreadable > 0 ? [`${some(unreadable, 'decision')} could not be asked again`] : []),
+    ...(rows.length === 0 ? [] : [...renderTable(CHANGE_HEADERS, rows, out), '']),
+    `${pluralize(changes.length, 'decision')} of ${decisions} would be another`,
+    ...(unreadable > 0 ? [`${pluralize(unreadable, 'decision')} could not be asked again`] : []),
     ...(truncated ? ['There are more; name a later time with --since'] : []),
   ];
 }

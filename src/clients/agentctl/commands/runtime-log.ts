@@ -1,18 +1,18 @@
 // The end of the runtime's log: what it said last before it went away.
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
-import { oneLine } from '../show/plain.ts';
+import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
-const tailBytes = 16_384;
+const TAIL_BYTES = 16_384;
 
 /** The last error, else the last line, written after `from`. */
-export function lastWords({ file, from }: { file: string; from: number }): string | undefined {
+export function readLastError({ file, from }: { file: string; from: number }): string | undefined {
   const lines = readEnd(file, from)
     .split('\n')
     .filter((line) => line.trim() !== '');
   const parsed = lines.map(parseLine);
-  const said = parsed.findLast(({ level }) => level === 'error') ?? parsed.at(-1);
-  return said === undefined ? undefined : truncate(oneLine(said.message), 300);
+  const entry = parsed.findLast(({ level }) => level === 'error') ?? parsed.at(-1);
+  return entry === undefined ? undefined : truncate(toOneLine(entry.message), 300);
 }
 
 function parseLine(line: string): { level: string; message: string } {
@@ -27,7 +27,7 @@ function parseLine(line: string): { level: string; message: string } {
 
 function readEnd(file: string, from: number): string {
   const size = statSync(file).size;
-  const start = Math.max(from, size - tailBytes);
+  const start = Math.max(from, size - TAIL_BYTES);
   const buffer = Buffer.alloc(Math.max(0, size - start));
   const fd = openSync(file, 'r');
   try {

@@ -3,14 +3,20 @@
 import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
 import type { Session } from '../command.ts';
-import { type Missing, makeParts, missingLines } from '../missing.ts';
+import { type Missing, makePartialResult, renderMissing } from '../missing.ts';
 import type { Out } from '../out.ts';
-import { count, dayStart, money, relative, some } from '../show/amounts.ts';
-import { plain } from '../show/plain.ts';
-import { problemLines } from '../show/problem.ts';
+import {
+  formatCount,
+  formatMoney,
+  formatRelative,
+  pluralize,
+  startOfDay,
+} from '../show/amounts.ts';
+import { replaceControls } from '../show/plain.ts';
+import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
 import { outdatedFault } from '../state.ts';
-import { isOnlyRehearsal, type Models, modelsText } from './catalog.ts';
+import { describeModels, isOnlyRehearsal, type Models } from './catalog.ts';
 
 const HEALTH_TIMEOUT_MS = 3_000;
 
@@ -44,112 +50,114 @@ export async function status({ out, runtime }: Session): Promise<void> {
     spent_today: more.spent,
     missing: more.missing,
   };
-  out.print({ status: document }, () => lines(facts, out, Date.now()));
+  out.print({ status: document }, () => renderStatus(facts, out, Date.now()));
 }
 
 async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
-  const since = dayStart(Date.now());
+  const since = startOfDay(Date.now());
   const pending = { query: { status: 'pending', limit: 1 } } as const;
-  const parts = makeParts();
-  const healthOf = async (daemon: DaemonName): Promise<[DaemonName, string | null]> => {
-    const asked = runtime.ask(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
-    return [daemon, (await parts.ask(`health of ${daemon}`, asked))?.status ?? null];
+  const parts = makePartialResult();
+  const readHealth = async (daemon: DaemonName): Promise<[DaemonName, string | null]> => {
+    const health = runtime.call(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
+    return [daemon, (await parts.collect(`health of ${daemon}`, health))?.status ?? null];
   };
   const [view, usage, models, approvals, rules, tools, healths] = await Promise.all([
-    runtime.ask('agentd', 'status', {}),
-    parts.ask('spent today', runtime.ask('modeld', 'usage', { query: { since } })),
-    parts.ask('model', runtime.ask('modeld', 'listModels', {})),
-    parts.ask('approvals', runtime.ask('approvald', 'listApprovals', pending)),
-    parts.ask('problems of rules', runtime.ask('agentd', 'getPolicy', {})),
-    parts.ask('problems of tools', runtime.ask('toold', 'listTools', {})),
-    Promise.all(DAEMONS.map(healthOf)),
+    runtime.call('agentd', 'status', {}),
+    parts.collect('spent today', runtime.call('modeld', 'usage', { query: { since } })),
+    parts.collect('model', runtime.call('modeld', 'listModels', {})),
+    parts.collect('approvals', runtime.call('approvald', 'listApprovals', pending)),
+    parts.collect('problems of rules', runtime.call('agentd', 'getPolicy', {})),
+    parts.collect('problems of tools', runtime.call('toold', 'listTools', {})),
+    Promise.all(DAEMONS.map(readHealth)),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
-    await parts.ask('processes of the runtime', Promise.reject(outdatedFault(outdated)));
-  const ofTools = tools?.problems ?? [];
+    await parts.collect('processes of the runtime', Promise.reject(outdatedFault(outdated)));
+  const toolProblems = tools?.problems ?? [];
   // Files of rules and of tools that are not taken are as wrong as manifests that are not.
-  const problems = [...view.problems, ...(rules?.policy.problems ?? []), ...ofTools];
+  const problems = [...view.problems, ...(rules?.policy.problems ?? []), ...toolProblems];
   return {
     status: { ...view, problems },
-    toolProblems: ofTools.length,
+    toolProblems: toolProblems.length,
     daemons: Object.fromEntries(healths) as Facts['daemons'],
     pid,
     port,
     models: models ?? null,
     missing: parts.missing,
     approvals: approvals?.pending ?? null,
-    spent: usage === undefined ? null : spentOf(usage.total),
+    spent: usage === undefined ? null : sumSpend(usage.total),
   };
 }
 
-function spentOf(total: { usage: Record<string, number>; cost_microusd: number }) {
+function sumSpend(total: { usage: Record<string, number>; cost_microusd: number }) {
   const { input_tokens = 0, output_tokens = 0 } = total.usage;
   const { cache_read_tokens = 0, cache_write_tokens = 0 } = total.usage;
   const tokens = input_tokens + output_tokens + cache_read_tokens + cache_write_tokens;
   return { cost_microusd: total.cost_microusd, tokens };
 }
 
-function lines(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
+function renderStatus(facts: Facts, { paint, columns }: Out, nowMs: number): string[] {
   const { status: view, spent } = facts;
   const port = facts.port === null ? '' : `, port ${facts.port}`;
-  const since = relative(view.started_at, nowMs);
+  const since = formatRelative(view.started_at, nowMs);
   const state = view.halted
-    ? paint('red', `halted${view.halt_reason ? ` (${plain(view.halt_reason)})` : ''}`)
+    ? paint('red', `halted${view.halt_reason ? ` (${replaceControls(view.halt_reason)})` : ''}`)
     : paint('green', 'running');
   const rows: [string, string | undefined][] = [
     ['runtime', `${state}, ${view.mode}, pid ${facts.pid}${port}, started ${since}`],
-    ['daemons', daemonsText(facts.daemons)],
+    ['daemons', formatDaemons(facts.daemons)],
     ['state', view.state_dir],
     ['version', view.version],
-    ['model', facts.models === null ? 'unknown' : modelsText(facts.models)],
-    ['agents', countsText(view.agents) || 'none'],
-    ['tasks', countsText(view.tasks) || 'none yet'],
-    ['runs', countsText(view.runs) || 'none'],
-    ['questions', questionsText(view.waits_open)],
-    ['approvals', approvalsText(facts.approvals)],
-    ['tools', toolsText(facts.toolProblems)],
-    ['spent today', spentText(spent)],
+    ['model', facts.models === null ? 'unknown' : describeModels(facts.models)],
+    ['agents', formatCounts(view.agents) || 'none'],
+    ['tasks', formatCounts(view.tasks) || 'none yet'],
+    ['runs', formatCounts(view.runs) || 'none'],
+    ['questions', formatQuestions(view.waits_open)],
+    ['approvals', formatApprovals(facts.approvals)],
+    ['tools', formatTools(facts.toolProblems)],
+    ['spent today', formatSpend(spent)],
   ];
-  const problems = view.problems.flatMap((problem) => problemLines(problem, paint));
+  const problems = view.problems.flatMap((problem) => renderProblem(problem, paint));
   return [
     ...renderFields(rows, paint, columns),
     ...problems,
-    ...missingLines(facts.missing, paint),
+    ...renderMissing(facts.missing, paint),
   ];
 }
 
-function daemonsText(daemons: Facts['daemons']): string {
+function formatDaemons(daemons: Facts['daemons']): string {
   const all = Object.entries(daemons);
   const bad = all.filter(([, health]) => health !== 'ok');
-  if (bad.length === 0) return `${count(all.length)} running`;
+  if (bad.length === 0) return `${formatCount(all.length)} running`;
   const why = bad.map(([daemon, health]) => `${daemon} ${health ?? 'does not answer'}`).join(', ');
-  return `${count(all.length - bad.length)} of ${count(all.length)} running; ${why}`;
+  return `${formatCount(all.length - bad.length)} of ${formatCount(all.length)} running; ${why}`;
 }
 
-function countsText(counts: Readonly<Record<string, number>>): string {
+function formatCounts(counts: Readonly<Record<string, number>>): string {
   const some = Object.entries(counts).filter(([, n]) => n > 0);
-  return some.map(([word, n]) => `${count(n)} ${word}`).join(', ');
+  return some.map(([word, n]) => `${formatCount(n)} ${word}`).join(', ');
 }
 
-function questionsText(questions: number): string {
-  return questions === 0 ? 'none' : `${some(questions, 'question')} open; see: agentctl questions`;
+function formatQuestions(questions: number): string {
+  return questions === 0
+    ? 'none'
+    : `${pluralize(questions, 'question')} open; see: agentctl questions`;
 }
 
-function approvalsText(pending: number | null): string {
+function formatApprovals(pending: number | null): string {
   if (pending === null) return 'unknown';
   return pending === 0
     ? 'none wait'
-    : `${some(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
+    : `${pluralize(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
 }
 
 /** Tools that are as they should be are no news. */
-function toolsText(problems: number): string | undefined {
+function formatTools(problems: number): string | undefined {
   if (problems === 0) return undefined;
-  return `${some(problems, 'problem')} of declared tools; see: agentctl tool list`;
+  return `${pluralize(problems, 'problem')} of declared tools; see: agentctl tool list`;
 }
 
-function spentText(spent: Facts['spent']): string {
+function formatSpend(spent: Facts['spent']): string {
   if (spent === null) return 'unknown';
-  return `${money(spent.cost_microusd)}, ${some(spent.tokens, 'token')}`;
+  return `${formatMoney(spent.cost_microusd)}, ${pluralize(spent.tokens, 'token')}`;
 }

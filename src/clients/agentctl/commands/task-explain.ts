@@ -3,39 +3,41 @@
 
 import { FAULTS } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
-import { some } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
-import { buildTimeline, totalsOf } from '../timeline/build-timeline.ts';
-import { gatherStory } from '../timeline/gather.ts';
-import { renderSteps, totalsText } from '../timeline/render-steps.ts';
+import { pluralize } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
+import { buildTimeline, sumTotals } from '../timeline/build-timeline.ts';
+import { gatherRecords } from '../timeline/gather.ts';
+import { formatTotals, renderSteps } from '../timeline/render-steps.ts';
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
-  const chapter = await gatherStory(runtime(), args.words[0]!);
+  const chapter = await gatherRecords(runtime(), args.positionals[0]!);
   const steps = buildTimeline(chapter);
-  const totals = totalsOf(steps);
+  const totals = sumTotals(steps);
   const { task } = chapter;
   out.print({ explanation: { task_id: task.id, status: task.status, steps, totals } }, () => [
     ...renderSteps(steps, out),
     '',
-    out.paint('dim', totalsText(totals)),
+    out.paint('dim', formatTotals(totals)),
   ]);
 }
 
 export async function replay({ args, out, runtime }: Session): Promise<number> {
-  const request = { params: { id: args.words[0]! } };
-  const answer = await runtime().ask('agentd', 'replayTask', request, { deadlineMs: 120_000 });
+  const request = { params: { id: args.positionals[0]! } };
+  const answer = await runtime().call('agentd', 'replayTask', request, { deadlineMs: 120_000 });
   const { same, calls, differences, result_same, run_id } = answer.replay;
   out.print(answer, () => {
     if (same) {
-      return [`${out.paint('green', 'same')}  ${run_id}: ${some(calls, 'call')} and the result`];
+      return [
+        `${out.paint('green', 'same')}  ${run_id}: ${pluralize(calls, 'call')} and the result`,
+      ];
     }
-    const found = `${some(differences.length, 'difference')} in ${some(calls, 'call')}`;
+    const found = `${pluralize(differences.length, 'difference')} in ${pluralize(calls, 'call')}`;
     return [
       `${out.paint('red', 'differs')}  ${run_id}: ${found}`,
       ...differences.flatMap(({ at, expected, got }) => [
-        `  at ${oneLine(at)}`,
-        `    recorded  ${oneLine(expected)}`,
-        `    now       ${oneLine(got)}`,
+        `  at ${toOneLine(at)}`,
+        `    recorded  ${toOneLine(expected)}`,
+        `    now       ${toOneLine(got)}`,
       ]),
       result_same ? 'The result is the same.' : 'The result is another.',
     ];

@@ -1,9 +1,9 @@
 // Parents and dependencies as a forest and for Graphviz.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { noPaint } from '../out.ts';
+import { paintNothing } from '../out.ts';
 import { id, task } from '../testing/fixtures.ts';
-import { dotLines, edgesOf, forestLines } from './task-graph.ts';
+import { listEdges, renderDot, renderForest } from './task-graph.ts';
 
 const tasks = [
   task(1),
@@ -12,7 +12,7 @@ const tasks = [
 ];
 
 test('the forest shows parts under their task and what comes before', () => {
-  assert.deepEqual(forestLines(tasks, { columns: 200, paint: noPaint }), [
+  assert.deepEqual(renderForest(tasks, { columns: 200, paint: paintNothing }), [
     `${id('task', 1)}  planner: completed  Find out why the API became slow`,
     `└─ ${id('task', 2)}  coder: completed  Say "hi" there`,
     [
@@ -22,16 +22,16 @@ test('the forest shows parts under their task and what comes before', () => {
       'Find out why the API became slow',
     ].join('  '),
   ]);
-  assert.deepEqual(forestLines([], { columns: 80, paint: noPaint }), ['No tasks.']);
+  assert.deepEqual(renderForest([], { columns: 80, paint: paintNothing }), ['No tasks.']);
 });
 
 test('edges lead only between tasks that are shown, and labels are quoted', () => {
-  const edges = edgesOf(tasks);
+  const edges = listEdges(tasks);
   assert.deepEqual(edges, [
     { from: id('task', 1), to: id('task', 2), kind: 'part' },
     { from: id('task', 1), to: id('task', 3), kind: 'before' },
   ]);
-  const dot = dotLines(tasks, edges).join('\n');
+  const dot = renderDot(tasks, edges).join('\n');
   assert.match(dot, /^digraph tasks \{/);
   assert.match(dot, /label="coder: completed\\nSay \\"hi\\" there"/);
   assert.match(dot, /task_0*1 -> task_0*3 \[style=dashed,label="then"\];/);

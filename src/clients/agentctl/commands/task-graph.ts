@@ -3,45 +3,48 @@ import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { oneLine } from '../show/plain.ts';
+import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
 export async function graph({ args, out, runtime }: Session): Promise<void> {
-  const tasks = await readTasks(runtime(), args.words[0]);
-  const edges = edgesOf(tasks);
-  if (out.json) return out.document({ graph: { tasks, edges } });
-  const lines = args.flag('dot') ? dotLines(tasks, edges) : forestLines(tasks, out);
-  for (const line of lines) out.line(line);
+  const tasks = await readTasks(runtime(), args.positionals[0]);
+  const edges = listEdges(tasks);
+  if (out.json) return out.printJson({ graph: { tasks, edges } });
+  const lines = args.flag('dot') ? renderDot(tasks, edges) : renderForest(tasks, out);
+  for (const line of lines) out.writeLine(line);
 }
 
 async function readTasks(runtime: RuntimeClient, id: string | undefined): Promise<TaskView[]> {
   if (id === undefined) {
-    const { tasks } = await runtime.ask('agentd', 'listTasks', { query: { limit: 200 } });
+    const { tasks } = await runtime.call('agentd', 'listTasks', { query: { limit: 200 } });
     return tasks.toReversed();
   }
-  const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
+  const { tree } = await runtime.call('agentd', 'getTree', { params: { id } });
   const tasks: TaskView[] = [];
   const walk = ({ task, children }: TreeNode): void => {
     tasks.push(task);
     children.forEach(walk);
   };
   walk(tree);
-  return [...(await readBefore(runtime, tasks)), ...tasks];
+  return [...(await readPrerequisites(runtime, tasks)), ...tasks];
 }
 
 /** What the tree waits for may lie outside it. */
-async function readBefore(runtime: RuntimeClient, tasks: readonly TaskView[]): Promise<TaskView[]> {
+async function readPrerequisites(
+  runtime: RuntimeClient,
+  tasks: readonly TaskView[],
+): Promise<TaskView[]> {
   const known = new Set<string>(tasks.map(({ id }) => id));
   const ids = new Set(tasks.flatMap(({ after }) => after).filter((id) => !known.has(id)));
   const found: TaskView[] = [];
   for (const id of ids)
-    found.push((await runtime.ask('agentd', 'getTask', { params: { id } })).task);
+    found.push((await runtime.call('agentd', 'getTask', { params: { id } })).task);
   return found;
 }
 
 type Edge = { from: string; to: string; kind: 'part' | 'before' | 'retry' };
 
-export function edgesOf(tasks: readonly TaskView[]): Edge[] {
+export function listEdges(tasks: readonly TaskView[]): Edge[] {
   const known = new Set<string>(tasks.map(({ id }) => id));
   const edges = tasks.flatMap((task): Edge[] => [
     ...(task.parent_task_id === null
@@ -57,16 +60,16 @@ export function edgesOf(tasks: readonly TaskView[]): Edge[] {
 
 const EDGE_STYLES = { part: '', before: ' [style=dashed,label="then"]', retry: ' [label="again"]' };
 
-export function dotLines(tasks: readonly TaskView[], edges: readonly Edge[]): string[] {
+export function renderDot(tasks: readonly TaskView[], edges: readonly Edge[]): string[] {
   const nodes = tasks.map(({ id, assigned_to, status, goal }) => {
-    const label = `${assigned_to ?? 'nobody'}: ${status}\n${truncate(oneLine(goal), 40)}`;
+    const label = `${assigned_to ?? 'nobody'}: ${status}\n${truncate(toOneLine(goal), 40)}`;
     return `  ${id} [label=${JSON.stringify(label)}];`;
   });
   const arrows = edges.map(({ from, to, kind }) => `  ${from} -> ${to}${EDGE_STYLES[kind]};`);
   return ['digraph tasks {', '  node [shape=box];', ...nodes, ...arrows, '}'];
 }
 
-export function forestLines(
+export function renderForest(
   tasks: readonly TaskView[],
   { columns, paint }: Pick<Out, 'columns' | 'paint'>,
 ): string[] {
@@ -79,7 +82,7 @@ export function forestLines(
     const head = `${ownLead}${task.id}  `;
     const facts = `${task.assigned_to ?? 'nobody'}: ${task.status}${after}${again}`;
     lines.push(
-      paint('dim', head) + truncate(`${facts}  ${oneLine(task.goal)}`, columns - head.length),
+      paint('dim', head) + truncate(`${facts}  ${toOneLine(task.goal)}`, columns - head.length),
     );
     const children = tasks.filter(({ parent_task_id }) => parent_task_id === task.id);
     children.forEach((child, i) => {

@@ -2,25 +2,25 @@
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
-import { exitInterrupted, onInterrupt } from '../interrupt.ts';
+import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { span } from '../show/amounts.ts';
+import { formatSpan } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../timeline/follow-tree.ts';
-import { exitOf, exitWaiting, outcomeLines } from '../timeline/outcome.ts';
+import { makeModelTrouble, SEE_MODELS } from '../timeline/model-trouble.ts';
+import { EXIT_WAITING, exitStatusFor, renderOutcome } from '../timeline/outcome.ts';
 import {
-  answerWith,
-  changesBetween,
+  diffTrees,
   findOpenQuestion,
+  formatAnswerCommand,
   type TaskChange,
 } from '../timeline/progress.ts';
 import { makeQueueReasons } from '../timeline/queue-reason.ts';
-import { makeTrouble, SEE_MODELS } from '../timeline/trouble.ts';
 
-function changeLine(change: TaskChange, start: string, out: Out): string[] {
+function renderChange(change: TaskChange, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));
-  const time = pad(span(sinceMs), 9, 'left');
+  const time = pad(formatSpan(sinceMs), 9, 'left');
   const style = ['question', 'trouble'].includes(change.kind) ? 'yellow' : undefined;
   return change.text.split('\n').map((line, i) => {
     const head = out.paint('dim', i === 0 ? time : ' '.repeat(9));
@@ -29,26 +29,26 @@ function changeLine(change: TaskChange, start: string, out: Out): string[] {
 }
 
 /** Tells what changes, and what changes nothing in the tree and yet keeps it from going on. */
-export function makeTeller(
+export function makeReporter(
   start: string,
   { out, runtime }: { out: Out; runtime: RuntimeClient },
-  tell: (line: string) => void,
+  writeLine: (line: string) => void,
 ) {
-  const trouble = makeTrouble();
-  const turns = makeQueueReasons(runtime, Date.now);
+  const trouble = makeModelTrouble();
+  const queueReasons = makeQueueReasons(runtime, Date.now);
   let before: TreeNode | undefined;
-  const say = (change: TaskChange): void => changeLine(change, start, out).forEach(tell);
+  const report = (change: TaskChange): void => renderChange(change, start, out).forEach(writeLine);
   return {
-    hear(event: AuditEvent): void {
-      const text = trouble.hear(event);
+    onEvent(event: AuditEvent): void {
+      const text = trouble.onEvent(event);
       if (text === undefined) return;
       const about = { task_id: event.task_id ?? '', agent: event.agent ?? null };
-      say({ ...about, kind: 'trouble', text: `${text}\n  ${SEE_MODELS}`, at: event.ts });
+      report({ ...about, kind: 'trouble', text: `${text}\n  ${SEE_MODELS}`, at: event.ts });
     },
     async show(tree: TreeNode): Promise<void> {
-      for (const change of changesBetween(before, tree)) say(trouble.retell(change));
+      for (const change of diffTrees(before, tree)) report(trouble.relabel(change));
       before = tree;
-      for (const change of await turns.look(tree)) say(change);
+      for (const change of await queueReasons.check(tree)) report(change);
     },
   };
 }
@@ -59,36 +59,36 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   const { signal, done } = onInterrupt();
   let last: TreeNode | undefined;
   const parts = { out, runtime: runtime() };
-  const teller = makeTeller(task.created_at, parts, (line) => out.note(line));
+  const reporter = makeReporter(task.created_at, parts, (line) => out.info(line));
   try {
-    for await (const tree of followTree(runtime(), task.id, signal, teller.hear)) {
-      if (!out.json) await teller.show(tree);
+    for await (const tree of followTree(runtime(), task.id, signal, reporter.onEvent)) {
+      if (!out.json) await reporter.show(tree);
       last = tree;
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
     }
   } finally {
     done();
   }
-  return tellEnd({ task: last?.task ?? task, tree: last }, signal.aborted, out);
+  return printEnd({ task: last?.task ?? task, tree: last }, signal.aborted, out);
 }
 
 /** The tree is the last that was seen; there is none when nothing came before the end. */
-export function tellEnd(
+export function printEnd(
   { task, tree }: { task: TaskView; tree: TreeNode | undefined },
   isInterrupted: boolean,
   out: Out,
 ): number {
   if (task.ended_at !== null) {
-    out.print({ task }, () => outcomeLines(task, out.paint));
-    return exitOf(task);
+    out.print({ task }, () => renderOutcome(task, out.paint));
+    return exitStatusFor(task);
   }
   const open = tree === undefined ? undefined : findOpenQuestion(tree);
-  const how = open === undefined ? 'agentctl status' : answerWith(open);
+  const how = open === undefined ? 'agentctl status' : formatAnswerCommand(open);
   out.print({ task }, () => [
     isInterrupted
       ? `${task.id} goes on without you: ${task.status}`
       : `${task.id} waits for a person; see: ${how}`,
     `Follow it: agentctl task watch ${task.id}`,
   ]);
-  return isInterrupted ? exitInterrupted : exitWaiting;
+  return isInterrupted ? EXIT_INTERRUPTED : EXIT_WAITING;
 }

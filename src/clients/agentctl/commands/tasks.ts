@@ -2,13 +2,19 @@
 import type { RunView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
-import { makeParts, missingLines } from '../missing.ts';
+import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Out, Style } from '../out.ts';
-import { count, money, relative, some, span } from '../show/amounts.ts';
-import { oneLine, plain } from '../show/plain.ts';
+import {
+  formatCount,
+  formatMoney,
+  formatRelative,
+  formatSpan,
+  pluralize,
+} from '../show/amounts.ts';
+import { replaceControls, toOneLine } from '../show/plain.ts';
 import { renderFields, renderTable } from '../show/table.ts';
-import { rehearsalLines } from '../timeline/outcome.ts';
-import { answerWith } from '../timeline/progress.ts';
+import { renderRehearsalNotice } from '../timeline/outcome.ts';
+import { formatAnswerCommand } from '../timeline/progress.ts';
 
 const STYLES: Partial<Record<TaskView['status'], Style>> = {
   completed: 'green',
@@ -20,15 +26,15 @@ const STYLES: Partial<Record<TaskView['status'], Style>> = {
   canceled: 'dim',
 };
 
-const HEADS = [
+const HEADERS = [
   { title: 'ID' },
   { title: 'STATUS' },
-  { title: 'AGENT', least: 6 },
+  { title: 'AGENT', minWidth: 6 },
   { title: 'CREATED' },
-  { title: 'GOAL', least: 8 },
+  { title: 'GOAL', minWidth: 8 },
 ] as const;
 
-const statusCell = (status: TaskView['status']) => {
+const formatStatus = (status: TaskView['status']) => {
   const style = STYLES[status];
   return style === undefined ? status : { text: status, style };
 };
@@ -42,57 +48,57 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
     cursor: args.text('cursor'),
     limit: args.number('limit') ?? 50,
   };
-  const answer = await runtime().ask('agentd', 'listTasks', { query });
+  const answer = await runtime().call('agentd', 'listTasks', { query });
   // A wrong name is told as one, and not as an agent without tasks.
   if (answer.tasks.length === 0 && query.agent !== undefined)
-    await runtime().ask('agentd', 'getAgent', { params: { name: query.agent } });
+    await runtime().call('agentd', 'getAgent', { params: { name: query.agent } });
   out.print(answer, () => {
     if (answer.tasks.length === 0) return ['No tasks.'];
     const now = Date.now();
     const rows = answer.tasks.map((task) => [
       task.id,
-      statusCell(task.status),
+      formatStatus(task.status),
       task.assigned_to ?? '–',
-      relative(task.created_at, now),
+      formatRelative(task.created_at, now),
       (task.parent_task_id === null ? '' : '↳ ') + task.goal,
     ]);
     const more = answer.cursor === null ? [] : [`More: --cursor ${answer.cursor}`];
-    return [...renderTable(HEADS, rows, out), ...more];
+    return [...renderTable(HEADERS, rows, out), ...more];
   });
 }
 
 export async function show({ args, out, runtime }: Session): Promise<void> {
-  const id = args.words[0]!;
+  const id = args.positionals[0]!;
   const query = { task_id: id, limit: 100 };
-  const parts = makeParts();
+  const parts = makePartialResult();
   const [{ task }, { runs }, { waits }, last] = await Promise.all([
-    runtime().ask('agentd', 'getTask', { params: { id } }),
-    runtime().ask('agentd', 'listRuns', { query }),
-    runtime().ask('agentd', 'listWaits', { query }),
-    parts.ask(
+    runtime().call('agentd', 'getTask', { params: { id } }),
+    runtime().call('agentd', 'listRuns', { query }),
+    runtime().call('agentd', 'listWaits', { query }),
+    parts.collect(
       'model calls',
-      runtime().ask('modeld', 'listCalls', { query: { ...query, limit: 1 } }),
+      runtime().call('modeld', 'listCalls', { query: { ...query, limit: 1 } }),
     ),
   ]);
   const { missing } = parts;
   out.print({ task, runs, waits, missing }, () => [
-    ...taskFields(task, troubleText(task, last?.calls[0]), out),
-    ...runs.map((run) => runLine(run)),
-    ...waits.filter(({ status }) => status === 'open').map((wait) => waitLine(wait)),
-    ...missingLines(missing, out.paint),
-    ...(task.result === null ? [] : ['', plain(task.result)]),
-    ...rehearsalLines(task, out.paint),
+    ...renderTask(task, describeTrouble(task, last?.calls[0]), out),
+    ...runs.map((run) => renderRun(run)),
+    ...waits.filter(({ status }) => status === 'open').map((wait) => renderWait(wait)),
+    ...renderMissing(missing, out.paint),
+    ...(task.result === null ? [] : ['', replaceControls(task.result)]),
+    ...renderRehearsalNotice(task, out.paint),
   ]);
 }
 
 /** A model that does not answer is asked again and again: nothing else of the task shows it. */
-function troubleText(task: TaskView, call: ModelCallView | undefined): string | undefined {
+function describeTrouble(task: TaskView, call: ModelCallView | undefined): string | undefined {
   if (task.ended_at !== null || call?.status !== 'failed') return undefined;
-  const why = oneLine(String(call.error?.message ?? 'no reason was recorded'));
+  const why = toOneLine(String(call.error?.message ?? 'no reason was recorded'));
   return `no answer from the model ${call.model}: ${why}; it is asked again (agentctl model list)`;
 }
 
-function taskFields(
+function renderTask(
   task: TaskView,
   trouble: string | undefined,
   { paint, columns }: Out,
@@ -100,31 +106,31 @@ function taskFields(
   const now = Date.now();
   const style = STYLES[task.status];
   const status = style === undefined ? task.status : paint(style, task.status);
-  const why = task.reason === null ? '' : ` (${oneLine(task.reason)})`;
+  const why = task.reason === null ? '' : ` (${toOneLine(task.reason)})`;
   const took =
     task.ended_at === null
       ? undefined
-      : `${relative(task.ended_at, now)}, after ${tookText(task.created_at, task.ended_at)}`;
+      : `${formatRelative(task.ended_at, now)}, after ${formatElapsed(task.created_at, task.ended_at)}`;
   const error =
     task.error === null
       ? undefined
-      : `${plain(task.error.message)} (${task.error.code})\n${plain(task.error.hint)}`;
-  const inputs = task.inputs.map(({ kind, id, text }) => `${kind} ${oneLine(id ?? text ?? '')}`);
+      : `${replaceControls(task.error.message)} (${task.error.code})\n${replaceControls(task.error.hint)}`;
+  const inputs = task.inputs.map(({ kind, id, text }) => `${kind} ${toOneLine(id ?? text ?? '')}`);
   return renderFields(
     [
       ['task', task.id],
-      ['goal', plain(task.goal)],
+      ['goal', replaceControls(task.goal)],
       ['status', status + why],
       ['trouble', trouble === undefined ? undefined : paint('yellow', trouble)],
       ['agent', task.assigned_to ?? 'nobody yet'],
-      ['asked by', `${task.created_by}, ${relative(task.created_at, now)}`],
+      ['asked by', `${task.created_by}, ${formatRelative(task.created_at, now)}`],
       ['part of', task.parent_task_id ?? undefined],
       ['again after', task.retry_of ?? undefined],
       ['starts after', task.after.join('\n') || undefined],
       ['workspace', task.workspace ?? undefined],
       ['thread', task.context_id],
-      ['limits', limitsText(task.limits)],
-      ['deadline', task.deadline === null ? undefined : relative(task.deadline, now)],
+      ['limits', formatLimits(task.limits)],
+      ['deadline', task.deadline === null ? undefined : formatRelative(task.deadline, now)],
       ['inputs', inputs.join('\n') || undefined],
       ['marks', task.labels.join(', ') || undefined],
       ['ended', took],
@@ -136,36 +142,38 @@ function taskFields(
   );
 }
 
-const tookText = (from: string, to: string): string => span(Date.parse(to) - Date.parse(from));
+const formatElapsed = (from: string, to: string): string =>
+  formatSpan(Date.parse(to) - Date.parse(from));
 
-function limitsText(limits: TaskView['limits']): string | undefined {
+function formatLimits(limits: TaskView['limits']): string | undefined {
   const parts = [
-    limits.max_steps === undefined ? undefined : some(limits.max_steps, 'step'),
-    limits.max_tokens === undefined ? undefined : `${count(limits.max_tokens)} tokens`,
-    limits.max_cost_microusd === undefined ? undefined : money(limits.max_cost_microusd),
-    limits.max_time_s === undefined ? undefined : span(limits.max_time_s * 1_000),
+    limits.max_steps === undefined ? undefined : pluralize(limits.max_steps, 'step'),
+    limits.max_tokens === undefined ? undefined : `${formatCount(limits.max_tokens)} tokens`,
+    limits.max_cost_microusd === undefined ? undefined : formatMoney(limits.max_cost_microusd),
+    limits.max_time_s === undefined ? undefined : formatSpan(limits.max_time_s * 1_000),
   ].filter((part) => part !== undefined);
   return parts.length === 0 ? undefined : `at most ${parts.join(', ')}`;
 }
 
-function runLine(run: RunView): string {
-  const woken = run.activations > 1 ? `, woken ${some(run.activations - 1, 'time')}` : '';
-  const crashed = run.crashes > 0 ? `, broke off ${some(run.crashes, 'time')}` : '';
+function renderRun(run: RunView): string {
+  const woken = run.activations > 1 ? `, woken ${pluralize(run.activations - 1, 'time')}` : '';
+  const crashed = run.crashes > 0 ? `, broke off ${pluralize(run.crashes, 'time')}` : '';
   return `run ${run.id} by ${run.agent}: ${run.outcome ?? run.status}${woken}${crashed}`;
 }
 
-function waitLine(wait: WaitView): string {
+function renderWait(wait: WaitView): string {
   if (wait.kind === 'question')
-    return `waits for an answer: "${oneLine(wait.question ?? '')}"  ${answerWith(wait)}`;
-  if (wait.kind === 'approval') return `waits for the yes of a person: ${answerWith(wait)}`;
+    return `waits for an answer: "${toOneLine(wait.question ?? '')}"  ${formatAnswerCommand(wait)}`;
+  if (wait.kind === 'approval')
+    return `waits for the yes of a person: ${formatAnswerCommand(wait)}`;
   const child = wait.child_task_id === null ? '' : ` task: ${wait.child_task_id}`;
   return `waits for a ${wait.kind}${child}`;
 }
 
 export async function cancel({ args, out, runtime }: Session): Promise<void> {
   const reason = args.text('reason');
-  const answer = await runtime().ask('agentd', 'cancelTask', {
-    params: { id: args.words[0]! },
+  const answer = await runtime().call('agentd', 'cancelTask', {
+    params: { id: args.positionals[0]! },
     body: reason === undefined ? {} : { reason },
   });
   out.print(answer, () => [`${answer.task.id}: ${answer.task.status}`]);

@@ -4,8 +4,8 @@ import type { ToolView } from '../../../wire/toold.ts';
 import { checkId } from '../check-ids.ts';
 import type { Session } from '../command.ts';
 import type { Style } from '../out.ts';
-import { plain } from '../show/plain.ts';
-import { problemLines } from '../show/problem.ts';
+import { replaceControls } from '../show/plain.ts';
+import { renderProblem } from '../show/problem.ts';
 import { type Cell, renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
 import { findTool } from './catalog.ts';
@@ -16,31 +16,31 @@ const RISKS: Readonly<Record<ToolView['risk'], Style>> = {
   high: 'red',
 };
 
-const HEADS = [
+const HEADERS = [
   { title: 'NAME' },
   { title: 'RISK' },
   { title: 'EFFECT' },
-  { title: 'GRANTED BY', least: 10 },
-  { title: 'DOES', least: 10 },
+  { title: 'GRANTED BY', minWidth: 10 },
+  { title: 'DOES', minWidth: 10 },
 ] as const;
 
 export async function list({ out, runtime }: Session): Promise<void> {
-  const answer = await runtime().ask('toold', 'listTools', {});
+  const answer = await runtime().call('toold', 'listTools', {});
   out.print(answer, () => {
     const rows = answer.tools.map((tool) => [
-      nameOf(tool),
+      formatName(tool),
       { text: tool.risk, style: RISKS[tool.risk] },
       tool.reversibility,
       tool.capabilities.join(', '),
       tool.description,
     ]);
     // Declared tools that are not offered, and why.
-    const broken = (answer.problems ?? []).flatMap((problem) => problemLines(problem, out.paint));
-    return [...renderTable(HEADS, rows, out), ...broken];
+    const broken = (answer.problems ?? []).flatMap((problem) => renderProblem(problem, out.paint));
+    return [...renderTable(HEADERS, rows, out), ...broken];
   });
 }
 
-function nameOf({ name, suspended, suspended_in = [] }: ToolView): Cell {
+function formatName({ name, suspended, suspended_in = [] }: ToolView): Cell {
   if (suspended !== undefined) return { text: `${name} (suspended)`, style: 'red' };
   const { length } = suspended_in;
   if (length === 0) return name;
@@ -50,7 +50,7 @@ function nameOf({ name, suspended, suspended_in = [] }: ToolView): Cell {
 
 export async function show(session: Session): Promise<void> {
   const { args, out, runtime } = session;
-  const name = args.words[0]!;
+  const name = args.positionals[0]!;
   if (name.startsWith('call_')) {
     checkId(name, 'call');
     return showCall(session, name);
@@ -60,43 +60,46 @@ export async function show(session: Session): Promise<void> {
     ...renderFields(
       [
         ['name', tool.name],
-        ['does', plain(tool.description)],
+        ['does', replaceControls(tool.description)],
         ['risk', out.paint(RISKS[tool.risk], tool.risk)],
         ['effect', `${tool.reversibility}, ${tool.idempotent ? '' : 'not '}safe to repeat`],
         ['sandbox', tool.level],
         ['granted by', tool.capabilities.join(', ')],
-        ['suspended', tool.suspended && out.paint('red', suspendedText(tool.suspended))],
+        ['suspended', tool.suspended && out.paint('red', formatSuspension(tool.suspended))],
         ...(tool.suspended_in ?? []).map(({ task_id, since, reason }): [string, string] => [
           'suspended in',
-          out.paint('yellow', `${task_id} and its subtasks since ${since}: ${plain(reason)}`),
+          out.paint(
+            'yellow',
+            `${task_id} and its subtasks since ${since}: ${replaceControls(reason)}`,
+          ),
         ]),
       ],
       out.paint,
     ),
     '',
-    ...toYaml({ input: tool.input_schema, output: tool.output_schema }).map(plain),
+    ...toYaml({ input: tool.input_schema, output: tool.output_schema }).map(replaceControls),
   ]);
 }
 
-const suspendedText = ({ since, by, reason }: NonNullable<ToolView['suspended']>): string =>
-  `since ${since} by ${by}: ${plain(reason)}`;
+const formatSuspension = ({ since, by, reason }: NonNullable<ToolView['suspended']>): string =>
+  `since ${since} by ${by}: ${replaceControls(reason)}`;
 
 export async function suspend({ args, out, runtime }: Session): Promise<void> {
-  const [name, reason] = [args.words[0]!, args.text('reason') ?? 'a person said so'];
+  const [name, reason] = [args.positionals[0]!, args.text('reason') ?? 'a person said so'];
   const params = { name };
-  const answer = await runtime().ask('toold', 'suspendTool', { params, body: { reason } });
+  const answer = await runtime().call('toold', 'suspendTool', { params, body: { reason } });
   out.print(answer, () => [`Nobody can use ${name} until: agentctl tool resume ${name}`]);
 }
 
 export async function resume({ args, out, runtime }: Session): Promise<void> {
-  const name = args.words[0]!;
-  const answer = await runtime().ask('toold', 'resumeTool', { params: { name } });
+  const name = args.positionals[0]!;
+  const answer = await runtime().call('toold', 'resumeTool', { params: { name } });
   out.print(answer, () => [`${name} can be used again.`]);
 }
 
 /** One use of a tool: what was asked, and what came of it. */
 async function showCall({ out, runtime }: Session, id: string): Promise<void> {
-  const { call } = await runtime().ask('toold', 'getCall', { params: { id } });
+  const { call } = await runtime().call('toold', 'getCall', { params: { id } });
   out.print({ call }, () => [
     ...renderFields(
       [
@@ -105,7 +108,7 @@ async function showCall({ out, runtime }: Session, id: string): Promise<void> {
         ['agent', call.agent],
         ['task', call.task_id],
         ['run', `${call.run_id}, activation ${call.fence}`],
-        ['purpose', plain(call.purpose) || undefined],
+        ['purpose', replaceControls(call.purpose) || undefined],
         ['status', call.status],
         ['attempts', String(call.attempts)],
         ['asked', call.created_at],
@@ -118,6 +121,6 @@ async function showCall({ out, runtime }: Session, id: string): Promise<void> {
       arguments: call.arguments,
       ...(call.result === null ? {} : { result: call.result }),
       ...(call.error === null ? {} : { error: call.error }),
-    }).map(plain),
+    }).map(replaceControls),
   ]);
 }

@@ -3,33 +3,33 @@
 import type { ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
-import { pause } from '../follow.ts';
+import { sleep } from '../follow.ts';
 import type { Out } from '../out.ts';
 import { answersHealth } from '../running.ts';
 import { readRuntimeInfo } from '../state.ts';
 
-const readyWithinMs = 60_000;
+const READY_TIMEOUT_MS = 60_000;
 
-type Starting = {
+type StartOptions = {
   stateDir: string;
   out: Out;
   /** Aborted by Ctrl-C. */
   signal: AbortSignal;
-  words: () => string | undefined;
+  readLastError: () => string | undefined;
 };
 
 /** False when somebody broke it off; then nothing of it runs. */
-export async function untilUp(
+export async function waitUntilUp(
   child: ChildProcess,
-  { stateDir, out, signal, words }: Starting,
+  { stateDir, out, signal, readLastError }: StartOptions,
 ): Promise<boolean> {
-  const started = readyOrFault(child, words).then(() => answersSoon(stateDir));
-  const first = Promise.race([started.then(() => 'up'), aborted(signal)]);
+  const started = waitUntilReady(child, readLastError).then(() => waitForAgentd(stateDir));
+  const first = Promise.race([started.then(() => 'up'), waitForAbort(signal)]);
   try {
     if ((await first) === 'up') return true;
     // What it says while it ends is no news any more.
     started.catch(() => undefined);
-    await breakOff(child, out);
+    await cancelStart(child, out);
     return false;
   } catch (error) {
     if (child.exitCode === null) child.kill('SIGTERM');
@@ -37,45 +37,45 @@ export async function untilUp(
   }
 }
 
-const aborted = (signal: AbortSignal): Promise<'aborted'> =>
+const waitForAbort = (signal: AbortSignal): Promise<'aborted'> =>
   new Promise((resolve) => {
     if (signal.aborted) resolve('aborted');
     signal.addEventListener('abort', () => resolve('aborted'));
   });
 
 /** It is in a group of its own: left alone it would start all the same. */
-async function breakOff(child: ChildProcess, out: Out): Promise<void> {
-  out.note('Breaking off …');
+async function cancelStart(child: ChildProcess, out: Out): Promise<void> {
+  out.info('Breaking off …');
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   if (child.exitCode === null && child.signalCode === null) {
     child.kill('SIGTERM');
     await ended;
   }
-  out.note('The runtime was not started.');
+  out.info('The runtime was not started.');
 }
 
 type ReadyLine = { ready?: boolean; error?: FaultBody };
 
 /** The one line the entry says on descriptor 3. */
-export async function readyOrFault(
+export async function waitUntilReady(
   child: ChildProcess,
-  words: () => string | undefined,
+  readLastError: () => string | undefined,
 ): Promise<void> {
   const ended = new Promise<string>((done) => {
     child.once('error', (error) => done(error.message));
     child.once('exit', (code, signal) => done(signal ?? `exit ${code}`));
   });
-  const said = readLine(child.stdio[3] as Readable);
+  const received = readLine(child.stdio[3] as Readable);
   const late = new AbortController();
   const first = await Promise.race([
-    said,
-    pause(readyWithinMs, late.signal).then(() => 'late'),
+    received,
+    sleep(READY_TIMEOUT_MS, late.signal).then(() => 'late'),
   ]).finally(() => late.abort());
   if (first === 'late')
-    throw fault('deadline', `the runtime was not ready within ${readyWithinMs / 1_000} s`);
+    throw fault('deadline', `the runtime was not ready within ${READY_TIMEOUT_MS / 1_000} s`);
   if (first === undefined) {
     const how = await ended;
-    const why = words();
+    const why = readLastError();
     throw fault('internal', `the runtime ended while starting (${how})${why ? `: ${why}` : ''}`, {
       hint: 'Its whole log is in logs/runtime.log of the state directory.',
     });
@@ -95,11 +95,11 @@ async function readLine(stream: Readable): Promise<string | undefined> {
   return undefined;
 }
 
-async function answersSoon(stateDir: string): Promise<void> {
+async function waitForAgentd(stateDir: string): Promise<void> {
   const endMs = Date.now() + 10_000;
   while (readRuntimeInfo(stateDir) === undefined || !(await answersHealth(stateDir))) {
     if (Date.now() > endMs)
       throw fault('unavailable', 'the runtime says it is ready, but agentd does not answer');
-    await pause(50);
+    await sleep(50);
   }
 }

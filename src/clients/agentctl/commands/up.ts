@@ -5,30 +5,30 @@ import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
-import { exitInterrupted, onInterrupt } from '../interrupt.ts';
-import { asOwnerOf, makeStateDir } from '../make-state-dir.ts';
+import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
+import { makeStateDir, runAsOwner } from '../make-state-dir.ts';
 import { findKeeper, findProgram } from '../programs.ts';
 import { findRunning } from '../running.ts';
-import { some } from '../show/amounts.ts';
-import { problemLines } from '../show/problem.ts';
+import { pluralize } from '../show/amounts.ts';
+import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
-import { noAgentsText } from './agents.ts';
-import { modelsText } from './catalog.ts';
-import { lastWords } from './runtime-log.ts';
-import { readyOrFault, untilUp } from './up-ready.ts';
+import { describeNoAgents } from './agents.ts';
+import { describeModels } from './catalog.ts';
+import { readLastError } from './runtime-log.ts';
+import { waitUntilReady, waitUntilUp } from './up-ready.ts';
 
-const logBytesMax = 20_000_000;
+const LOG_BYTES_MAX = 20_000_000;
 
 export async function up(session: Session): Promise<number> {
   const { args, stateDir, out } = session;
   await assertFree(stateDir);
-  const argv = [...programOf(args), ...entryArgs(args, stateDir), '--ready-fd', '3'];
+  const argv = [...listProgram(args), ...buildEntryArgs(args, stateDir), '--ready-fd', '3'];
   makeStateDir(stateDir);
-  const newCopies = watchCopies(stateDir);
-  if (args.flag('foreground')) return runHere(session, argv, newCopies);
+  const listNewBackups = watchBackups(stateDir);
+  if (args.flag('foreground')) return runInForeground(session, argv, listNewBackups);
   const { signal, done } = onInterrupt();
-  out.note(`Starting the runtime on ${stateDir} …`);
-  const opened = asOwnerOf(stateDir, (here) => openLog(join(here, 'logs', 'runtime.log')));
+  out.info(`Starting the runtime on ${stateDir} …`);
+  const opened = runAsOwner(stateDir, (here) => openLog(join(here, 'logs', 'runtime.log')));
   const log = { ...opened, file: join(stateDir, 'logs', 'runtime.log') };
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
@@ -39,26 +39,31 @@ export async function up(session: Session): Promise<number> {
   });
   closeSync(log.fd);
   try {
-    const isUp = await untilUp(child, { stateDir, out, signal, words: () => lastWords(log) });
-    if (!isUp) return exitInterrupted;
+    const isUp = await waitUntilUp(child, {
+      stateDir,
+      out,
+      signal,
+      readLastError: () => readLastError(log),
+    });
+    if (!isUp) return EXIT_INTERRUPTED;
   } finally {
     done();
     (child.stdio[3] as Readable | null)?.destroy();
     child.unref();
   }
-  await describeStart(session, newCopies());
+  await describeStart(session, listNewBackups());
   return 0;
 }
 
 /** Databases as they were before this start changed them, by their names. */
-function watchCopies(stateDir: string): () => string[] {
+function watchBackups(stateDir: string): () => string[] {
   const names = () => readdirSync(stateDir).filter((name) => /\.before-[\d.]+$/.test(name));
   const before = names();
   return () => names().filter((name) => !before.includes(name));
 }
 
 /** As root the keeper comes first: it keeps root for the warden, and the daemons run without. */
-function programOf(args: Args): string[] {
+function listProgram(args: Args): string[] {
   const node = process.execPath;
   if (process.getuid?.() === 0) return [findKeeper(), node, findProgram('as-root')];
   return [node, findProgram(args.flag('split') ? 'split' : 'embedded')];
@@ -89,7 +94,7 @@ async function assertFree(stateDir: string): Promise<void> {
   );
 }
 
-export function entryArgs(args: Args, stateDir: string): string[] {
+export function buildEntryArgs(args: Args, stateDir: string): string[] {
   const path = (name: string) => {
     const value = args.text(name);
     return value === undefined ? [] : [`--${name}`, resolve(value)];
@@ -112,17 +117,17 @@ export function entryArgs(args: Args, stateDir: string): string[] {
 /** A log that has grown large makes place; one older is kept. */
 function openLog(file: string): { fd: number; from: number } {
   const sizeNow = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-  if (sizeNow() > logBytesMax) renameSync(file, `${file}.1`);
+  if (sizeNow() > LOG_BYTES_MAX) renameSync(file, `${file}.1`);
   const { O_APPEND, O_CREAT, O_WRONLY, O_NOFOLLOW } = constants;
   const fd = openSync(file, O_APPEND | O_CREAT | O_WRONLY | O_NOFOLLOW, 0o600);
   return { fd, from: sizeNow() };
 }
 
 /** In the foreground: its log is ours, and our signals are its. */
-async function runHere(
+async function runInForeground(
   session: Session,
   argv: string[],
-  newCopies: () => string[],
+  listNewBackups: () => string[],
 ): Promise<number> {
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
@@ -136,9 +141,9 @@ async function runHere(
   process.on('SIGINT', forward);
   process.on('SIGTERM', forward);
   const exited = new Promise<number>((done) => child.once('exit', (code) => done(code ?? 1)));
-  await readyOrFault(child, () => undefined);
-  await describeStart(session, newCopies());
-  session.out.note('Ctrl-C stops it.');
+  await waitUntilReady(child, () => undefined);
+  await describeStart(session, listNewBackups());
+  session.out.info('Ctrl-C stops it.');
   const code = await exited;
   return code === 0 ? 0 : FAULTS.internal.exit;
 }
@@ -150,8 +155,8 @@ async function describeStart(
 ): Promise<void> {
   const { info } = runtime();
   const [models, team] = await Promise.all([
-    runtime().ask('modeld', 'listModels', {}),
-    runtime().ask('agentd', 'listAgents', {}),
+    runtime().call('modeld', 'listModels', {}),
+    runtime().call('agentd', 'listAgents', {}),
   ]);
   const rehearsal = models.models.every((model) => model.rehearsal);
   const names = team.agents.map(({ name }) => name);
@@ -168,25 +173,25 @@ async function describeStart(
     ...renderFields(
       [
         ['state', stateDir],
-        ['copies', copies.length === 0 ? undefined : copiesText(copies)],
+        ['copies', copies.length === 0 ? undefined : formatBackups(copies)],
         ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
-        ['model', modelsText(models)],
+        ['model', describeModels(models)],
         [
           'agents',
-          names.length === 0 ? 'none' : `${some(names.length, 'agent')}: ${names.join(', ')}`,
+          names.length === 0 ? 'none' : `${pluralize(names.length, 'agent')}: ${names.join(', ')}`,
         ],
       ],
       out.paint,
       out.columns,
     ),
-    ...team.problems.flatMap((problem) => problemLines(problem, out.paint)),
+    ...team.problems.flatMap((problem) => renderProblem(problem, out.paint)),
     '',
     names.length === 0
-      ? noAgentsText(team.problems.length)
+      ? describeNoAgents(team.problems.length)
       : 'Next: agentctl task create "what you want done" --wait',
   ]);
 }
 
-function copiesText(copies: readonly string[]): string {
+function formatBackups(copies: readonly string[]): string {
   return `an earlier version wrote this; as it was: ${copies.toSorted().join(', ')}`;
 }

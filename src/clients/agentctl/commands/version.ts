@@ -1,12 +1,12 @@
 // agentctl version: of this program, of Node, and of the runtime when one has started here.
 import type { Session } from '../command.ts';
-import { ownVersion } from '../programs.ts';
+import { readOwnVersion } from '../programs.ts';
 import { isAlive, readRuntimeInfo } from '../state.ts';
 
 export async function version({ out, stateDir }: Session): Promise<void> {
   const info = readRuntimeInfo(stateDir);
   const runtime = info !== undefined && isAlive(info.pid) ? info.version : null;
-  const own = ownVersion();
+  const own = readOwnVersion();
   out.print({ version: { agentctl: own, node: process.versions.node, runtime } }, () => [
     `agentctl ${own} (Node ${process.versions.node})`,
     runtime === null

@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { noPaint } from '../out.ts';
-import { agentEventLine, withoutAttempts } from './agent-event.ts';
+import { paintNothing } from '../out.ts';
+import { dropAttempts, renderAgentEvent } from './agent-event.ts';
 
 const now = Date.parse('2026-06-29T18:00:00.000Z');
 const event = (name: string, more: Record<string, unknown> = {}) =>
   ({ event: name, agent: 'coder', ts: new Date(now).toISOString(), ...more }) as AuditEvent;
 const line = (one: AuditEvent, columns = Number.POSITIVE_INFINITY) =>
-  agentEventLine(one, { nowMs: now, columns, paint: noPaint })
+  renderAgentEvent(one, { nowMs: now, columns, paint: paintNothing })
     .replace(/^\S+ {2}/, '')
     .replace(/^\S+ +/, '');
 
@@ -45,6 +45,6 @@ test('an attempt whose end is there is left out, one without stays', () => {
     event('tool.call.ended', { call_id: 'call_1' }),
     event('model.call.attempted', { call_id: 'call_2' }),
   ];
-  const left = withoutAttempts(events).map(({ event: name }) => name);
+  const left = dropAttempts(events).map(({ event: name }) => name);
   assert.deepEqual(left, ['tool.call.ended', 'model.call.attempted']);
 });

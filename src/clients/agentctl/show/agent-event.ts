@@ -2,90 +2,90 @@
 // whole event, with every hash and number, is what `audit` and --json show.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint } from '../out.ts';
-import { eventText } from '../timeline/describe-event.ts';
-import { count, money } from './amounts.ts';
-import { clock, eventStyle } from './event.ts';
-import { oneLine } from './plain.ts';
+import { describeEvent } from '../timeline/describe-event.ts';
+import { formatCount, formatMoney } from './amounts.ts';
+import { chooseStyle, formatClock } from './event.ts';
+import { toOneLine } from './plain.ts';
 import { pad, truncate } from './width.ts';
 
-type Words = (event: AuditEvent) => string;
+type Describe = (event: AuditEvent) => string;
 
-const datum = (event: AuditEvent, key: string): string => String(event.data?.[key] ?? '');
-const number = (event: AuditEvent, key: string): number => Number(event.data?.[key] ?? 0);
-const task = (event: AuditEvent): string => event.task_id ?? 'a task';
+const readText = (event: AuditEvent, key: string): string => String(event.data?.[key] ?? '');
+const readNumber = (event: AuditEvent, key: string): number => Number(event.data?.[key] ?? 0);
+const formatTask = (event: AuditEvent): string => event.task_id ?? 'a task';
 
-function modelWords(event: AuditEvent): string {
+function describeModelCall(event: AuditEvent): string {
   const name = event.model ?? '?';
-  const who = `${name} (${datum(event, 'provider') || '?'})`;
+  const who = `${name} (${readText(event, 'provider') || '?'})`;
   if (event.status !== 'completed')
-    return `asked the model ${who}: ${event.status} ${datum(event, 'error')}`;
+    return `asked the model ${who}: ${event.status} ${readText(event, 'error')}`;
   const input = ['input_tokens', 'cache_read_tokens', 'cache_write_tokens'];
-  const tokens = input.reduce((sum, key) => sum + number(event, key), 0);
-  const used = `${count(tokens)}+${count(number(event, 'output_tokens'))} tokens`;
-  return `asked the model ${who}: ${used}, ${money(number(event, 'cost_microusd'))}`;
+  const tokens = input.reduce((sum, key) => sum + readNumber(event, key), 0);
+  const used = `${formatCount(tokens)}+${formatCount(readNumber(event, 'output_tokens'))} tokens`;
+  return `asked the model ${who}: ${used}, ${formatMoney(readNumber(event, 'cost_microusd'))}`;
 }
 
-const WORDS: Readonly<Record<string, Words>> = {
+const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'agent.loaded': () => 'was declared',
   'agent.changed': () => 'was changed',
   'agent.removed': () => 'was removed',
   'agent.paused': (event) => `was paused by ${event.principal}`,
   'agent.resumed': (event) => `was let work again by ${event.principal}`,
   'agent.stopped': (event) => `was stopped by ${event.principal}`,
-  'task.created': (event) => `was given ${task(event)} by ${event.principal}`,
-  'task.assigned': (event) => `was given ${task(event)} by ${event.principal}`,
-  'task.started': (event) => `began ${task(event)}`,
+  'task.created': (event) => `was given ${formatTask(event)} by ${event.principal}`,
+  'task.assigned': (event) => `was given ${formatTask(event)} by ${event.principal}`,
+  'task.started': (event) => `began ${formatTask(event)}`,
   'task.waiting': (event) => `${event.status ?? 'waits'}`,
-  'task.ended': (event) => `${event.status} ${task(event)}${because(event)}`,
+  'task.ended': (event) => `${event.status} ${formatTask(event)}${formatError(event)}`,
   'run.started': () => 'its runner started',
   'run.restarted': () => 'its runner started again, where it left off',
   'run.parked': () => 'its runner ended until the wait is over',
-  'run.crashed': (event) => `its runner broke off: ${datum(event, 'detail')}`,
-  'run.released': (event) => `its runner gave up for now: ${datum(event, 'detail')}`,
+  'run.crashed': (event) => `its runner broke off: ${readText(event, 'detail')}`,
+  'run.released': (event) => `its runner gave up for now: ${readText(event, 'detail')}`,
   'run.ended': () => 'its run is over',
   'model.call.attempted': (event) => `asks the model ${event.model ?? '?'}`,
-  'model.call.ended': modelWords,
+  'model.call.ended': describeModelCall,
   'tool.call.attempted': (event) => `calls ${event.tool}, allowed by ${event.policy ?? '?'}`,
-  'tool.call.ended': (event) => `called ${event.tool}: ${event.status}${because(event)}`,
+  'tool.call.ended': (event) => `called ${event.tool}: ${event.status}${formatError(event)}`,
   'tool.call.denied': (event) => `was refused ${event.tool} by ${event.policy ?? 'policy'}`,
   'tool.call.waiting': (event) =>
-    `waits for ${datum(event, 'wait_kind') || 'the end'} in ${event.tool}`,
-  'message.sent': (event) => `wrote to ${datum(event, 'to')} (${event.status})`,
-  'artifact.stored': (event) => `stored ${event.artifact} (${datum(event, 'bytes')} bytes)`,
+    `waits for ${readText(event, 'wait_kind') || 'the end'} in ${event.tool}`,
+  'message.sent': (event) => `wrote to ${readText(event, 'to')} (${event.status})`,
+  'artifact.stored': (event) => `stored ${event.artifact} (${readText(event, 'bytes')} bytes)`,
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
-    `got a box for its ${datum(event, 'kind')}: ${datum(event, 'level')}, uid ${datum(event, 'uid')}`,
+    `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,
   'sandbox.closed': (event) =>
     event.status === 'seal'
       ? 'its box was closed: a file that is closed or protected in it was replaced on the host'
       : `its box was closed (${event.status ?? 'ended'})`,
 };
 
-function because(event: AuditEvent): string {
+function formatError(event: AuditEvent): string {
   const error = event.data?.error;
   return error == null ? '' : ` (${error})`;
 }
 
-function words(event: AuditEvent, name: string): string {
-  const known = WORDS[event.event]?.(event) ?? eventText(event, name);
-  if (known !== undefined) return oneLine(known);
+function describe(event: AuditEvent, name: string): string {
+  const known = DESCRIPTIONS[event.event]?.(event) ?? describeEvent(event, name);
+  if (known !== undefined) return toOneLine(known);
   const about = [event.tool, event.status, event.policy].filter(Boolean).join(' ');
-  return oneLine(about);
+  return toOneLine(about);
 }
 
-export function agentEventLine(
+export function renderAgentEvent(
   event: AuditEvent,
   { nowMs, columns, paint }: { nowMs: number; columns: number; paint: Paint },
 ): string {
-  const head = `${clock(event.ts, nowMs)}  `;
-  const text = `${pad(event.event, 20)} ${words(event, event.agent ?? 'it')}`;
+  const head = `${formatClock(event.ts, nowMs)}  `;
+  const text = `${pad(event.event, 20)} ${describe(event, event.agent ?? 'it')}`;
   const line = truncate(text, columns - head.length);
-  const style = eventStyle(event);
+  const style = chooseStyle(event);
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }
 
 /** Without attempts whose end is there too. */
-export function withoutAttempts(events: readonly AuditEvent[]): AuditEvent[] {
+export function dropAttempts(events: readonly AuditEvent[]): AuditEvent[] {
   const isEnd = /^(tool|model)\.call\.ended$/;
   const ended = new Set(events.filter((e) => isEnd.test(e.event)).map((e) => e.call_id));
   return events.filter(

@@ -1,18 +1,18 @@
 // Money, tokens, sizes and times as people read them. Reading what people type is
 // read-amounts.ts's.
 
-export function money(microusd: number): string {
+export function formatMoney(microusd: number): string {
   if (microusd > 0 && microusd < 100) return '<$0.0001';
   return `$${(microusd / 1_000_000).toFixed(microusd >= 100_000_000 ? 2 : 4)}`;
 }
 
-export const count = (n: number): string => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+export const formatCount = (n: number): string => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
 
 /** '1 task', '2 tasks'. */
-export const some = (n: number, one: string, more = `${one}s`): string =>
-  `${count(n)} ${n === 1 ? one : more}`;
+export const pluralize = (n: number, one: string, more = `${one}s`): string =>
+  `${formatCount(n)} ${n === 1 ? one : more}`;
 
-export function size(bytes: number): string {
+export function formatSize(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
   let unit = 0;
@@ -23,7 +23,7 @@ export function size(bytes: number): string {
   return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`;
 }
 
-export function span(ms: number): string {
+export function formatSpan(ms: number): string {
   const s = Math.max(0, ms) / 1_000;
   if (s < 1) return `${Math.round(s * 1_000)} ms`;
   if (s < 10) return `${s.toFixed(1)} s`;
@@ -34,14 +34,14 @@ export function span(ms: number): string {
 }
 
 /** '12 s ago', 'in 3 min'. */
-export function relative(time: string, nowMs: number): string {
+export function formatRelative(time: string, nowMs: number): string {
   const ms = Date.parse(time) - nowMs;
   if (Math.abs(ms) < 1_000) return 'now';
-  const words = coarse(Math.abs(ms) / 1_000);
+  const words = formatCoarse(Math.abs(ms) / 1_000);
   return ms < 0 ? `${words} ago` : `in ${words}`;
 }
 
-function coarse(s: number): string {
+function formatCoarse(s: number): string {
   if (s < 60) return `${Math.floor(s)} s`;
   if (s < 3_600) return `${Math.floor(s / 60)} min`;
   if (s < 86_400) return `${Math.floor(s / 3_600)} h`;
@@ -49,5 +49,5 @@ function coarse(s: number): string {
 }
 
 /** Midnight UTC of this day: when daily budgets renew. */
-export const dayStart = (nowMs: number): string =>
+export const startOfDay = (nowMs: number): string =>
   `${new Date(nowMs).toISOString().slice(0, 10)}T00:00:00.000Z`;

@@ -3,11 +3,11 @@
 // for a line of ours.
 import type { ApprovalView } from '../../../wire/approvald.ts';
 import type { Out, Style } from '../out.ts';
-import { relative, size, some } from './amounts.ts';
-import { exact, exactLines, fenced, folded, oddLetters } from './exact.ts';
+import { formatRelative, formatSize, pluralize } from './amounts.ts';
+import { countNonAscii, escapeHidden, escapeLines, fence, fold } from './exact.ts';
 import { renderFields } from './table.ts';
 
-export type AboutTask = { goal: string } | undefined;
+export type TaskGoal = { goal: string } | undefined;
 
 const RISK_STYLE = { low: 'green', medium: 'yellow', high: 'red' } as const;
 const STATUS_STYLE = {
@@ -19,50 +19,53 @@ const STATUS_STYLE = {
   canceled: 'dim',
 } as const;
 
-export function approvalLines(
+export function renderApproval(
   view: ApprovalView,
-  task: AboutTask,
+  task: TaskGoal,
   { out, nowMs }: { out: Out; nowMs: number },
 ): string[] {
   const { paint } = out;
   const heading = (text: string) => ['', paint('bold', text)];
   return [
-    head(view, out, nowMs),
-    ...renderFields(foldFields(fields(view, task, out, nowMs), out), paint).map(
+    renderHead(view, out, nowMs),
+    ...renderFields(foldFields(listFields(view, task, out, nowMs), out), paint).map(
       (line) => `  ${line}`,
     ),
-    ...heading(`What would be done (${exactly(view)}):`),
-    ...argumentLines(view.arguments, out),
+    ...heading(`What would be done (${formatHash(view)}):`),
+    ...renderArguments(view.arguments, out),
     ...(view.arguments_asked === null
       ? []
       : [
           ...heading('A person changed it. The agent had asked for:'),
-          ...argumentLines(view.arguments_asked, out),
+          ...renderArguments(view.arguments_asked, out),
         ]),
     ...(view.diff === null
       ? []
-      : [...heading(`What would change (${measure(view.diff)}):`), ...diffLines(view.diff, out)]),
+      : [
+          ...heading(`What would change (${formatMeasure(view.diff)}):`),
+          ...renderDiff(view.diff, out),
+        ]),
     ...(view.chain.length < 2
       ? []
       : [
           ...heading('What else would happen, judged by its worst part:'),
-          ...chainLines(view, out),
+          ...renderChain(view, out),
         ]),
     ...(view.thread.length === 0
       ? []
-      : [...heading('Asked before, and answered with a question:'), ...threadLines(view, out)]),
+      : [...heading('Asked before, and answered with a question:'), ...renderThread(view, out)]),
     ...(view.answers.length === 0
       ? []
-      : [...heading('Answers so far:'), ...answerLines(view, out, nowMs)]),
-    ...(view.status === 'pending' ? [...heading('Your answer:'), ...choices(view, out)] : []),
+      : [...heading('Answers so far:'), ...renderDecisions(view, out, nowMs)]),
+    ...(view.status === 'pending' ? [...heading('Your answer:'), ...renderChoices(view, out)] : []),
   ];
 }
 
-function head(view: ApprovalView, { paint }: Out, nowMs: number): string {
+function renderHead(view: ApprovalView, { paint }: Out, nowMs: number): string {
   const until =
     view.status === 'pending'
-      ? `expires ${relative(view.expires_at, nowMs)}: no answer is a no`
-      : `by ${view.decided_by ?? 'nobody'} ${relative(view.decided_at ?? view.expires_at, nowMs)}`;
+      ? `expires ${formatRelative(view.expires_at, nowMs)}: no answer is a no`
+      : `by ${view.decided_by ?? 'nobody'} ${formatRelative(view.decided_at ?? view.expires_at, nowMs)}`;
   const id = paint('bold', view.id);
   return `${id}  ${paint(STATUS_STYLE[view.status], view.status)}, ${until}`;
 }
@@ -74,11 +77,11 @@ const FIELD_COLUMNS = 16;
 const foldFields = (rows: Fields, { columns }: Out): Fields =>
   rows.map(([name, value]) => [
     name,
-    value === undefined ? undefined : folded(value, columns - FIELD_COLUMNS).join('\n'),
+    value === undefined ? undefined : fold(value, columns - FIELD_COLUMNS).join('\n'),
   ]);
 
 /** The values stand on their own lines, so what others wrote has no line break in it. */
-function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: number): Fields {
+function listFields(view: ApprovalView, task: TaskGoal, { paint }: Out, nowMs: number): Fields {
   const marks = view.labels.includes('outside')
     ? paint('red', 'this run has read text from outside: it may be doing what that text says')
     : `${view.labels.join(', ') || 'none'} (nothing from outside)`;
@@ -90,21 +93,24 @@ function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: numb
   return [
     [
       'agent',
-      `${view.agent} (${some(view.calls, 'call')}, asked ${relative(view.requested_at, nowMs)})`,
+      `${view.agent} (${pluralize(view.calls, 'call')}, asked ${formatRelative(view.requested_at, nowMs)})`,
     ],
-    ['task', `${view.task_id}${task === undefined ? '' : `: ${exact(task.goal)}`}`],
+    ['task', `${view.task_id}${task === undefined ? '' : `: ${escapeHidden(task.goal)}`}`],
     ['run', [...new Set(view.asks.map(({ run_id }) => run_id))].join(', ')],
     ['tool', view.action],
     [
       'class',
       `${view.class}, ${paint(RISK_STYLE[view.risk], `${view.risk} risk`)}, ${view.reversibility}`,
     ],
-    ['repository', view.repo === null ? undefined : exact(view.repo)],
-    ['summary', exact(view.summary)],
-    ['it says', [...new Set(said)].map((words) => `"${exact(words)}"`).join(' · ')],
-    ['why asked', `${exact(view.reason)} (${view.rules.map(exact).join(', ') || 'no rule named'})`],
+    ['repository', view.repo === null ? undefined : escapeHidden(view.repo)],
+    ['summary', escapeHidden(view.summary)],
+    ['it says', [...new Set(said)].map((words) => `"${escapeHidden(words)}"`).join(' · ')],
+    [
+      'why asked',
+      `${escapeHidden(view.reason)} (${view.rules.map(escapeHidden).join(', ') || 'no rule named'})`,
+    ],
     ['marks', marks],
-    ['undo', view.rollback === null ? 'nothing was said' : exact(view.rollback)],
+    ['undo', view.rollback === null ? 'nothing was said' : escapeHidden(view.rollback)],
     ['needs', needed],
     ['passed on', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
     ['permit', view.permit_id ?? undefined],
@@ -112,77 +118,80 @@ function fields(view: ApprovalView, task: AboutTask, { paint }: Out, nowMs: numb
 }
 
 /** What would happen with it. The class, the risk and the way back above are the worst of all. */
-const chainLines = (view: ApprovalView, out: Out): string[] =>
+const renderChain = (view: ApprovalView, out: Out): string[] =>
   view.chain.flatMap(({ part, what, class: word, risk, reversibility }) => {
     if (part === 'call') return [];
-    const words = what === '' ? word : exact(what);
+    const words = what === '' ? word : escapeHidden(what);
     const how = part === 'beside' ? 'asked for beside it' : 'it brings along';
-    return fenced([`${how}: ${words} (${word}, ${risk} risk, ${reversibility})`], out);
+    return fence([`${how}: ${words} (${word}, ${risk} risk, ${reversibility})`], out);
   });
 
-const measure = (text: string): string =>
-  `${some(text.split('\n').length - (text.endsWith('\n') ? 1 : 0), 'line')}, ${size(Buffer.byteLength(text))}`;
+const formatMeasure = (text: string): string =>
+  `${pluralize(text.split('\n').length - (text.endsWith('\n') ? 1 : 0), 'line')}, ${formatSize(Buffer.byteLength(text))}`;
 
-function exactly(view: ApprovalView): string {
-  const odd = oddLetters(JSON.stringify(view.arguments));
-  const warning = odd === 0 ? '' : `, ${some(odd, 'character')} beyond plain ASCII`;
-  return `${size(view.arguments_bytes)}, sha256 ${view.arguments_hash}${warning}`;
+function formatHash(view: ApprovalView): string {
+  const odd = countNonAscii(JSON.stringify(view.arguments));
+  const warning = odd === 0 ? '' : `, ${pluralize(odd, 'character')} beyond plain ASCII`;
+  return `${formatSize(view.arguments_bytes)}, sha256 ${view.arguments_hash}${warning}`;
 }
 
 /** Text of several lines is shown as lines, everything else as JSON. */
-function argumentLines(given: Record<string, unknown>, out: Out): string[] {
-  const names = Object.keys(given).sort();
-  if (names.length === 0) return fenced(['(no arguments)'], out);
+function renderArguments(args: Record<string, unknown>, out: Out): string[] {
+  const names = Object.keys(args).sort();
+  if (names.length === 0) return fence(['(no arguments)'], out);
   return names.flatMap((name) => {
-    const value = given[name];
+    const value = args[name];
     if (typeof value === 'string' && value.includes('\n')) {
-      const title = `${exact(JSON.stringify(name))}: text of ${measure(value)}:`;
+      const title = `${escapeHidden(JSON.stringify(name))}: text of ${formatMeasure(value)}:`;
       return [
-        ...fenced([title], out),
-        ...fenced(
-          exactLines(value).map((l) => `  ${l}`),
+        ...fence([title], out),
+        ...fence(
+          escapeLines(value).map((l) => `  ${l}`),
           out,
         ),
       ];
     }
     const text = `${JSON.stringify(name)}: ${JSON.stringify(value, null, 2) ?? 'null'}`;
-    return fenced(exactLines(text), out);
+    return fence(escapeLines(text), out);
   });
 }
 
 const DIFF_STYLE: Readonly<Record<string, Style>> = { '+': 'green', '-': 'red', '@': 'cyan' };
 
-export const diffLines = (diff: string, out: Out): string[] =>
-  fenced(exactLines(diff.replace(/\n$/, '')), out, (line) => DIFF_STYLE[line[0] ?? '']);
+export const renderDiff = (diff: string, out: Out): string[] =>
+  fence(escapeLines(diff.replace(/\n$/, '')), out, (line) => DIFF_STYLE[line[0] ?? '']);
 
-const threadLines = (view: ApprovalView, out: Out): string[] =>
+const renderThread = (view: ApprovalView, out: Out): string[] =>
   view.thread.flatMap(({ by, question, approval_id }) =>
-    fenced([`${by} (${approval_id}): ${exact(question)}`], out),
+    fence([`${by} (${approval_id}): ${escapeHidden(question)}`], out),
   );
 
-const SAID = {
+const DECISION_VERBS = {
   approve: 'approved it',
   reject: 'said no',
   'request-info': 'asked',
   escalate: 'passed it on',
 } as const;
 
-function answerLines(view: ApprovalView, out: Out, nowMs: number): string[] {
+function renderDecisions(view: ApprovalView, out: Out, nowMs: number): string[] {
   return view.answers.flatMap((one) => {
     const reach = one.for === null || one.for === 'once' ? '' : ` for this ${one.for}`;
     const edited = one.edited_hash === null ? '' : ', with changes';
     const to = one.to === null ? '' : ` to ${one.to}`;
-    const text = one.text === null || one.text === '' ? '' : `: ${exact(one.text)}`;
-    const when = relative(one.at, nowMs);
-    return fenced([`${one.by} ${SAID[one.answer]}${to}${reach}${edited} ${when}${text}`], out);
+    const text = one.text === null || one.text === '' ? '' : `: ${escapeHidden(one.text)}`;
+    const when = formatRelative(one.at, nowMs);
+    return fence(
+      [`${one.by} ${DECISION_VERBS[one.answer]}${to}${reach}${edited} ${when}${text}`],
+      out,
+    );
   });
 }
 
-function choices(view: ApprovalView, { paint, columns }: Out): string[] {
+function renderChoices(view: ApprovalView, { paint, columns }: Out): string[] {
   const seen = view.arguments_asked === null ? '' : ` --seen ${view.nonce}`;
   const rows: [string, string][] = Object.entries(view.would_permit).map(([reach, what]) => [
     `agentctl approve ${view.id}${reach === 'once' ? '' : ` --for ${reach}`}${seen}`,
-    exact(what),
+    escapeHidden(what),
   ]);
   rows.push(
     [`agentctl approve ${view.id} --edit FILE`, 'approve other arguments instead'],
@@ -192,6 +201,6 @@ function choices(view: ApprovalView, { paint, columns }: Out): string[] {
   );
   return rows.flatMap(([command, what]) => [
     `  ${command}`,
-    ...folded(what, columns - 6).map((line) => paint('dim', `      ${line}`)),
+    ...fold(what, columns - 6).map((line) => paint('dim', `      ${line}`)),
   ]);
 }

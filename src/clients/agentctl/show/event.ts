@@ -1,13 +1,13 @@
 // One audit event as a line.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint, Style } from '../out.ts';
-import { oneLine } from './plain.ts';
+import { toOneLine } from './plain.ts';
 import { pad, truncate } from './width.ts';
 
 const BAD = /\.(denied|refused|crashed|broken)$/;
 const BAD_STATUS = new Set(['failed', 'canceled', 'unknown', 'lost', 'denied', 'rejected']);
 
-export function eventStyle(event: AuditEvent): Style | undefined {
+export function chooseStyle(event: AuditEvent): Style | undefined {
   if (BAD.test(event.event) || event.allowed === false) return 'red';
   if (event.status !== undefined && BAD_STATUS.has(event.status)) return 'red';
   if (event.event.endsWith('.attempted')) return 'dim';
@@ -15,17 +15,17 @@ export function eventStyle(event: AuditEvent): Style | undefined {
 }
 
 /** The local time of day; with the date where it is another day. */
-export function clock(time: string, nowMs: number): string {
+export function formatClock(time: string, nowMs: number): string {
   const at = new Date(time);
   const day = (date: Date) =>
-    `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  const hours = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    `${date.getFullYear()}-${padTwo(date.getMonth() + 1)}-${padTwo(date.getDate())}`;
+  const hours = `${padTwo(at.getHours())}:${padTwo(at.getMinutes())}:${padTwo(at.getSeconds())}`;
   return day(at) === day(new Date(nowMs)) ? hours : `${day(at)} ${hours}`;
 }
 
-const two = (n: number): string => String(n).padStart(2, '0');
+const padTwo = (n: number): string => String(n).padStart(2, '0');
 
-export function eventLine(
+export function renderEvent(
   event: AuditEvent,
   { nowMs, columns, paint }: { nowMs: number; columns: number; paint: Paint },
 ): string {
@@ -39,9 +39,9 @@ export function eventLine(
   const whom = event.agent === undefined ? '' : `agent:${event.agent}`;
   const about = whom === who ? '' : whom;
   const rest = [about, what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
-  const head = `${pad(String(event.seq), 6, 'left')}  ${clock(event.ts, nowMs)}  `;
-  const cells = [pad(event.event, 20), pad(oneLine(who), 16), oneLine(rest)];
+  const head = `${pad(String(event.seq), 6, 'left')}  ${formatClock(event.ts, nowMs)}  `;
+  const cells = [pad(event.event, 20), pad(toOneLine(who), 16), toOneLine(rest)];
   const line = truncate(cells.join(' ').trimEnd(), columns - head.length);
-  const style = eventStyle(event);
+  const style = chooseStyle(event);
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }

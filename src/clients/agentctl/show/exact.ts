@@ -1,7 +1,7 @@
 // Text of others shown so that it hides nothing and imitates nothing: whatever would not show as
 // itself is written out, and every line stands behind a bar, also where the terminal would wrap it.
 import type { Paint, Style } from '../out.ts';
-import { widthOf, wrap } from './width.ts';
+import { measureWidth, wrap } from './width.ts';
 
 /**
  * Controls, format and direction marks, private and unassigned characters, lone surrogates, marks
@@ -10,21 +10,21 @@ import { widthOf, wrap } from './width.ts';
  */
 const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]|\p{Default_Ignorable_Code_Point}|(?! )\p{Zs}|\u2800/gu;
 
-const spell = (char: string): string =>
+const escapeChar = (char: string): string =>
   `\\u{${char.codePointAt(0)!.toString(16).padStart(4, '0')}}`;
 
 /** One line of it: newlines are written out too. */
-export const exact = (text: string): string => text.replace(HIDDEN, spell);
+export const escapeHidden = (text: string): string => text.replace(HIDDEN, escapeChar);
 
 /** Its lines, each in full. */
-export const exactLines = (text: string): string[] =>
-  text.split('\n').map((line) => line.replaceAll('\t', '    ').replace(HIDDEN, spell));
+export const escapeLines = (text: string): string[] =>
+  text.split('\n').map((line) => line.replaceAll('\t', '    ').replace(HIDDEN, escapeChar));
 
 const BAR = '  │ ';
 const MORE = '  ┆ ';
 
 /** Behind a bar; a line that is too long goes on behind a broken one. */
-export function fenced(
+export function fence(
   lines: readonly string[],
   { columns, paint }: { columns: number; paint: Paint },
   styleOf: (line: string) => Style | undefined = () => undefined,
@@ -39,16 +39,16 @@ export function fenced(
 }
 
 /** At spaces where there are any, and else anywhere: the terminal has nothing left to wrap. */
-export const folded = (line: string, columns: number): string[] =>
+export const fold = (line: string, columns: number): string[] =>
   wrap(line, columns).flatMap((part) => breakLine(part, columns));
 
 function breakLine(line: string, columns: number): string[] {
-  if (widthOf(line) <= columns) return [line];
+  if (measureWidth(line) <= columns) return [line];
   const parts: string[] = [];
   let part = '';
   let width = 0;
   for (const char of line) {
-    const next = widthOf(char);
+    const next = measureWidth(char);
     if (width + next > Math.max(columns, 8)) {
       parts.push(part);
       [part, width] = ['', 0];
@@ -60,7 +60,7 @@ function breakLine(line: string, columns: number): string[] {
 }
 
 /** Letters that look like others are not hidden, but worth a word. */
-export function oddLetters(text: string): number {
+export function countNonAscii(text: string): number {
   return [...text].filter((char) => char > '\u007e' || (char < ' ' && !'\n\t'.includes(char)))
     .length;
 }

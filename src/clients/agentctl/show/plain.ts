@@ -7,11 +7,11 @@ const CONTROLS =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /** Keeps lines and tabs; other control and direction marks show as a replacement character. */
-export function plain(text: string): string {
+export function replaceControls(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(CONTROLS, '\ufffd');
 }
 
 /** On one line: every run of white space is one space. */
-export function oneLine(text: string): string {
-  return plain(text).replace(/\s+/g, ' ').trim();
+export function toOneLine(text: string): string {
+  return replaceControls(text).replace(/\s+/g, ' ').trim();
 }

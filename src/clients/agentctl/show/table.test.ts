@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { sgrPaint } from '../out.ts';
+import { paintSgr } from '../out.ts';
 import { renderFields, renderTable } from './table.ts';
-import { widthOf } from './width.ts';
+import { measureWidth } from './width.ts';
 
 const heads = [
   { title: 'ID' },
   { title: 'COUNT', align: 'right' },
-  { title: 'GOAL', least: 6 },
+  { title: 'GOAL', minWidth: 6 },
 ] as const;
 
 test('columns are as wide as their content', () => {
@@ -31,8 +31,8 @@ test('where it is too wide only the flexible column is cut', () => {
 
 test('the widest flexible column gives way first', () => {
   const two = [
-    { title: 'A', least: 3 },
-    { title: 'B', least: 3 },
+    { title: 'A', minWidth: 3 },
+    { title: 'B', minWidth: 3 },
   ] as const;
   const [, line] = renderTable(two, [['aaaaaaaa', 'bbbbbbbbbbbbbbbb']], { columns: 18 });
   assert.equal(line, 'aaaaaaaa  bbbbbbb…');
@@ -40,9 +40,9 @@ test('the widest flexible column gives way first', () => {
 
 test('a cell is one line without control characters, and painted after it is cut', () => {
   const cell = { text: 'two\nlines\u001b[31m', style: 'red' } as const;
-  const [, line] = renderTable([{ title: 'X', least: 4 }], [[cell]], {
+  const [, line] = renderTable([{ title: 'X', minWidth: 4 }], [[cell]], {
     columns: 6,
-    paint: sgrPaint,
+    paint: paintSgr,
   });
   assert.equal(line, '\u001b[31mtwo l…\u001b[0m');
 });
@@ -52,11 +52,11 @@ test('no line is wider than the terminal when the fixed columns leave room', () 
   fc.assert(
     fc.property(fc.array(fc.tuple(cell, cell), { maxLength: 6 }), (rows) => {
       const flexible = [
-        { title: 'A', least: 4 },
-        { title: 'B', least: 4 },
+        { title: 'A', minWidth: 4 },
+        { title: 'B', minWidth: 4 },
       ];
       for (const line of renderTable(flexible, rows, { columns: 24 }))
-        assert.ok(widthOf(line) <= 24, `${widthOf(line)}: ${line}`);
+        assert.ok(measureWidth(line) <= 24, `${measureWidth(line)}: ${line}`);
     }),
   );
 });

@@ -1,39 +1,39 @@
 // Tables that fit: columns as wide as their content, and where that is too wide for the terminal
 // the flexible ones give way, widest first.
-import { noPaint, type Paint, type Style } from '../out.ts';
-import { oneLine } from './plain.ts';
-import { pad, truncate, widthOf, wrap } from './width.ts';
+import { type Paint, paintNothing, type Style } from '../out.ts';
+import { toOneLine } from './plain.ts';
+import { measureWidth, pad, truncate, wrap } from './width.ts';
 
 export type TableColumn = {
   title: string;
   align?: 'right';
   /** May be cut down to this many columns; others stay whole. */
-  least?: number;
+  minWidth?: number;
 };
 export type Cell = string | { text: string; style: Style };
 
 const GAP = '  ';
 /** On a terminal narrower than that, lines are broken by the terminal. */
-const valueLeast = 30;
+const VALUE_COLUMNS_MIN = 30;
 
 export type TableOptions = { columns?: number; paint?: Paint; indent?: string };
 
 export function renderTable(
-  heads: readonly TableColumn[],
+  headers: readonly TableColumn[],
   rows: readonly (readonly Cell[])[],
-  { columns = Number.POSITIVE_INFINITY, paint = noPaint, indent = '' }: TableOptions = {},
+  { columns = Number.POSITIVE_INFINITY, paint = paintNothing, indent = '' }: TableOptions = {},
 ): string[] {
-  const texts = rows.map((row) => row.map((cell) => oneLine(textOf(cell))));
-  const natural = heads.map((head, i) =>
-    Math.max(widthOf(head.title), ...texts.map((row) => widthOf(row[i] ?? ''))),
+  const texts = rows.map((row) => row.map((cell) => toOneLine(readText(cell))));
+  const natural = headers.map((head, i) =>
+    Math.max(measureWidth(head.title), ...texts.map((row) => measureWidth(row[i] ?? ''))),
   );
-  const gaps = indent.length + GAP.length * (heads.length - 1);
-  const widths = shrink(heads, natural, columns - gaps);
+  const gaps = indent.length + GAP.length * (headers.length - 1);
+  const widths = shrink(headers, natural, columns - gaps);
   const renderRow = (row: readonly string[], style: (i: number) => Style | undefined): string => {
-    const cells = heads.map((head, i) => {
+    const cells = headers.map((head, i) => {
       const text = truncate(row[i] ?? '', widths[i]!);
       const side = head.align === 'right' ? 'left' : 'right';
-      const isLast = i === heads.length - 1 && side === 'right';
+      const isLast = i === headers.length - 1 && side === 'right';
       const padded = isLast ? text : pad(text, widths[i]!, side);
       const painted = style(i);
       return painted === undefined ? padded : paint(painted, padded);
@@ -42,29 +42,33 @@ export function renderTable(
   };
   return [
     renderRow(
-      heads.map(({ title }) => title),
+      headers.map(({ title }) => title),
       () => 'dim',
     ),
-    ...texts.map((row, r) => renderRow(row, (i) => styleOf(rows[r]![i]!))),
+    ...texts.map((row, r) => renderRow(row, (i) => readStyle(rows[r]![i]!))),
   ];
 }
 
-const textOf = (cell: Cell): string => (typeof cell === 'string' ? cell : cell.text);
-const styleOf = (cell: Cell | undefined): Style | undefined =>
+const readText = (cell: Cell): string => (typeof cell === 'string' ? cell : cell.text);
+const readStyle = (cell: Cell | undefined): Style | undefined =>
   cell === undefined || typeof cell === 'string' ? undefined : cell.style;
 
-function shrink(heads: readonly TableColumn[], natural: readonly number[], room: number): number[] {
+function shrink(
+  heads: readonly TableColumn[],
+  natural: readonly number[],
+  widthMax: number,
+): number[] {
   const widths = [...natural];
-  const least = (i: number) => Math.max(heads[i]!.least ?? natural[i]!, 1);
+  const minWidth = (i: number) => Math.max(heads[i]!.minWidth ?? natural[i]!, 1);
   for (;;) {
-    const over = widths.reduce((sum, width) => sum + width, 0) - room;
+    const over = widths.reduce((sum, width) => sum + width, 0) - widthMax;
     if (over <= 0) return widths;
-    const open = widths.map((_, i) => i).filter((i) => widths[i]! > least(i));
+    const open = widths.map((_, i) => i).filter((i) => widths[i]! > minWidth(i));
     const widest = open.toSorted((a, b) => widths[b]! - widths[a]!)[0];
     if (widest === undefined) return widths;
     const second = Math.max(0, ...open.filter((i) => i !== widest).map((i) => widths[i]!));
     const step = Math.min(over, Math.max(1, widths[widest]! - second));
-    widths[widest] = Math.max(least(widest), widths[widest]! - step);
+    widths[widest] = Math.max(minWidth(widest), widths[widest]! - step);
   }
 }
 
@@ -75,9 +79,9 @@ export function renderFields(
   columns = Number.POSITIVE_INFINITY,
 ): string[] {
   const shown = fields.filter(([, value]) => value !== undefined && value !== '');
-  const width = Math.max(0, ...shown.map(([name]) => widthOf(name)));
+  const width = Math.max(0, ...shown.map(([name]) => measureWidth(name)));
   return shown.flatMap(([name, value]) =>
-    wrap(value!, Math.max(columns - width - GAP.length, valueLeast)).map((line, i) => {
+    wrap(value!, Math.max(columns - width - GAP.length, VALUE_COLUMNS_MIN)).map((line, i) => {
       const head = pad(i === 0 ? name : '', width);
       return `${paint('dim', head)}  ${line}`.trimEnd();
     }),

@@ -2,21 +2,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { sgrPaint } from '../out.ts';
-import { oneLine, plain } from './plain.ts';
-import { pad, truncate, widthOf, wrap } from './width.ts';
+import { paintSgr } from '../out.ts';
+import { replaceControls, toOneLine } from './plain.ts';
+import { measureWidth, pad, truncate, wrap } from './width.ts';
 
 test('wide characters count two, marks none, colours none', () => {
-  assert.equal(widthOf('plain'), 5);
-  assert.equal(widthOf('日本語'), 6);
-  assert.equal(widthOf('ｆｕｌｌ'), 8);
-  assert.equal(widthOf('한국'), 4);
-  assert.equal(widthOf('e\u0301'), 1);
-  assert.equal(widthOf('🚀'), 2);
-  assert.equal(widthOf('👩‍👩‍👧'), 2);
-  assert.equal(widthOf('❤️'), 2);
-  assert.equal(widthOf('Grüße'), 5);
-  assert.equal(widthOf(sgrPaint('red', 'red')), 3);
+  assert.equal(measureWidth('plain'), 5);
+  assert.equal(measureWidth('日本語'), 6);
+  assert.equal(measureWidth('ｆｕｌｌ'), 8);
+  assert.equal(measureWidth('한국'), 4);
+  assert.equal(measureWidth('e\u0301'), 1);
+  assert.equal(measureWidth('🚀'), 2);
+  assert.equal(measureWidth('👩‍👩‍👧'), 2);
+  assert.equal(measureWidth('❤️'), 2);
+  assert.equal(measureWidth('Grüße'), 5);
+  assert.equal(measureWidth(paintSgr('red', 'red')), 3);
 });
 
 test('what is too long ends in an ellipsis and never splits a character', () => {
@@ -34,10 +34,10 @@ test('cut and padded text is never wider than asked', () => {
       fc.string({ unit: 'grapheme' }),
       fc.integer({ min: 1, max: 30 }),
       (text, columns) => {
-        const clean = oneLine(text);
-        assert.ok(widthOf(truncate(clean, columns)) <= columns);
-        assert.equal(widthOf(pad(truncate(clean, columns), columns)), columns);
-        if (widthOf(clean) <= columns) assert.equal(truncate(clean, columns), clean);
+        const clean = toOneLine(text);
+        assert.ok(measureWidth(truncate(clean, columns)) <= columns);
+        assert.equal(measureWidth(pad(truncate(clean, columns), columns)), columns);
+        if (measureWidth(clean) <= columns) assert.equal(truncate(clean, columns), clean);
       },
     ),
   );
@@ -51,13 +51,16 @@ test('wrapping loses no word', () => {
 });
 
 test('no control character of others reaches the terminal', () => {
-  assert.equal(plain('a\u001b[2Jb\u0007\u009b31m\u202ec'), 'a\ufffd[2Jb\ufffd\ufffd31m\ufffdc');
-  assert.equal(plain('keeps\nlines\tand tabs\r\n'), 'keeps\nlines\tand tabs\n');
+  assert.equal(
+    replaceControls('a\u001b[2Jb\u0007\u009b31m\u202ec'),
+    'a\ufffd[2Jb\ufffd\ufffd31m\ufffdc',
+  );
+  assert.equal(replaceControls('keeps\nlines\tand tabs\r\n'), 'keeps\nlines\tand tabs\n');
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
-      assert.doesNotMatch(plain(text), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
-      assert.doesNotMatch(oneLine(text), /[\n\t]/);
+      assert.doesNotMatch(replaceControls(text), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
+      assert.doesNotMatch(toOneLine(text), /[\n\t]/);
     }),
   );
 });

@@ -28,12 +28,12 @@ const WIDE: readonly (readonly [number, number])[] = [
 
 let segmenter: Intl.Segmenter | undefined;
 
-function graphemes(text: string): string[] {
+function splitGraphemes(text: string): string[] {
   segmenter ??= new Intl.Segmenter(undefined, { granularity: 'grapheme' });
   return Array.from(segmenter.segment(text), ({ segment }) => segment);
 }
 
-function graphemeWidth(grapheme: string): number {
+function measureGrapheme(grapheme: string): number {
   if (EMOJI.test(grapheme)) return 2;
   const code = grapheme.codePointAt(0)!;
   if (MARKS.test(String.fromCodePoint(code))) return 0;
@@ -41,20 +41,20 @@ function graphemeWidth(grapheme: string): number {
 }
 
 /** Columns of a text without control characters; colours do not count. */
-export function widthOf(text: string): number {
+export function measureWidth(text: string): number {
   const bare = text.includes('\u001b') ? text.replace(SGR_CODES, '') : text;
   if (ASCII.test(bare)) return bare.length;
-  return graphemes(bare).reduce((sum, grapheme) => sum + graphemeWidth(grapheme), 0);
+  return splitGraphemes(bare).reduce((sum, grapheme) => sum + measureGrapheme(grapheme), 0);
 }
 
 /** At most so many columns; what was cut off shows as …. Takes text without colours. */
 export function truncate(text: string, columns: number): string {
   if (columns <= 0) return '';
-  if (widthOf(text) <= columns) return text;
+  if (measureWidth(text) <= columns) return text;
   let kept = '';
   let width = 0;
-  for (const grapheme of graphemes(text)) {
-    const next = width + graphemeWidth(grapheme);
+  for (const grapheme of splitGraphemes(text)) {
+    const next = width + measureGrapheme(grapheme);
     if (next > columns - 1) break;
     kept += grapheme;
     width = next;
@@ -63,7 +63,7 @@ export function truncate(text: string, columns: number): string {
 }
 
 export function pad(text: string, columns: number, side: 'left' | 'right' = 'right'): string {
-  const space = ' '.repeat(Math.max(0, columns - widthOf(text)));
+  const space = ' '.repeat(Math.max(0, columns - measureWidth(text)));
   return side === 'right' ? text + space : space + text;
 }
 
@@ -73,17 +73,17 @@ export function wrap(text: string, columns: number): string[] {
 }
 
 function wrapLine(line: string, columns: number): string[] {
-  if (widthOf(line) <= columns) return [line];
+  if (measureWidth(line) <= columns) return [line];
   const lines: string[] = [];
-  let now = '';
+  let current = '';
   for (const word of line.split(' ')) {
-    const longer = now === '' ? word : `${now} ${word}`;
-    if (now === '' || widthOf(longer) <= columns) {
-      now = longer;
+    const longer = current === '' ? word : `${current} ${word}`;
+    if (current === '' || measureWidth(longer) <= columns) {
+      current = longer;
     } else {
-      lines.push(now);
-      now = word;
+      lines.push(current);
+      current = word;
     }
   }
-  return [...lines, now];
+  return [...lines, current];
 }

@@ -2,14 +2,14 @@
 // which YAML reads the same.
 
 const BARE = /^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
-const READ_OTHERWISE = /^(true|false|null|yes|no|on|off|y|n)$/i;
+const AMBIGUOUS = /^(true|false|null|yes|no|on|off|y|n)$/i;
 
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-function scalar(value: unknown): string {
+function formatScalar(value: unknown): string {
   if (typeof value === 'string')
-    return BARE.test(value) && !READ_OTHERWISE.test(value) ? value : JSON.stringify(value);
+    return BARE.test(value) && !AMBIGUOUS.test(value) ? value : JSON.stringify(value);
   return JSON.stringify(value) ?? 'null';
 }
 
@@ -24,7 +24,7 @@ const isBlock = (value: unknown): value is string =>
   typeof value === 'string' &&
   /^[\x21-\x7e\u00a1-\ud7ff][\x20-\x7e\u00a1-\ud7ff\n]*[^\n ]\n$/.test(value);
 
-const textLines = (text: string, indent: string): string[] =>
+const indentLines = (text: string, indent: string): string[] =>
   text
     .slice(0, -1)
     .split('\n')
@@ -32,25 +32,25 @@ const textLines = (text: string, indent: string): string[] =>
 
 /** One entry per line, without newlines. */
 export function toYaml(value: Readonly<Record<string, unknown>>): string[] {
-  return mapLines(value, '');
+  return renderMap(value, '');
 }
 
-function mapLines(value: Readonly<Record<string, unknown>>, indent: string): string[] {
+function renderMap(value: Readonly<Record<string, unknown>>, indent: string): string[] {
   return Object.entries(value).flatMap(([key, member]) => {
     if (member === undefined) return [];
-    const head = `${indent}${scalar(key)}:`;
-    if (isBlock(member)) return [`${head} |`, ...textLines(member, `${indent}  `)];
-    if (isScalar(member)) return [`${head} ${scalar(member)}`];
-    return [head, ...blockLines(member, `${indent}  `)];
+    const head = `${indent}${formatScalar(key)}:`;
+    if (isBlock(member)) return [`${head} |`, ...indentLines(member, `${indent}  `)];
+    if (isScalar(member)) return [`${head} ${formatScalar(member)}`];
+    return [head, ...renderBlock(member, `${indent}  `)];
   });
 }
 
-function blockLines(value: unknown, indent: string): string[] {
-  if (isMap(value)) return mapLines(value, indent);
+function renderBlock(value: unknown, indent: string): string[] {
+  if (isMap(value)) return renderMap(value, indent);
   return (value as unknown[]).flatMap((member) => {
-    if (isScalar(member)) return [`${indent}- ${scalar(member)}`];
+    if (isScalar(member)) return [`${indent}- ${formatScalar(member)}`];
     // The first line of a block takes the place of the dash's two columns.
-    const [first = '', ...rest] = blockLines(member, `${indent}  `);
+    const [first = '', ...rest] = renderBlock(member, `${indent}  `);
     return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
   });
 }

@@ -31,25 +31,25 @@ export const agentCommands: readonly Command[] = [
   },
   {
     path: ['pause'],
-    words: [NAME],
+    positionals: [NAME],
     help: 'let the agent take no new task; what it has goes on',
     load: async () => (await import('../commands/agents.ts')).pause,
   },
   {
     path: ['resume'],
-    words: [NAME],
+    positionals: [NAME],
     help: 'let a paused or stopped agent work again',
     load: async () => (await import('../commands/agents.ts')).resume,
   },
   {
     path: ['stop'],
-    words: [NAME],
+    positionals: [NAME],
     help: 'pause the agent and stop what it is doing now',
     load: async () => (await import('../commands/agents.ts')).stop,
   },
   {
     path: ['logs'],
-    words: [NAME],
+    positionals: [NAME],
     options: [
       { name: 'lines', short: 'n', value: 'N', kind: 'count', help: 'how many (default 50)' },
       { name: 'follow', short: 'f', help: 'go on as more happens' },
@@ -59,33 +59,33 @@ export const agentCommands: readonly Command[] = [
   },
   {
     path: ['agent', 'show'],
-    words: [NAME],
+    positionals: [NAME],
     help: 'one agent: its manifest, tools, quotas and tasks',
     load: async () => (await import('../commands/agents.ts')).show,
   },
   {
     path: ['agent', 'create'],
-    words: [{ name: 'NAME' }],
+    positionals: [{ name: 'NAME' }],
     options: manifestOptions,
     help: 'declare a new agent from a manifest file or from options',
     load: async () => (await import('../commands/agent-manifest.ts')).create,
   },
   {
     path: ['agent', 'update'],
-    words: [NAME],
+    positionals: [NAME],
     options: manifestOptions,
     help: 'change an agent: a new manifest, or only what the options name',
     load: async () => (await import('../commands/agent-manifest.ts')).update,
   },
   {
     path: ['agent', 'remove'],
-    words: [NAME],
+    positionals: [NAME],
     help: 'remove the agent; its record stays in the audit log',
     load: async () => (await import('../commands/agents.ts')).remove,
   },
   {
     path: ['run'],
-    words: [{ name: 'AGENT', completes: 'agent' }],
+    positionals: [{ name: 'AGENT', completes: 'agent' }],
     options: [
       {
         name: 'task',
@@ -100,7 +100,7 @@ export const agentCommands: readonly Command[] = [
   },
   {
     path: ['send'],
-    words: [{ name: 'USER', completes: 'agent' }, { name: 'MESSAGE' }],
+    positionals: [{ name: 'USER', completes: 'agent' }, { name: 'MESSAGE' }],
     options: [
       { name: 'task', value: 'ID', completes: 'task', help: 'say it in the thread of this task' },
       {
@@ -135,7 +135,7 @@ export const agentCommands: readonly Command[] = [
   },
   {
     path: ['answer'],
-    words: [{ name: 'ID', completes: 'question' }, { name: 'TEXT' }],
+    positionals: [{ name: 'ID', completes: 'question' }, { name: 'TEXT' }],
     help: 'answer a question; - reads the answer from stdin',
     load: async () => (await import('../commands/messages.ts')).answer,
   },

@@ -7,7 +7,7 @@ const PERSON: Positional = { name: 'NAME', completes: 'person' };
 export const approvalCommands: readonly Command[] = [
   {
     path: ['approvals'],
-    words: [{ ...ID, optional: true }],
+    positionals: [{ ...ID, optional: true }],
     options: [
       { name: 'all', help: 'also those that have been answered' },
       { name: 'follow', short: 'f', help: 'show each in full as it comes' },
@@ -21,7 +21,7 @@ export const approvalCommands: readonly Command[] = [
   },
   {
     path: ['approve'],
-    words: [ID],
+    positionals: [ID],
     options: [
       {
         name: 'for',
@@ -44,20 +44,20 @@ export const approvalCommands: readonly Command[] = [
   },
   {
     path: ['reject'],
-    words: [ID],
+    positionals: [ID],
     options: [{ name: 'reason', value: 'TEXT', help: 'why not; the agent reads it' }],
     help: 'say no',
     load: async () => (await import('../commands/approvals.ts')).reject,
   },
   {
     path: ['ask'],
-    words: [ID, { name: 'QUESTION' }],
+    positionals: [ID, { name: 'QUESTION' }],
     help: 'want to know more before you decide; - reads the question from stdin',
     load: async () => (await import('../commands/approvals.ts')).ask,
   },
   {
     path: ['escalate'],
-    words: [ID],
+    positionals: [ID],
     options: [
       { name: 'to', value: 'PERSON', completes: 'person', help: 'who must decide instead of you' },
       { name: 'reason', value: 'TEXT', help: 'why' },
@@ -73,7 +73,7 @@ export const approvalCommands: readonly Command[] = [
   },
   {
     path: ['permit', 'revoke'],
-    words: [{ name: 'ID', completes: 'permit' }],
+    positionals: [{ name: 'ID', completes: 'permit' }],
     help: 'take a permit back; holds at once',
     load: async () => (await import('../commands/permits.ts')).revoke,
   },
@@ -84,13 +84,13 @@ export const approvalCommands: readonly Command[] = [
   },
   {
     path: ['person', 'add'],
-    words: [{ name: 'NAME' }],
+    positionals: [{ name: 'NAME' }],
     help: 'give a person a key of their own, so that they can be a second approver',
     load: async () => (await import('../commands/person-keys.ts')).add,
   },
   {
     path: ['person', 'remove'],
-    words: [PERSON],
+    positionals: [PERSON],
     help: "make a person's key worthless",
     load: async () => (await import('../commands/person-keys.ts')).remove,
   },

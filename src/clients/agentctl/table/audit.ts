@@ -22,28 +22,28 @@ export const auditCommands: readonly Command[] = [
   },
   {
     path: ['audit', 'task'],
-    words: [{ name: 'ID', completes: 'task' }],
+    positionals: [{ name: 'ID', completes: 'task' }],
     options: [LINES],
     help: 'all events of a task',
     load: async () => (await import('../commands/audit-read.ts')).task,
   },
   {
     path: ['audit', 'agent'],
-    words: [{ name: 'AGENT', completes: 'agent' }],
+    positionals: [{ name: 'AGENT', completes: 'agent' }],
     options: [LINES],
     help: 'all events of an agent',
     load: async () => (await import('../commands/audit-read.ts')).agent,
   },
   {
     path: ['audit', 'tool'],
-    words: [{ name: 'TOOL', completes: 'tool' }],
+    positionals: [{ name: 'TOOL', completes: 'tool' }],
     options: [LINES],
     help: 'all events of a tool',
     load: async () => (await import('../commands/audit-read.ts')).tool,
   },
   {
     path: ['audit', 'verify'],
-    words: [{ name: 'DIR', optional: true, completes: 'directory' }],
+    positionals: [{ name: 'DIR', optional: true, completes: 'directory' }],
     options: [
       {
         name: 'from',
@@ -63,14 +63,14 @@ export const auditCommands: readonly Command[] = [
   },
   {
     path: ['audit', 'prove'],
-    words: [{ name: 'EVENT' }],
+    positionals: [{ name: 'EVENT' }],
     help: 'the proof that an event is in the log, for others to check',
     details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
     load: async () => (await import('../commands/audit-files.ts')).prove,
   },
   {
     path: ['audit', 'export'],
-    words: [{ name: 'DIR', completes: 'directory' }],
+    positionals: [{ name: 'DIR', completes: 'directory' }],
     help: 'copy the log, its checkpoints and public keys; never the signing key',
     load: async () => (await import('../commands/audit-files.ts')).exportLog,
   },

@@ -11,20 +11,20 @@ export const modelCommands: readonly Command[] = [
   },
   {
     path: ['tool', 'show'],
-    words: [{ name: 'NAME', completes: 'tool' }],
+    positionals: [{ name: 'NAME', completes: 'tool' }],
     help: 'one tool with its schemas, or one call of a tool (call_…)',
     load: async () => (await import('../commands/tools.ts')).show,
   },
   {
     path: ['tool', 'suspend'],
-    words: [{ name: 'NAME', completes: 'tool' }],
+    positionals: [{ name: 'NAME', completes: 'tool' }],
     options: [{ name: 'reason', value: 'TEXT', help: 'why; agents read it' }],
     help: 'let nobody use a tool for now',
     load: async () => (await import('../commands/tools.ts')).suspend,
   },
   {
     path: ['tool', 'resume'],
-    words: [{ name: 'NAME', completes: 'tool' }],
+    positionals: [{ name: 'NAME', completes: 'tool' }],
     help: 'let a suspended tool be used again',
     load: async () => (await import('../commands/tools.ts')).resume,
   },
@@ -35,7 +35,7 @@ export const modelCommands: readonly Command[] = [
   },
   {
     path: ['model', 'add'],
-    words: [{ name: 'PROVIDER', completes: ['anthropic', 'openai'] }],
+    positionals: [{ name: 'PROVIDER', completes: ['anthropic', 'openai'] }],
     options: [
       {
         name: 'dialect',
@@ -70,7 +70,7 @@ export const modelCommands: readonly Command[] = [
   },
   {
     path: ['model', 'test'],
-    words: [MODEL],
+    positionals: [MODEL],
     help: 'ask a model one short question and say how it went',
     load: async () => (await import('../commands/models.ts')).test,
   },
@@ -86,7 +86,7 @@ export const modelCommands: readonly Command[] = [
   },
   {
     path: ['model', 'budget'],
-    words: [
+    positionals: [
       { name: 'SUBJECT', optional: true, completes: ['site', 'day', 'agent', 'task'] },
       { name: 'NAME', optional: true },
     ],

@@ -4,27 +4,27 @@ import type { Command } from '../command.ts';
 export const policyCommands: readonly Command[] = [
   {
     path: ['policy', 'check'],
-    words: [{ name: 'FILE', completes: 'file' }],
+    positionals: [{ name: 'FILE', completes: 'file' }],
     help: 'what is wrong with a file of rules (.cedar) or a manifest (.yaml)',
     load: async () => (await import('../commands/policy.ts')).check,
   },
   {
     path: ['policy', 'show'],
-    words: [{ name: 'AGENT', completes: 'agent' }],
+    positionals: [{ name: 'AGENT', completes: 'agent' }],
     options: [{ name: 'rules', help: 'the rules as Cedar' }],
     help: 'every rule that decides about an agent, and what its boxes show',
     load: async () => (await import('../commands/policy.ts')).show,
   },
   {
     path: ['policy', 'explain'],
-    words: [{ name: 'EVENT' }],
+    positionals: [{ name: 'EVENT' }],
     help: 'why a tool call was allowed, asked for or denied',
     details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
     load: async () => (await import('../commands/policy-explain.ts')).explain,
   },
   {
     path: ['policy', 'simulate'],
-    words: [{ name: 'FILE', completes: 'file' }],
+    positionals: [{ name: 'FILE', completes: 'file' }],
     options: [
       {
         name: 'since',

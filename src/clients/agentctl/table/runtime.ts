@@ -41,7 +41,7 @@ export const runtimeCommands: readonly Command[] = [
   },
   {
     path: ['completion'],
-    words: [{ name: 'SHELL', completes: ['bash', 'zsh', 'fish'] }],
+    positionals: [{ name: 'SHELL', completes: ['bash', 'zsh', 'fish'] }],
     help: 'print the completion script for bash, zsh or fish',
     details: [
       'bash: agentctl completion bash > ~/.local/share/bash-completion/completions/agentctl',

@@ -28,7 +28,7 @@ const TASK_STATUSES = [
 export const taskCommands: readonly Command[] = [
   {
     path: ['task', 'create'],
-    words: [{ name: 'GOAL' }],
+    positionals: [{ name: 'GOAL' }],
     options: [
       { name: 'agent', value: 'A', completes: 'agent', help: 'who does it (default: the planner)' },
       {
@@ -89,46 +89,46 @@ export const taskCommands: readonly Command[] = [
   },
   {
     path: ['task', 'show'],
-    words: [ID],
+    positionals: [ID],
     help: 'one task: goal, limits, runs, waits and result',
     load: async () => (await import('../commands/tasks.ts')).show,
   },
   {
     path: ['task', 'watch'],
-    words: [{ ...ID, optional: true }],
+    positionals: [{ ...ID, optional: true }],
     options: [NO_WAIT],
     help: 'a tree of tasks and calls that follows what happens (default: the newest task)',
     load: async () => (await import('../commands/task-watch.ts')).watch,
   },
   {
     path: ['task', 'cancel'],
-    words: [ID],
+    positionals: [ID],
     options: [{ name: 'reason', value: 'TEXT', help: 'why, for the record' }],
     help: 'end a task and its parts, also in the middle of a model call',
     load: async () => (await import('../commands/tasks.ts')).cancel,
   },
   {
     path: ['task', 'retry'],
-    words: [ID],
+    positionals: [ID],
     options: [{ name: 'wait', help: 'show what happens, and come back with the result' }, NO_WAIT],
     help: 'make a new task like an ended one',
     load: async () => (await import('../commands/task-create.ts')).retry,
   },
   {
     path: ['task', 'explain'],
-    words: [ID],
+    positionals: [ID],
     help: 'the whole story: who asked whom for what, what was allowed by which rule, and why',
     load: async () => (await import('../commands/task-explain.ts')).explain,
   },
   {
     path: ['task', 'replay'],
-    words: [ID],
+    positionals: [ID],
     help: 'run it again from the recorded answers and say where it differs',
     load: async () => (await import('../commands/task-explain.ts')).replay,
   },
   {
     path: ['task', 'graph'],
-    words: [{ ...ID, optional: true }],
+    positionals: [{ ...ID, optional: true }],
     options: [{ name: 'dot', help: 'as a graph for Graphviz' }],
     help: 'what is part of what, and what waits for what',
     load: async () => (await import('../commands/task-graph.ts')).graph,
@@ -146,7 +146,7 @@ export const taskCommands: readonly Command[] = [
   },
   {
     path: ['artifact', 'get'],
-    words: [{ name: 'ID', completes: 'artifact' }],
+    positionals: [{ name: 'ID', completes: 'artifact' }],
     options: [
       { name: 'output', short: 'o', value: 'FILE', completes: 'file', help: 'write it there' },
     ],

@@ -14,12 +14,12 @@ import { CONTRACTS } from '../../../wire/contracts.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RouteTable } from '../../../wire/route.ts';
-import type { Tables } from '../routes.ts';
+import type { RouteTables } from '../routes.ts';
 
-const tableOf = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...commonRoutes });
+const routesFor = (daemon: DaemonName): RouteTable => ({ ...CONTRACTS[daemon], ...commonRoutes });
 
 export type RouteScript = {
-  [D in DaemonName]?: Partial<Handlers<Tables[D]>>;
+  [D in DaemonName]?: Partial<Handlers<RouteTables[D]>>;
 };
 export type SeenRequest = {
   daemon: DaemonName;
@@ -55,19 +55,19 @@ export async function startFake(
   stateDir: string = makeStateDir(),
 ): Promise<FakeRuntime> {
   const runtimeDir = mkdtempSync(join(tmpdir(), 'actl-r-'));
-  const faces: HttpListener[] = [];
+  const listeners: HttpListener[] = [];
   const seen: SeenRequest[] = [];
   let now = script;
   for (const daemon of DAEMONS) {
     const dispatch = makeDispatch({
-      routes: tableOf(daemon),
+      routes: routesFor(daemon),
       handlers: scriptedHandlers(daemon, () => now, seen),
       log: silentLog,
       metrics: makeMetrics(daemon),
     });
-    const face = makeHttpFace({ dispatch, log: silentLog });
-    await face.listenUnix(socketPathOf(runtimeDir, daemon, 'operator'), operatorByKey(KEY));
-    faces.push(face);
+    const listener = makeHttpFace({ dispatch, log: silentLog });
+    await listener.listenUnix(socketPathOf(runtimeDir, daemon, 'operator'), operatorByKey(KEY));
+    listeners.push(listener);
   }
   const info: RuntimeInfo = {
     pid: process.pid,
@@ -89,7 +89,7 @@ export async function startFake(
       now = next;
     },
     async stop() {
-      await Promise.all(faces.map((face) => face.closeAll()));
+      await Promise.all(listeners.map((face) => face.closeAll()));
       for (const dir of [runtimeDir, stateDir]) rmSync(dir, { recursive: true, force: true });
     },
   };
@@ -97,7 +97,7 @@ export async function startFake(
 
 function scriptedHandlers(daemon: DaemonName, script: () => RouteScript, seen: SeenRequest[]) {
   const handlers: Record<string, unknown> = {};
-  for (const route of Object.keys(tableOf(daemon))) {
+  for (const route of Object.keys(routesFor(daemon))) {
     handlers[route] = async (context: HandlerContext) => {
       const { params, query, body, caller, idempotencyKey } = context;
       const { principal } = caller;

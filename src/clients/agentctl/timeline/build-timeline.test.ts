@@ -1,16 +1,16 @@
 // The story of a task: everything that happened, in order, parts inside the call that made them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { noPaint } from '../out.ts';
-import { widthOf } from '../show/width.ts';
+import { paintNothing } from '../out.ts';
+import { measureWidth } from '../show/width.ts';
 import { at, id, modelCall, run, task, toolCall, wait } from '../testing/fixtures.ts';
 import { teamChapter } from '../testing/team-script.ts';
-import { buildTimeline, totalsOf } from './build-timeline.ts';
+import { buildTimeline, sumTotals } from './build-timeline.ts';
 import type { TaskRecord } from './gather.ts';
-import { offsetText, renderSteps, totalsText } from './render-steps.ts';
+import { formatOffset, formatTotals, renderSteps } from './render-steps.ts';
 
 const lines = (chapter: TaskRecord) =>
-  renderSteps(buildTimeline(chapter), { paint: noPaint, columns: Number.POSITIVE_INFINITY });
+  renderSteps(buildTimeline(chapter), { paint: paintNothing, columns: Number.POSITIVE_INFINITY });
 
 test('the team’s task as a person would tell it', () => {
   const tools = 'it asked for tools; 812 tokens in, 143 out';
@@ -41,7 +41,7 @@ test('the team’s task as a person would tell it', () => {
 });
 
 test('the sums say what it took and that it was a rehearsal', () => {
-  const totals = totalsOf(buildTimeline(teamChapter()));
+  const totals = sumTotals(buildTimeline(teamChapter()));
   assert.deepEqual(totals, {
     tasks: 3,
     model_calls: 3,
@@ -50,7 +50,7 @@ test('the sums say what it took and that it was a rehearsal', () => {
     cost_microusd: 3_200,
     rehearsal: true,
   });
-  assert.match(totalsText(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal answered/);
+  assert.match(formatTotals(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal answered/);
 });
 
 test('what went wrong is told too', () => {
@@ -126,9 +126,9 @@ test('words of others cannot act on the terminal', () => {
 });
 
 test('lines wrap with their indent', () => {
-  const options = { paint: noPaint, columns: 60 };
+  const options = { paint: paintNothing, columns: 60 };
   for (const line of renderSteps(buildTimeline(teamChapter()), options))
-    assert.ok(widthOf(line) <= 60, line);
-  assert.equal(offsetText(1_500), '+1.5 s');
-  assert.equal(offsetText(3_600_000), '+60 min');
+    assert.ok(measureWidth(line) <= 60, line);
+  assert.equal(formatOffset(1_500), '+1.5 s');
+  assert.equal(formatOffset(3_600_000), '+60 min');
 });

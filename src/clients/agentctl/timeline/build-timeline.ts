@@ -2,19 +2,19 @@
 // which rule, who waited for what, how it ended. A part's own story follows the call that made it.
 import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { span } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
+import { formatSpan } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
 import {
   describeCall,
+  describeModelCall,
+  describeToolOutcome,
+  findRule,
   isRehearsal,
-  modelText,
   quote,
-  ruleOf,
-  tokensOf,
-  toolOutcome,
+  sumTokens,
 } from './describe-call.ts';
-import { eventStep } from './describe-event.ts';
-import { callOf, type TaskRecord } from './gather.ts';
+import { buildEventStep } from './describe-event.ts';
+import { findCreatingCall, type TaskRecord } from './gather.ts';
 
 export type Step = {
   at: string;
@@ -36,71 +36,72 @@ export type Step = {
 
 type StepDraft = Omit<Step, 'offset_ms' | 'depth' | 'task_id' | 'agent'>;
 
-export function buildTimeline(chapter: TaskRecord): Step[] {
-  return tell(chapter, { startMs: Date.parse(chapter.task.created_at), depth: 0 });
+export function buildTimeline(record: TaskRecord): Step[] {
+  return collectSteps(record, { startMs: Date.parse(record.task.created_at), depth: 0 });
 }
 
-function tell(chapter: TaskRecord, place: { startMs: number; depth: number }): Step[] {
-  const { task } = chapter;
-  const own = ownSteps(chapter).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
-  const waiting = [...chapter.children];
+function collectSteps(record: TaskRecord, origin: { startMs: number; depth: number }): Step[] {
+  const { task } = record;
+  const own = listOwnSteps(record).sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  const waiting = [...record.children];
   const steps: Step[] = [];
-  const tellChild = (child: TaskRecord): void => {
+  const addChild = (child: TaskRecord): void => {
     waiting.splice(waiting.indexOf(child), 1);
-    steps.push(...tell(child, { ...place, depth: place.depth + 1 }));
+    steps.push(...collectSteps(child, { ...origin, depth: origin.depth + 1 }));
   };
   for (const step of own) {
     // A part nobody's call made (a person gave it a parent) comes in when its time comes.
     for (const child of [...waiting])
-      if (callOf(child, chapter) === undefined && child.task.created_at < step.at) tellChild(child);
-    const offset_ms = Date.parse(step.at) - place.startMs;
-    const { depth } = place;
+      if (findCreatingCall(child, record) === undefined && child.task.created_at < step.at)
+        addChild(child);
+    const offset_ms = Date.parse(step.at) - origin.startMs;
+    const { depth } = origin;
     steps.push({ ...step, offset_ms, depth, task_id: task.id, agent: task.assigned_to });
     for (const child of [...waiting])
-      if (step.kind === 'tool' && callOf(child, chapter) === step.call_id) tellChild(child);
+      if (step.kind === 'tool' && findCreatingCall(child, record) === step.call_id) addChild(child);
   }
   const ended = steps.at(-1)?.kind === 'ended' ? steps.pop() : undefined;
-  for (const child of [...waiting]) tellChild(child);
+  for (const child of [...waiting]) addChild(child);
   return ended === undefined ? steps : [...steps, ended];
 }
 
-function ownSteps(chapter: TaskRecord): StepDraft[] {
-  const { task, runs, events = [] } = chapter;
+function listOwnSteps(record: TaskRecord): StepDraft[] {
+  const { task, runs, events = [] } = record;
   const name = task.assigned_to ?? 'nobody';
   return [
-    askedStep(task),
+    buildAskedStep(task),
     ...runs.map((run): StepDraft => {
       return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
     }),
-    ...events.flatMap((event) => crashStep(event, name)),
-    ...events.flatMap((event) => eventStep(event, name)),
-    ...chapter.modelCalls.map((call): StepDraft => {
+    ...events.flatMap((event) => buildCrashStep(event, name)),
+    ...events.flatMap((event) => buildEventStep(event, name)),
+    ...record.modelCalls.map((call): StepDraft => {
       const rehearsal = isRehearsal(call, events);
-      const { input, output } = tokensOf(call);
+      const { input, output } = sumTokens(call);
       return {
         at: call.created_at,
         kind: 'model',
         call_id: call.call_id,
-        text: `${name} ${modelText(call, rehearsal)}`,
+        text: `${name} ${describeModelCall(call, rehearsal)}`,
         cost_microusd: call.cost_microusd,
         tokens: input + output,
         ...(rehearsal ? { rehearsal } : {}),
       };
     }),
-    ...chapter.toolCalls.map((call): StepDraft => {
-      const decided = ruleOf(call.call_id, events);
+    ...record.toolCalls.map((call): StepDraft => {
+      const decided = findRule(call.call_id, events);
       const { rule } = decided;
-      const text = `${name} ${describeCall(call)} — ${toolOutcome(call, decided)}`;
+      const text = `${name} ${describeCall(call)} — ${describeToolOutcome(call, decided)}`;
       const ruled = rule === undefined ? {} : { rule };
       return { at: call.created_at, kind: 'tool', call_id: call.call_id, text, ...ruled };
     }),
-    ...(chapter.messages ?? []).flatMap((message) => messageStep(message, name)),
-    ...chapter.waits.flatMap((wait) => waitStep(wait, name)),
-    ...endedStep(task, name),
+    ...(record.messages ?? []).flatMap((message) => buildMessageStep(message, name)),
+    ...record.waits.flatMap((wait) => buildWaitStep(wait, name)),
+    ...buildEndedStep(task, name),
   ];
 }
 
-function askedStep(task: TaskView): StepDraft {
+function buildAskedStep(task: TaskView): StepDraft {
   const whom = task.assigned_to === null ? 'for' : `${task.assigned_to} for`;
   const notes = [
     task.retry_of === null ? undefined : `again, after ${task.retry_of}`,
@@ -116,12 +117,12 @@ function askedStep(task: TaskView): StepDraft {
   };
 }
 
-function crashStep(event: AuditEvent, name: string): StepDraft[] {
+function buildCrashStep(event: AuditEvent, name: string): StepDraft[] {
   const step = (text: string): StepDraft[] => {
     const run = event.run_id === undefined ? {} : { run_id: event.run_id };
     return [{ at: event.ts, kind: 'crash', text, ...run }];
   };
-  const detail = oneLine(String(event.data?.detail ?? event.data?.reason ?? ''));
+  const detail = toOneLine(String(event.data?.detail ?? event.data?.reason ?? ''));
   const why = detail === '' ? '' : `: ${detail}`;
   if (event.event === 'run.crashed') return step(`the runner of ${name} broke off${why}`);
   if (event.event === 'run.broken') return step(`${name} was stopped, it made no progress${why}`);
@@ -131,7 +132,7 @@ function crashStep(event: AuditEvent, name: string): StepDraft[] {
 }
 
 /** Delegations and results tell themselves; what came from outside the task does not. */
-function messageStep(message: MessageView, name: string): StepDraft[] {
+function buildMessageStep(message: MessageView, name: string): StepDraft[] {
   if (message.from === `agent:${name}`) return [];
   if (['TaskRequest', 'TaskAccepted', 'TaskResult'].includes(message.type)) return [];
   const text = message.parts
@@ -142,12 +143,12 @@ function messageStep(message: MessageView, name: string): StepDraft[] {
   return [{ at: message.sent_at, kind: 'message', message_id: message.id, text: said }];
 }
 
-function waitStep(wait: WaitView, name: string): StepDraft[] {
+function buildWaitStep(wait: WaitView, name: string): StepDraft[] {
   if (wait.kind === 'child') return [];
   // Who approved what is told by the log, person by person.
   if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
   const about = { wait_id: wait.id, call_id: wait.call_id };
-  const since = (end: string) => span(Date.parse(end) - Date.parse(wait.opened_at));
+  const since = (end: string) => formatSpan(Date.parse(end) - Date.parse(wait.opened_at));
   if (wait.ended_at === null) {
     const whom = wait.kind === 'question' ? 'an answer' : `a ${wait.kind}`;
     return [{ at: wait.opened_at, kind: 'waited', text: `${name} waits for ${whom}`, ...about }];
@@ -164,13 +165,13 @@ function waitStep(wait: WaitView, name: string): StepDraft[] {
   return [{ at: wait.ended_at, kind: 'waited', text, ...about }];
 }
 
-function endedStep(task: TaskView, name: string): StepDraft[] {
+function buildEndedStep(task: TaskView, name: string): StepDraft[] {
   if (task.ended_at === null) return [];
   const why = task.error?.message ?? task.reason;
   const text =
     task.status === 'completed'
       ? `${name} finished: ${quote(task.result ?? '')}`
-      : `${name}: ${task.status}${why ? `, ${oneLine(why)}` : ''}`;
+      : `${name}: ${task.status}${why ? `, ${toOneLine(why)}` : ''}`;
   return [{ at: task.ended_at, kind: 'ended', text }];
 }
 
@@ -183,13 +184,13 @@ export type Totals = {
   rehearsal: boolean;
 };
 
-export function totalsOf(steps: readonly Step[]): Totals {
+export function sumTotals(steps: readonly Step[]): Totals {
   const sum = (of: (step: Step) => number) => steps.reduce((total, step) => total + of(step), 0);
-  const ofKind = (kind: Step['kind']) => sum((step) => (step.kind === kind ? 1 : 0));
+  const countKind = (kind: Step['kind']) => sum((step) => (step.kind === kind ? 1 : 0));
   return {
-    tasks: ofKind('asked'),
-    model_calls: ofKind('model'),
-    tool_calls: ofKind('tool'),
+    tasks: countKind('asked'),
+    model_calls: countKind('model'),
+    tool_calls: countKind('tool'),
     tokens: sum(({ tokens = 0 }) => tokens),
     cost_microusd: sum(({ cost_microusd = 0 }) => cost_microusd),
     rehearsal: steps.some(({ rehearsal }) => rehearsal === true),

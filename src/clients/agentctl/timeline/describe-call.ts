@@ -2,30 +2,30 @@
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
-import { count, money } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
+import { formatCount, formatMoney } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
-const textChars = 160;
+const TEXT_COLUMNS_MAX = 160;
 
-export const quote = (text: string): string => `"${truncate(oneLine(text), textChars)}"`;
+export const quote = (text: string): string => `"${truncate(toOneLine(text), TEXT_COLUMNS_MAX)}"`;
 
-function textOf(value: unknown): string {
+function toText(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }
 
 /** What the agent did, with itself as the subject: 'gave coder a part: "…"'. */
 export function describeCall({ tool, arguments: given }: ToolCallView): string {
-  const name = (key: string) => truncate(oneLine(textOf(given[key] ?? '?')), 60);
+  const name = (key: string) => truncate(toOneLine(toText(given[key] ?? '?')), 60);
   switch (tool) {
     case 'task.delegate':
       return `gave ${name('agent')} a part of it`;
     case 'task.finish':
       return given.status === 'failed' ? 'gave up' : 'said it is done';
     case 'message.send':
-      return `wrote to ${name('to')}: ${quote(textOf(given.text ?? ''))}`;
+      return `wrote to ${name('to')}: ${quote(toText(given.text ?? ''))}`;
     case 'person.ask':
-      return `asked a person: ${quote(textOf(given.question ?? ''))}`;
+      return `asked a person: ${quote(toText(given.question ?? ''))}`;
     case 'artifact.put':
       return `stored ${name('name')}`;
     case 'artifact.get':
@@ -33,24 +33,24 @@ export function describeCall({ tool, arguments: given }: ToolCallView): string {
     case 'timer.wait':
       return `slept for ${name('after_s')} s`;
     default:
-      return `called ${tool} with ${truncate(oneLine(textOf(given)), textChars)}`;
+      return `called ${tool} with ${truncate(toOneLine(toText(given)), TEXT_COLUMNS_MAX)}`;
   }
 }
 
 /** The rule that let it through or stopped it, where the log has it. */
-export function ruleOf(callId: string, events: readonly AuditEvent[] = []) {
+export function findRule(callId: string, events: readonly AuditEvent[] = []) {
   const decided = events.filter((event) => event.call_id === callId && event.policy !== undefined);
   const last = decided.at(-1);
   return { rule: last?.policy, asked: last?.data?.answer === 'ask' };
 }
 
-export function toolOutcome(
+export function describeToolOutcome(
   call: ToolCallView,
   { rule, asked }: { rule: string | undefined; asked: boolean },
 ): string {
   const by = rule === undefined ? '' : ` by ${rule}`;
   const allowed = asked ? `a person was asked${by}` : `allowed${by}`;
-  const said = oneLine(textOf(call.error?.message ?? ''));
+  const said = toOneLine(toText(call.error?.message ?? ''));
   const why = said === '' ? '' : `: ${truncate(said, 200)}`;
   switch (call.status) {
     case 'denied':
@@ -82,7 +82,7 @@ export function isRehearsal(call: ModelCallView, events: readonly AuditEvent[] =
   return events.some((e) => e.call_id === call.call_id && e.data?.rehearsal === true);
 }
 
-export function tokensOf(call: ModelCallView): { input: number; output: number } {
+export function sumTokens(call: ModelCallView): { input: number; output: number } {
   const used = call.usage;
   if (used === null) return { input: 0, output: 0 };
   return {
@@ -91,16 +91,16 @@ export function tokensOf(call: ModelCallView): { input: number; output: number }
   };
 }
 
-export function modelText(call: ModelCallView, rehearsal: boolean): string {
+export function describeModelCall(call: ModelCallView, rehearsal: boolean): string {
   const again = call.attempt > 1 ? `again (attempt ${call.attempt}) ` : '';
   const by = rehearsal ? 'rehearsal' : call.provider;
   const who = `${again}${call.model} (${by})`;
-  const error = oneLine(textOf(call.error?.message ?? ''));
+  const error = toOneLine(toText(call.error?.message ?? ''));
   if (call.status !== 'completed') {
     const how = call.status === 'running' ? 'no answer yet' : `${call.status} ${error}`.trim();
     return `asked the model ${who}: ${truncate(how, 200)}`;
   }
-  const { input, output } = tokensOf(call);
-  const used = `${count(input)} tokens in, ${count(output)} out, ${money(call.cost_microusd)}`;
+  const { input, output } = sumTokens(call);
+  const used = `${formatCount(input)} tokens in, ${formatCount(output)} out, ${formatMoney(call.cost_microusd)}`;
   return `asked the model ${who}: ${STOPS[call.stop_reason ?? 'other']}; ${used}`;
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { eventStep } from './describe-event.ts';
+import { buildEventStep } from './describe-event.ts';
 
 const event = (more: Partial<AuditEvent>): AuditEvent => ({
   id: 'x',
@@ -17,7 +17,7 @@ const event = (more: Partial<AuditEvent>): AuditEvent => ({
   ...more,
   data: { approval_id: 'approval_1', final: true, for: 'once', ...more.data },
 });
-const said = (more: Partial<AuditEvent>) => eventStep(event(more), 'deployer')[0]?.text;
+const said = (more: Partial<AuditEvent>) => buildEventStep(event(more), 'deployer')[0]?.text;
 
 test('people and what they said', () => {
   assert.equal(said({ status: 'approved' }), 'person:alice approved deploy.run (approval_1)');
@@ -49,7 +49,7 @@ test('what became of it', () => {
     said({ event: 'permit.used', status: 'task', data: { permit_id: 'permit_1' } })!,
     /covered by permit_1, a permit for this task/,
   );
-  assert.deepEqual(eventStep(event({ event: 'task.created' }), 'x'), []);
+  assert.deepEqual(buildEventStep(event({ event: 'task.created' }), 'x'), []);
 });
 
 test('what marked the task, and what its box was refused', () => {

@@ -2,15 +2,15 @@
 // is what says that something happened; agentd says what is so now.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
-import { bridge } from '../bridge.ts';
-import { newestSeq, pause } from '../follow.ts';
+import { readNewestSeq, sleep } from '../follow.ts';
+import { retryWhileDown } from '../retry-while-down.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { subscribeWakeups } from '../wakeups.ts';
 
 /** Events come in groups; one look serves them all. */
-const gatherMs = 60;
+const BATCH_DELAY_MS = 60;
 /** Without the log it still goes on, by looking. */
-const lookEveryMs = 2_000;
+const POLL_INTERVAL_MS = 2_000;
 
 export async function* followTree(
   runtime: RuntimeClient,
@@ -19,26 +19,26 @@ export async function* followTree(
   onEvent: (event: AuditEvent) => void = () => undefined,
 ): AsyncGenerator<TreeNode> {
   // Known before the first look, so that nothing that happens after it goes unheard.
-  const ask = () => runtime.ask('agentd', 'getTask', { params: { id } });
-  const root = bridge(ask, runtime, signal).then(({ task }) => task.root_task_id);
-  const from = Promise.all([root, newestSeq(runtime)]).then(
+  const readTask = () => runtime.call('agentd', 'getTask', { params: { id } });
+  const root = retryWhileDown(readTask, runtime, signal).then(({ task }) => task.root_task_id);
+  const from = Promise.all([root, readNewestSeq(runtime)]).then(
     ([root_task_id, after]) => ({ after, filter: { root_task_id } }),
     () => undefined,
   );
-  const bell = subscribeWakeups(runtime, { from, outer: signal, onEvent });
+  const wakeups = subscribeWakeups(runtime, { from, outer: signal, onEvent });
   try {
     for (;;) {
       await Promise.all([root, from]); // A task that does not exist is told at once.
-      bell.reset();
-      const look = () => runtime.ask('agentd', 'getTree', { params: { id } });
-      const { tree } = await bridge(look, runtime, signal);
+      wakeups.reset();
+      const readTree = () => runtime.call('agentd', 'getTree', { params: { id } });
+      const { tree } = await retryWhileDown(readTree, runtime, signal);
       yield tree;
       if (tree.task.ended_at !== null || signal.aborted) return;
-      await bell.wait(lookEveryMs);
+      await wakeups.wait(POLL_INTERVAL_MS);
       if (signal.aborted) return;
-      await pause(gatherMs, signal);
+      await sleep(BATCH_DELAY_MS, signal);
     }
   } finally {
-    bell.stop();
+    wakeups.stop();
   }
 }

@@ -4,7 +4,7 @@ import type { MessageView, TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
-import { eventsOfTask } from '../commands/audit-read.ts';
+import { readTaskEvents } from '../commands/audit-read.ts';
 import type { RuntimeClient } from '../runtime.ts';
 
 export type CallPages = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
@@ -17,7 +17,7 @@ export type TaskRecord = Omit<TreeNode, 'children'> &
 
 type Page = { cursor: string | null };
 
-async function allPages<P extends Page>(read: (cursor: string | undefined) => Promise<P>) {
+async function readAllPages<P extends Page>(read: (cursor: string | undefined) => Promise<P>) {
   const pages: P[] = [];
   let cursor: string | undefined;
   do {
@@ -32,27 +32,31 @@ const limit = 1000;
 
 async function readCalls(runtime: RuntimeClient, task_id: string): Promise<CallPages> {
   const [tools, models] = await Promise.all([
-    allPages((cursor) => runtime.ask('toold', 'listCalls', { query: { task_id, limit, cursor } })),
-    allPages((cursor) => runtime.ask('modeld', 'listCalls', { query: { task_id, limit, cursor } })),
+    readAllPages((cursor) =>
+      runtime.call('toold', 'listCalls', { query: { task_id, limit, cursor } }),
+    ),
+    readAllPages((cursor) =>
+      runtime.call('modeld', 'listCalls', { query: { task_id, limit, cursor } }),
+    ),
   ]);
   return {
-    toolCalls: inOrder(tools.flatMap(({ calls }) => calls)),
-    modelCalls: inOrder(models.flatMap(({ calls }) => calls)),
+    toolCalls: sortByStart(tools.flatMap(({ calls }) => calls)),
+    modelCalls: sortByStart(models.flatMap(({ calls }) => calls)),
   };
 }
 
 /** As they began. They come newest first, which also tells those of the same millisecond apart. */
-const inOrder = <T extends { created_at: string }>(calls: readonly T[]): T[] =>
+const sortByStart = <T extends { created_at: string }>(calls: readonly T[]): T[] =>
   calls
     .toReversed()
     .sort((a, b) => (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0));
 
 async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Records> {
   const [messages, events] = await Promise.all([
-    allPages((cursor) =>
-      runtime.ask('agentd', 'listMessages', { query: { task_id, limit, cursor } }),
+    readAllPages((cursor) =>
+      runtime.call('agentd', 'listMessages', { query: { task_id, limit, cursor } }),
     ),
-    eventsOfTask(runtime, task_id),
+    readTaskEvents(runtime, task_id),
   ]);
   return {
     messages: messages.flatMap((page) => page.messages),
@@ -86,19 +90,19 @@ export async function addCalls(tree: TreeNode, reader: CallReader): Promise<Task
   return { ...tree, ...calls, children };
 }
 
-export async function gatherStory(runtime: RuntimeClient, id: string): Promise<TaskRecord> {
-  const { tree } = await runtime.ask('agentd', 'getTree', { params: { id } });
-  const chapter = await addCalls(tree, new CallReader(runtime));
-  const addRecords = async (one: TaskRecord): Promise<void> => {
-    Object.assign(one, await readRecords(runtime, one.task.id));
-    for (const child of one.children) await addRecords(child);
+export async function gatherRecords(runtime: RuntimeClient, id: string): Promise<TaskRecord> {
+  const { tree } = await runtime.call('agentd', 'getTree', { params: { id } });
+  const record = await addCalls(tree, new CallReader(runtime));
+  const addRecords = async (record: TaskRecord): Promise<void> => {
+    Object.assign(record, await readRecords(runtime, record.task.id));
+    for (const child of record.children) await addRecords(child);
   };
-  await addRecords(chapter);
-  return chapter;
+  await addRecords(record);
+  return record;
 }
 
 /** The call of the parent's run that made this part, if one did. */
-export function callOf(child: TaskRecord, parent: TaskRecord): string | undefined {
+export function findCreatingCall(child: TaskRecord, parent: TaskRecord): string | undefined {
   const wait = parent.waits.find(({ child_task_id }) => child_task_id === child.task.id);
   if (wait !== undefined) return wait.call_id;
   const call = parent.toolCalls.find(({ result }) => result?.task_id === child.task.id);

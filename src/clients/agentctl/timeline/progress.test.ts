@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
-import { noPaint } from '../out.ts';
+import { paintNothing } from '../out.ts';
 import { at, id, run, task, wait } from '../testing/fixtures.ts';
 import { teamTree } from '../testing/team.ts';
-import { exitOf, outcomeLines } from './outcome.ts';
-import { changesBetween, findOpenQuestion } from './progress.ts';
+import { exitStatusFor, renderOutcome } from './outcome.ts';
+import { diffTrees, findOpenQuestion } from './progress.ts';
 
 const start = (): TreeNode => ({
   task: task(1, { status: 'working', ended_at: null, result: null }),
@@ -15,7 +15,7 @@ const start = (): TreeNode => ({
   children: [],
 });
 const texts = (before: TreeNode | undefined, now: TreeNode) =>
-  changesBetween(before, now).map(({ text }) => text);
+  diffTrees(before, now).map(({ text }) => text);
 
 test('from the start to the end', () => {
   const first = start();
@@ -29,7 +29,7 @@ test('from the start to the end', () => {
     'coder: completed in 3.9 s',
     'planner: completed in 12 s',
   ]);
-  const times = changesBetween(undefined, teamTree()).map(({ at: time }) => Date.parse(time));
+  const times = diffTrees(undefined, teamTree()).map(({ at: time }) => Date.parse(time));
   assert.deepEqual(
     times,
     times.toSorted((a, b) => a - b),
@@ -43,7 +43,7 @@ test('what was under way before the first look has the time when it began', () =
   const first = { ...start(), runs: [run(1, { created_at: at(1) })] };
   const late = { ...first, task: { ...first.task, updated_at: at(9) } };
   assert.deepEqual(
-    changesBetween(undefined, late).map((change) => change.at),
+    diffTrees(undefined, late).map((change) => change.at),
     [at(1)],
   );
 });
@@ -95,7 +95,7 @@ test('a broken-off run is told each time', () => {
 test('the exit status follows how the task ended', () => {
   const ended = (status: string, code?: string) => {
     const error = code === undefined ? null : { code, message: '', hint: '' };
-    return exitOf(task(1, { status, error, ended_at: at(1) }));
+    return exitStatusFor(task(1, { status, error, ended_at: at(1) }));
   };
   assert.equal(ended('completed'), 0);
   assert.equal(ended('failed'), 1);
@@ -109,17 +109,17 @@ test('the exit status follows how the task ended', () => {
 });
 
 test('a rehearsal says that it was one', () => {
-  const lines = outcomeLines(task(1, { rehearsal: true }), noPaint);
+  const lines = renderOutcome(task(1, { rehearsal: true }), paintNothing);
   assert.equal(lines[0], 'A query without an index.');
   assert.ok(lines.some((line) => line.includes('This was a rehearsal')));
-  assert.equal(outcomeLines(task(1), noPaint).length, 1);
-  const failed = outcomeLines(
+  assert.equal(renderOutcome(task(1), paintNothing).length, 1);
+  const failed = renderOutcome(
     task(1, {
       status: 'failed',
       result: null,
       error: { code: 'x', message: 'broke', hint: 'mend' },
     }),
-    noPaint,
+    paintNothing,
   );
   assert.deepEqual(failed, [
     'failed: broke',

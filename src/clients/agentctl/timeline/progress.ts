@@ -1,11 +1,11 @@
 // What changed in a tree of tasks between two looks, as sentences for somebody who waits.
 import type { TaskView, TreeNode, WaitView } from '../../../wire/agentd.ts';
-import { span } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
+import { formatSpan } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
 /** `working`: taken up, for the first time or again; not after a wait. */
-type Kind =
+type ChangeKind =
   | 'created'
   | 'working'
   | 'status'
@@ -17,14 +17,14 @@ type Kind =
 export type TaskChange = {
   task_id: string;
   agent: string | null;
-  kind: Kind;
+  kind: ChangeKind;
   text: string;
   /** When it happened, which may be long before the first look. */
   at: string;
 };
 
-const quote = (text: string, columns: number): string => `"${truncate(oneLine(text), columns)}"`;
-export const nameOf = (task: TaskView): string => task.assigned_to ?? 'nobody yet';
+const quote = (text: string, columns: number): string => `"${truncate(toOneLine(text), columns)}"`;
+export const formatAgent = (task: TaskView): string => task.assigned_to ?? 'nobody yet';
 
 function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
   const found = new Map<string, TreeNode>();
@@ -36,13 +36,13 @@ function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
   return found;
 }
 
-export function changesBetween(before: TreeNode | undefined, now: TreeNode): TaskChange[] {
-  const changes = changesBelow(flatten(before), now, undefined);
+export function diffTrees(before: TreeNode | undefined, now: TreeNode): TaskChange[] {
+  const changes = diffNode(flatten(before), now, undefined);
   return changes.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
 /** Of one moment, in this order: a task begins, its parts come and end, it goes on or ends. */
-function changesBelow(
+function diffNode(
   old: ReadonlyMap<string, TreeNode>,
   now: TreeNode,
   parent: TreeNode | undefined,
@@ -50,48 +50,49 @@ function changesBelow(
   const { task } = now;
   const before = old.get(task.id);
   const about = { task_id: task.id, agent: task.assigned_to };
-  const begun: TaskChange[] = [];
+  const started: TaskChange[] = [];
   if (before === undefined && parent !== undefined) {
-    const text = `${nameOf(parent.task)} → ${nameOf(task)}: ${quote(task.goal, 60)}`;
-    begun.push({ ...about, kind: 'created', text, at: task.created_at });
+    const text = `${formatAgent(parent.task)} → ${formatAgent(task)}: ${quote(task.goal, 60)}`;
+    started.push({ ...about, kind: 'created', text, at: task.created_at });
   }
-  if (crashesOf(now) > (before === undefined ? 0 : crashesOf(before))) {
-    const text = `${nameOf(task)}: the run broke off and is taken up again`;
-    begun.push({ ...about, kind: 'crashed', text, at: task.ended_at ?? task.updated_at });
+  if (countCrashes(now) > (before === undefined ? 0 : countCrashes(before))) {
+    const text = `${formatAgent(task)}: the run broke off and is taken up again`;
+    started.push({ ...about, kind: 'crashed', text, at: task.ended_at ?? task.updated_at });
   }
-  const status = statusChange(before, now);
+  const status = diffStatus(before, now);
   const isBeginning = before === undefined || before.task.status !== 'waiting';
   const startsNow = status !== undefined && status.kind !== 'ended' && isBeginning ? [status] : [];
   const endsNow = status !== undefined && startsNow.length === 0 ? [status] : [];
-  const parts = now.children.flatMap((child) => changesBelow(old, child, now));
-  return [...begun, ...startsNow, ...waitChanges(before, now), ...parts, ...endsNow];
+  const parts = now.children.flatMap((child) => diffNode(old, child, now));
+  return [...started, ...startsNow, ...diffWaits(before, now), ...parts, ...endsNow];
 }
 
-function statusChange(before: TreeNode | undefined, now: TreeNode): TaskChange | undefined {
+function diffStatus(before: TreeNode | undefined, now: TreeNode): TaskChange | undefined {
   const { task } = now;
   if (before?.task.status === task.status) return undefined;
-  const text = statusText(task, before?.task.status);
-  const isTaken = task.status === 'working' && before?.task.status !== 'waiting';
-  const kind = task.ended_at !== null ? 'ended' : isTaken ? 'working' : 'status';
+  const text = describeStatus(task, before?.task.status);
+  const isStart = task.status === 'working' && before?.task.status !== 'waiting';
+  const kind = task.ended_at !== null ? 'ended' : isStart ? 'working' : 'status';
   const about = { task_id: task.id, agent: task.assigned_to };
   // At the first look it may have been working for long; other things have changed it since.
-  const begun = before === undefined ? now.runs[0]?.created_at : undefined;
-  const at = task.ended_at ?? begun ?? task.updated_at;
+  const startedAt = before === undefined ? now.runs[0]?.created_at : undefined;
+  const at = task.ended_at ?? startedAt ?? task.updated_at;
   return text === undefined ? undefined : { ...about, kind, text, at };
 }
 
-const crashesOf = ({ runs }: TreeNode): number => runs.reduce((sum, run) => sum + run.crashes, 0);
+const countCrashes = ({ runs }: TreeNode): number =>
+  runs.reduce((sum, run) => sum + run.crashes, 0);
 
-function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): TaskChange[] {
+function diffWaits(before: TreeNode | undefined, { task, waits }: TreeNode): TaskChange[] {
   const about = { task_id: task.id, agent: task.assigned_to };
   return waits.flatMap((wait): TaskChange[] => {
     if (wait.kind !== 'question' && wait.kind !== 'approval') return [];
     const old = before?.waits.find(({ id }) => id === wait.id);
     const asks =
       wait.kind === 'approval'
-        ? `${nameOf(task)} needs the yes of a person`
-        : `${nameOf(task)} asks: ${quote(wait.question ?? '', 200)}`;
-    const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${answerWith(wait)}`;
+        ? `${formatAgent(task)} needs the yes of a person`
+        : `${formatAgent(task)} asks: ${quote(wait.question ?? '', 200)}`;
+    const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${formatAnswerCommand(wait)}`;
     const opened: TaskChange[] =
       old === undefined && wait.status === 'open'
         ? [{ ...about, kind: 'question', text: `${asks}\n${how}`, at: wait.opened_at }]
@@ -100,41 +101,41 @@ function waitChanges(before: TreeNode | undefined, { task, waits }: TreeNode): T
     const who = wait.answered_by ?? 'nobody';
     const at = wait.ended_at ?? wait.opened_at;
     return wasOpen && wait.status === 'ended'
-      ? [{ ...about, kind: 'answered', text: `${who}: ${howItEnded(wait)}`, at }]
+      ? [{ ...about, kind: 'answered', text: `${who}: ${describeEnd(wait)}`, at }]
       : opened;
   });
 }
 
 /** The command by which a person ends this wait. The question of an approval is its id. */
-export const answerWith = ({ kind, id, question }: WaitView): string =>
+export const formatAnswerCommand = ({ kind, id, question }: WaitView): string =>
   kind === 'approval' ? `agentctl approvals ${question}` : `agentctl answer ${id} "…"`;
 
-const DECIDED: Readonly<Record<string, string>> = {
+const DECISION_TEXTS: Readonly<Record<string, string>> = {
   approved: 'approved',
   rejected: 'said no',
   info: 'asked a question back',
 };
 
-const howItEnded = ({ answer, outcome }: WaitView): string =>
-  DECIDED[String(answer?.decision)] ?? outcome ?? 'ended';
+const describeEnd = ({ answer, outcome }: WaitView): string =>
+  DECISION_TEXTS[String(answer?.decision)] ?? outcome ?? 'ended';
 
 /** Nothing where the status says no more than other lines do. */
-function statusText(task: TaskView, before: string | undefined): string | undefined {
-  const name = nameOf(task);
+function describeStatus(task: TaskView, before: string | undefined): string | undefined {
+  const name = formatAgent(task);
   const took = () =>
-    span(Date.parse(task.ended_at ?? task.updated_at) - Date.parse(task.created_at));
+    formatSpan(Date.parse(task.ended_at ?? task.updated_at) - Date.parse(task.created_at));
   const why = task.error?.message ?? task.reason;
   switch (task.status) {
     case 'working':
       return before === 'waiting' ? `${name}: goes on` : `${name}: working`;
     case 'blocked':
-      return `${name}: blocked${why ? ` (${oneLine(why)})` : ''}`;
+      return `${name}: blocked${why ? ` (${toOneLine(why)})` : ''}`;
     case 'completed':
       return `${name}: completed in ${took()}`;
     case 'failed':
     case 'canceled':
     case 'rejected':
-      return `${name}: ${task.status} after ${took()}${why ? ` (${truncate(oneLine(why), 200)})` : ''}`;
+      return `${name}: ${task.status} after ${took()}${why ? ` (${truncate(toOneLine(why), 200)})` : ''}`;
     default:
       return undefined;
   }

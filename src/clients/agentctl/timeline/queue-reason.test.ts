@@ -24,7 +24,7 @@ function world(halted = status(), coder = agent('coder', { tasks: idle })) {
     return route === 'status' ? facts.status : { agent: facts.agent, manifest: {} };
   };
   const turns = makeQueueReasons({ ask } as unknown as RuntimeClient, () => facts.nowMs);
-  const look = async (tree = readyTree()) => (await turns.look(tree)).map(({ text }) => text);
+  const look = async (tree = readyTree()) => (await turns.check(tree)).map(({ text }) => text);
   return { facts, look };
 }
 

@@ -4,40 +4,40 @@
 import type { AgentView, StatusView, TreeNode } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { some } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
+import { pluralize } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
 import type { TaskChange } from './progress.ts';
 
 /** Without a reason that can be named it may begin at any moment; for so long nothing is said. */
-const QUIET_MS = 2_000;
+const GRACE_MS = 2_000;
 
-export type QueueReasons = { look(tree: TreeNode): Promise<TaskChange[]> };
+export type QueueReasons = { check(tree: TreeNode): Promise<TaskChange[]> };
 
 export function makeQueueReasons(
-  runtime: Pick<RuntimeClient, 'ask'>,
+  runtime: Pick<RuntimeClient, 'call'>,
   nowMs: () => number,
 ): QueueReasons {
   /** By task: which ready, and since when it was seen. */
   let seen = new Map<string, { since: string; atMs: number }>();
-  const told = new Map<string, string>();
+  const reported = new Map<string, string>();
   return {
-    async look(tree) {
+    async check(tree) {
       const before = seen;
       seen = new Map();
-      const still: TreeNode[] = [];
-      for (const node of readyIn(tree)) {
+      const stillReady: TreeNode[] = [];
+      for (const node of listReady(tree)) {
         const { id, updated_at: since } = node.task;
         const earlier = before.get(id);
-        if (earlier?.since === since) still.push(node);
+        if (earlier?.since === since) stillReady.push(node);
         seen.set(id, earlier?.since === since ? earlier : { since, atMs: nowMs() });
       }
-      if (still.length === 0) return [];
-      const facts = await ask(runtime, still);
-      return still.flatMap((node) => {
-        const isLong = nowMs() - seen.get(node.task.id)!.atMs >= QUIET_MS;
-        const text = facts === undefined ? undefined : reasonOf(node, facts, isLong);
-        if (text === undefined || told.get(node.task.id) === text) return [];
-        told.set(node.task.id, text);
+      if (stillReady.length === 0) return [];
+      const facts = await readFacts(runtime, stillReady);
+      return stillReady.flatMap((node) => {
+        const isLong = nowMs() - seen.get(node.task.id)!.atMs >= GRACE_MS;
+        const text = facts === undefined ? undefined : explain(node, facts, isLong);
+        if (text === undefined || reported.get(node.task.id) === text) return [];
+        reported.set(node.task.id, text);
         const about = { task_id: node.task.id, agent: node.task.assigned_to };
         return [{ ...about, kind: 'trouble' as const, text, at: new Date(nowMs()).toISOString() }];
       });
@@ -45,23 +45,23 @@ export function makeQueueReasons(
   };
 }
 
-function readyIn(node: TreeNode): TreeNode[] {
+function listReady(node: TreeNode): TreeNode[] {
   const own = node.task.status === 'ready' && node.task.assigned_to !== null ? [node] : [];
-  return [...own, ...node.children.flatMap(readyIn)];
+  return [...own, ...node.children.flatMap(listReady)];
 }
 
 type Facts = { status: StatusView; agents: ReadonlyMap<string, AgentView> };
 
 /** Nothing while it cannot be had: the waiting itself says when the runtime is away. */
-async function ask(
-  runtime: Pick<RuntimeClient, 'ask'>,
+async function readFacts(
+  runtime: Pick<RuntimeClient, 'call'>,
   nodes: readonly TreeNode[],
 ): Promise<Facts | undefined> {
   const names = [...new Set(nodes.flatMap(({ task }) => task.assigned_to ?? []))];
   try {
     const [status, ...agents] = await Promise.all([
-      runtime.ask('agentd', 'status', {}),
-      ...names.map((name) => runtime.ask('agentd', 'getAgent', { params: { name } })),
+      runtime.call('agentd', 'status', {}),
+      ...names.map((name) => runtime.call('agentd', 'getAgent', { params: { name } })),
     ]);
     return { status, agents: new Map(agents.map(({ agent }) => [agent.name, agent])) };
   } catch (error) {
@@ -70,18 +70,18 @@ async function ask(
   }
 }
 
-function reasonOf({ task, runs }: TreeNode, facts: Facts, isLong: boolean): string | undefined {
+function explain({ task, runs }: TreeNode, facts: Facts, isLong: boolean): string | undefined {
   const { status, agents } = facts;
   const agent = agents.get(task.assigned_to ?? '');
   if (agent === undefined) return undefined;
-  const says = (why: string, next: string): string =>
+  const format = (why: string, next: string): string =>
     `${agent.name}: does not begin, ${why}\n  ${next}`;
   if (status.halted) {
-    const reason = status.halt_reason === null ? '' : ` (${oneLine(status.halt_reason)})`;
-    return says(`every agent is halted${reason}`, 'let them go on: agentctl unhalt');
+    const reason = status.halt_reason === null ? '' : ` (${toOneLine(status.halt_reason)})`;
+    return format(`every agent is halted${reason}`, 'let them go on: agentctl unhalt');
   }
   if (agent.status !== 'active')
-    return says(
+    return format(
       `the agent is ${agent.status}`,
       agent.status === 'removed'
         ? `give the task to another: agentctl run AGENT --task ${task.id}`
@@ -89,12 +89,12 @@ function reasonOf({ task, runs }: TreeNode, facts: Facts, isLong: boolean): stri
     );
   const { working } = agent.tasks;
   if (working >= agent.replicas)
-    return says(
-      `it works on ${some(working, 'other task')}, as many as it may at once`,
+    return format(
+      `it works on ${pluralize(working, 'other task')}, as many as it may at once`,
       `see them: agentctl task list --agent ${agent.name} --status working`,
     );
   // One that was begun pauses after a failure, which was told.
   if (!isLong || runs.some(({ activations }) => activations > 0)) return undefined;
-  const others = `${some(status.runs.live, 'run is', 'runs are')} live in this runtime`;
-  return says(`it waits for its turn: ${others}`, 'see: agentctl status');
+  const others = `${pluralize(status.runs.live, 'run is', 'runs are')} live in this runtime`;
+  return format(`it waits for its turn: ${others}`, 'see: agentctl status');
 }

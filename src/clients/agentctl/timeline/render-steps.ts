@@ -1,7 +1,7 @@
 // The story's steps as lines: the time since the start, then the sentence, a part's story further
 // in.
 import type { Paint, Style } from '../out.ts';
-import { money, some } from '../show/amounts.ts';
+import { formatMoney, pluralize } from '../show/amounts.ts';
 import { pad, wrap } from '../show/width.ts';
 import type { Step, Totals } from './build-timeline.ts';
 
@@ -13,10 +13,10 @@ const STYLES: Partial<Record<Step['kind'], Style>> = {
   crash: 'red',
   ended: 'bold',
 };
-const leastTextColumns = 30;
-const hang = '  ';
+const TEXT_COLUMNS_MIN = 30;
+const HANGING_INDENT = '  ';
 
-export function offsetText(ms: number): string {
+export function formatOffset(ms: number): string {
   const s = ms / 1_000;
   if (s < 600) return `+${s.toFixed(1)} s`;
   if (s < 36_000) return `+${Math.floor(s / 60)} min`;
@@ -28,23 +28,23 @@ export function renderSteps(
   { paint, columns }: { paint: Paint; columns: number },
 ): string[] {
   return steps.flatMap((step) => {
-    const head = `${pad(offsetText(step.offset_ms), 9, 'left')}  ${'│  '.repeat(step.depth)}`;
-    const room = Math.max(leastTextColumns, columns - head.length - hang.length);
+    const head = `${pad(formatOffset(step.offset_ms), 9, 'left')}  ${'│  '.repeat(step.depth)}`;
+    const width = Math.max(TEXT_COLUMNS_MIN, columns - head.length - HANGING_INDENT.length);
     const style = STYLES[step.kind];
-    return wrap(step.text, room).map((line, i) => {
-      const lead = i === 0 ? head : `${' '.repeat(11)}${'│  '.repeat(step.depth)}${hang}`;
+    return wrap(step.text, width).map((line, i) => {
+      const lead = i === 0 ? head : `${' '.repeat(11)}${'│  '.repeat(step.depth)}${HANGING_INDENT}`;
       return paint('dim', lead) + (style === undefined ? line : paint(style, line));
     });
   });
 }
 
-export function totalsText(totals: Totals): string {
+export function formatTotals(totals: Totals): string {
   const parts = [
-    some(totals.tasks, 'task'),
-    some(totals.model_calls, 'model call'),
-    some(totals.tool_calls, 'tool call'),
-    some(totals.tokens, 'token'),
-    money(totals.cost_microusd),
+    pluralize(totals.tasks, 'task'),
+    pluralize(totals.model_calls, 'model call'),
+    pluralize(totals.tool_calls, 'tool call'),
+    pluralize(totals.tokens, 'token'),
+    formatMoney(totals.cost_microusd),
   ];
   return parts.join(', ') + (totals.rehearsal ? '; a rehearsal answered, not a real model' : '');
 }

@@ -7,16 +7,16 @@ import { type RuntimeInfo, runtimeDirOf, tryLock } from '../../../../platform/st
 import { Fault } from '../../../../wire/errors.ts';
 import type { CommandEnv } from '../../env.ts';
 import { findProgram } from '../../programs.ts';
-import { size } from '../../show/amounts.ts';
-import { oneLine } from '../../show/plain.ts';
+import { formatSize } from '../../show/amounts.ts';
+import { toOneLine } from '../../show/plain.ts';
 import { readRuntimeInfo } from '../../state.ts';
 import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 
-const verifyWithinMs = 10_000;
-const freeBytesWarn = 1 << 30;
-const freeBytesFail = 100 << 20;
+const VERIFY_TIMEOUT_MS = 10_000;
+const FREE_BYTES_WARN = 1 << 30;
+const FREE_BYTES_FAIL = 100 << 20;
 /** Clocks of different disks and hosts are never quite equal. */
-const clockSlackMs = 5_000;
+const CLOCK_SLACK_MS = 5_000;
 
 export function checkAudit(stateDir: string): DoctorFinding {
   const dir = join(stateDir, 'audit');
@@ -26,13 +26,13 @@ export function checkAudit(stateDir: string): DoctorFinding {
     const result = spawnSync(process.execPath, [program, dir], {
       env: {},
       encoding: 'utf8',
-      timeout: verifyWithinMs,
+      timeout: VERIFY_TIMEOUT_MS,
     });
     if (result.signal !== null || result.error !== undefined)
       return warn('audit', 'the log is too long for a quick look', 'agentctl audit verify');
-    const said = oneLine((result.stdout || result.stderr).split('\n')[0]!);
-    if (result.status === 0) return ok('audit', said);
-    return fail('audit', said, 'agentctl audit verify');
+    const summary = toOneLine((result.stdout || result.stderr).split('\n')[0]!);
+    if (result.status === 0) return ok('audit', summary);
+    return fail('audit', summary, 'agentctl audit verify');
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     return warn('audit', error.message, error.hint);
@@ -44,9 +44,9 @@ export function checkDisk(stateDir: string): DoctorFinding {
   while (!existsSync(dir)) dir = dirname(dir);
   const { bavail, bsize } = statfsSync(dir);
   const free = bavail * bsize;
-  const text = `${size(free)} free on the disk of ${stateDir}`;
-  if (free < freeBytesFail) return fail('disk', text, `df -h ${dir}`);
-  return free < freeBytesWarn ? warn('disk', text, `df -h ${dir}`) : ok('disk', text);
+  const text = `${formatSize(free)} free on the disk of ${stateDir}`;
+  if (free < FREE_BYTES_FAIL) return fail('disk', text, `df -h ${dir}`);
+  return free < FREE_BYTES_WARN ? warn('disk', text, `df -h ${dir}`) : ok('disk', text);
 }
 
 /** What was written before now must not lie in the future. */
@@ -58,7 +58,7 @@ export function checkClock(stateDir: string, nowMs: number): DoctorFinding {
     const stat = statSync(join(stateDir, name), { throwIfNoEntry: false });
     if (stat !== undefined) times.push([name, stat.mtimeMs]);
   }
-  const ahead = times.find(([, ms]) => ms > nowMs + clockSlackMs);
+  const ahead = times.find(([, ms]) => ms > nowMs + CLOCK_SLACK_MS);
   const now = new Date(nowMs).toISOString();
   if (ahead === undefined) return ok('clock', `${now}, after everything written here`);
   const when = new Date(ahead[1]).toISOString();
@@ -69,14 +69,14 @@ export function checkClock(stateDir: string, nowMs: number): DoctorFinding {
   );
 }
 
-const nodeMajorMin = 24;
+const NODE_MAJOR_MIN = 24;
 
 export function checkNode(version: string): DoctorFinding {
   const major = Number(version.split('.')[0]);
-  if (major >= nodeMajorMin) return ok('node', `Node ${version}`);
+  if (major >= NODE_MAJOR_MIN) return ok('node', `Node ${version}`);
   return fail(
     'node',
-    `Node ${version} is too old, it needs ${nodeMajorMin}`,
+    `Node ${version} is too old, it needs ${NODE_MAJOR_MIN}`,
     'bin/agentctl version',
   );
 }
@@ -99,11 +99,11 @@ function checkOwnDir(name: string, dir: string, absent: string): DoctorFinding {
 export function checkState(stateDir: string): DoctorFinding {
   const absent = `${stateDir} is not there yet; the first up makes it`;
   const found = checkOwnDir('state', stateDir, absent);
-  return found.status === 'ok' ? (notWritable(stateDir) ?? found) : found;
+  return found.status === 'ok' ? (findUnwritable(stateDir) ?? found) : found;
 }
 
 /** By what the kernel says of it, or of the nearest above it that is there. */
-function notWritable(stateDir: string): DoctorFinding | undefined {
+function findUnwritable(stateDir: string): DoctorFinding | undefined {
   let at = stateDir;
   while (!existsSync(at)) at = dirname(at);
   try {

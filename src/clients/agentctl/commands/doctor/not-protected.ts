@@ -1,12 +1,12 @@
 // What this version does not protect against, in plain words. A line goes away when the code that
 // makes it untrue is there, not before.
 import type { FeaturesView } from '../../../../wire/sandboxd.ts';
-import { userName } from '../../user-name.ts';
+import { formatUser } from '../../user-name.ts';
 
-export function notProtected(stateDir: string, sandboxes: FeaturesView | undefined): string[] {
-  const user = userName(process.getuid?.() ?? 0);
+export function listUnprotected(stateDir: string, sandboxes: FeaturesView | undefined): string[] {
+  const user = formatUser(process.getuid?.() ?? 0);
   return [
-    ...ofBoxes(user, sandboxes),
+    ...listBoxGaps(user, sandboxes),
     process.getuid?.() === 0
       ? 'The daemons share one user without rights: whoever takes one of them over has what the ' +
         `others have, ${stateDir} with its keys, and can ask the warden, which is root, for boxes ` +
@@ -24,7 +24,7 @@ export function notProtected(stateDir: string, sandboxes: FeaturesView | undefin
   ];
 }
 
-function ofBoxes(user: string, sandboxes: FeaturesView | undefined): string[] {
+function listBoxGaps(user: string, sandboxes: FeaturesView | undefined): string[] {
   if (sandboxes === undefined) return [];
   const lacks = (name: string) => sandboxes.features.some((f) => f.name === name && !f.works);
   return [

@@ -3,22 +3,22 @@ import { readFileSync } from 'node:fs';
 import { DAEMONS } from '../../../../wire/daemons.ts';
 import type { RuntimeState } from '../../running.ts';
 import type { RuntimeClient } from '../../runtime.ts';
-import { some } from '../../show/amounts.ts';
+import { pluralize } from '../../show/amounts.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
-import { userAndUid } from '../../user-name.ts';
-import { isOnlyRehearsal, modelsText } from '../catalog.ts';
+import { formatUserAndUid } from '../../user-name.ts';
+import { describeModels, isOnlyRehearsal } from '../catalog.ts';
 import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 
-const RIGHTS = {
+const LAYOUTS = {
   embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
   split: 'every daemon is a process of its own',
 } as const;
 
 export function checkMode(stateDir: string, running: RuntimeState | undefined): DoctorFinding {
   if (running === undefined) {
-    const left = readRuntimeInfo(stateDir);
-    if (left === undefined) return warn('runtime', 'no runtime is up', 'agentctl up');
-    const text = `the runtime with pid ${left.pid} is gone without a farewell (a crash or kill -9)`;
+    const lastInfo = readRuntimeInfo(stateDir);
+    if (lastInfo === undefined) return warn('runtime', 'no runtime is up', 'agentctl up');
+    const text = `the runtime with pid ${lastInfo.pid} is gone without a farewell (a crash or kill -9)`;
     return warn('runtime', `${text}; the next up takes up its work`, 'agentctl up');
   }
   const { info, answers } = running;
@@ -27,25 +27,25 @@ export function checkMode(stateDir: string, running: RuntimeState | undefined): 
     return fail('runtime', outdatedFault(outdated).message, 'agentctl down; agentctl up');
   if (!answers)
     return fail('runtime', `pid ${info.pid} is there, but agentd does not answer`, 'agentctl down');
-  return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${RIGHTS[info.mode]}`);
+  return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${LAYOUTS[info.mode]}`);
 }
 
 /** Who they run as and what they may do, as the kernel says. */
 export async function checkRights(runtime: RuntimeClient): Promise<DoctorFinding> {
   try {
-    const { pid } = await runtime.ask('agentd', 'health', {}, { deadlineMs: 3_000 });
-    return rightsIn(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    const { pid } = await runtime.call('agentd', 'health', {}, { deadlineMs: 3_000 });
+    return findRights(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch (error) {
     return fail('rights', (error as Error).message, 'agentctl down; agentctl up');
   }
 }
 
-function rightsIn(status: string): DoctorFinding {
+function findRights(status: string): DoctorFinding {
   const field = (name: string) => new RegExp(`^${name}:\\s+(\\w+)`, 'm').exec(status)?.[1] ?? '';
   const uid = Number(field('Uid'));
   const rights = /^0+$/.test(field('CapEff')) ? 'no capability' : `capabilities ${field('CapEff')}`;
   const more = field('NoNewPrivs') === '1' ? ', and can get none' : '';
-  const text = `the daemons run as ${userAndUid(uid)}, with ${rights}${more}`;
+  const text = `the daemons run as ${formatUserAndUid(uid)}, with ${rights}${more}`;
   if (uid !== 0) return ok('rights', text);
   return warn(
     'rights',
@@ -58,7 +58,7 @@ export async function checkDaemons(runtime: RuntimeClient): Promise<DoctorFindin
   return Promise.all(
     DAEMONS.map(async (daemon): Promise<DoctorFinding> => {
       try {
-        const health = await runtime.ask(daemon, 'health', {}, { deadlineMs: 3_000 });
+        const health = await runtime.call(daemon, 'health', {}, { deadlineMs: 3_000 });
         if (health.status !== 'ok') return warn(daemon, `is ${health.status}`);
         return ok(daemon, `answers (pid ${health.pid})`);
       } catch (error) {
@@ -70,11 +70,11 @@ export async function checkDaemons(runtime: RuntimeClient): Promise<DoctorFindin
 
 export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding> {
   try {
-    const all = await runtime.ask('modeld', 'listModels', {}, { deadlineMs: 3_000 });
+    const all = await runtime.call('modeld', 'listModels', {}, { deadlineMs: 3_000 });
     const broken = all.providers.filter(({ available }) => !available);
     if (isOnlyRehearsal(all))
       return warn('models', 'the rehearsal answers, not a real model', 'agentctl model add --help');
-    if (broken.length === 0) return ok('models', modelsText(all));
+    if (broken.length === 0) return ok('models', describeModels(all));
     const why = broken.map(({ name, reason }) => `${name}: ${reason ?? 'not available'}`);
     return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
   } catch (error) {
@@ -85,10 +85,10 @@ export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding
 /** Rules of the site that were changed and not taken: those before them stay in force. */
 export async function checkRules(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
-    const { policy } = await runtime.ask('agentd', 'getPolicy', {}, { deadlineMs: 3_000 });
+    const { policy } = await runtime.call('agentd', 'getPolicy', {}, { deadlineMs: 3_000 });
     const { problems, site, policies_dir } = policy;
     if (problems.length === 0)
-      return [ok('rules', `${some(site.length, 'file')} of this site, in ${policies_dir}`)];
+      return [ok('rules', `${pluralize(site.length, 'file')} of this site, in ${policies_dir}`)];
     return problems.map(({ file, line, message, hint }) =>
       warn('rules', `${file}${line === null ? '' : `:${line}`} is not taken: ${message}`, hint),
     );
@@ -100,7 +100,7 @@ export async function checkRules(runtime: RuntimeClient): Promise<DoctorFinding[
 /** Declared tools that are not offered; nothing is said where none is declared. */
 export async function checkTools(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
-    const { problems = [] } = await runtime.ask('toold', 'listTools', {}, { deadlineMs: 3_000 });
+    const { problems = [] } = await runtime.call('toold', 'listTools', {}, { deadlineMs: 3_000 });
     return problems.map(({ file, line, message, hint }) =>
       warn('tools', `${file}${line === null ? '' : `:${line}`}: ${message}`, hint),
     );
@@ -111,7 +111,7 @@ export async function checkTools(runtime: RuntimeClient): Promise<DoctorFinding[
 
 export async function checkManifests(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
-    const { agents, problems } = await runtime.ask(
+    const { agents, problems } = await runtime.call(
       'agentd',
       'listAgents',
       {},
@@ -120,7 +120,7 @@ export async function checkManifests(runtime: RuntimeClient): Promise<DoctorFind
     if (problems.length === 0 && agents.length === 0)
       return [warn('manifests', 'no agent is declared', 'agentctl agent create --help')];
     if (problems.length === 0)
-      return [ok('manifests', `${some(agents.length, 'agent is', 'agents are')} declared`)];
+      return [ok('manifests', `${pluralize(agents.length, 'agent is', 'agents are')} declared`)];
     return problems.map(({ file, line, message, hint }) =>
       warn('manifests', `${file}${line === null ? '' : `:${line}`}: ${message}`, hint),
     );

@@ -7,7 +7,7 @@ import { findProgram } from '../../programs.ts';
 import type { RuntimeClient } from '../../runtime.ts';
 import { type DoctorFinding, fail, no, ok, warn } from './finding.ts';
 
-const WITHIN_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
 export async function checkSandboxes(
   stateDir: string,
@@ -16,9 +16,9 @@ export async function checkSandboxes(
   try {
     const view =
       runtime === undefined
-        ? tryHere(stateDir)
-        : await runtime.ask('sandboxd', 'features', {}, { deadlineMs: WITHIN_MS });
-    return { findings: findingsOf(view), view };
+        ? probeHost(stateDir)
+        : await runtime.call('sandboxd', 'features', {}, { deadlineMs: TIMEOUT_MS });
+    return { findings: toFindings(view), view };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     const findings = [fail('sandboxes', error.message, error.hint)];
@@ -26,21 +26,21 @@ export async function checkSandboxes(
   }
 }
 
-function tryHere(stateDir: string): FeaturesView {
+function probeHost(stateDir: string): FeaturesView {
   const argv = [findProgram('host-check'), '--state', stateDir];
-  const ran = spawnSync(process.execPath, argv, { encoding: 'utf8', timeout: WITHIN_MS });
-  const answer = JSON.parse(ran.stdout || '{"error":{}}') as FeaturesView | { error: unknown };
-  if ('error' in answer) throw faultFromBody(answer);
-  return answer;
+  const ran = spawnSync(process.execPath, argv, { encoding: 'utf8', timeout: TIMEOUT_MS });
+  const result = JSON.parse(ran.stdout || '{"error":{}}') as FeaturesView | { error: unknown };
+  if ('error' in result) throw faultFromBody(result);
+  return result;
 }
 
-function findingsOf(view: FeaturesView): DoctorFinding[] {
+function toFindings(view: FeaturesView): DoctorFinding[] {
   const isNeeded = ({ name }: Probe) => name === view.runner_level;
-  const levels = view.levels.map((tried): DoctorFinding => {
-    const { name, works, detail, fix } = tried;
-    if (works) return ok(name, isNeeded(tried) ? `${detail}; runners get it` : detail);
-    if (fix === null && !isNeeded(tried)) return no(name, detail);
-    return (isNeeded(tried) ? fail : warn)(name, detail, fix ?? undefined);
+  const levels = view.levels.map((probe): DoctorFinding => {
+    const { name, works, detail, fix } = probe;
+    if (works) return ok(name, isNeeded(probe) ? `${detail}; runners get it` : detail);
+    if (fix === null && !isNeeded(probe)) return no(name, detail);
+    return (isNeeded(probe) ? fail : warn)(name, detail, fix ?? undefined);
   });
   const seen = new Set<string>();
   const features = view.features.map(({ name, works, detail, fix }): DoctorFinding => {

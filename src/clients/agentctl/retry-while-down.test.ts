@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { type FaultCode, fault } from '../../wire/errors.ts';
-import { bridge } from './bridge.ts';
+import { retryWhileDown } from './retry-while-down.ts';
 import { makeStateDir } from './testing/fake-runtime.ts';
 
 function stateOf(pid: number): { stateDir: string } {
@@ -31,7 +31,7 @@ const gone = stateOf(spawnSync('true').pid);
 
 test('asks again while a daemon is away and its runtime is there', async () => {
   const { ask, state } = failing('runtime_down', 'unavailable');
-  assert.equal(await bridge(ask, here, signal), 'answer');
+  assert.equal(await retryWhileDown(ask, here, signal), 'answer');
   assert.equal(state.asked, 3);
 });
 
@@ -43,7 +43,7 @@ test('not when the runtime is gone, for a refusal, or after Ctrl-C', async () =>
     ['runtime_down', here, AbortSignal.abort()],
   ] as const) {
     const { ask, state } = failing(code, code);
-    await assert.rejects(bridge(ask, where, stop), { code });
+    await assert.rejects(retryWhileDown(ask, where, stop), { code });
     assert.equal(state.asked, 1);
   }
 });

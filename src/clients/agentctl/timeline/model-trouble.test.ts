@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
+import { makeModelTrouble } from './model-trouble.ts';
 import type { TaskChange } from './progress.ts';
-import { makeTrouble } from './trouble.ts';
 
 const ended = (status: string) =>
   ({
@@ -17,18 +17,18 @@ const ended = (status: string) =>
   }) as unknown as AuditEvent;
 
 test('told once, and again after an answer', () => {
-  const { hear } = makeTrouble();
+  const { onEvent } = makeModelTrouble();
   const words =
     /planner: no answer from the model default \(local\): provider_down; .* asked again/;
-  assert.match(hear(ended('failed'))!, words);
-  assert.equal(hear(ended('failed')), undefined);
-  assert.equal(hear(ended('completed')), undefined);
-  assert.match(hear(ended('failed'))!, words);
-  assert.equal(hear({ event: 'tool.call.ended', status: 'failed' } as AuditEvent), undefined);
+  assert.match(onEvent(ended('failed'))!, words);
+  assert.equal(onEvent(ended('failed')), undefined);
+  assert.equal(onEvent(ended('completed')), undefined);
+  assert.match(onEvent(ended('failed'))!, words);
+  assert.equal(onEvent({ event: 'tool.call.ended', status: 'failed' } as AuditEvent), undefined);
 });
 
 test('a task that is taken up to ask again is told so, until the model has answered', () => {
-  const { hear, retell } = makeTrouble();
+  const { onEvent, relabel } = makeModelTrouble();
   const change = (kind: TaskChange['kind'], task_id = 'task_1'): TaskChange => ({
     task_id,
     agent: 'planner',
@@ -36,10 +36,10 @@ test('a task that is taken up to ask again is told so, until the model has answe
     text: 'planner: as it was',
     at: '',
   });
-  const isKept = (one: TaskChange) => assert.equal(retell(one), one);
+  const isKept = (one: TaskChange) => assert.equal(relabel(one), one);
   isKept(change('working'));
-  hear(ended('failed'));
-  const { kind, text } = retell(change('working'));
+  onEvent(ended('failed'));
+  const { kind, text } = relabel(change('working'));
   assert.equal(kind, 'trouble');
   assert.match(
     text,
@@ -48,6 +48,6 @@ test('a task that is taken up to ask again is told so, until the model has answe
   isKept(change('ended'));
   isKept(change('status'));
   isKept(change('working', 'task_2'));
-  hear(ended('completed'));
+  onEvent(ended('completed'));
   isKept(change('working'));
 });

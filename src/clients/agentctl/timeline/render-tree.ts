@@ -3,15 +3,15 @@ import type { TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
 import type { Paint, Style } from '../out.ts';
-import { count, money, span } from '../show/amounts.ts';
-import { oneLine } from '../show/plain.ts';
+import { formatCount, formatMoney, formatSpan } from '../show/amounts.ts';
+import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
-import { describeCall, tokensOf } from './describe-call.ts';
-import { callOf, type TaskRecord } from './gather.ts';
-import { answerWith } from './progress.ts';
-import { SEE_MODELS } from './trouble.ts';
+import { describeCall, sumTokens } from './describe-call.ts';
+import { findCreatingCall, type TaskRecord } from './gather.ts';
+import { SEE_MODELS } from './model-trouble.ts';
+import { formatAnswerCommand } from './progress.ts';
 
-const MARKS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
+const SYMBOLS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
   completed: ['✓', 'green'],
   failed: ['✗', 'red'],
   rejected: ['✗', 'red'],
@@ -24,15 +24,15 @@ const MARKS: Readonly<Record<string, readonly [mark: string, style: Style]>> = {
   blocked: ['◌', 'yellow'],
 };
 
-type Line = { text: string; mark: string; style: Style; dim: boolean };
+type Line = { text: string; symbol: string; style: Style; dim: boolean };
 type Branch = { line: Line; below: Branch[] };
 export type TreeOptions = { nowMs: number; columns: number; rows: number; paint: Paint };
 
 /** Where the terminal is too short the calls of ended tasks give way, then the oldest lines. */
-export function treeLines(chapter: TaskRecord, options: TreeOptions): string[] {
-  const full = render(branchOf(chapter, options.nowMs, { calls: 'all' }), options);
+export function renderTree(record: TaskRecord, options: TreeOptions): string[] {
+  const full = render(buildBranch(record, options.nowMs, { calls: 'all' }), options);
   if (full.length <= options.rows) return full;
-  const short = render(branchOf(chapter, options.nowMs, { calls: 'live' }), options);
+  const short = render(buildBranch(record, options.nowMs, { calls: 'live' }), options);
   if (short.length <= options.rows) return short;
   const hidden = short.length - options.rows + 1;
   return [options.paint('dim', `… ${hidden} lines above`), ...short.slice(hidden)];
@@ -41,9 +41,9 @@ export function treeLines(chapter: TaskRecord, options: TreeOptions): string[] {
 function render(top: Branch, options: TreeOptions): string[] {
   const lines: string[] = [];
   const add = (branch: Branch, lead: string, ownLead: string): void => {
-    const { text, mark, style, dim } = branch.line;
-    const room = options.columns - ownLead.length - 2;
-    const shown = truncate(text, room);
+    const { text, symbol: mark, style, dim } = branch.line;
+    const width = options.columns - ownLead.length - 2;
+    const shown = truncate(text, width);
     const body = dim ? options.paint('dim', shown) : shown;
     lines.push(`${options.paint('dim', ownLead)}${options.paint(style, mark)} ${body}`);
     branch.below.forEach((child, i) => {
@@ -55,35 +55,38 @@ function render(top: Branch, options: TreeOptions): string[] {
   return lines;
 }
 
-function branchOf(chapter: TaskRecord, nowMs: number, show: { calls: 'all' | 'live' }): Branch {
-  const { task } = chapter;
+function buildBranch(record: TaskRecord, nowMs: number, show: { calls: 'all' | 'live' }): Branch {
+  const { task } = record;
   const hasCalls = show.calls === 'all' || task.ended_at === null;
-  const waiting = [...chapter.children];
+  const waiting = [...record.children];
   const items = [
-    ...newestAttempts(chapter.modelCalls).map((call) => ({
+    ...keepNewestAttempts(record.modelCalls).map((call) => ({
       at: call.created_at,
       call,
       kind: 'model' as const,
     })),
-    ...chapter.toolCalls.map((call) => ({ at: call.created_at, call, kind: 'tool' as const })),
+    ...record.toolCalls.map((call) => ({ at: call.created_at, call, kind: 'tool' as const })),
   ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
   const below: Branch[] = [];
   for (const item of hasCalls ? items : []) {
-    const line = item.kind === 'model' ? modelLine(item.call) : toolLine(item.call, chapter.waits);
-    const children = waiting.filter((child) => item.call.call_id === callOf(child, chapter));
+    const line =
+      item.kind === 'model' ? makeModelLine(item.call) : makeToolLine(item.call, record.waits);
+    const children = waiting.filter(
+      (child) => item.call.call_id === findCreatingCall(child, record),
+    );
     for (const child of children) waiting.splice(waiting.indexOf(child), 1);
     // A delegation is its part: one line for both.
-    const parts = children.map((child) => branchOf(child, nowMs, show));
-    const isStuck = item.call === troubleOf(chapter);
+    const parts = children.map((child) => buildBranch(child, nowMs, show));
+    const isStuck = item.call === findStuckCall(record);
     if (parts.length > 0) below.push(...parts);
-    else below.push({ line, below: isStuck ? [{ line: ASKED_AGAIN, below: [] }] : [] });
+    else below.push({ line, below: isStuck ? [{ line: RETRY_LINE, below: [] }] : [] });
   }
-  below.push(...waiting.map((child) => branchOf(child, nowMs, show)));
-  return { line: taskLine(chapter, nowMs), below };
+  below.push(...waiting.map((child) => buildBranch(child, nowMs, show)));
+  return { line: makeTaskLine(record, nowMs), below };
 }
 
 /** A call that is asked again and again is one line, however long that goes on. */
-function newestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
+function keepNewestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
   const newest = new Map<string, ModelCallView>();
   for (const call of calls) {
     const known = newest.get(call.call_id);
@@ -93,59 +96,63 @@ function newestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
 }
 
 /** The model call that keeps a live task from going on. */
-function troubleOf({ task, modelCalls }: TaskRecord): ModelCallView | undefined {
+function findStuckCall({ task, modelCalls }: TaskRecord): ModelCallView | undefined {
   const last = modelCalls.at(-1);
   return task.status === 'working' && last?.status === 'failed' ? last : undefined;
 }
 
-const ASKED_AGAIN: Line = {
+const RETRY_LINE: Line = {
   text: `it is asked again; ${SEE_MODELS}`,
-  mark: '◌',
+  symbol: '◌',
   style: 'yellow',
   dim: false,
 };
 
-function marked(status: string, text: string, dim = false): Line {
-  const [mark, style] = MARKS[status] ?? ['○', 'dim' as const];
-  return { text, mark, style, dim };
+function makeLine(status: string, text: string, dim = false): Line {
+  const [mark, style] = SYMBOLS[status] ?? ['○', 'dim' as const];
+  return { text, symbol: mark, style, dim };
 }
 
-function taskLine({ task, modelCalls }: TaskRecord, nowMs: number): Line {
+function makeTaskLine({ task, modelCalls }: TaskRecord, nowMs: number): Line {
   const end = task.ended_at === null ? nowMs : Date.parse(task.ended_at);
-  const took = span(end - Date.parse(task.created_at));
+  const took = formatSpan(end - Date.parse(task.created_at));
   const cost = modelCalls.reduce((sum, call) => sum + call.cost_microusd, 0);
-  const why = reasonOf(task);
-  const facts = [task.status + why, took, ...(modelCalls.length > 0 ? [money(cost)] : [])];
+  const why = formatReason(task);
+  const facts = [task.status + why, took, ...(modelCalls.length > 0 ? [formatMoney(cost)] : [])];
   const name = task.assigned_to ?? 'nobody';
-  return marked(task.status, `${name}  ${facts.join(' · ')}  ${oneLine(task.goal)}`);
+  return makeLine(task.status, `${name}  ${facts.join(' · ')}  ${toOneLine(task.goal)}`);
 }
 
-function reasonOf(task: TaskView): string {
+function formatReason(task: TaskView): string {
   if (task.status === 'completed' || task.status === 'working') return '';
   const why = task.error?.message ?? task.reason;
-  return why ? ` (${truncate(oneLine(why), 60)})` : '';
+  return why ? ` (${truncate(toOneLine(why), 60)})` : '';
 }
 
-function modelLine(call: ModelCallView): Line {
-  const { input, output } = tokensOf(call);
-  const used = call.usage === null ? '' : `  ${count(input)}+${count(output)} tokens`;
-  const cost = call.cost_microusd > 0 ? `  ${money(call.cost_microusd)}` : '';
+function makeModelLine(call: ModelCallView): Line {
+  const { input, output } = sumTokens(call);
+  const used = call.usage === null ? '' : `  ${formatCount(input)}+${formatCount(output)} tokens`;
+  const cost = call.cost_microusd > 0 ? `  ${formatMoney(call.cost_microusd)}` : '';
   const who = call.provider === 'rehearsal' ? `${call.model} (rehearsal)` : call.model;
-  const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
+  const failed = call.error === null ? '' : `  ${toOneLine(String(call.error.message ?? ''))}`;
   const tries = call.attempt > 1 ? `  attempt ${call.attempt}` : '';
-  return marked(
+  return makeLine(
     call.status,
     `model ${who}${tries}${used}${cost}${failed}`,
     call.status === 'completed',
   );
 }
 
-function toolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
-  const failed = call.error === null ? '' : `  ${oneLine(String(call.error.message ?? ''))}`;
+function makeToolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
+  const failed = call.error === null ? '' : `  ${toOneLine(String(call.error.message ?? ''))}`;
   const wait = waits.find(({ call_id, status }) => call_id === call.call_id && status === 'open');
-  const asks = wait?.kind === 'question' ? `  → ${answerWith(wait)}` : '';
+  const asks = wait?.kind === 'question' ? `  → ${formatAnswerCommand(wait)}` : '';
   // Before what was called: that is long, is cut where the terminal ends, and is shown there.
-  const needs = wait?.kind === 'approval' ? `  → ${answerWith(wait)}` : '';
+  const needs = wait?.kind === 'approval' ? `  → ${formatAnswerCommand(wait)}` : '';
   const isDone = call.status === 'completed';
-  return marked(call.status, `${call.tool}${needs}  ${describeCall(call)}${failed}${asks}`, isDone);
+  return makeLine(
+    call.status,
+    `${call.tool}${needs}  ${describeCall(call)}${failed}${asks}`,
+    isDone,
+  );
 }

@@ -1,24 +1,24 @@
 // The watched tree: a line per task and call, cut to the terminal.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { noPaint } from '../out.ts';
-import { widthOf } from '../show/width.ts';
+import { paintNothing } from '../out.ts';
+import { measureWidth } from '../show/width.ts';
 import { at, id, modelCall, task, toolCall, wait } from '../testing/fixtures.ts';
 import { teamTree } from '../testing/team.ts';
 import { teamChapter } from '../testing/team-script.ts';
 import type { TaskRecord } from './gather.ts';
-import { treeLines } from './tree-lines.ts';
+import { renderTree } from './render-tree.ts';
 
 const options = {
   nowMs: Date.parse(at(20)),
   columns: 200,
   rows: 50,
-  paint: noPaint,
+  paint: paintNothing,
 };
 
 test('tasks, model calls and tool calls; a delegation and its part are one line', () => {
   const denied = 'the manifest does not allow git.push';
-  assert.deepEqual(treeLines(teamChapter(), options), [
+  assert.deepEqual(renderTree(teamChapter(), options), [
     '✓ planner  completed · 12 s · $0.0020  Find out why the API became slow',
     '├─ ✓ model planner-large (rehearsal)  812+143 tokens  $0.0012',
     '├─ ✓ researcher  completed · 3.0 s  Read the logs',
@@ -44,7 +44,7 @@ test('an open question says how to answer it', () => {
     ],
     children: [],
   };
-  assert.deepEqual(treeLines(chapter, options), [
+  assert.deepEqual(renderTree(chapter, options), [
     "◌ planner  waiting (a person's answer) · 20 s  Find out why the API became slow",
     `└─ ◌ person.ask  asked a person: "Go on?"  → agentctl answer ${id('wait', 7)} "…"`,
   ]);
@@ -63,7 +63,7 @@ test('a call that needs a person says where, also when the line is cut', () => {
     ],
     children: [],
   };
-  const line = treeLines(chapter, { ...options, columns: 80 })[1];
+  const line = renderTree(chapter, { ...options, columns: 80 })[1];
   assert.ok(line?.startsWith(`└─ ◌ file.write  → agentctl approvals ${question}  `));
 });
 
@@ -90,14 +90,14 @@ test('a model that does not answer is one line, with what to do, until the task 
     ...more,
   });
   const line = '└─ ✗ model default  attempt 3  the provider local could not be reached';
-  assert.deepEqual(treeLines(chapter({}), options).slice(1), [
+  assert.deepEqual(renderTree(chapter({}), options).slice(1), [
     line,
     '   └─ ◌ it is asked again; see which models answer: agentctl model list',
   ]);
   const ended = chapter({ task: task(1, { status: 'failed' }) });
-  assert.deepEqual(treeLines(ended, options).slice(1), [line], 'nobody asks any more');
+  assert.deepEqual(renderTree(ended, options).slice(1), [line], 'nobody asks any more');
   const answered = { ...failed(4), status: 'completed' as const, error: null };
-  const goesOn = treeLines(chapter({ modelCalls: [failed(3), answered] }), options);
+  const goesOn = renderTree(chapter({ modelCalls: [failed(3), answered] }), options);
   assert.deepEqual(goesOn.slice(1), ['└─ ✓ model default  attempt 4']);
 });
 
@@ -107,16 +107,16 @@ test('on a short terminal the calls of ended tasks go first, then the oldest lin
     ...tree,
     task: { ...tree.task, status: 'working', ended_at: null },
   });
-  const short = treeLines(working, { ...options, rows: 6 });
+  const short = renderTree(working, { ...options, rows: 6 });
   assert.equal(short.length, 6);
   assert.ok(!short.some((line) => line.includes('git.push')));
-  const shorter = treeLines(working, { ...options, rows: 4 });
+  const shorter = renderTree(working, { ...options, rows: 4 });
   assert.equal(shorter.length, 4);
   assert.equal(shorter[0], '… 3 lines above');
 });
 
 test('no line is wider than the terminal', () => {
   for (const columns of [20, 40, 80])
-    for (const line of treeLines(teamChapter(), { ...options, columns }))
-      assert.ok(widthOf(line) <= columns, `${columns}: ${line}`);
+    for (const line of renderTree(teamChapter(), { ...options, columns }))
+      assert.ok(measureWidth(line) <= columns, `${columns}: ${line}`);
 });
