@@ -68,7 +68,7 @@ for (const mode of ['embedded', 'split'] as const)
       );
       const story = await agentctl('task', 'explain', OLD.hello);
       assert.match(story, /person:ann asked coder for "Hello"/);
-      assert.match(story, /coder asked the model default \(rehearsal\)/);
+      assert.match(story, /coder called the model default \(rehearsal\)/);
       assert.match(story, /coder stored sketch\.md — allowed by toold:granted, done/);
       const { events } = await runtime.audit.task({
         params: { task_id: OLD.hello as TaskId },

@@ -1,4 +1,4 @@
-// Boxes where every daemon is a process of its own, so that sandboxd can die alone.
+// Boxes where every daemon has its own process, so that sandboxd can die alone.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';

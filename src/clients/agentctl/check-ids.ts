@@ -1,4 +1,4 @@
-// What was typed where only an id can stand. Told here in the words of the command line; the
+// Checks ids on the command line, so that the error names the command to look them up with. The
 // daemons check again.
 import { fault } from '../../wire/errors.ts';
 import type { Completes } from './command.ts';
@@ -13,7 +13,6 @@ const KINDS: Readonly<Record<string, { kind: string; article: string; see: strin
   question: { kind: 'wait', article: 'a question', see: 'agentctl questions' },
 };
 
-/** What is wrong with an id, and where the right ones are. */
 function describeWrongId(
   text: string,
   completes: Completes | undefined,
@@ -25,11 +24,11 @@ function describeWrongId(
   const other = Object.values(KINDS).find((one) => text.startsWith(`${one.kind}_`));
   if (other !== undefined && other !== known)
     return {
-      what: `${text} is the id of ${other.article}, not of ${article}`,
-      hint: `See: ${see}`,
+      what: `${text} is the id of ${other.article}, not ${article}`,
+      hint: `Look it up: ${see}`,
     };
-  const what = `'${text}' is not the id of ${article}; those are ${kind}_ and 26 letters and digits`;
-  return { what, hint: `See: ${see}` };
+  const what = `'${text}' is not ${article} id: expected ${kind}_ followed by 26 letters and digits`;
+  return { what, hint: `Look it up: ${see}` };
 }
 
 export function checkId(text: string, completes: Completes | undefined): void {

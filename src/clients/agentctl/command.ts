@@ -1,10 +1,9 @@
-// What a command is: its words, its options and how it is loaded. The table of all commands, the
-// parser, --help and completion share these types; what a command does is in commands/.
+// Types of a command table entry: positionals, options, and how its handler is loaded. The parser,
+// --help and completion share them.
 import type { CommandEnv } from './env.ts';
 import type { Out } from './out.ts';
 import type { RuntimeClient } from './runtime.ts';
 
-/** What may stand at a place, for completion. */
 export type Completes =
   | 'agent'
   | 'task'
@@ -26,15 +25,15 @@ export type Positional = { name: string; optional?: true; completes?: Completes 
 export type Option = {
   name: string;
   short?: string;
-  /** The word for its value in --help; absent for a flag. */
+  /** Its metavar in --help; absent for a flag. */
   value?: string;
   kind?: 'text' | 'count' | 'priority' | 'usd' | 'duration';
   many?: true;
-  /** The most that it may be, of a count. */
+  /** The maximum of a count. */
   most?: number;
   required?: true;
   completes?: Completes;
-  /** Nothing else than what completes it. */
+  /** Accepts only the values in `completes`. */
   only?: true;
   help: string;
 };
@@ -52,12 +51,12 @@ export type Session = {
   out: Out;
   stateDir: string;
   env: CommandEnv;
-  /** The runtime of this state directory; throws runtime_down when none is known. */
+  /** The runtime of this state directory; throws runtime_down when it is not running. */
   runtime(): RuntimeClient;
 };
 
-/** Gives the exit status; nothing means 0. */
-// biome-ignore lint/suspicious/noConfusingVoidType: most commands have only one way to end well
+/** Resolves to the exit status; void means 0. */
+// biome-ignore lint/suspicious/noConfusingVoidType: most commands have no exit status of their own
 export type CommandHandler = (session: Session) => Promise<number | void>;
 
 export type Command = {
@@ -65,7 +64,6 @@ export type Command = {
   positionals?: readonly Positional[];
   options?: readonly Option[];
   help: string;
-  /** More lines for its own --help. */
   details?: readonly string[];
   load(): Promise<CommandHandler>;
 };

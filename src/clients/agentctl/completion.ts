@@ -1,6 +1,5 @@
-// Answers `agentctl --complete WORD…` (the words typed so far, the last one unfinished): one
-// candidate per line, with a tab and a description where there is one. The shells' scripts are in
-// commands/completion.ts; this decides everything, from the command table.
+// Implements `agentctl --complete WORD…` (the words typed so far, the last one unfinished): prints
+// one candidate per line, with a tab and its description. commands/completion.ts has the scripts.
 import type { Command, Completes, Option } from './command.ts';
 import type { CommandEnv } from './env.ts';
 import { writeOut } from './out.ts';
@@ -12,7 +11,6 @@ import { findStateDir } from './state.ts';
 import { GLOBAL_OPTIONS } from './table.ts';
 
 type Candidate = readonly [word: string, help?: string];
-/** What may come next, as far as the table says. */
 export type Expected = { fixed: Candidate[]; live: Completes | undefined; state?: string };
 
 export async function complete(words: readonly string[], env: CommandEnv): Promise<number> {
@@ -31,8 +29,8 @@ export async function complete(words: readonly string[], env: CommandEnv): Promi
 type Typed = { before: readonly string[]; partial: string; lead: string };
 
 /**
- * `--option=value` as two words. Bash has split it at the `=` already, and replaces only what comes
- * after; the other shells replace the whole, so what they typed leads each candidate.
+ * Splits `--option=value` into two words. Bash has split it at the `=` already and replaces only
+ * the value; other shells replace the whole word, so each candidate starts with `--option=`.
  */
 export function readTyped(words: readonly string[]): Typed {
   const isSplit = (i: number) => words[i] === '=' && words[i - 1]?.startsWith('--') === true;
@@ -94,9 +92,9 @@ function listNextWords(path: readonly string[]): Candidate[] {
   return [...found].map(([word, help]) => (help === undefined ? [word] : [word, help]));
 }
 
-/** Nothing to offer is no error here: the person is in the middle of typing. */
+/** Returns nothing on errors: the person is in the middle of typing. */
 async function readLive({ live, state }: Expected, env: CommandEnv): Promise<Candidate[]> {
-  // The shell knows files better; the scripts fall back to it when nothing is offered.
+  // The scripts fall back to the shell's own file completion.
   if (live === 'file' || live === 'directory') return [];
   try {
     return await listNames(connectRuntime(findStateDir(state, env)), live);

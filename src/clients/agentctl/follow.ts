@@ -1,4 +1,4 @@
-// New audit events as they happen: a server-sent stream that is taken up again where it broke off.
+// Streams new audit events, and reconnects where the stream broke off.
 import { Fault } from '../../wire/errors.ts';
 import type { AuditEvent } from '../../wire/events.ts';
 import type { RuntimeClient } from './runtime.ts';
@@ -11,7 +11,7 @@ export type FollowFilter = {
 
 const RETRY_DELAY_MS = 1_000;
 
-/** The seq of the newest event, or -1: where following starts from now. */
+/** Returns the newest event's seq, or -1. */
 export async function readNewestSeq(runtime: RuntimeClient): Promise<number> {
   const query = { order: 'desc', limit: 1 } as const;
   const { events } = await runtime.call('auditd-ai', 'events', { query });
@@ -22,13 +22,12 @@ type FollowOptions = {
   after: number;
   filter: FollowFilter;
   signal: AbortSignal;
-  /** Called each time the stream stands. */
   onOpen?: () => void;
-  /** Called when nobody answers, once until somebody does again. */
+  /** Called once per outage. */
   onDown?: () => void;
 };
 
-/** Goes on until `signal` aborts. A break is bridged; only a refusal is thrown. */
+/** Streams until `signal` aborts. Reconnects after outages; throws other faults. */
 export async function* followEvents(
   runtime: RuntimeClient,
   { after, filter, signal, onOpen, onDown: onAway }: FollowOptions,
@@ -58,7 +57,7 @@ export async function* followEvents(
   }
 }
 
-/** The `data` of each message of a server-sent stream. */
+/** Yields the `data` of each server-sent message. */
 export async function* readSse(stream: AsyncIterable<Buffer | string>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';

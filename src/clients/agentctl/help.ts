@@ -1,4 +1,4 @@
-// --help, made from the command table: all commands, one group of them, or one command.
+// Renders --help from the command table: all commands, one group, or one command.
 import { fault } from '../../wire/errors.ts';
 import type { Command, Option } from './command.ts';
 import type { Out } from './out.ts';
@@ -8,7 +8,7 @@ import { GLOBAL_OPTIONS, GROUPS } from './table.ts';
 
 const EXITS =
   '0 done · 1 failed · 2 wrong usage · 3 denied by policy, or to this user or key · ' +
-  '4 waits for a person (--no-wait) · 5 not found · 6 runtime not reachable · ' +
+  '4 waiting for a person (--no-wait) · 5 not found · 6 runtime not reachable · ' +
   '7 budget or limit reached · 70 internal · 78 bad config';
 
 const indent = (text: string, columns: number): string[] =>
@@ -29,7 +29,6 @@ export function showHelp(parsed: Parsed, out: Out): number {
   return 0;
 }
 
-/** The table as data, for docs and other programs. */
 function toDocument({ path, positionals = [], options = [], help, details = [] }: Command) {
   return {
     name: path.join(' '),
@@ -56,7 +55,6 @@ function formatUsage({
 const formatOption = ({ name, value }: Option): string =>
   value === undefined ? `--${name}` : `--${name} ${value}`;
 
-/** What does not fit goes on in the next line, below its beginning. */
 function renderPairs(rows: readonly (readonly [string, string])[], columns: number): string[] {
   const width = Math.max(...rows.map(([left]) => measureWidth(left)));
   return rows.flatMap(([left, right]) =>
@@ -79,7 +77,7 @@ function renderOverview(path: readonly string[], out: Out): string[] {
     `${paint('bold', start)} COMMAND … [--state DIR] [--json] [--help]`,
     ...lines,
     '',
-    paint('bold', 'With every command'),
+    paint('bold', 'Global options'),
     ...renderOptions(GLOBAL_OPTIONS, out.columns),
     ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...indent(EXITS, out.columns)]),
   ];

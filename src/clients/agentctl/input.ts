@@ -1,4 +1,4 @@
-// Text from a file or from standard input, where people write `-`.
+// Reads text from a file, or from standard input for `-`.
 import { readFileSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
 
@@ -8,11 +8,10 @@ export function readInput(file: string): string {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('bad_usage', `${file === '-' ? 'standard input' : file} cannot be read (${code})`, {
-      hint: 'Name a file that exists and that you may read.',
+      hint: 'Name an existing file that you may read.',
       cause,
     });
   }
 }
 
-/** A word of the command line, or standard input when it is `-`. */
 export const readTextArgument = (word: string): string => (word === '-' ? readInput('-') : word);

@@ -1,4 +1,4 @@
-// Ctrl-C while something is being followed: the following ends, not the work that is followed.
+// Handles Ctrl-C while a task or log is followed: following ends, the work continues.
 
 /** Aborts at the first SIGINT or SIGTERM; a second one ends the program at once. */
 export function onInterrupt(): { signal: AbortSignal; done(): void } {
@@ -16,5 +16,5 @@ export function onInterrupt(): { signal: AbortSignal; done(): void } {
   return { signal: controller.signal, done };
 }
 
-/** What shells give for a program that SIGINT ended. */
+/** The shells' exit status after SIGINT. */
 export const EXIT_INTERRUPTED = 130;

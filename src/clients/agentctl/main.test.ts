@@ -46,7 +46,10 @@ test('every fault of a daemon becomes its own message, hint and exit status', as
 test('where no runtime is, it says so and exits 6', async () => {
   const ran = await agentctl(['status'], { state: makeStateDir() });
   assert.equal(ran.code, 6);
-  assert.match(ran.stderr, /^agentctl: no runtime runs on .* \(runtime_down\)\nStart it:/);
+  assert.match(
+    ran.stderr,
+    /^agentctl: no runtime is running on .* \(runtime_down\)\nStart it with agentctl up/,
+  );
   const given = await agentctl(['status', '--state', '/nowhere/at/all', '--json']);
   assert.equal(given.code, 6);
   assert.equal(JSON.parse(given.stderr).error.code, 'runtime_down');
@@ -62,7 +65,7 @@ test('a runtime that died is not reachable either', async () => {
   writeFileSync(`${stateDir}/runtime.json`, JSON.stringify(dead.info));
   const ran = await agentctl(['task', 'list'], { state: stateDir });
   assert.equal(ran.code, 6);
-  assert.match(ran.stderr, /agentd of .* does not answer \(runtime_down\)/);
+  assert.match(ran.stderr, /agentd on .* does not respond \(runtime_down\)/);
 });
 
 test('a daemon that its runtime does not start again is said to be that', async () => {
@@ -75,8 +78,11 @@ test('a daemon that its runtime does not start again is said to be that', async 
   try {
     writeFileSync(`${stateDir}/operator.key`, 'x\n', { mode: 0o600 });
     for (const [outdated, words] of [
-      [[], /agentd of .* does not answer \(runtime_down\)\nThe runtime starts it again by itself/],
-      [['agentd'], /agentd: not started again, .* changed .*\n.* agentctl down, then agentctl up/],
+      [
+        [],
+        /agentd on .* does not respond \(runtime_down\)\nThe runtime restarts it automatically/,
+      ],
+      [['agentd'], /agentd: not restarted, .* changed .*\n.* agentctl down, then agentctl up/],
     ] as const) {
       writeFileSync(`${stateDir}/runtime.json`, JSON.stringify({ ...info, outdated }));
       const ran = await agentctl(['task', 'list'], { state: stateDir });

@@ -1,5 +1,4 @@
-// agentctl: parses what was typed, loads the one command that was meant, tells faults the agreed
-// way.
+// Entry point of agentctl: parses the command line, loads the one command, prints faults.
 import { diskFault } from '../../platform/disk-fault.ts';
 import { FAULTS, Fault, fault } from '../../wire/errors.ts';
 import type { Session } from './command.ts';
@@ -24,7 +23,7 @@ async function main(tokens: readonly string[], env: CommandEnv): Promise<number>
   }
 }
 
-/** What people type everywhere else. */
+/** Maps --version and help, as other programs have them, to commands. */
 function expandAliases([first, ...rest]: readonly string[]): readonly string[] {
   if (first === '--version') return ['version', ...rest];
   if (first === 'help') return [...rest, '--help'];
@@ -67,8 +66,8 @@ function printFault(error: unknown, json: boolean, env: CommandEnv): number {
 
 function unexpectedFault(error: unknown): Fault {
   const message = error instanceof Error ? error.message : String(error);
-  return fault('internal', `agentctl went wrong: ${message}`, {
-    hint: 'This is a bug; with AGENTD_DEBUG=1 it shows where.',
+  return fault('internal', `unexpected error: ${message}`, {
+    hint: 'This is a bug; set AGENTD_DEBUG=1 to print the stack trace.',
     cause: error,
   });
 }

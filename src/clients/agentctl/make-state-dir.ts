@@ -5,13 +5,13 @@ import { closeSync, fstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fault } from '../../wire/errors.ts';
 
-const HINT = 'Name another with --state or AGENTD_STATE, one that this user may write.';
+const HINT = 'Name a directory that this user may write, with --state or AGENTD_STATE.';
 
 export function makeStateDir(stateDir: string): void {
   makeOrFault(stateDir, stateDir);
   runAsOwner(stateDir, (here) => makeOrFault(join(here, 'logs'), stateDir));
   const { uid } = statSync(stateDir);
-  // As root it may be the daemons' own: which user that is, the configuration says.
+  // As root it may belong to the daemons' user, which the configuration names.
   if (uid === process.getuid?.() || process.getuid?.() === 0) return;
   throw fault(
     'bad_config',
@@ -22,7 +22,7 @@ export function makeStateDir(stateDir: string): void {
   );
 }
 
-/** With those above it. Says what mkdir said: Node's own way calls a read-only disk ENOENT. */
+/** Makes missing parents too. Node's `recursive` reports a read-only disk as ENOENT. */
 export function makeDirs(dir: string, mode: number): void {
   const missing: string[] = [];
   let at = dir;
@@ -30,7 +30,7 @@ export function makeDirs(dir: string, mode: number): void {
     missing.unshift(at);
     at = dirname(at);
   }
-  for (const one of missing) mkdirSync(one, { mode });
+  for (const path of missing) mkdirSync(path, { mode });
 }
 
 function makeOrFault(dir: string, stateDir: string): void {
@@ -38,14 +38,14 @@ function makeOrFault(dir: string, stateDir: string): void {
     makeDirs(dir, 0o700);
   } catch (cause) {
     const { code = 'error' } = cause as NodeJS.ErrnoException;
-    const what = `the state directory ${stateDir} cannot be made (${code})`;
+    const what = `the state directory ${stateDir} cannot be created (${code})`;
     throw fault('bad_config', what, { hint: HINT, cause });
   }
 }
 
 /**
- * `work` gets the way to the directory: that user may not be able to enter what is above it, as
- * root's home.
+ * Calls `work` with a path through the open descriptor: the owner may not be able to enter the
+ * parents, such as root's home.
  */
 export function runAsOwner<T>(dir: string, work: (here: string) => T): T {
   if (process.getuid?.() !== 0) return work(dir);
@@ -68,12 +68,12 @@ export function runAsOwner<T>(dir: string, work: (here: string) => T): T {
   }
 }
 
-/** The way by the descriptor says nothing to whoever reads the error. */
-function withOriginalPath(dir: string, error: unknown, way: string): unknown {
+/** Replaces the descriptor path in an error's text. */
+function withOriginalPath(dir: string, error: unknown, fdPath: string): unknown {
   const { path } = error as NodeJS.ErrnoException;
-  if (error instanceof Error && path?.startsWith(way) === true) {
-    (error as NodeJS.ErrnoException).path = dir + path.slice(way.length);
-    error.message = error.message.replaceAll(way, dir);
+  if (error instanceof Error && path?.startsWith(fdPath) === true) {
+    (error as NodeJS.ErrnoException).path = dir + path.slice(fdPath.length);
+    error.message = error.message.replaceAll(fdPath, dir);
   }
   return error;
 }

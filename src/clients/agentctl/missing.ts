@@ -1,4 +1,4 @@
-// Parts of an answer that could not be had. They are said in the answer, never left out silently.
+// Collects the parts of a result that could not be read; the output lists them, never omits them.
 import { Fault } from '../../wire/errors.ts';
 import type { Paint } from './out.ts';
 import { replaceControls } from './show/plain.ts';
@@ -7,17 +7,17 @@ export type Missing = { what: string; code: string; message: string; hint: strin
 
 export type PartialResult = {
   missing: Missing[];
-  /** The answer, or nothing when it could not be had; why not is in `missing`. */
-  collect<T>(what: string, asked: Promise<T>): Promise<T | undefined>;
+  /** Resolves to undefined on a fault, which is added to `missing`. */
+  collect<T>(what: string, reply: Promise<T>): Promise<T | undefined>;
 };
 
 export function makePartialResult(): PartialResult {
   const missing: Missing[] = [];
   return {
     missing,
-    async collect(what, asked) {
+    async collect(what, reply) {
       try {
-        return await asked;
+        return await reply;
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
         const { code, message, hint } = error;

@@ -6,7 +6,7 @@ import { toJsonText } from './out.ts';
 test('a document holds no character that a terminal obeys, and means the same', () => {
   const value = { text: 'a\u009b31mb\u001b[0m\u007f\u202egnp.exe\u2066 é 語' };
   const text = toJsonText(value);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: this pattern matches them
   assert.doesNotMatch(text, /[\u0000-\u001f\u007f-\u009f\u202e\u2066]/);
   assert.deepEqual(JSON.parse(text), value);
   assert.match(text, /é 語/);

@@ -1,5 +1,5 @@
-// Where output goes and how: lines for people, one document per line with --json. Knows whether
-// there is a terminal, how wide it is and whether it takes colours.
+// Writes output: lines for people, one document per line with --json. Knows whether standard output
+// is a terminal, its width, and whether it takes colours.
 import type { CommandEnv } from './env.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
@@ -20,25 +20,23 @@ export const paintSgr: Paint = (style, text) =>
 
 export type Out = {
   json: boolean;
-  /** Standard output is a terminal. */
   terminal: boolean;
-  /** Infinity where nobody counts columns: in a pipe or file. */
+  /** Infinity for a pipe or file. */
   columns: number;
   paint: Paint;
-  /** Text as it is, without a newline. */
   write(text: string): void;
   writeLine(text?: string): void;
-  /** For people who wait, on standard error; nothing with --json. */
+  /** Progress, on standard error; nothing with --json. */
   info(text: string): void;
   printJson(value: unknown): void;
   /** The document with --json, the lines for people otherwise. */
   print(value: unknown, lines: () => readonly string[]): void;
 };
 
-/** DEL, C1 and the marks that turn the direction of writing: JSON would leave them as they are. */
+/** DEL, C1 and direction controls, which JSON.stringify does not escape. */
 const TERMINAL_CONTROLS = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** The same value for every reader, and nothing in it that a terminal would obey. */
+/** The value is unchanged; characters that a terminal would obey are escaped. */
 export const toJsonText = (value: unknown): string =>
   JSON.stringify(value).replace(
     TERMINAL_CONTROLS,
@@ -73,7 +71,7 @@ export function makeOut(json: boolean, env: CommandEnv): Out {
   };
 }
 
-/** To the descriptor: making process.stdout takes 3 ms, and nothing here needs a stream. */
+/** Writes to the descriptor: creating process.stdout takes 3 ms. */
 export function writeOut(data: string | Uint8Array): void {
   const { writeSync } = process.getBuiltinModule('node:fs');
   let remaining: Uint8Array = typeof data === 'string' ? Buffer.from(data) : data;
@@ -82,7 +80,7 @@ export function writeOut(data: string | Uint8Array): void {
       remaining = remaining.subarray(writeSync(1, remaining));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // `agentctl task list | head` is no error; a full pipe that does not block is waited for.
+      // `agentctl task list | head` is no error; on a full non-blocking pipe, wait.
       if (code === 'EPIPE') process.exit(0);
       if (code !== 'EAGAIN') throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);

@@ -44,12 +44,12 @@ test('values of each kind are read, and refused when they are of another', () =>
   assert.equal(args.flag('wait'), true);
   assert.match(bad('task create go --max-steps 0').message, /--max-steps 0 is not a whole number/);
   assert.match(bad('task create go --max-cost much').message, /amount of money/);
-  assert.match(bad('task create go --max-time 5x').message, /time span/);
+  assert.match(bad('task create go --max-time 5x').message, /duration/);
   assert.match(bad('task create go --max-steps').message, /needs a value: N/);
   assert.match(bad('task create go --wait=yes').message, /takes no value/);
   assert.match(bad('task create go --agent a --agent b').message, /twice/);
   assert.equal(good('task list --limit 1000').args.number('limit'), 1_000);
-  assert.match(bad('task list --limit 1001').message, /--limit 1001 is more than 1000/);
+  assert.match(bad('task list --limit 1001').message, /--limit 1001 is above the maximum of 1000/);
 });
 
 test('an option that may be repeated keeps its order', () => {
@@ -64,17 +64,17 @@ test('what can be only an id, or one of a few words, is told in words of the com
     return problem instanceof Fault ? `${problem.message} | ${problem.hint}` : problem;
   };
   const notAnId =
-    "'foo' is not the id of an approval; those are approval_ and 26 letters and digits";
-  assert.equal(said('approve foo'), `${notAnId} | See: agentctl approvals`);
-  assert.match(String(said('run coder --task 01m7')), /^'01m7' is not the id of a task/);
+    "'foo' is not an approval id: expected approval_ followed by 26 letters and digits";
+  assert.equal(said('approve foo'), `${notAnId} | Look it up: agentctl approvals`);
+  assert.match(String(said('run coder --task 01m7')), /^'01m7' is not a task id/);
   const other = `approval_${'0'.repeat(26)}`;
-  assert.match(String(said(`task show ${other}`)), /is the id of an approval, not of a task/);
+  assert.match(String(said(`task show ${other}`)), /is the id of an approval, not a task/);
   assert.match(String(said('status --state=')), /^--state is empty/);
-  assert.match(String(said('task create go --context foo')), /^'foo' is not the id of a thread/);
-  assert.match(String(said('taks list')), /no command 'taks'; did you mean 'task'\?/);
+  assert.match(String(said('task create go --context foo')), /^'foo' is not a thread id/);
+  assert.match(String(said('taks list')), /unknown command 'taks'; did you mean 'task'\?/);
   assert.equal(said(`approve approval_${'0'.repeat(26)}`), undefined);
   assert.equal(said(`artifact get artifact://artifact_${'0'.repeat(26)}`), undefined);
-  assert.match(String(said('task list --status foo')), /^--status foo is none of: submitted, /);
+  assert.match(String(said('task list --status foo')), /^--status foo is not one of: submitted, /);
   assert.equal(said('task list --status failed'), undefined);
   assert.match(String(said('model add x --key k')), /did you mean --key-file\?/);
   assert.match(
@@ -110,7 +110,7 @@ test('words that are not in this version say so', () => {
   for (const words of NOT_YET) {
     const { message } = bad(`${words} more`);
     assert.match(message, /is not in this version/, words);
-    assert.ok(!COMMANDS.some(({ path }) => path.join(' ') === words), `${words} is there`);
+    assert.ok(!COMMANDS.some(({ path }) => path.join(' ') === words), `${words} exists`);
   }
 });
 

@@ -1,5 +1,5 @@
-// From what was typed to a command and its checked arguments. Global options may stand anywhere;
-// `--` ends the options. What a command does with its arguments is its own business.
+// Parses a command line into a command and its checked arguments. Global options may stand
+// anywhere; `--` ends the options.
 import { nearest } from '../../platform/did-you-mean.ts';
 import { fault } from '../../wire/errors.ts';
 import { checkId } from './check-ids.ts';
@@ -11,12 +11,12 @@ type Value = string | number | true | string[];
 type Values = Map<string, Value>;
 
 export type Parsed = {
-  /** The words that name the command, as far as they were typed. */
+  /** The command's words, as far as they were typed. */
   path: readonly string[];
   command: Command | undefined;
   args: Args;
   state: string | undefined;
-  /** Whose key to use; the operator's when absent. */
+  /** The person whose key to use; absent: the operator. */
   as: string | undefined;
   json: boolean;
   help: boolean;
@@ -25,7 +25,6 @@ export type Parsed = {
 const startsWith = (path: readonly string[], words: readonly string[]): boolean =>
   words.every((word, i) => path[i] === word);
 
-/** The commands that begin with these words. */
 export function commandsBelow(words: readonly string[]): Command[] {
   return COMMANDS.filter(({ path }) => startsWith(path, words));
 }
@@ -34,7 +33,7 @@ function usageFault(what: string, path: readonly string[] = []) {
   return fault('bad_usage', what, { hint: `See: ${['agentctl', ...path, '--help'].join(' ')}` });
 }
 
-/** What came before the fault is kept, so that the fault can be told the way it was asked for. */
+/** Keeps what was parsed before a fault, so that --json applies to the fault too. */
 export function parse(tokens: readonly string[]): { parsed: Parsed; problem: unknown } {
   const values: Values = new Map();
   const positionals: string[] = [];
@@ -83,7 +82,7 @@ function readTokens(tokens: readonly string[], { values, positionals, path }: Pa
   return command;
 }
 
-/** A word names a command as long as none is found; after that it is one of its own words. */
+/** Tokens extend the command's path until a command matches; later ones are positionals. */
 function addArgument(
   word: string,
   command: Command | undefined,
@@ -102,7 +101,7 @@ function addArgument(
   return below.find((one) => one.path.length === path.length);
 }
 
-/** Words that were meant as one: a goal or a question without quotes. */
+/** An extra argument is usually a goal or question typed without quotes. */
 function extraArgumentFault(word: string, { path, positionals = [] }: Command) {
   const what = `${path.join(' ')} does not take '${word}'`;
   const last = positionals.at(-1);
@@ -117,13 +116,13 @@ function unknownCommandFault(word: string, path: readonly string[]) {
   const typed = [...path, word].join(' ');
   if (NOT_YET.includes(typed)) {
     return fault('bad_usage', `'${typed}' is not in this version`, {
-      hint: 'See what there is: agentctl --help',
+      hint: 'List the commands: agentctl --help',
     });
   }
   const known = commandsBelow(path).map((command) => command.path[path.length]!);
   const near = nearest(word, known);
   const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;
-  return usageFault(`there is no command '${typed}'${guess}`, path);
+  return usageFault(`unknown command '${typed}'${guess}`, path);
 }
 
 function findOption(token: string, command: Command | undefined, path: readonly string[]) {
@@ -142,8 +141,8 @@ function findOption(token: string, command: Command | undefined, path: readonly 
           known.map(({ name }) => name),
         ) ?? known.find(({ name }) => name.startsWith(`${long[1]}-`))?.name);
   const guess = near === undefined ? '' : `; did you mean --${near}?`;
-  const place = command === undefined ? 'before the command' : `for ${command.path.join(' ')}`;
-  throw usageFault(`there is no option ${token.split('=')[0]} ${place}${guess}`, path);
+  const where = command === undefined ? 'before the command' : `for ${command.path.join(' ')}`;
+  throw usageFault(`unknown option ${token.split('=')[0]} ${where}${guess}`, path);
 }
 
 function setValue(values: Values, option: Option, text: string, path: readonly string[]): void {
@@ -152,31 +151,31 @@ function setValue(values: Values, option: Option, text: string, path: readonly s
     values.set(option.name, [...((values.get(option.name) as string[]) ?? []), text]);
     return;
   }
-  if (values.has(option.name)) throw usageFault(`--${option.name} stands there twice`, path);
+  if (values.has(option.name)) throw usageFault(`--${option.name} is given twice`, path);
   const value = readValue(option, text);
   if (value === undefined)
     throw usageFault(`--${option.name} ${text} is not ${KIND_TEXTS[option.kind ?? 'text']}`, path);
   if (option.most !== undefined && Number(value) > option.most)
-    throw usageFault(`--${option.name} ${text} is more than ${option.most}`, path);
+    throw usageFault(`--${option.name} ${text} is above the maximum of ${option.most}`, path);
   values.set(option.name, value);
 }
 
 function checkText({ name, completes, only }: Option, text: string, path: readonly string[]) {
-  // A variable that is not set, in a script: it shall not mean another directory or agent.
+  // An unset variable in a script must not select another directory or agent.
   if (text === '' && completes !== undefined) throw usageFault(`--${name} is empty`, path);
   if (only === true && !(completes as readonly string[]).includes(text)) {
     const known = (completes as readonly string[]).join(', ');
-    throw usageFault(`--${name} ${text} is none of: ${known}`, path);
+    throw usageFault(`--${name} ${text} is not one of: ${known}`, path);
   }
   checkId(text, completes);
 }
 
 const KIND_TEXTS = {
-  text: 'a text',
+  text: 'text',
   count: 'a whole number above 0',
   priority: 'a whole number from -100 to 100',
   usd: 'an amount of money such as 0.50',
-  duration: 'a time span such as 30s, 10m, 2h or 1d',
+  duration: 'a duration such as 30s, 10m, 2h or 1d',
 } as const;
 
 function readValue(option: Option, text: string): string | number | undefined {

@@ -1,4 +1,4 @@
-// Where the other programs are: beside this bundle once built, in the source tree otherwise.
+// Finds the other programs: beside this bundle once built, in the source tree otherwise.
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { fault } from '../../wire/errors.ts';
@@ -13,25 +13,24 @@ const SOURCES = {
 
 const isBundled = !import.meta.url.endsWith('.ts');
 
-/** The file to give to Node. */
 export function findProgram(name: keyof typeof SOURCES): string {
   const url = new URL(isBundled ? `./${name}.mjs` : SOURCES[name], import.meta.url);
   const path = fileURLToPath(url);
   if (!existsSync(path)) {
-    throw fault('bad_config', `this installation has no ${name} program (${path})`, {
-      hint: 'Build it again: make build.',
+    throw fault('bad_config', `program ${name} not found (${path})`, {
+      hint: 'Build it: make build',
     });
   }
   return path;
 }
 
-/** The program in C that keeps root from the daemons. */
+/** The C program that keeps root privileges away from the daemons. */
 export function findKeeper(): string {
   const url = new URL(isBundled ? './keeper' : '../../../build/keeper', import.meta.url);
   const path = fileURLToPath(url);
   if (!existsSync(path))
-    throw fault('bad_config', `this installation has no keeper (${path})`, {
-      hint: 'make native   (needs cc)',
+    throw fault('bad_config', `program keeper not found (${path})`, {
+      hint: 'Build it: make native (needs cc)',
     });
   return path;
 }
@@ -43,7 +42,7 @@ export function readOwnVersion(): string {
       const { name, version } = JSON.parse(text) as { name?: string; version?: string };
       if (name === 'agentd' && version !== undefined) return version;
     } catch {
-      // Not there: the next place.
+      // Try the next path.
     }
   }
   return 'unknown';

@@ -1,5 +1,5 @@
-// Asking on while a daemon is away for a moment: one that died is started again by its runtime and
-// its tasks go on, and so does who waits for them.
+// Retries calls while a daemon is down: the runtime restarts a daemon that died, and its tasks
+// resume.
 import { Fault, type FaultCode } from '../../wire/errors.ts';
 import { sleep } from './follow.ts';
 import type { RuntimeClient } from './runtime.ts';
@@ -9,11 +9,10 @@ const OUTAGE_MS_MAX = 30_000;
 const RETRY_DELAY_MS = 500;
 const DOWN_CODES: readonly FaultCode[] = ['runtime_down', 'unavailable', 'stopping'];
 
-/** The runtime, or the daemon that was asked, does not run now. */
 export const isRuntimeDown = (error: unknown): boolean =>
   error instanceof Fault && DOWN_CODES.includes(error.code);
 
-/** Gives up when the runtime itself is gone, when it takes too long, or with `signal`. */
+/** Rethrows once the runtime has exited, after OUTAGE_MS_MAX, or when `signal` aborts. */
 export async function retryWhileDown<T>(
   call: () => Promise<T>,
   { stateDir }: Pick<RuntimeClient, 'stateDir'>,

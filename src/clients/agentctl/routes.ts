@@ -1,12 +1,11 @@
-// The routes agentctl asks, by name. The types come from the contracts; the paths stand here again
-// because the contracts bring the schema library along. A test keeps the two equal.
+// The routes that agentctl calls. Types come from the contracts; the paths are repeated because the
+// contracts import the schema library. A test keeps the two equal.
 import type { commonRoutes } from '../../platform/daemon.ts';
 import type { CONTRACTS } from '../../wire/contracts.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 
 export type RouteTables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof commonRoutes };
 
-/** Routes that every daemon has. */
 export const COMMON_PATHS = { health: 'GET /healthz' } as const;
 
 export const PATHS = {

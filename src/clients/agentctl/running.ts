@@ -1,5 +1,4 @@
-// Whether a runtime holds a state directory now: what runtime.json says, checked against the
-// process.
+// Finds the runtime that uses a state directory: runtime.json, checked against the process.
 import { readFileSync } from 'node:fs';
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { connectRuntime } from './runtime.ts';
@@ -7,7 +6,7 @@ import { isAlive, readRuntimeInfo } from './state.ts';
 
 export type RuntimeState = { info: RuntimeInfo; answers: boolean };
 
-/** Undefined when none is known, or when another program has the number of one that died. */
+/** Resolves to undefined also when another program has reused the pid of a dead runtime. */
 export async function findRunning(stateDir: string): Promise<RuntimeState | undefined> {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined || !isAlive(info.pid)) return undefined;

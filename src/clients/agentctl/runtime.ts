@@ -1,5 +1,5 @@
-// Asking the daemons of a runtime over the operator's sockets. Typed by the contracts, checked by
-// the daemons; faults come back as they were there.
+// Calls the daemons of a runtime over the operator sockets. Typed by the contracts, checked by the
+// daemons; their faults are rethrown unchanged.
 import type { Readable } from 'node:stream';
 import { isSendable, NotHttp } from '../../platform/http1/head.ts';
 import { openStream, readDocument, sendRequest, unixPool } from '../../platform/http1/request.ts';
@@ -30,7 +30,7 @@ export type RuntimeClient = {
     request: RequestOf<RouteTables[D][K]>,
     options?: CallOptions,
   ): Promise<AnswerOf<RouteTables[D][K]>>;
-  /** The answer as it comes, for streams. Ends when `signal` does. */
+  /** Opens a response stream, which ends when `signal` aborts. */
   open<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
@@ -47,13 +47,13 @@ type AnyRequest = {
 
 const DEADLINE_MS_DEFAULT = 30_000;
 
-/** As this person with their own key, else with the operator's under the name of this user. */
+/** Uses the key of the person `as`, else the operator key under this user's name. */
 export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
     assertReadable(stateDir);
-    throw fault('runtime_down', `no runtime runs on ${stateDir}`, {
-      hint: 'Start it: agentctl up (or name another directory with --state).',
+    throw fault('runtime_down', `no runtime is running on ${stateDir}`, {
+      hint: 'Start it with agentctl up, or name another directory with --state.',
     });
   }
   const key = as === undefined ? readOperatorKey(stateDir) : readPersonKey(stateDir, as);
@@ -101,7 +101,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
       if (status === 200) return body;
       const text = (await body.setEncoding('utf8').toArray()).join('');
       readDocument({ status, body: text }, daemon);
-      throw fault('bad_output', `${daemon} answered ${status} instead of a stream`);
+      throw fault('bad_output', `${daemon} responded ${status} instead of a stream`);
     },
   };
 }
@@ -115,19 +115,19 @@ function translateError(
   if (gone.includes(error.code ?? '')) {
     if (readRuntimeInfo(stateDir)?.outdated?.includes(daemon))
       return outdatedFault([daemon], error);
-    return fault('runtime_down', `${daemon} of ${stateDir} does not answer`, {
+    return fault('runtime_down', `${daemon} on ${stateDir} does not respond`, {
       hint: isUp(stateDir)
-        ? 'The runtime starts it again by itself; try again in a moment, or see agentctl doctor.'
-        : 'Start the runtime again: agentctl up. Unfinished work goes on then.',
+        ? 'The runtime restarts it automatically; retry in a moment, or run agentctl doctor.'
+        : 'Start the runtime: agentctl up. Unfinished work resumes.',
       cause: error,
     });
   }
   if (error.code === 'ETIMEDOUT') return fault('deadline', error.message, { cause: error });
   if (error.code?.startsWith('HPE_') === true)
-    return fault('unavailable', 'the answer was cut off', { hint: 'Ask again.', cause: error });
+    return fault('unavailable', 'the response was cut off', { hint: 'Retry.', cause: error });
   if (error instanceof NotHttp) return fault('bad_usage', error.message, { cause: error });
   if (error.code === 'EACCES') {
-    return fault('unauthenticated', `this user may not connect to ${daemon} of ${stateDir}`, {
+    return fault('unauthenticated', `this user may not connect to ${daemon} on ${stateDir}`, {
       hint: `Use it as the user who owns ${stateDir}.`,
       cause: error,
     });

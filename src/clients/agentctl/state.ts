@@ -1,6 +1,6 @@
-// Where the state directory is and what its runtime says of itself. Follows the rules of
-// platform/state-dir.ts, which cannot be loaded here: what it imports costs as much as a start of
-// Node. For the same reason Node's modules are not imported: that reads all their exports.
+// Finds the state directory and reads its runtime.json and keys. Follows platform/state-dir.ts,
+// which is not imported because its imports cost as much as starting Node. For the same reason
+// Node's modules are not imported: that reads all their exports.
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import { assertTrustedDir } from '../../platform/trusted-path.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
@@ -23,7 +23,7 @@ export function findStateDir(given: string | undefined, env: CommandEnv): string
   return makeAbsolute(`${isSet(env.HOME) ? env.HOME : readHome()}/.local/state/agentd`);
 }
 
-/** Not homedir(): where HOME is empty, as in some units, that is empty too. */
+/** Not homedir(), which is empty when HOME is, as in some systemd units. */
 function readHome(): string {
   try {
     return process.getBuiltinModule('node:os').userInfo().homedir;
@@ -35,7 +35,7 @@ function readHome(): string {
   }
 }
 
-/** What the last runtime wrote about itself; it may have died since. */
+/** Reads what the last runtime wrote about itself; it may have died since. */
 export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
   try {
     return JSON.parse(readText(`${stateDir}/runtime.json`)) as RuntimeInfo;
@@ -44,13 +44,13 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
   }
 }
 
-/** Whether the process of the last runtime is still there; its daemons may be away for a moment. */
+/** The process of the last runtime exists; its daemons may still be down. */
 export function isUp(stateDir: string): boolean {
   const info = readRuntimeInfo(stateDir);
   return info !== undefined && isAlive(info.pid);
 }
 
-/** What this user may not look into is not the same as what is not there. */
+/** Throws when the directory exists but this user may not read it. */
 export function assertReadable(stateDir: string, file = 'runtime.json'): void {
   try {
     process.getBuiltinModule('node:fs').statSync(`${stateDir}/${file}`);
@@ -76,7 +76,6 @@ export function readOperatorKey(stateDir: string): string {
   }
 }
 
-/** A person's own key: agentctl person add NAME. */
 export function readPersonKey(stateDir: string, name: string): string {
   const file = `${stateDir}/people/${name}.key`;
   try {
@@ -84,16 +83,16 @@ export function readPersonKey(stateDir: string, name: string): string {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('unauthenticated', `the key of ${name} cannot be read (${code})`, {
-      hint: `Give them one: agentctl person add ${name}`,
+      hint: `Create one: agentctl person add ${name}`,
       cause,
     });
   }
-  throw fault('bad_usage', 'that is not the name of a person', { hint: 'Use --as NAME.' });
+  throw fault('bad_usage', 'invalid person name', { hint: 'Use --as NAME.' });
 }
 
 /**
- * The key goes to whoever listens below this directory: it must be one that only root, this user or
- * the owner of the key can have put there.
+ * The key is sent to the process that listens below this directory, so only root, this user or the
+ * key's owner may be able to write there.
  */
 export function assertRuntimeDir(runtimeDir: string, stateDir: string): void {
   const owner = process.getBuiltinModule('node:fs').statSync(`${stateDir}/operator.key`).uid;
@@ -102,14 +101,14 @@ export function assertRuntimeDir(runtimeDir: string, stateDir: string): void {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
     if (code !== 'ENOENT' && code !== 'ENOTDIR') throw cause;
-    throw fault('runtime_down', `agentd of ${stateDir} does not answer`, {
-      hint: 'Start the runtime again: agentctl up. Unfinished work goes on then.',
+    throw fault('runtime_down', `agentd on ${stateDir} does not respond`, {
+      hint: 'Start the runtime: agentctl up. Unfinished work resumes.',
       cause,
     });
   }
 }
 
-/** A process that has ended and only waits to be reaped is not alive. */
+/** A zombie is not alive. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -123,9 +122,8 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Processes that the runtime does not start again by itself. */
 export const outdatedFault = (names: readonly string[], cause?: unknown): Fault =>
-  fault('runtime_down', `${names.join(', ')}: not started again, the program was changed`, {
-    hint: 'End the runtime and start it with the new programs: agentctl down, then agentctl up.',
+  fault('runtime_down', `${names.join(', ')}: not restarted, because the program was changed`, {
+    hint: 'Restart the runtime: agentctl down, then agentctl up.',
     cause,
   });

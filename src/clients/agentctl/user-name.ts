@@ -1,11 +1,10 @@
-// Who a uid is, for people: the name of its account, else its number.
+// Formats a uid for people: the account's name, else the number.
 import { accountsIn, readPasswd } from '../../platform/accounts.ts';
 
 export function formatUser(uid: number): string {
   return findName(uid) ?? `uid ${uid}`;
 }
 
-/** The same with the number in any case. */
 export function formatUserAndUid(uid: number): string {
   const name = findName(uid);
   return name === undefined ? `uid ${uid}` : `${name} (uid ${uid})`;
@@ -13,7 +12,7 @@ export function formatUserAndUid(uid: number): string {
 
 function findName(uid: number): string | undefined {
   try {
-    // Accounts of a directory service are not in the file; of these only one's own is asked for.
+    // Directory-service accounts are not in /etc/passwd; only this user's own is looked up.
     const own = process.getBuiltinModule('node:os').userInfo();
     if (own.uid === uid) return own.username;
   } catch {

@@ -1,22 +1,21 @@
-// A bell that rings when the audit log has something new of what is asked for, so that nobody looks
-// again before there is something to see. Where the log cannot be heard, whoever waits looks by the
-// clock.
+// Wakes a waiting command when the audit log has a new matching event. While the log is unavailable
+// the command polls.
 import type { AuditEvent } from '../../wire/events.ts';
 import { type FollowFilter, followEvents, sleep } from './follow.ts';
 import type { RuntimeClient } from './runtime.ts';
 
 export type Wakeups = {
-  /** The log is being listened to: whatever happens from now on rings. */
+  /** The stream is open: every event from now on wakes. */
   isConnected(): boolean;
-  /** What rang until now is being looked at. */
+  /** Forgets earlier wakeups; call it before reading state. */
   reset(): void;
-  /** Resolves when it has rung since, or after so long. */
+  /** Resolves at a wakeup since the last reset, or after `ms`. */
   wait(ms: number): Promise<void>;
   stop(): void;
 };
 
 export type WakeupOptions = {
-  /** From where on, and what; nothing when the log cannot be asked. */
+  /** Start and filter; undefined when the log is unavailable. */
   from: Promise<{ after: number; filter: FollowFilter } | undefined>;
   outer: AbortSignal;
   onEvent?: (event: AuditEvent) => void;

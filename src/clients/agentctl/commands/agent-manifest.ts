@@ -1,5 +1,4 @@
-// agentctl agent create and update: a manifest from a file, or made from options.
-
+// agentctl agent create and update, from a manifest file or from options.
 import { fault } from '../../../wire/errors.ts';
 import type { Manifest } from '../../../wire/manifest.ts';
 import type { Args, Session } from '../command.ts';
@@ -17,8 +16,8 @@ function readManifest(args: Args, base: () => Partial<Manifest>): string {
   const file = args.text('file');
   if (file === undefined) return `${toYaml(applyOptions(base(), args)).join('\n')}\n`;
   if (hasManifestOptions(args)) {
-    throw fault('bad_usage', 'a manifest file and options that change it do not go together', {
-      hint: 'Write it into the file, or leave --file away.',
+    throw fault('bad_usage', '--file cannot be combined with options that change the manifest', {
+      hint: 'Edit the file, or omit --file.',
     });
   }
   return readInput(file);
@@ -53,33 +52,33 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
 export async function create({ args, out, runtime }: Session): Promise<void> {
   const name = args.positionals[0]!;
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
-    throw fault('bad_usage', `an agent cannot be called '${name}'`, {
-      hint: 'A name is small letters, digits and dashes, such as coder or night-watch.',
+    throw fault('bad_usage', `invalid agent name '${name}'`, {
+      hint: 'Use lowercase letters, digits and dashes, such as coder or night-watch.',
     });
   await assertModelOffered(runtime(), args.text('model'));
   const manifest_yaml = readManifest(args, () => ({ metadata: { name } }));
   const body = { manifest_yaml, create_only: true };
   const answer = await runtime().call('agentd', 'putAgent', { params: { name }, body });
   out.print(answer, () => [
-    `${answer.agent.name} is declared: ${answer.agent.status}, model ${answer.agent.model}`,
-    `Give it work: agentctl task create "…" --agent ${answer.agent.name} --wait`,
+    `${answer.agent.name} created: ${answer.agent.status}, model ${answer.agent.model}`,
+    `Create a task for it: agentctl task create "…" --agent ${answer.agent.name} --wait`,
   ]);
 }
 
 export async function update({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.positionals[0]! };
   if (args.text('file') === undefined && !hasManifestOptions(args)) {
-    throw fault('bad_usage', 'agent update needs something to change', {
-      hint: 'Give --file or one of the options: agentctl agent update --help',
+    throw fault('bad_usage', 'agent update needs a change', {
+      hint: 'Give --file or another option: agentctl agent update --help',
     });
   }
   await assertModelOffered(runtime(), args.text('model'));
-  // Also finds out that the agent exists: update never makes one.
+  // Fails for an unknown agent: update never creates one.
   const { manifest } = await runtime().call('agentd', 'getAgent', { params });
   const manifest_yaml = readManifest(args, () => manifest as Partial<Manifest>);
   const answer = await runtime().call('agentd', 'putAgent', { params, body: { manifest_yaml } });
   out.print(answer, () => [
-    `${answer.agent.name} is changed (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
-    `It may use: ${answer.agent.capabilities.join(', ') || 'nothing but the basic tools'}`,
+    `${answer.agent.name} updated (manifest sha256 ${answer.agent.manifest_hash.slice(0, 12)}…)`,
+    `Capabilities: ${answer.agent.capabilities.join(', ') || 'only the basic tools'}`,
   ]);
 }

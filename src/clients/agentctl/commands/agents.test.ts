@@ -55,7 +55,7 @@ test('list and show say who the boxes really are, and what could not be asked', 
     });
   script('dynamic', null);
   const own = await run('agent', 'show', 'planner');
-  assert.match(own.stdout, /agent-planner, a uid of its own without an account/);
+  assert.match(own.stdout, /agent-planner, its own uid without an account/);
   agents[0] = agent('planner', { linux_user: 'deploy' });
   script('dynamic', null);
   assert.match((await run('list')).stdout, /planner +agent-planner +active/);
@@ -65,7 +65,7 @@ test('list and show say who the boxes really are, and what could not be asked', 
   assert.match((await run('list')).stdout, /planner +deploy +active/);
   script('single', process.getuid!());
   assert.match((await run('list')).stdout, new RegExp(`planner +${userInfo().username} +active`));
-  assert.match((await run('agent', 'show', 'planner')).stdout, /as all agents here/);
+  assert.match((await run('agent', 'show', 'planner')).stdout, /shared by all agents/);
   script('single', 4_242);
   assert.match((await run('list')).stdout, /planner +uid 4242 +active/);
   fake.script({ agentd: { listAgents: async () => ({ agents, problems: [] }) } });
@@ -146,7 +146,7 @@ test('agent create makes a manifest from options, or takes the file', async () =
 test('a name that no agent can have is told in plain words', async () => {
   const wrong = await run('agent', 'create', 'Foo!');
   assert.equal(wrong.code, 2);
-  assert.match(wrong.stderr, /an agent cannot be called 'Foo!'.*\n.*small letters/);
+  assert.match(wrong.stderr, /invalid agent name 'Foo!'.*\n.*lowercase letters/);
 });
 
 test('list names the manifests that are wrong when no agent is left', async () => {
@@ -154,7 +154,7 @@ test('list names the manifests that are wrong when no agent is left', async () =
   fake.script({ agentd: { listAgents: async () => ({ agents: [], problems: [broken] }) } });
   const { stdout } = await run('list');
   assert.match(stdout, /problem {2}\/a\/b\.yaml:1: spec is missing\n/);
-  assert.match(stdout, /No agent could be loaded\. Correct what is named above/);
+  assert.match(stdout, /No agent could be loaded\. Fix the problems above/);
 });
 
 test('agent update changes only what is named', async () => {
@@ -181,7 +181,7 @@ test('agent update changes only what is named', async () => {
   const before = puts();
   const unknown = await run('agent', 'update', 'coder', '--model', 'nwe');
   assert.equal(unknown.code, 5);
-  assert.match(unknown.stderr, /no provider offers the model nwe; did you mean new\?/);
+  assert.match(unknown.stderr, /model nwe not found; did you mean new\?/);
   assert.equal(puts(), before, 'nothing was changed');
 });
 
@@ -202,7 +202,7 @@ test('send finds the agent by name or user; a task makes it part of the thread',
   const late = await run('send', 'coder', 'hello', '--task', id('task', 1));
   assert.match(
     late.stdout,
-    /^Sent .* when agent:coder works in this thread again, .* completed\.\n/,
+    /^Sent .* is completed, so agent:coder reads it at its next task in this thread\.\n/,
   );
   assert.match(late.stdout, new RegExp(`task create "…" --context ${id('ctx', 1)}\n$`));
   const body = last().body as Record<string, unknown>;
@@ -225,7 +225,7 @@ test('questions and their answers', async () => {
     agentd: {
       listWaits: async () => ({ waits: [open], cursor: null }),
       answerWait: async ({ params }) => {
-        if (params.id !== open.id) throw fault('not_found', `there is no wait ${params.id}`);
+        if (params.id !== open.id) throw fault('not_found', `wait ${params.id} not found`);
         return { wait: { ...open, status: 'ended' as const, outcome: 'answered' as const } };
       },
     },
@@ -237,7 +237,7 @@ test('questions and their answers', async () => {
   );
   assert.deepEqual(last().query, { status: 'open', kind: 'question', limit: 1000 });
   const answered = await run('answer', open.id, 'dev');
-  assert.match(answered.stdout, /Answered; task_0*1 goes on/);
+  assert.match(answered.stdout, /Answered; task_0*1 resumes/);
   const asked = fake.seen.findLast(({ route }) => route === 'answerWait');
   assert.deepEqual(asked?.body, { answer: 'dev' });
   assert.equal((await run('answer', id('wait', 9), 'x')).code, 5);
@@ -247,7 +247,7 @@ test('logs: what the agent did; a name that is none is not silence', async () =>
   fake.script({
     agentd: {
       getAgent: async ({ params }) => {
-        if (params.name !== 'coder') throw fault('not_found', 'there is no such agent');
+        if (params.name !== 'coder') throw fault('not_found', 'agent not found');
         return { agent: agent('coder'), manifest: {} };
       },
     },

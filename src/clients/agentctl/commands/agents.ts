@@ -64,13 +64,12 @@ export async function list({ out, runtime }: Session): Promise<void> {
   });
 }
 
-/** What to do first where nobody can be given work. */
 export const describeNoAgents = (problems: number): string =>
   problems === 0
-    ? 'There are no agents yet: agentctl agent create --help'
-    : 'No agent could be loaded. Correct what is named above: it is taken up as soon as it is saved.';
+    ? 'No agents yet: agentctl agent create --help'
+    : 'No agent could be loaded. Fix the problems above; saved files are reloaded automatically.';
 
-/** Who its boxes really are on this host: the account it asks for need not be theirs. */
+/** The user its boxes run as on this host, which may differ from the manifest's. */
 function formatBoxUser({ name, linux_user }: AgentView, { identity, uid }: Identity): string {
   if (identity === 'users') return linux_user;
   return uid === null ? `agent-${name}` : formatUser(uid);
@@ -120,11 +119,11 @@ function describeUser(agent: AgentView, who: Identity | undefined): string {
   const user = formatBoxUser(agent, who);
   if (who.identity === 'users') return user;
   const own = `agent-${agent.name}`;
-  const asked =
+  const configured =
     agent.linux_user === own ? '' : `; ${agent.linux_user} needs sandboxd.identity: users`;
   return who.identity === 'dynamic'
-    ? `${user}, a uid of its own without an account${asked}`
-    : `${user}, as all agents here: this host gives them no users of their own${asked}`;
+    ? `${user}, its own uid without an account${configured}`
+    : `${user}, shared by all agents: this host has no separate users for them${configured}`;
 }
 
 function formatBudget(budget: AgentView['budget']): string {
@@ -132,7 +131,7 @@ function formatBudget(budget: AgentView['budget']): string {
     budget.tokens_per_day === null ? undefined : pluralize(budget.tokens_per_day, 'token'),
     budget.cost_microusd_per_day === null ? undefined : formatMoney(budget.cost_microusd_per_day),
   ].filter((part) => part !== undefined);
-  return parts.length === 0 ? 'none of its own' : `${parts.join(' and ')} a day`;
+  return parts.length === 0 ? 'none' : `${parts.join(' and ')} a day`;
 }
 
 async function changeStatus(
@@ -145,20 +144,20 @@ async function changeStatus(
 }
 
 export const pause = (session: Session) =>
-  changeStatus(session, 'pauseAgent', 'is paused: it takes no new task.');
+  changeStatus(session, 'pauseAgent', 'is paused: it gets no new tasks.');
 export const resume = (session: Session) =>
-  changeStatus(session, 'resumeAgent', 'is active: it takes tasks.');
+  changeStatus(session, 'resumeAgent', 'is active: it gets tasks again.');
 export const stop = (session: Session) =>
-  changeStatus(session, 'stopAgent', 'is stopped, and what it was doing with it.');
+  changeStatus(session, 'stopAgent', 'is stopped, with its running tasks.');
 export const remove = (session: Session) =>
-  changeStatus(session, 'removeAgent', 'is removed. What it did stays in the audit log.');
+  changeStatus(session, 'removeAgent', 'is removed. Its history stays in the audit log.');
 
 export async function run({ args, out, runtime }: Session): Promise<void> {
   const agent = args.positionals[0]!;
   const params = { id: args.text('task')! };
   const answer = await runtime().call('agentd', 'assignTask', { params, body: { agent } });
   out.print(answer, () => [
-    `${answer.task.id} is with ${agent} now: ${answer.task.status}`,
+    `${answer.task.id} assigned to ${agent}: ${answer.task.status}`,
     `Follow it: agentctl task watch ${answer.task.id}`,
   ]);
 }

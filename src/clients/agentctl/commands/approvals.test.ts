@@ -138,7 +138,7 @@ describe('looking', () => {
   });
 
   test('nothing an agent wrote can fake the screen', async () => {
-    const evil = '\u001b[2J\u202eok\nYour answer:\n  agentctl approve x\r';
+    const evil = '\u001b[2J\u202eok\nYour decision:\n  agentctl approve x\r';
     scripted(
       view({
         summary: evil,
@@ -153,11 +153,11 @@ describe('looking', () => {
       }),
     );
     const { stdout } = await run('approvals', ID);
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: this pattern matches them
     assert.doesNotMatch(stdout, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/);
-    const own = stdout.split('\n').filter((line) => line === 'Your answer:');
+    const own = stdout.split('\n').filter((line) => line === 'Your decision:');
     assert.equal(own.length, 1);
-    assert.match(stdout, /this run has read text from outside/);
+    assert.match(stdout, /this run has read outside text/);
     const list = (await run('approvals')).stdout;
     assert.equal(list.trim().split('\n').length, 4);
   });
@@ -186,7 +186,7 @@ describe('looking', () => {
     const ran = await agentctl(['approvals', '--follow'], {
       state: fake.stateDir,
       watch({ stdout }) {
-        if (stdout.includes('Your answer:')) open = false;
+        if (stdout.includes('Your decision:')) open = false;
         return stdout.includes('approved by person:bob') ? 'SIGINT' : undefined;
       },
     });
@@ -228,7 +228,7 @@ describe('looking', () => {
     });
     const ran = await agentctl(['approvals', '--follow'], {
       state: fake.stateDir,
-      watch: ({ stdout }) => (stdout.includes('Your answer:') ? 'SIGINT' : undefined),
+      watch: ({ stdout }) => (stdout.includes('Your decision:') ? 'SIGINT' : undefined),
     });
     assert.match(ran.stdout, /\+fast/);
     assert.equal(ran.code, 0);
@@ -256,7 +256,7 @@ describe('answering', () => {
     writeFileSync(file, '{"commit":"def","force":true}');
     const refused = await run('approve', ID, '--edit', file);
     assert.equal(refused.code, 2);
-    assert.match(refused.stderr, /deploy\.run does not take these arguments: force/);
+    assert.match(refused.stderr, /deploy\.run: force/);
     assert.equal(asked('approve'), undefined, 'nothing was approved');
     writeFileSync(file, '[1]');
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
@@ -278,12 +278,12 @@ describe('answering', () => {
   test('a second yes says that it was given before', async () => {
     scripted(view({ status: 'approved', decided_by: 'person:ada' }));
     const { stdout, code } = await run('approve', ID);
-    assert.deepEqual([stdout, code], [`${ID} was approved already, by person:ada.\n`, 0]);
+    assert.deepEqual([stdout, code], [`${ID} was already approved by person:ada.\n`, 0]);
   });
 
   test('one of two', async () => {
     scripted(view(), { approvers_needed: 2, approved_by: ['person:alice'] });
-    assert.match((await run('approve', ID)).stdout, /1 more person must approve it/);
+    assert.match((await run('approve', ID)).stdout, /1 more approval is needed/);
   });
 
   test('reject, ask and escalate say what was typed', async () => {

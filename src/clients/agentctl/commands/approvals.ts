@@ -1,4 +1,4 @@
-// What needs a person: agentctl approvals, approve, reject, ask, escalate.
+// agentctl approvals, approve, reject, ask, escalate.
 import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
@@ -13,7 +13,7 @@ import { escapeHidden } from '../show/exact.ts';
 import { type Cell, renderTable, type TableColumn } from '../show/table.ts';
 import { subscribeWakeups } from '../wakeups.ts';
 
-/** What comes rings; this is for what no event tells, and for when the log does not answer. */
+/** Polls for changes without an event, and faster while the log is unavailable. */
 const POLL_INTERVAL_MS = { connected: 15_000, disconnected: 1_000 };
 
 export async function approvals(session: Session): Promise<void> {
@@ -27,12 +27,12 @@ export async function approvals(session: Session): Promise<void> {
   out.print(answer, () => {
     if (answer.approvals.length > 0)
       return [...renderList(answer.approvals, out), ...renderNextStep(answer)];
-    return [args.flag('all') ? 'Nothing has needed a person.' : 'Nothing waits for a person.'];
+    return [args.flag('all') ? 'No approvals.' : 'No pending approvals.'];
   });
 }
 
 const renderNextStep = ({ pending }: { pending: number }): string[] =>
-  pending === 0 ? [] : ['', 'See one in full before you answer: agentctl approvals ID'];
+  pending === 0 ? [] : ['', 'Review one in full before you decide: agentctl approvals ID'];
 
 type ListColumn = { head: TableColumn; cell(one: ApprovalSummary, nowMs: number): Cell };
 const COLUMNS: readonly ListColumn[] = [
@@ -62,7 +62,7 @@ const COLUMNS: readonly ListColumn[] = [
   { head: { title: 'SUMMARY', minWidth: 20 }, cell: ({ summary }) => escapeHidden(summary) },
 ];
 
-/** A column that says nothing of any of them is left out: there are too many for a terminal. */
+/** Omits columns that are empty in every row, to fit the terminal. */
 function renderList(list: readonly ApprovalSummary[], { columns, paint }: Out): string[] {
   const nowMs = Date.now();
   const hasContent = ({ head, cell: of }: ListColumn): boolean =>
@@ -82,7 +82,7 @@ async function readApproval(runtime: RuntimeClient, id: string): Promise<Approva
   return (await runtime.call('approvald', 'getApproval', { params: { id } })).approval;
 }
 
-/** The goal is agentd's; an approval can be looked at without it. */
+/** An approval can be shown without its task, which agentd keeps. */
 const readTask = (runtime: RuntimeClient, { task_id }: ApprovalView) =>
   runtime.call('agentd', 'getTask', { params: { id: task_id } }).then(
     ({ task }) => task,
@@ -95,7 +95,7 @@ async function show(runtime: RuntimeClient, id: string, out: Out): Promise<void>
   out.print({ approval }, () => renderApproval(approval, task, { out, nowMs: Date.now() }));
 }
 
-/** Each one that waits, in full, as it comes; and what became of it. */
+/** Prints each pending approval in full as it arrives, and later its outcome. */
 async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
   const { signal, done } = onInterrupt();
   const from = readNewestSeq(runtime).then(
@@ -104,9 +104,9 @@ async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
   );
   const wakeups = subscribeWakeups(runtime, { from, outer: signal });
   const waiting = new Map<string, string>();
-  out.info('Waiting for approvals that need a person (Ctrl-C ends this, nothing else).');
+  out.info('Waiting for approvals (Ctrl-C stops watching, nothing else).');
   try {
-    await from; // Whatever comes after the first look rings.
+    await from; // Events after the first read wake the loop.
     while (!signal.aborted) {
       wakeups.reset();
       const query = { status: 'pending', limit: 1000 } as const;
@@ -136,7 +136,10 @@ async function follow(runtime: RuntimeClient, out: Out): Promise<void> {
 
 function printEnd(approval: ApprovalView, out: Out): void {
   if (out.json) out.printJson({ approval });
-  else out.writeLine(`${approval.id}  ${approval.status} by ${approval.decided_by ?? 'nobody'}\n`);
+  else
+    out.writeLine(
+      `${approval.id}  ${approval.status} by ${approval.decided_by ?? 'the runtime'}\n`,
+    );
 }
 
 export async function approve({ args, out, runtime }: Session): Promise<void> {
@@ -155,27 +158,27 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
     ...(edited === undefined ? {} : { edited_arguments: edited }),
   };
   const answer = await runtime().call('approvald', 'approve', { params: { id }, body });
-  // The same answer once more is no error, and changes nothing.
+  // Repeating the same decision is no error.
   out.print(answer, () =>
     seen.status === 'approved'
-      ? [`${id} was approved already, by ${seen.decided_by ?? 'a person'}.`]
+      ? [`${id} was already approved by ${seen.decided_by ?? 'a person'}.`]
       : renderApproved(answer.approval),
   );
 }
 
-/** What somebody else has changed must have been looked at: the word for it is on its screen. */
+/** A version that another person edited must be reviewed first: its screen shows the token. */
 function reviewedNonce(seen: ApprovalView): string {
   if (seen.arguments_asked === null || seen.status !== 'pending') return seen.nonce;
   throw fault('bad_usage', `${seen.id} was changed by a person since the agent asked`, {
-    hint: `Look at it: agentctl approvals ${seen.id}, then add the --seen that it shows.`,
+    hint: `Review it with agentctl approvals ${seen.id}, then add the --seen TOKEN it shows.`,
   });
 }
 
-/** A no, a question and passing it on do no harm to what it has become meanwhile. */
+/** Rejecting, asking and escalating are safe on any version. */
 const readNonce = async (runtime: RuntimeClient, id: string): Promise<string> =>
   (await readApproval(runtime, id)).nonce;
 
-/** toold looks again when they are used; by then the person's answer is given and spent. */
+/** toold checks again on use, but by then the approval would be spent. */
 async function assertValidArguments(
   runtime: RuntimeClient,
   { action }: ApprovalView,
@@ -185,8 +188,8 @@ async function assertValidArguments(
   const request = { params: { name }, body: { arguments: edited } };
   const { problem } = await runtime.call('toold', 'checkArguments', request);
   if (problem === null) return;
-  throw fault('bad_usage', `${name} does not take these arguments: ${problem}`, {
-    hint: `agentctl tool show ${name} says what it takes. Nothing was approved.`,
+  throw fault('bad_usage', `invalid arguments for ${name}: ${problem}`, {
+    hint: `Nothing was approved. See the schema: agentctl tool show ${name}`,
   });
 }
 
@@ -199,7 +202,7 @@ function readArguments(file: string): Record<string, unknown> {
     throw fault('bad_usage', `${file} is not JSON: ${cause.message}`, { cause });
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw fault('bad_usage', `${file} does not hold a JSON object`, {
+    throw fault('bad_usage', `${file} is not a JSON object`, {
       hint: 'Write the arguments as agentctl approvals ID --json shows them.',
     });
   return value as Record<string, unknown>;
@@ -210,15 +213,15 @@ function renderApproved(approval: ApprovalView): string[] {
   if (approval.status === 'pending') {
     const remaining = approval.approvers_needed - approval.approved_by.length;
     return [
-      `Your approval of ${what} counts; ${pluralize(remaining, 'more person', 'more people')} must approve it.`,
+      `Your approval of ${what} is recorded; ${pluralize(remaining, 'more approval is', 'more approvals are')} needed.`,
     ];
   }
   const permit =
     approval.permit_id === null
       ? []
-      : [`A permit was given; take it back with: agentctl permit revoke ${approval.permit_id}`];
+      : [`Permit created; to revoke it: agentctl permit revoke ${approval.permit_id}`];
   const calls = approval.calls === 1 ? '' : ` (${pluralize(approval.calls, 'call')})`;
-  return [`Approved ${what}${calls}; ${approval.task_id} goes on.`, ...permit];
+  return [`Approved ${what}${calls}; ${approval.task_id} resumes.`, ...permit];
 }
 
 export async function reject({ args, out, runtime }: Session): Promise<void> {
@@ -227,7 +230,7 @@ export async function reject({ args, out, runtime }: Session): Promise<void> {
   const nonce = await readNonce(runtime(), id);
   const body = { nonce, ...(reason === undefined ? {} : { reason }) };
   const answer = await runtime().call('approvald', 'reject', { params: { id }, body });
-  out.print(answer, () => [`Rejected; ${answer.approval.agent} is told so.`]);
+  out.print(answer, () => [`Rejected; ${answer.approval.agent} is notified.`]);
 }
 
 export async function ask({ args, out, runtime }: Session): Promise<void> {
@@ -236,7 +239,7 @@ export async function ask({ args, out, runtime }: Session): Promise<void> {
   const body = { nonce: await readNonce(runtime(), id), question };
   const answer = await runtime().call('approvald', 'requestInfo', { params: { id }, body });
   out.print(answer, () => [
-    `Asked; ${answer.approval.agent} gets the question and may ask for the approval again.`,
+    `Asked; ${answer.approval.agent} gets the question and may request approval again.`,
   ]);
 }
 
@@ -251,7 +254,7 @@ export async function escalate({ args, out, runtime }: Session): Promise<void> {
   };
   const answer = await runtime().call('approvald', 'escalate', { params: { id }, body });
   out.print(answer, () => [
-    `Passed on to ${to ?? 'whoever else may decide it'}; it goes on waiting.`,
-    'They answer with --as NAME and a key of their own: agentctl person list',
+    `Escalated to ${to ?? 'another approver'}; it stays pending.`,
+    'They decide with --as NAME and their own key: agentctl person list',
   ]);
 }

@@ -53,11 +53,11 @@ export async function get({ args, out, runtime }: Session): Promise<void> {
   }
   if (out.json) return out.printJson(answer);
   if (text === null && out.terminal) {
-    throw fault('bad_usage', `${id} is ${artifact.mime_type}, which is not for a terminal`, {
+    throw fault('bad_usage', `${id} is ${artifact.mime_type}, which is not printable text`, {
       hint: `Write it to a file: agentctl artifact get ${id} --output FILE`,
     });
   }
-  // Into a pipe or file it goes as it is; a terminal gets no control characters.
+  // A pipe or file gets the exact bytes; a terminal gets no control characters.
   if (text === null) writeOut(Buffer.from(base64 ?? '', 'base64'));
   else out.write(out.terminal ? `${replaceControls(text)}\n` : text);
 }
@@ -68,7 +68,7 @@ function writeContent(file: string, content: string | Buffer): void {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('bad_usage', `${file} cannot be written (${code})`, {
-      hint: 'Name a place where you may write.',
+      hint: 'Name a file that you may write.',
       cause,
     });
   }

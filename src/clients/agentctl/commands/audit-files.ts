@@ -1,5 +1,5 @@
-// agentctl audit verify and export, which work on the files of a log with or without a runtime;
-// prove, checkpoint and rotate-key, which ask the running auditd-ai.
+// agentctl audit verify and export work on a log's files, with or without a runtime; prove,
+// checkpoint and rotate-key call auditd-ai.
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -29,12 +29,12 @@ import { assertReadable } from '../state.ts';
 function requireLogDir(dir: string): string {
   if (existsSync(join(dir, 'audit.jsonl'))) return dir;
   assertReadable(dir, 'audit.jsonl');
-  throw fault('not_found', `there is no audit log in ${dir}`, {
-    hint: 'Name the directory that holds audit.jsonl, or the state with --state.',
+  throw fault('not_found', `no audit log found in ${dir}`, {
+    hint: 'Name the directory that contains audit.jsonl, or use --state.',
   });
 }
 
-/** The verifying program speaks for itself: what it prints and how it ends is the answer. */
+/** Passes on the verifier's output and exit status. */
 export async function verify({ args, out, stateDir }: Session): Promise<number> {
   const dir = requireLogDir(resolve(args.positionals[0] ?? join(stateDir, 'audit')));
   const from = args.text('from');
@@ -53,15 +53,14 @@ export async function verify({ args, out, stateDir }: Session): Promise<number> 
   return status ?? FAULTS.internal.exit;
 }
 
-/** A wrong file says nothing of the log: without this the log would be called broken. */
+/** Without this check a wrong file would make a sound log look broken. */
 function assertCheckpoint(file: string): void {
-  const hint = 'Keep one with: agentctl audit checkpoint > FILE';
-  if (!existsSync(file)) throw fault('not_found', `there is no checkpoint file ${file}`, { hint });
+  const hint = 'Store one with: agentctl audit checkpoint > FILE';
+  if (!existsSync(file)) throw fault('not_found', `checkpoint file ${file} not found`, { hint });
   if (!/^— \S+ \S+$/m.test(readInput(file)))
     throw fault('bad_usage', `${file} is not a checkpoint: it has no signature`, { hint });
 }
 
-/** Only what a verifier needs. A signing key that travels with the log makes the copy worthless. */
 const isSegment = (name: string): boolean => /^audit(-\d+)?\.jsonl$/.test(name);
 
 export async function exportLog({ args, out, stateDir }: Session): Promise<void> {
@@ -69,7 +68,7 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
   const to = resolve(args.positionals[0]!);
   if (existsSync(to) && readdirSync(to).length > 0) {
     throw fault('conflict', `${to} is not empty`, {
-      hint: 'Name a directory that is new or empty.',
+      hint: 'Name a new or empty directory.',
     });
   }
   const names = copyOrCleanUp(from, to);
@@ -80,12 +79,12 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
   ]);
 }
 
-/** The hash of every event; with it a verifier can say which event was changed. */
+/** The hash of every event, by which a verifier finds the changed one. */
 const LEAVES = join('tree', 'L00');
 
 /**
- * In the order they are copied in while the log grows: what the signatures and the hashes speak of
- * is then in the segments that follow.
+ * Lists only what a verifier needs, never the signing key. Signatures and hashes come first, so
+ * that the segments, copied later from a growing log, contain all they cover.
  */
 function listLog(dir: string): string[] {
   const segments = readdirSync(dir).filter(isSegment).sort();
@@ -93,7 +92,7 @@ function listLog(dir: string): string[] {
   return [...before.filter((name) => existsSync(join(dir, name))), ...segments];
 }
 
-/** Half a copy would be in the way of the next. */
+/** Removes a partial copy, which would block the next export. */
 function copyOrCleanUp(from: string, to: string): string[] {
   try {
     for (const below of ['keys', 'tree']) makeDirs(join(to, below), 0o755);
@@ -105,7 +104,7 @@ function copyOrCleanUp(from: string, to: string): string[] {
   }
 }
 
-/** While it is written a segment may be sealed, and then files have other names: once more. */
+/** Starts over when a segment was sealed, and so renamed, during the copy. */
 function copyLog(from: string, to: string): string[] {
   for (;;) {
     const names = listLog(from);
@@ -115,7 +114,7 @@ function copyLog(from: string, to: string): string[] {
   }
 }
 
-/** The copy belongs to who made it: whoever owns the log shall not be able to change it later. */
+/** The copy belongs to this user, so that the log's owner cannot change it later. */
 function copyFile(from: string, to: string): void {
   copyFileSync(from, to);
   chownSync(to, process.getuid!(), process.getgid!());
@@ -125,7 +124,7 @@ function copyFile(from: string, to: string): void {
 
 const READ_BACK_BYTES = 65_536;
 
-/** The last event of a log in use may have been copied while it was being written. */
+/** The last event may have been copied while it was being written. */
 function truncatePartialLine(file: string): void {
   const fd = openSync(file, 'r+');
   try {
@@ -146,7 +145,7 @@ function truncatePartialLine(file: string): void {
   }
 }
 
-/** Of an event by its id, or by its number: the first column of audit tail. */
+/** `event` is an id, or a number from the first column of audit tail. */
 export async function readProof(runtime: RuntimeClient, event: string): Promise<ProofView> {
   let id = event;
   if (/^\d{1,15}$/.test(event)) {
@@ -157,7 +156,7 @@ export async function readProof(runtime: RuntimeClient, event: string): Promise<
   return runtime.call('auditd-ai', 'prove', { params: { id } }).catch((error: unknown) => {
     if (!(error instanceof Fault) || error.code !== 'not_found') throw error;
     throw fault('not_found', error.message, {
-      hint: 'Use its number, the first column of agentctl audit tail, or its id (with --json).',
+      hint: 'Use a number from the first column of agentctl audit tail, or an id (--json).',
       cause: error,
     });
   });
@@ -165,7 +164,6 @@ export async function readProof(runtime: RuntimeClient, event: string): Promise<
 
 export async function prove({ args, out, runtime }: Session): Promise<void> {
   const proof = await readProof(runtime(), args.positionals[0]!);
-  // For people too the document is the point: it goes to whoever shall check it.
   if (out.json) out.printJson({ proof });
   else out.writeLine(JSON.stringify(proof, null, 2));
 }
@@ -174,10 +172,12 @@ export async function checkpoint({ out, runtime }: Session): Promise<void> {
   const view = await runtime().call('auditd-ai', 'checkpoint', {});
   if (out.json) return out.printJson({ checkpoint: view });
   out.write(view.note.endsWith('\n') ? view.note : `${view.note}\n`);
-  out.info(`Keep it elsewhere; later: agentctl audit verify --from FILE. Key: ${view.vkey}`);
+  out.info(
+    `Store it elsewhere; verify later with: agentctl audit verify --from FILE. Key: ${view.vkey}`,
+  );
 }
 
 export async function rotateKey({ out, runtime }: Session): Promise<void> {
   const keys = await runtime().call('auditd-ai', 'rotateKey', {});
-  out.print({ keys }, () => [`Signs with  ${keys.vkey}`, `Before      ${keys.previous}`]);
+  out.print({ keys }, () => [`New key       ${keys.vkey}`, `Previous key  ${keys.previous}`]);
 }

@@ -1,4 +1,4 @@
-// Reading the audit log: agentctl audit tail, task, agent, tool, and agentctl logs.
+// agentctl audit tail, task, agent, tool, and agentctl logs.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { followEvents, readNewestSeq } from '../follow.ts';
@@ -27,7 +27,7 @@ export async function tail({ args, out, runtime }: Session): Promise<void> {
   await follow(runtime(), after, filter, { onEvent: (event) => printEvent(event, out), out });
 }
 
-/** The last first. */
+/** Newest first. */
 async function readNewest(
   runtime: RuntimeClient,
   filter: { event?: string | undefined },
@@ -52,7 +52,7 @@ async function follow(
   { onEvent, out }: { onEvent: (event: AuditEvent) => void; out: Out },
 ): Promise<void> {
   const { signal, done } = onInterrupt();
-  const onDown = () => out.info('The log does not answer; this goes on when it is back.');
+  const onDown = () => out.info('The log does not respond; waiting for it.');
   try {
     for await (const event of followEvents(runtime, { after, filter, signal, onDown }))
       onEvent(event);
@@ -65,7 +65,7 @@ type Pages = (
   cursor: string | undefined,
 ) => Promise<{ events: AuditEvent[]; cursor: string | null }>;
 
-/** In the order they happened; with `lines` only the last so many. */
+/** Oldest first; with `lines` only the last ones. */
 async function collect(read: Pages, lines: number | undefined): Promise<AuditEvent[]> {
   const found: AuditEvent[] = [];
   let cursor: string | undefined;
@@ -105,8 +105,8 @@ function printEvents(events: readonly AuditEvent[], out: Out, subject: string): 
   for (const event of events) printEvent(event, out);
 }
 
-// A wrong name is told as one, and not as something that never did anything. The log is asked
-// first: it knows also who is gone.
+// No events may mean a wrong name, which is then reported. The log is read first because it also
+// knows removed agents and tools.
 export async function task({ args, out, runtime }: Session): Promise<void> {
   const id = args.positionals[0]!;
   const events = await readTaskEvents(runtime(), id, args.number('lines'));

@@ -105,7 +105,7 @@ test('events of a task, an agent, a tool: all pages', async () => {
 
 test('a name that nobody knows is told as one; one that did nothing yet is not', async () => {
   const none = async () => ({ events: [], cursor: null });
-  const nobody = async () => Promise.reject(fault('not_found', 'there is no such thing'));
+  const nobody = async () => Promise.reject(fault('not_found', 'not found'));
   const audit = { task: none, agent: none, tool: none };
   const asked = [
     ['task', id('task', 1)],
@@ -161,7 +161,7 @@ test('an event that is not there: how events are named', async () => {
   });
   const ran = await run('audit', 'prove', 'x');
   assert.equal(ran.code, 5);
-  assert.match(ran.stderr, /no event x \(not_found\)\nUse its number, the first column of/);
+  assert.match(ran.stderr, /no event x \(not_found\)\nUse a number from the first column of/);
 });
 
 test('prove, checkpoint and rotate-key give the documents', async () => {
@@ -188,7 +188,7 @@ test('prove, checkpoint and rotate-key give the documents', async () => {
   assert.deepEqual(fake.seen.at(-1)?.params, { id: event(7).id }, 'the number of audit tail');
   // The note alone on standard output, so that `> FILE` keeps what verify --from reads.
   assert.equal((await run('audit', 'checkpoint')).stdout, 'log\n2\nr\n\n— log x\n');
-  assert.match((await run('audit', 'rotate-key')).stdout, /Signs with {2}new\nBefore {6}old\n/);
+  assert.match((await run('audit', 'rotate-key')).stdout, /New key {7}new\nPrevious key {2}old\n/);
 });
 
 function makeLog(): string {

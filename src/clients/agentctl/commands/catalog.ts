@@ -13,16 +13,16 @@ export const isOnlyRehearsal = ({ models }: Models): boolean =>
 
 export function describeModels(all: Models): string {
   if (isOnlyRehearsal(all))
-    return 'the rehearsal answers, not a real model; add one: agentctl model add --help';
+    return 'the rehearsal responds, not a real model; add one: agentctl model add --help';
   const names = all.providers.map(({ name, available }) =>
-    available ? name : `${name} (not now)`,
+    available ? name : `${name} (unavailable)`,
   );
   return `${names.join(', ')}; see: agentctl model list`;
 }
 
 /**
- * A call with a name that nobody offers is answered by the default; who types one meant another.
- * While only the rehearsal answers, names are for the model to come.
+ * Throws for an unknown model, which calls would silently replace with the default. While only the
+ * rehearsal responds, any name is accepted, for a model to be added.
  */
 export async function assertModelOffered(
   runtime: RuntimeClient,
@@ -35,14 +35,14 @@ export async function assertModelOffered(
   if (isOnlyRehearsal(all) || known.includes(name) || isFromProvider) return;
   const near = nearest(name, known);
   const guess = near === undefined ? '' : `; did you mean ${near}?`;
-  throw fault('not_found', `no provider offers the model ${name}${guess}`, {
-    hint: 'See agentctl model list; add one with agentctl model add.',
+  throw fault('not_found', `model ${name} not found${guess}`, {
+    hint: 'List them with agentctl model list, or add one with agentctl model add.',
   });
 }
 
 export async function findTool(runtime: RuntimeClient, name: string): Promise<ToolView> {
   const { tools } = await runtime.call('toold', 'listTools', {});
-  const found = tools.find((one) => one.name === name || one.name.replaceAll('.', '_') === name);
+  const found = tools.find((tool) => tool.name === name || tool.name.replaceAll('.', '_') === name);
   if (found !== undefined) return found;
-  throw fault('not_found', `there is no tool ${name}`, { hint: 'See: agentctl tool list' });
+  throw fault('not_found', `tool ${name} not found`, { hint: 'List them: agentctl tool list' });
 }

@@ -1,5 +1,5 @@
-// agentctl completion: the small script each shell wants. It only asks `agentctl --complete`,
-// which knows the command table and the runtime, so a script never grows old.
+// agentctl completion: prints a shell's script. It only calls `agentctl --complete`, which knows
+// the command table and the runtime, so that an installed script never becomes outdated.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 
@@ -50,7 +50,7 @@ export async function completion({ args, out }: Session): Promise<void> {
   const shell = args.positionals[0]!;
   const script = SCRIPTS[shell];
   if (script === undefined) {
-    throw fault('bad_usage', `there is no completion for ${shell}`, {
+    throw fault('bad_usage', `unknown shell ${shell}`, {
       hint: `Use one of: ${Object.keys(SCRIPTS).join(', ')}`,
     });
   }

@@ -54,7 +54,7 @@ function fillDisk(): void {
 test('a state that is not there is not a bug', async () => {
   const ran = await agentctl(['person', 'add', 'ann', '--state', join(dir, 'none')]);
   assert.equal(ran.code, 5);
-  assert.match(ran.stderr, /there is no state directory .*none \(not_found\)\n.*agentctl up/);
+  assert.match(ran.stderr, /state directory .*none not found \(not_found\)\n.*agentctl up/);
 });
 
 describe('a disk', { skip: isMounted ? false : 'needs root to mount a small tmpfs' }, () => {

@@ -1,5 +1,5 @@
-// agentctl doctor: says by trying what works here, what does not, the command that fixes it, and
-// what is not protected in this version.
+// agentctl doctor: checks what works on this host, prints the command that fixes each problem, and
+// lists what this version does not protect against.
 import { FAULTS, Fault } from '../../../wire/errors.ts';
 import type { FeaturesView } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
@@ -55,7 +55,7 @@ export async function doctor(session: Session): Promise<number> {
       ];
     }),
     '',
-    out.paint('bold', 'What is not protected yet'),
+    out.paint('bold', 'Not protected yet'),
     ...unprotected.flatMap((text) =>
       wrap(text, Math.min(out.columns, 100) - 4).map(
         (line, i) => `${i === 0 ? '  - ' : '    '}${line}`,
@@ -69,9 +69,8 @@ async function runChecks(
   session: Session,
 ): Promise<{ findings: DoctorFinding[]; sandboxes: FeaturesView | undefined }> {
   const { stateDir, env } = session;
-  // Of what cannot be looked into, nothing more can be said.
   if (!isReadable(stateDir)) {
-    const refused = fail('state', `this user may not look into ${stateDir}`, `ls -ld ${stateDir}`);
+    const refused = fail('state', `this user may not read ${stateDir}`, `ls -ld ${stateDir}`);
     return { findings: [checkNode(process.versions.node), refused], sandboxes: undefined };
   }
   const running = await findRunning(stateDir);
@@ -95,7 +94,7 @@ async function runChecks(
   return { findings: found, sandboxes: sandboxes.view };
 }
 
-/** One that cannot even be asked is one more finding: the rest is looked at all the same. */
+/** A failure to connect is one more finding; the other checks still run. */
 function connect(session: Session, found: DoctorFinding[]): RuntimeClient | undefined {
   try {
     return session.runtime();

@@ -1,4 +1,4 @@
-// agentctl down: asks the runtime to stop in order and waits until it has.
+// agentctl down: stops the runtime with SIGTERM and waits until it has exited.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { sleep } from '../follow.ts';
@@ -12,7 +12,9 @@ export async function down({ out, stateDir }: Session): Promise<void> {
   const running = await findRunning(stateDir);
   if (running === undefined) {
     assertReadable(stateDir);
-    return out.print({ down: { was_running: false } }, () => [`No runtime runs on ${stateDir}.`]);
+    return out.print({ down: { was_running: false } }, () => [
+      `No runtime is running on ${stateDir}.`,
+    ]);
   }
   const { pid, mode } = running.info;
   out.info(`Stopping the runtime (pid ${pid}, ${mode}) …`);
@@ -21,14 +23,14 @@ export async function down({ out, stateDir }: Session): Promise<void> {
   while (isAlive(pid)) {
     if (Date.now() - startMs > STOP_TIMEOUT_MS) {
       throw fault('deadline', `pid ${pid} is still stopping after ${STOP_TIMEOUT_MS / 1_000} s`, {
-        hint: `Wait, or kill -9 ${pid}: the next up takes up what it had in hand.`,
+        hint: `Wait, or run kill -9 ${pid}; the next agentctl up resumes its work.`,
       });
     }
     await sleep(50);
   }
   const tookMs = Date.now() - startMs;
   out.print({ down: { was_running: true, pid, took_ms: tookMs } }, () => [
-    `Stopped in ${formatSpan(tookMs)}. Everything that lasts is in ${stateDir}.`,
+    `Stopped in ${formatSpan(tookMs)}. All persistent state is in ${stateDir}.`,
   ]);
 }
 

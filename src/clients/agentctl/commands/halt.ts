@@ -1,4 +1,4 @@
-// agentctl halt and unhalt. When nothing answers, the file STATE/HALT says the same.
+// agentctl halt and unhalt. Without a running runtime they write or remove STATE/HALT.
 import { closeSync, existsSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { diskFault } from '../../../platform/disk-fault.ts';
@@ -22,12 +22,12 @@ export async function halt({ args, out, stateDir, runtime }: Session): Promise<v
     if (!existsSync(stateDir)) makeStateDir(stateDir);
     runAsOwner(stateDir, (here) => writeHalt(join(here, 'HALT'), reason ?? ''));
     out.print({ halt: { halted: true, stopped_runs: 0, file } }, () => [
-      `No runtime answers; made ${file}, so that none works until it is lifted.`,
+      `No runtime responds; created ${file}, which halts all agents until it is lifted.`,
     ]);
   }
 }
 
-/** That the file is there is what halts; on a full disk there may be no room for the reason. */
+/** The file's existence halts; on a full disk the reason may be lost. */
 function writeHalt(file: string, reason: string): void {
   const fd = openSync(file, 'w', 0o600);
   try {
@@ -42,13 +42,13 @@ function writeHalt(file: string, reason: string): void {
 export async function unhalt({ out, stateDir, runtime }: Session): Promise<void> {
   try {
     const answer = await runtime().call('agentd', 'unhalt', {});
-    out.print({ unhalt: answer }, () => ['The halt is lifted: agents work again.']);
+    out.print({ unhalt: answer }, () => ['The halt is lifted; agents resume.']);
   } catch (error) {
     const file = join(stateDir, 'HALT');
     if (!isRuntimeDown(error) || !existsSync(file)) throw error;
     runAsOwner(stateDir, (here) => rmSync(join(here, 'HALT')));
     out.print({ unhalt: { halted: false, file } }, () => [
-      `No runtime answers; removed ${file}. The next one starts without a halt.`,
+      `No runtime responds; removed ${file}. The next one starts without a halt.`,
     ]);
   }
 }

@@ -1,4 +1,4 @@
-// What passes between people and agents: send, questions, answer.
+// agentctl send, questions and answer.
 import type { AgentView, MessageType, TaskView, WaitView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
@@ -26,23 +26,23 @@ export async function send({ args, out, runtime }: Session): Promise<void> {
     const sent = `Sent to ${to} (${message_id})`;
     if (task !== undefined && task.ended_at !== null) {
       return [
-        `${sent}; it is read when ${to} works in this thread again, for the task is ${task.status}.`,
-        `To give it new work there: agentctl task create "…" --context ${task.context_id}`,
+        `${sent}; the task is ${task.status}, so ${to} reads it at its next task in this thread.`,
+        `To create a task there: agentctl task create "…" --context ${task.context_id}`,
       ];
     }
     return task_id === null ? [sent] : [sent, `Follow it: agentctl task watch ${task_id}`];
   });
 }
 
-/** By its name, by its Linux user, or as a principal. */
+/** Finds an agent by name, Linux user or principal. */
 export function findAgent(agents: readonly AgentView[], user: string): AgentView {
   const name = user.replace(/^agent:/, '');
   const found =
     agents.find((agent) => agent.name === name) ??
     agents.find((agent) => agent.linux_user === name);
   if (found !== undefined) return found;
-  throw fault('not_found', `there is no agent ${user}`, {
-    hint: `Use one of: ${agents.map((agent) => agent.name).join(', ') || 'none is declared'}`,
+  throw fault('not_found', `agent ${user} not found`, {
+    hint: `Use one of: ${agents.map((agent) => agent.name).join(', ') || 'none yet'}`,
   });
 }
 
@@ -57,15 +57,14 @@ export async function questions({ args, out, runtime }: Session): Promise<void> 
   const query = { kind: 'question', limit: 1000, status } as const;
   const answer = await runtime().call('agentd', 'listWaits', { query });
   out.print(answer, () => {
-    if (answer.waits.length === 0)
-      return [all ? 'Nobody has asked.' : 'Nobody waits for an answer.'];
+    if (answer.waits.length === 0) return [all ? 'No questions.' : 'No open questions.'];
     const blocks = answer.waits.flatMap((wait) => ['', ...describeQuestion(wait, out, Date.now())]);
     return blocks.slice(1);
   });
 }
 
 export function describeQuestion(wait: WaitView, { paint, columns }: Out, nowMs: number): string[] {
-  const asked = wrap(replaceControls(wait.question ?? '(no words)'), Math.min(columns, 100) - 2);
+  const asked = wrap(replaceControls(wait.question ?? '(no text)'), Math.min(columns, 100) - 2);
   const choices = wait.choices.map((choice) => `  · ${toOneLine(choice)}`);
   const until =
     wait.expires_at === null ? '' : `, expires ${formatRelative(wait.expires_at, nowMs)}`;
@@ -91,7 +90,7 @@ export async function answer({ args, out, runtime }: Session): Promise<void> {
   out.print(answered, () => {
     const more =
       rest === undefined || rest.waits.length === 0 ? '' : ` ${formatMoreOpen(rest.waits.length)}`;
-    const told = `Answered; ${answered.wait.task_id} goes on.${more}`;
+    const told = `Answered; ${answered.wait.task_id} resumes.${more}`;
     return [told, ...renderMissing(parts.missing, out.paint)];
   });
 }

@@ -1,5 +1,5 @@
-// agentctl model add: a provider and its key. The key comes from a file, standard input or a
-// prompt that does not show it; never from the command line, where every process could read it.
+// agentctl model add: adds or changes a provider. The key comes from a file, standard input or a
+// hidden prompt, never from the command line, where every process could read it.
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
@@ -14,22 +14,22 @@ const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
 export async function add({ args, out, runtime }: Session): Promise<void> {
   const name = args.positionals[0]!;
   const { providers } = await runtime().call('modeld', 'listModels', {});
-  // Of one that is there already only what is named changes.
+  // Options that are not given keep their values for an existing provider.
   const old = providers.find((provider) => provider.name === name);
   const dialect = args.text('dialect') ?? old?.dialect ?? KNOWN[name]?.dialect;
   const base_url = args.text('base-url') ?? old?.base_url ?? KNOWN[name]?.url;
   if (dialect !== 'anthropic' && dialect !== 'openai') {
-    throw fault('bad_usage', `${name} is not a known provider, so it needs --dialect`, {
-      hint: '--dialect anthropic or --dialect openai (also for compatible servers)',
+    throw fault('bad_usage', `${name} is not a known provider: --dialect is required`, {
+      hint: 'Add --dialect anthropic or --dialect openai (also for compatible servers).',
     });
   }
   if (base_url === undefined) {
-    throw fault('bad_usage', `${name} is not a known provider, so it needs --base-url`, {
+    throw fault('bad_usage', `${name} is not a known provider: --base-url is required`, {
       hint: 'For example: --base-url http://127.0.0.1:11434/v1',
     });
   }
   if (!/^https?:\/\//.test(base_url) || !URL.canParse(base_url)) {
-    throw fault('bad_usage', `--base-url ${base_url} is not the address of a server`, {
+    throw fault('bad_usage', `--base-url ${base_url} is not an http or https URL`, {
       hint: 'For example: --base-url http://127.0.0.1:11434/v1',
     });
   }
@@ -39,8 +39,8 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
       ? await promptForKey(name, old?.has_key === true)
       : readInput(keyFile).trim();
   if (key === '' && old?.has_key !== true && isVendor(base_url)) {
-    throw fault('bad_usage', `${base_url} answers nobody without a key`, {
-      hint: `agentctl model add ${name} --key-file FILE (- reads it from stdin)`,
+    throw fault('bad_usage', `${base_url} requires a key`, {
+      hint: `Name a key file: agentctl model add ${name} --key-file FILE (- reads stdin)`,
     });
   }
   const models = [...args.list('model')];
@@ -56,15 +56,15 @@ export async function add({ args, out, runtime }: Session): Promise<void> {
   const { provider } = answer;
   const offered = await readModels(runtime(), name);
   out.print(answer, () => [
-    `${provider.name} is configured: ${provider.base_url}, ${formatKey(provider.has_key)}`,
+    `${provider.name} configured: ${provider.base_url}, ${formatKey(provider.has_key)}`,
     ...renderPriceWarning(name, offered),
     offered.length === 0
-      ? `It answers nothing yet; name its models: agentctl model add ${name} --model MODEL`
+      ? `No model is routed to it yet: agentctl model add ${name} --model MODEL`
       : `Try it: agentctl model test ${models[0] ?? offered[0]!.name}`,
   ]);
 }
 
-/** Whoever else is asked may need no key, as a server of one's own. */
+/** Other servers, such as a local one, may need no key. */
 const isVendor = (url: string): boolean => Object.values(KNOWN).some((known) => known.url === url);
 
 async function readModels(runtime: RuntimeClient, provider: string): Promise<ModelView[]> {
@@ -77,8 +77,8 @@ function renderPriceWarning(provider: string, models: readonly ModelView[]): str
   if (guessed.length === 0) return [];
   const { input, output } = guessed[0]!.price;
   return [
-    `Nobody knows what ${guessed.map(({ name }) => name).join(', ')} costs, so it is charged as the dearest`,
-    `would be: $${input} and $${output} for a million tokens in and out. If it costs nothing:`,
+    `${guessed.map(({ name }) => name).join(', ')} has no known price, so it is charged at the rate of the most`,
+    `expensive model: $${input} and $${output} for a million tokens in and out. If it costs nothing:`,
     `agentctl model add ${provider} --free (or --price-in USD --price-out USD)`,
   ];
 }
@@ -88,13 +88,13 @@ function readPrice(args: Args): ProviderPrice | undefined {
   const output = args.number('price-out');
   if (args.flag('free')) {
     if (input === undefined && output === undefined) return { input: 0, output: 0 };
-    throw fault('bad_usage', 'what is free has no price', {
+    throw fault('bad_usage', '--free cannot be combined with a price', {
       hint: 'Give either --free, or --price-in with --price-out.',
     });
   }
   if (input === undefined && output === undefined) return undefined;
   if (input === undefined || output === undefined)
-    throw fault('bad_usage', '--price-in and --price-out go together', {
+    throw fault('bad_usage', '--price-in and --price-out must be given together', {
       hint: 'For example: --price-in 3 --price-out 15 (USD for a million tokens)',
     });
   return { input: input / 1_000_000, output: output / 1_000_000 };
@@ -102,12 +102,12 @@ function readPrice(args: Args): ProviderPrice | undefined {
 
 const formatKey = (hasKey: boolean): string => (hasKey ? 'with a key' : 'without a key');
 
-/** Empty when there is no terminal: a local server needs no key. */
+/** Returns '' without a terminal: a local server needs no key. */
 async function promptForKey(name: string, hasOne: boolean): Promise<string> {
   const { stdin } = process;
   if (!stdin.isTTY) return '';
   process.stderr.write(
-    `Key for ${name} (not shown; empty ${hasOne ? 'keeps the one it has' : 'for none'}): `,
+    `Key for ${name} (not shown; empty ${hasOne ? 'keeps the current one' : 'for none'}): `,
   );
   stdin.setRawMode(true);
   try {
@@ -126,7 +126,7 @@ async function readHidden(stdin: NodeJS.ReadStream): Promise<string> {
     for (const letter of chunk) {
       if (letter === '\r' || letter === '\n') return key.trim();
       if (letter === '\u0003' || letter === '\u0004')
-        throw fault('canceled', 'no key was given', { hint: 'Nothing was changed.' });
+        throw fault('canceled', 'no key was entered', { hint: 'Nothing was changed.' });
       key = letter === '\u007f' ? key.slice(0, -1) : key + letter;
     }
   }

@@ -42,31 +42,31 @@ export async function budget(session: Session): Promise<void> {
   );
 }
 
-/** A limit for a name that was mistyped would hold nobody back. */
+/** A limit for a mistyped name would have no effect. */
 async function assertExists({ runtime }: Session, subject: Subject, name: string): Promise<void> {
   if (subject === 'agent') await runtime().call('agentd', 'getAgent', { params: { name } });
   if (subject === 'task') await runtime().call('agentd', 'getTask', { params: { id: name } });
 }
 
 const missingScopeFault = () =>
-  fault('bad_usage', 'a budget needs to know for what', {
+  fault('bad_usage', 'a budget needs a scope', {
     hint: 'For example: agentctl model budget agent coder --cost 5',
   });
 
 function readSubject(args: Args): [Subject | undefined, string | undefined] {
   const [word, name] = args.positionals;
   if (word === undefined) return [undefined, undefined];
-  const subject = SUBJECTS.find((one) => one === word);
+  const subject = SUBJECTS.find((known) => known === word);
   const needsName = subject === 'agent' || subject === 'task';
   if (subject === undefined) {
-    throw fault('bad_usage', `there are no budgets for '${word}'`, {
+    throw fault('bad_usage', `unknown budget scope '${word}'`, {
       hint: `Use one of: ${SUBJECTS.join(', ')}`,
     });
   }
   if (readLimits(args) !== undefined && needsName && name === undefined) throw missingScopeFault();
   if (!needsName && name !== undefined) {
-    throw fault('bad_usage', `the budget of the ${subject} has no name`, {
-      hint: `agentctl model budget ${subject} --cost USD`,
+    throw fault('bad_usage', `the ${subject} budget takes no name`, {
+      hint: `Set it: agentctl model budget ${subject} --cost USD`,
     });
   }
   return [subject, name];
@@ -89,21 +89,21 @@ function readLimit(name: string, text: string, read: (text: string) => number | 
   if (text === 'none') return null;
   const value = read(text);
   if (value !== undefined) return value;
-  throw fault('bad_usage', `--${name} ${text} is neither an amount nor none`, {
+  throw fault('bad_usage', `--${name} ${text} is neither an amount nor 'none'`, {
     hint: 'For example: --cost 2.50, --tokens 100000, --cost none',
   });
 }
 
 function renderBudgets(budgets: readonly BudgetView[], out: Out): string[] {
   const now = Date.now();
-  const rows = budgets.map((one) => [
-    // The id of a task says that it is one, and must stay whole: it is what is typed.
-    one.subject === 'task' ? one.name : [one.subject, one.name].filter(Boolean).join(' '),
-    formatCount(one.tokens_spent + one.tokens_reserved),
-    one.tokens_limit === null ? 'no limit' : formatCount(one.tokens_limit),
-    formatMoney(one.cost_spent_microusd + one.cost_reserved_microusd),
-    one.cost_limit_microusd === null ? 'no limit' : formatMoney(one.cost_limit_microusd),
-    one.renews_at === null ? 'never' : formatRelative(one.renews_at, now),
+  const rows = budgets.map((view) => [
+    // A task id needs no prefix, and stays whole so that it can be copied.
+    view.subject === 'task' ? view.name : [view.subject, view.name].filter(Boolean).join(' '),
+    formatCount(view.tokens_spent + view.tokens_reserved),
+    view.tokens_limit === null ? 'no limit' : formatCount(view.tokens_limit),
+    formatMoney(view.cost_spent_microusd + view.cost_reserved_microusd),
+    view.cost_limit_microusd === null ? 'no limit' : formatMoney(view.cost_limit_microusd),
+    view.renews_at === null ? 'never' : formatRelative(view.renews_at, now),
   ]);
   return renderTable(HEADERS, rows, out);
 }

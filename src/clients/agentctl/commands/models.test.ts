@@ -73,7 +73,7 @@ test('tool list and show say for whom a tool is suspended, and nothing of one th
   assert.deepEqual(await linesOf('a.free'), []);
 });
 
-test('model list says plainly what is a rehearsal and what does not answer', async () => {
+test('model list says plainly what is a rehearsal and what does not respond', async () => {
   const models = [
     model('coder-large'),
     model('small', {
@@ -90,16 +90,22 @@ test('model list says plainly what is a rehearsal and what does not answer', asy
     stdout,
     /coder-large +chat +rehearsal\/coder-large +200,000 +free +rehearsal, not a real model/,
   );
-  assert.match(stdout, /small .* ~15\/75 +not now\n/);
-  assert.match(stdout, /small answers for "default", and for agents whose model nobody offers/);
-  assert.match(stdout, /~ Nobody knows what small costs: .* the dearest/);
+  assert.match(stdout, /small .* ~15\/75 +unavailable\n/);
   assert.match(
     stdout,
-    /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +not now\n/,
+    /small is "default", and the fallback for agents whose model is not offered/,
+  );
+  assert.match(
+    stdout,
+    /~ small: no known price, so charged at the rate of the most expensive model/,
+  );
+  assert.match(
+    stdout,
+    /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +unavailable\n/,
   );
   // Whole, below the tables: on a narrow terminal a column would cut what has to be known.
-  assert.match(stdout, /\nanthropic does not answer now: the key was refused\n/);
-  assert.match(stdout, /\nsmall does not answer now: no key\n$/);
+  assert.match(stdout, /\nanthropic is unavailable: the key was refused\n/);
+  assert.match(stdout, /\nsmall is unavailable: no key\n$/);
 });
 
 test('model add takes the key from a file or stdin, never from the command line', async () => {
@@ -129,7 +135,7 @@ test('model add takes the key from a file or stdin, never from the command line'
   assert.equal(keyless.code, 2);
   assert.match(
     keyless.stderr,
-    /answers nobody without a key .*\nagentctl model add anthropic --key-file/,
+    /requires a key .*\nName a key file: agentctl model add anthropic --key-file/,
   );
 });
 
@@ -146,11 +152,11 @@ test('model add says what it will charge, and takes a price', async () => {
     });
   script([tiny]);
   const guessed = await run('model', 'add', 'local', '--model', 'tiny');
-  assert.match(guessed.stdout, /Nobody knows what tiny costs.*\n.*\$15 and \$75/);
+  assert.match(guessed.stdout, /tiny has no known price.*\n.*\$15 and \$75/);
   assert.match(guessed.stdout, /agentctl model add local --free/);
   script([{ ...tiny, price: { input: 0, output: 0, is_guess: false } }]);
   const free = await run('model', 'add', 'local', '--free');
-  assert.doesNotMatch(free.stdout, /Nobody knows/);
+  assert.doesNotMatch(free.stdout, /no known price/);
   const price = () => (put().body as { price: unknown }).price;
   assert.deepEqual(price(), { input: 0, output: 0 });
   await run('model', 'add', 'local', '--price-in', '0.5', '--price-out', '3');
@@ -159,7 +165,10 @@ test('model add says what it will charge, and takes a price', async () => {
   assert.equal((await run('model', 'add', 'local', '--free', '--price-in', '1')).code, 2);
   script([]);
   const useless = await run('model', 'add', 'local');
-  assert.match(useless.stdout, /It answers nothing yet; .* agentctl model add local --model MODEL/);
+  assert.match(
+    useless.stdout,
+    /No model is routed to it yet: agentctl model add local --model MODEL/,
+  );
 });
 
 test('model add changes only what is named of a provider that is there', async () => {
@@ -180,7 +189,7 @@ test('model add changes only what is named of a provider that is there', async (
   assert.deepEqual(put().body, { dialect, base_url, models: ['small'] });
   const wrong = await run('model', 'add', 'local', '--base-url', 'localhost');
   assert.equal(wrong.code, 2);
-  assert.match(wrong.stderr, /--base-url localhost is not the address of a server/);
+  assert.match(wrong.stderr, /--base-url localhost is not an http or https URL/);
 });
 
 test('model test exits 1 when the model did not answer', async () => {
@@ -236,7 +245,7 @@ test('model budget shows and sets', async () => {
     },
     agentd: {
       getAgent: async ({ params }) => {
-        if (params.name !== 'coder') throw fault('not_found', 'there is no such agent');
+        if (params.name !== 'coder') throw fault('not_found', 'agent not found');
         return { agent: agent('coder'), manifest: {} };
       },
     },
@@ -254,7 +263,7 @@ test('model budget shows and sets', async () => {
     cost_limit_microusd: 5_000_000,
   });
   assert.equal((await run('model', 'budget', 'agent', 'cdoer', '--cost', '5')).code, 5);
-  assert.equal(last().route, 'getAgent', 'no limit was set for nobody');
+  assert.equal(last().route, 'getAgent', 'no limit was set for an unknown agent');
   await run('model', 'budget', 'day', '--cost', '2.5');
   assert.deepEqual(last().body, { subject: 'day', name: '', cost_limit_microusd: 2_500_000 });
   for (const words of [

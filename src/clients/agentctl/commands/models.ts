@@ -1,6 +1,4 @@
-// agentctl model list, test, usage. Adding providers is model-add.ts's, budgets are
-// model-budget.ts's.
-
+// agentctl model list, test and usage.
 import { FAULTS } from '../../../wire/errors.ts';
 import type { ModelView, Usage } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
@@ -13,24 +11,24 @@ import { wrap } from '../show/width.ts';
 const MODEL_HEADERS = [
   { title: 'MODEL' },
   { title: 'KIND' },
-  { title: 'ANSWERED BY', minWidth: 12 },
+  { title: 'ROUTES TO', minWidth: 12 },
   { title: 'WINDOW', align: 'right' },
   { title: '$ IN/OUT', align: 'right' },
   { title: 'STATE', minWidth: 10 },
 ] as const;
 const PROVIDER_HEADERS = [
   { title: 'PROVIDER' },
-  { title: 'SPEAKS' },
-  { title: 'AT', minWidth: 12 },
+  { title: 'DIALECT' },
+  { title: 'URL', minWidth: 12 },
   { title: 'KEY' },
-  { title: 'MAY SEE', minWidth: 8 },
+  { title: 'LABELS', minWidth: 8 },
   { title: 'STATE', minWidth: 10 },
 ] as const;
 
 const formatState = (available: boolean) =>
   available
     ? ({ text: 'available', style: 'green' } as const)
-    : ({ text: 'not now', style: 'yellow' } as const);
+    : ({ text: 'unavailable', style: 'yellow' } as const);
 
 export async function list({ out, runtime }: Session): Promise<void> {
   const answer = await runtime().call('modeld', 'listModels', {});
@@ -68,7 +66,7 @@ export async function list({ out, runtime }: Session): Promise<void> {
   });
 }
 
-/** Below the tables, where each has room; the same reason of a provider and its models once. */
+/** Lists each reason once, also if a provider and its models share it. */
 function renderReasons(
   all: readonly { name: string; available: boolean; reason?: string | undefined }[],
   { columns, paint }: Session['out'],
@@ -77,12 +75,12 @@ function renderReasons(
   for (const { name, available, reason } of all)
     if (!available && reason !== undefined && !reasons.has(reason)) reasons.set(reason, name);
   const lines = [...reasons].flatMap(([reason, name]) =>
-    wrap(`${name} does not answer now: ${replaceControls(reason)}`, columns),
+    wrap(`${name} is unavailable: ${replaceControls(reason)}`, columns),
   );
   return lines.length === 0 ? [] : ['', ...lines.map((line) => paint('yellow', line))];
 }
 
-/** In USD for a million tokens. */
+/** USD per million tokens. */
 const formatPrice = ({ input, output, is_guess }: ModelView['price']): string =>
   input === 0 && output === 0 ? 'free' : `${is_guess ? '~' : ''}${input}/${output}`;
 
@@ -90,14 +88,14 @@ function renderDefault(models: readonly ModelView[]): string[] {
   const chosen = models.find(({ is_default }) => is_default);
   return chosen === undefined
     ? []
-    : [`${chosen.name} answers for "default", and for agents whose model nobody offers.`];
+    : [`${chosen.name} is "default", and the fallback for agents whose model is not offered.`];
 }
 
 function renderGuessedPrices(names: readonly string[]): string[] {
   if (names.length === 0) return [];
   return [
-    `~ Nobody knows what ${names.join(', ')} costs: it is charged as the dearest would be. Say what it`,
-    '  costs: agentctl model add PROVIDER --free, or --price-in USD --price-out USD',
+    `~ ${names.join(', ')}: no known price, so charged at the rate of the most expensive model. Set it:`,
+    '  agentctl model add PROVIDER --free, or --price-in USD --price-out USD',
   ];
 }
 

@@ -1,4 +1,4 @@
-// Permits that people gave with an approval: agentctl permit list, revoke.
+// agentctl permit list and revoke.
 import type { PermitView } from '../../../wire/approvald.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
@@ -11,26 +11,25 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
   const query = { limit: 1000, ...(all ? {} : { active: 'true' as const }) };
   const answer = await runtime().call('approvald', 'listPermits', { query });
   out.print(answer, () => {
-    if (answer.permits.length === 0)
-      return [all ? 'No permit was ever given.' : 'No permit is in force.'];
+    if (answer.permits.length === 0) return [all ? 'No permits.' : 'No active permits.'];
     return renderPermits(answer.permits, out);
   });
 }
 
 function renderPermits(permits: readonly PermitView[], { columns, paint }: Out): string[] {
   const nowMs = Date.now();
-  const rows = permits.map((one) => [
-    one.id,
-    one.agent,
-    one.action ?? `all of ${one.class}`,
-    one.scope,
-    escapeHidden(one.root_task_id ?? one.repo ?? one.class),
-    `${one.risk}, ${one.reversibility}`,
-    one.granted_by.join(', '),
-    String(one.uses),
-    formatEnd(one, nowMs),
+  const rows = permits.map((permit) => [
+    permit.id,
+    permit.agent,
+    permit.action ?? `all of ${permit.class}`,
+    permit.scope,
+    escapeHidden(permit.root_task_id ?? permit.repo ?? permit.class),
+    `${permit.risk}, ${permit.reversibility}`,
+    permit.granted_by.join(', '),
+    String(permit.uses),
+    formatEnd(permit, nowMs),
   ]);
-  const titles = ['ID', 'AGENT', 'TOOL', 'FOR', 'WHERE', 'UP TO', 'BY', 'USES', 'ENDS'];
+  const titles = ['ID', 'AGENT', 'TOOL', 'SCOPE', 'WHERE', 'UP TO', 'BY', 'USES', 'EXPIRES'];
   const heads = titles.map((title) => (title === 'WHERE' ? { title, minWidth: 12 } : { title }));
   return renderTable(heads, rows, { columns, paint });
 }
@@ -40,7 +39,9 @@ function formatEnd(
   nowMs: number,
 ): string {
   if (revoked_at !== null) return `revoked by ${revoked_by} ${formatRelative(revoked_at, nowMs)}`;
-  return active ? formatRelative(expires_at, nowMs) : `ended ${formatRelative(expires_at, nowMs)}`;
+  return active
+    ? formatRelative(expires_at, nowMs)
+    : `expired ${formatRelative(expires_at, nowMs)}`;
 }
 
 export async function revoke({ args, out, runtime }: Session): Promise<void> {
@@ -48,6 +49,6 @@ export async function revoke({ args, out, runtime }: Session): Promise<void> {
   const answer = await runtime().call('approvald', 'revokePermit', { params });
   const { permit } = answer;
   out.print(answer, () => [
-    `${permit.id} is revoked (it was used ${pluralize(permit.uses, 'time')}); ${permit.agent} must ask again.`,
+    `${permit.id} is revoked (used ${pluralize(permit.uses, 'time')}); ${permit.agent} needs approval again.`,
   ]);
 }

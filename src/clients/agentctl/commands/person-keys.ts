@@ -1,6 +1,5 @@
-// People with keys of their own, so that a second approver can be told from the first: agentctl
-// person list, add, remove. The keys are files in STATE/people; the daemons see a change within
-// half a second, and what is said here is true when it is said.
+// agentctl person list, add and remove: personal keys, which distinguish a second approver from the
+// first. The keys are files in STATE/people; commands wait until the daemons have reloaded them.
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { sleep } from '../follow.ts';
@@ -13,7 +12,7 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
 
 function keyFileFor(stateDir: string, name: string): string {
   if (!NAME.test(name))
-    throw fault('bad_usage', 'a person needs a name of letters, digits and @ . _ -', {
+    throw fault('bad_usage', 'a person name may contain only letters, digits and @ . _ -', {
       hint: 'For example: agentctl person add alice',
     });
   return `${stateDir}/people/${name}.key`;
@@ -28,7 +27,7 @@ export async function list({ out, stateDir }: Session): Promise<void> {
     .filter((file) => file.endsWith('.key'))
     .map((file) => ({ name: file.slice(0, -4), key_file: `${dir}/${file}` }));
   out.print({ people }, () => {
-    if (people.length === 0) return ['Nobody has a key of their own: agentctl person add NAME'];
+    if (people.length === 0) return ['No personal keys: agentctl person add NAME'];
     const rows = people.map(({ name, key_file }) => [name, key_file]);
     return renderTable([{ title: 'NAME' }, { title: 'KEY' }], rows, out);
   });
@@ -47,27 +46,27 @@ export async function add({ args, out, stateDir }: Session): Promise<void> {
     });
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw cause;
-    throw fault('conflict', `${name} has a key already`, {
-      hint: `Take it away first: agentctl person remove ${name}`,
+    throw fault('conflict', `${name} already has a key`, {
+      hint: `Revoke it first: agentctl person remove ${name}`,
       cause,
     });
   }
   await sleep(RELOAD_DELAY_MS);
   out.print({ person: { name, key_file: file } }, () => [
-    `${name} has a key now: ${file}`,
-    `Here it is used with --as ${name}; elsewhere as the bearer key of the runtime's port.`,
+    `Created a key for ${name}: ${file}`,
+    `Use it here with --as ${name}; elsewhere as a bearer token on the runtime's port.`,
   ]);
 }
 
 function assertStateExists(stateDir: string): void {
   assertReadable(stateDir);
   if (process.getBuiltinModule('node:fs').existsSync(stateDir)) return;
-  throw fault('not_found', `there is no state directory ${stateDir}`, {
-    hint: 'The first agentctl up makes it; or name another with --state.',
+  throw fault('not_found', `state directory ${stateDir} not found`, {
+    hint: 'Run agentctl up to create it, or name another with --state.',
   });
 }
 
-/** Whole or not at all: a key without its text would keep the name from ever getting one. */
+/** Removes the file on failure: an empty key file would block the name. */
 function writeNew(file: string, text: string): void {
   const fs = process.getBuiltinModule('node:fs');
   const fd = fs.openSync(file, 'wx', 0o600);
@@ -87,12 +86,10 @@ export async function remove({ args, out, stateDir }: Session): Promise<void> {
   const file = keyFileFor(stateDir, name);
   assertReadable(stateDir);
   if (!fs.existsSync(file))
-    throw fault('not_found', `${name} has no key of their own`, {
-      hint: 'See: agentctl person list',
+    throw fault('not_found', `${name} has no key`, {
+      hint: 'List the keys: agentctl person list',
     });
   runAsOwner(stateDir, (here) => fs.rmSync(keyFileFor(here, name)));
   await sleep(RELOAD_DELAY_MS);
-  out.print({ person: { name, key_file: null } }, () => [
-    `The key of ${name} is worth nothing now.`,
-  ]);
+  out.print({ person: { name, key_file: null } }, () => [`Revoked the key of ${name}.`]);
 }

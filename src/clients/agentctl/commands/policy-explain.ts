@@ -1,4 +1,4 @@
-// agentctl policy explain: one event of the log, and the rules that decided about it.
+// agentctl policy explain: shows a decision from the log and the rules behind it.
 import type { RuleView } from '../../../wire/agentd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -13,33 +13,32 @@ import { DECISION_STYLES } from './policy.ts';
 
 type Explanation = {
   event: AuditEvent;
-  /** null: policy was not asked; another check decided. */
+  /** null: another check decided before policy. */
   answer: string | null;
   version: number | null;
   version_in_force: number;
   touches: string[];
-  /** A rule that is not there any more is only a name. */
+  /** A removed rule has only its id. */
   rules: (RuleView | { id: string })[];
 };
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
   const event = await findEvent(runtime(), args.positionals[0]!);
   if (event.policy === undefined)
-    throw fault('bad_request', `${event.id} is no decision (${event.event})`, {
+    throw fault('bad_request', `${event.id} is not a decision (${event.event})`, {
       hint: hintForDecision(event),
     });
   const explanation = await explainEvent(runtime(), event);
   out.print({ explanation }, () => renderExplanation(explanation, out));
 }
 
-/** What ended was attempted before, and that was decided. */
+/** The decision about an ended call is on its attempt. */
 function hintForDecision({ event, call_id, data }: AuditEvent): string {
   return /\.call\.ended$/.test(event) && typeof data?.attempt === 'number'
-    ? `What was decided: agentctl policy explain ${call_id}.attempted.${data.attempt}`
-    : 'Name a decision, such as one of: agentctl audit tail --event tool.call.denied';
+    ? `See its decision: agentctl policy explain ${call_id}.attempted.${data.attempt}`
+    : 'List decisions: agentctl audit tail --event tool.call.denied';
 }
 
-/** The proof carries the event as the log has it. */
 async function findEvent(runtime: RuntimeClient, id: string): Promise<AuditEvent> {
   const { event } = await readProof(runtime, id);
   return JSON.parse(event) as AuditEvent;
@@ -54,7 +53,7 @@ async function explainEvent(runtime: RuntimeClient, event: AuditEvent): Promise<
       : await runtime
           .call('agentd', 'showPolicy', { params: { name: agent } })
           .catch((error: unknown) => {
-            // The agent may be gone; its rules are told by their names then.
+            // A removed agent's rules are shown by id only.
             if (error instanceof Fault && error.code === 'not_found') return undefined;
             throw error;
           });
@@ -85,7 +84,7 @@ function formatTouch(written: string): string {
 
 function renderExplanation(explanation: Explanation, out: Out): string[] {
   const { event, answer, version, rules, touches } = explanation;
-  const text = answer === null ? 'decided before policy was asked' : answer;
+  const text = answer === null ? 'decided before policy was evaluated' : answer;
   const style = DECISION_STYLES[answer ?? ''];
   return [
     ...renderFields(
@@ -97,7 +96,7 @@ function renderExplanation(explanation: Explanation, out: Out): string[] {
         ['task', event.task_id],
         ['touches', touches.map(replaceControls).join('\n')],
         ['marks', String(event.data?.labels ?? '')],
-        ['answer', style === undefined ? text : out.paint(style, text)],
+        ['decision', style === undefined ? text : out.paint(style, text)],
         ['policy', version === null ? undefined : `version ${version}`],
       ],
       out.paint,
@@ -118,11 +117,11 @@ function renderRule(rule: RuleView | { id: string }, out: Out): string[] {
 }
 
 const describeMissingRule = (id: string): string =>
-  /^(base|site|manifest):/.test(id) ? 'this rule is not there any more' : 'no rule of a file';
+  /^(base|site|manifest):/.test(id) ? 'rule no longer exists' : 'not a file rule';
 
 function renderFootnote({ answer, version, version_in_force: now, rules }: Explanation): string[] {
   if (answer === 'deny' && rules.every(({ id }) => id === 'policy:nothing-allows-it'))
-    return ['', 'No rule allows it, and what nothing allows is denied.'];
+    return ['', 'No rule allows it, so it is denied by default.'];
   if (version === null || version === now) return [];
-  return ['', `The rules are shown as they are now, in version ${now}.`];
+  return ['', `The rules are shown as of version ${now}.`];
 }

@@ -71,7 +71,7 @@ test('check sends the file and tells each problem with its line; a good file end
   });
   const good = await run('policy', 'check', file);
   assert.equal(good.code, 0);
-  assert.match(good.stdout, /is good: 1 rule/);
+  assert.match(good.stdout, /is valid: 1 rule/);
 });
 
 test('show lists the rules of an agent, its box, and with --rules the Cedar itself', async () => {
@@ -131,7 +131,7 @@ test('explain of an event that decided nothing says so', async () => {
   });
   const { stderr, code } = await run('policy', 'explain', 'task_1.created');
   assert.equal(code, 2);
-  assert.match(stderr, /is no decision/);
+  assert.match(stderr, /is not a decision/);
   const { policy: __, ...ended } = event(9, {
     id: 'call_1.ended',
     event: 'tool.call.ended',
@@ -142,7 +142,7 @@ test('explain of an event that decided nothing says so', async () => {
     'auditd-ai': { prove: async () => ({ ...proof, event: JSON.stringify(ended) }) },
   });
   const end = await run('policy', 'explain', 'call_1.ended');
-  assert.match(end.stderr, /What was decided: agentctl policy explain call_1\.attempted\.2\n$/);
+  assert.match(end.stderr, /See its decision: agentctl policy explain call_1\.attempted\.2\n$/);
 });
 
 test('simulate names every decision that would be another', async () => {
@@ -168,7 +168,7 @@ test('simulate names every decision that would be another', async () => {
   fake.script({ agentd: { simulatePolicy: async () => ({ simulation }) } });
   const { stdout } = await run('policy', 'simulate', file, '--since', '2026-01-01');
   assert.match(stdout, /call_1\.attempted\.1/);
-  assert.match(stdout, /1 decision of 12 would be another/);
+  assert.match(stdout, /1 decision of 12 would change/);
   assert.deepEqual(fake.seen.at(-1)?.body, {
     files: [{ name: '10-docs.cedar', text }],
     since: '2026-01-01T00:00:00.000Z',

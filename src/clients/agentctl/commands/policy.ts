@@ -20,17 +20,17 @@ const readFile = (path: string) => ({
 export async function check({ args, out, runtime }: Session): Promise<number> {
   const file = readFile(args.positionals[0]!);
   if (!/\.(cedar|ya?ml)$/.test(file.name))
-    throw fault('bad_usage', `${file.name} is neither rules nor a manifest by its name`, {
-      hint: 'Rules are in files such as 10-prod.cedar, manifests in files such as coder.yaml.',
+    throw fault('bad_usage', `${file.name} is neither a .cedar nor a .yaml file`, {
+      hint: 'Name rule files like 10-prod.cedar and manifests like coder.yaml.',
     });
   const answer = await runtime().call('agentd', 'checkPolicy', { body: { files: [file] } });
   const { problems, warnings, files } = answer.check;
   out.print(answer, () => [
-    ...problems.flatMap((one) => renderProblem(one, out.paint)),
-    ...warnings.flatMap((one) => renderProblem(one, out.paint, 'warning')),
+    ...problems.flatMap((problem) => renderProblem(problem, out.paint)),
+    ...warnings.flatMap((warning) => renderProblem(warning, out.paint, 'warning')),
     problems.length > 0
-      ? `${file.name} would not be taken: ${pluralize(problems.length, 'problem')}`
-      : `${file.name} is good${files[0]?.kind === 'policy' ? `: ${pluralize(files[0].rules, 'rule')}` : ''}`,
+      ? `${file.name} is invalid: ${pluralize(problems.length, 'problem')}`
+      : `${file.name} is valid${files[0]?.kind === 'policy' ? `: ${pluralize(files[0].rules, 'rule')}` : ''}`,
   ]);
   return problems.length > 0 ? FAULTS.bad_config.exit : 0;
 }
@@ -88,7 +88,7 @@ function renderBox({ agent, version, groups, box }: AgentPolicyView, out: Out): 
       ['groups', groups.join(', ')],
       ['box reads', box.read.map(replaceControls).join('\n')],
       ['box writes', box.write.map(replaceControls).join('\n')],
-      ['closed', box.deny.map(replaceControls).join('\n')],
+      ['denied', box.deny.map(replaceControls).join('\n')],
       ['network', hosts.length === 0 ? 'none' : hosts.join('\n')],
     ],
     out.paint,
@@ -119,21 +119,21 @@ const CHANGE_HEADERS = [
 
 function renderSimulation(view: SimulationView, out: Out): string[] {
   const { decisions, unreadable, changes, truncated } = view;
-  const rows = changes.map((one) => [
-    formatClock(one.ts, Date.now()),
-    one.agent,
-    one.tool,
-    formatDecision(one.recorded.answer),
-    formatDecision(one.changed.answer),
-    formatDecision(one.today.answer),
-    one.changed.rules.join(' ') || one.changed.reason,
-    one.touches.join(', '),
-    one.event,
+  const rows = changes.map((change) => [
+    formatClock(change.ts, Date.now()),
+    change.agent,
+    change.tool,
+    formatDecision(change.recorded.answer),
+    formatDecision(change.changed.answer),
+    formatDecision(change.today.answer),
+    change.changed.rules.join(' ') || change.changed.reason,
+    change.touches.join(', '),
+    change.event,
   ]);
   return [
     ...(rows.length === 0 ? [] : [...renderTable(CHANGE_HEADERS, rows, out), '']),
-    `${pluralize(changes.length, 'decision')} of ${decisions} would be another`,
-    ...(unreadable > 0 ? [`${pluralize(unreadable, 'decision')} could not be asked again`] : []),
-    ...(truncated ? ['There are more; name a later time with --since'] : []),
+    `${pluralize(changes.length, 'decision')} of ${decisions} would change`,
+    ...(unreadable > 0 ? [`${pluralize(unreadable, 'decision')} could not be replayed`] : []),
+    ...(truncated ? ['More decisions exist; use a later --since'] : []),
   ];
 }

@@ -1,11 +1,11 @@
-// The end of the runtime's log: what it said last before it went away.
+// Reads the last error from the end of the runtime's log.
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
 const TAIL_BYTES = 16_384;
 
-/** The last error, else the last line, written after `from`. */
+/** Returns the last error, else the last line, after offset `from`. */
 export function readLastError({ file, from }: { file: string; from: number }): string | undefined {
   const lines = readEnd(file, from)
     .split('\n')
@@ -20,7 +20,7 @@ function parseLine(line: string): { level: string; message: string } {
     const { level, message } = JSON.parse(line) as { level?: string; message?: string };
     return { level: level ?? '', message: message ?? line };
   } catch {
-    // Not ours: a crash of Node itself. Its first word is the best one.
+    // Not a log line: a crash of Node itself.
     return { level: /^\w*Error\b/.test(line) ? 'error' : '', message: line };
   }
 }

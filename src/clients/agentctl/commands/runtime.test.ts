@@ -50,7 +50,7 @@ test('status: one screen, and all of it with --json', async () => {
   assert.equal(code, 0);
   assert.match(stdout, /runtime {6}running, embedded, pid \d+, started/);
   assert.match(stdout, new RegExp(`daemons {6}${DAEMONS.length} running\\n`));
-  assert.match(stdout, /model {8}the rehearsal answers, not a real model/);
+  assert.match(stdout, /model {8}the rehearsal responds, not a real model/);
   assert.match(stdout, /agents {7}3 active, 1 paused/);
   assert.match(stdout, /tasks {8}12 completed, 1 working/);
   assert.match(stdout, /questions {4}1 question open; see: agentctl questions/);
@@ -82,7 +82,7 @@ test('status still answers when modeld does not', async () => {
   assert.equal(code, 0);
   assert.match(stdout, /halted \(fire\)/);
   const { length } = DAEMONS;
-  const running = `daemons {6}${length - 1} of ${length} running; modeld does not answer\\n`;
+  const running = `daemons {6}${length - 1} of ${length} running; modeld does not respond\\n`;
   assert.match(stdout, new RegExp(running));
   assert.match(stdout, /spent today {2}unknown/);
   assert.match(stdout, /missing {2}spent today: .*\n {9}\S/);
@@ -91,11 +91,11 @@ test('status still answers when modeld does not', async () => {
   );
   assert.deepEqual(view.missing.map(({ what }) => what).sort(), [
     'approvals',
-    'health of modeld',
     'model',
-    'problems of rules',
-    'problems of tools',
+    'modeld health',
+    'rule problems',
     'spent today',
+    'tool problems',
   ]);
 });
 
@@ -110,7 +110,7 @@ test('status says which declared tools are not offered, and where to look; else 
   script([bad]);
   const { stdout, code } = await run('status');
   assert.equal(code, 0);
-  assert.match(stdout, /tools {8}1 problem of declared tools; see: agentctl tool list/);
+  assert.match(stdout, /tools {8}1 problem in declared tools; see: agentctl tool list/);
   assert.match(
     stdout,
     /problem {2}\/state\/tools\/deploy\.yaml:4: unknown key risc\n.*mean risk\?/,
@@ -123,7 +123,7 @@ test('status says which declared tools are not offered, and where to look; else 
 
 test('a daemon that is not started again is said, with what to do', async () => {
   const file = join(fake.stateDir, 'runtime.json');
-  const words = /toold: not started again, the program was changed/;
+  const words = /toold: not restarted, because the program was changed/;
   fake.script({ agentd: { status: async () => status() } });
   assert.doesNotMatch((await run('status')).stdout, words);
   writeFileSync(file, JSON.stringify({ ...fake.info, outdated: ['toold'] }));
@@ -131,7 +131,7 @@ test('a daemon that is not started again is said, with what to do', async () => 
     const { stdout } = await run('status');
     assert.match(stdout, words);
     assert.match(stdout, /agentctl down, then agentctl up/);
-    assert.match((await run('doctor')).stdout, /fail {2}runtime {5}toold: not started again/);
+    assert.match((await run('doctor')).stdout, /fail {2}runtime {5}toold: not restarted/);
   } finally {
     writeFileSync(file, JSON.stringify(fake.info));
   }
@@ -190,18 +190,18 @@ test('doctor: what works, what does not, what is not protected', async () => {
   const good = await run('doctor');
   assert.equal(good.code, 0, good.stdout);
   assert.match(good.stdout, /^ok {4}node {8}Node \d+/);
-  assert.match(good.stdout, /ok {4}auditd-ai {3}answers/);
-  assert.match(good.stdout, /warn {2}models {6}the rehearsal answers/);
+  assert.match(good.stdout, /ok {4}auditd-ai {3}responds/);
+  assert.match(good.stdout, /warn {2}models {6}the rehearsal responds/);
   assert.match(good.stdout, /warn {2}manifests {3}\/agents\/coder\.yaml:7/);
-  assert.match(good.stdout, /warn {2}rules {7}10-site\.cedar:7 is not taken: /);
+  assert.match(good.stdout, /warn {2}rules {7}10-site\.cedar:7 is invalid: /);
   assert.match(good.stdout, /warn {2}tools {7}x\.yaml:7: unknown key modle\n +fix: Did you mean/);
-  assert.match(good.stdout, /ok {4}L2 {10}tried; runners get it/);
+  assert.match(good.stdout, /ok {4}L2 {10}tried; used for runners/);
   assert.match(good.stdout, /no {4}L3 {10}not built/);
   assert.match(
     good.stdout,
     /warn {2}memory {6}nobody holds it\n *fix: delegate\nwarn {2}pids {8}nor this\nok/,
   );
-  assert.match(good.stdout, /What is not protected yet\n {2}- All agents run as the Linux user/);
+  assert.match(good.stdout, /Not protected yet\n {2}- All agents run as the Linux user/);
   chmodSync(fake.stateDir, 0o755);
   const open = await run('doctor', '--json');
   assert.equal(open.code, 1);
@@ -216,7 +216,7 @@ test('doctor: what works, what does not, what is not protected', async () => {
 test('doctor without a runtime: nothing fails, it says what is next', async () => {
   const ran = await agentctl(['doctor'], { state: join(makeStateDir(), 'new') });
   assert.equal(ran.code, 0, ran.stdout);
-  assert.match(ran.stdout, /warn {2}runtime {5}no runtime is up\n *fix: agentctl up/);
+  assert.match(ran.stdout, /warn {2}runtime {5}no runtime is running\n *fix: agentctl up/);
 });
 
 test('doctor: a runtime that hangs is said to hang, and everything else is looked at', async (t) => {
@@ -229,7 +229,7 @@ test('doctor: a runtime that hangs is said to hang, and everything else is looke
   const look = async (): Promise<string> => {
     const { stdout, stderr, code } = await agentctl(['doctor'], { state });
     assert.equal(code, 1, stderr);
-    assert.match(stdout, /fail {2}runtime {5}pid \d+ is there, but agentd does not answer/);
+    assert.match(stdout, /fail {2}runtime {5}pid \d+ is alive, but agentd does not respond/);
     assert.match(stdout, /\w+ +disk /);
     return stdout;
   };

@@ -1,5 +1,5 @@
-// agentctl status: one screen of what runs. It loads next to nothing, because people and scripts
-// ask often.
+// agentctl status: a summary on one screen. It loads as little as possible, because people and
+// scripts run it often.
 import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
 import type { Session } from '../command.ts';
@@ -22,15 +22,12 @@ const HEALTH_TIMEOUT_MS = 3_000;
 
 type Facts = {
   status: StatusView;
-  /** How many of the problems are of declared tools. */
   toolProblems: number;
-  /** What each daemon says of its health; null when it does not answer. */
+  /** null: the daemon does not respond. */
   daemons: Record<DaemonName, string | null>;
   pid: number;
   port: number | null;
-  /** As modeld says now; null when it does not answer. */
   models: Models | null;
-  /** How many wait for a person; null when approvald does not answer. */
   approvals: number | null;
   spent: { cost_microusd: number; tokens: number } | null;
   missing: readonly Missing[];
@@ -59,22 +56,21 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const parts = makePartialResult();
   const readHealth = async (daemon: DaemonName): Promise<[DaemonName, string | null]> => {
     const health = runtime.call(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
-    return [daemon, (await parts.collect(`health of ${daemon}`, health))?.status ?? null];
+    return [daemon, (await parts.collect(`${daemon} health`, health))?.status ?? null];
   };
   const [view, usage, models, approvals, rules, tools, healths] = await Promise.all([
     runtime.call('agentd', 'status', {}),
     parts.collect('spent today', runtime.call('modeld', 'usage', { query: { since } })),
     parts.collect('model', runtime.call('modeld', 'listModels', {})),
     parts.collect('approvals', runtime.call('approvald', 'listApprovals', pending)),
-    parts.collect('problems of rules', runtime.call('agentd', 'getPolicy', {})),
-    parts.collect('problems of tools', runtime.call('toold', 'listTools', {})),
+    parts.collect('rule problems', runtime.call('agentd', 'getPolicy', {})),
+    parts.collect('tool problems', runtime.call('toold', 'listTools', {})),
     Promise.all(DAEMONS.map(readHealth)),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
-    await parts.collect('processes of the runtime', Promise.reject(outdatedFault(outdated)));
+    await parts.collect('runtime processes', Promise.reject(outdatedFault(outdated)));
   const toolProblems = tools?.problems ?? [];
-  // Files of rules and of tools that are not taken are as wrong as manifests that are not.
   const problems = [...view.problems, ...(rules?.policy.problems ?? []), ...toolProblems];
   return {
     status: { ...view, problems },
@@ -129,7 +125,7 @@ function formatDaemons(daemons: Facts['daemons']): string {
   const all = Object.entries(daemons);
   const bad = all.filter(([, health]) => health !== 'ok');
   if (bad.length === 0) return `${formatCount(all.length)} running`;
-  const why = bad.map(([daemon, health]) => `${daemon} ${health ?? 'does not answer'}`).join(', ');
+  const why = bad.map(([daemon, health]) => `${daemon} ${health ?? 'does not respond'}`).join(', ');
   return `${formatCount(all.length - bad.length)} of ${formatCount(all.length)} running; ${why}`;
 }
 
@@ -147,14 +143,13 @@ function formatQuestions(questions: number): string {
 function formatApprovals(pending: number | null): string {
   if (pending === null) return 'unknown';
   return pending === 0
-    ? 'none wait'
-    : `${pluralize(pending, 'approval waits', 'approvals wait')} for a person; see: agentctl approvals`;
+    ? 'none'
+    : `${pluralize(pending, 'approval')} pending; see: agentctl approvals`;
 }
 
-/** Tools that are as they should be are no news. */
 function formatTools(problems: number): string | undefined {
   if (problems === 0) return undefined;
-  return `${pluralize(problems, 'problem')} of declared tools; see: agentctl tool list`;
+  return `${pluralize(problems, 'problem')} in declared tools; see: agentctl tool list`;
 }
 
 function formatSpend(spent: Facts['spent']): string {

@@ -60,11 +60,11 @@ test('create refuses a place, a time, an input or a priority that cannot be mean
   symlinkSync(dir, join(dir, 'link'));
   const before = fake.seen.length;
   for (const [option, value, words] of [
-    ['--workspace', join(dir, 'none'), /there is no directory .*none/],
-    ['--workspace', join(dir, 'file'), /this is not a directory: .*file/],
+    ['--workspace', join(dir, 'none'), /none not found/],
+    ['--workspace', join(dir, 'file'), /file is not a directory/],
     ['--deadline', '2020-01-01', /--deadline 2020-01-01 is past/],
-    ['--input', 'artifact_1', /'artifact_1' is not the id of an artifact/],
-    ['--input', 'artifact://x', /'artifact:\/\/x' is not the id of an artifact/],
+    ['--input', 'artifact_1', /'artifact_1' is not an artifact id/],
+    ['--input', 'artifact://x', /'artifact:\/\/x' is not an artifact/],
     ['--priority', '1000', /--priority 1000 is not a whole number from -100 to 100/],
   ] as const) {
     const ran = await run('task', 'create', 'x', option, value);
@@ -72,7 +72,7 @@ test('create refuses a place, a time, an input or a priority that cannot be mean
     assert.match(ran.stderr, words);
   }
   assert.equal(fake.seen.length, before, 'nothing was asked of the runtime');
-  const [, shown] = /Name a time to come: (\S+),/.exec(
+  const [, shown] = /Use a future time: (\S+),/.exec(
     (await run('task', 'create', 'x', '--deadline', '2020-01-01')).stderr,
   )!;
   assert.ok(Date.parse(shown!) > Date.now(), 'the example would be taken');

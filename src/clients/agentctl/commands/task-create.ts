@@ -17,7 +17,7 @@ export async function create(session: Session): Promise<number> {
   const goal = readTextArgument(args.positionals[0]!).trim();
   if (goal === '') {
     throw fault('bad_usage', 'the goal is empty', {
-      hint: 'Say what to do: agentctl task create "…"',
+      hint: 'State the goal: agentctl task create "…"',
     });
   }
   const body = { ...buildBody(args, Date.now()), goal } as CreateTask;
@@ -39,16 +39,16 @@ async function follow(session: Session, task: TaskView): Promise<number> {
   const { args, out } = session;
   if (!args.flag('wait') && !args.flag('no-wait')) {
     out.print({ task }, () => [
-      `${task.id} for ${task.assigned_to ?? 'nobody yet'}: ${task.status}`,
+      `${task.id} for ${task.assigned_to ?? 'no agent yet'}: ${task.status}`,
       `Follow it: agentctl task watch ${task.id}`,
     ]);
     return 0;
   }
-  out.info(`${task.id} for ${task.assigned_to ?? 'nobody yet'}`);
+  out.info(`${task.id} for ${task.assigned_to ?? 'no agent yet'}`);
   return waitForTask(session, task);
 }
 
-/** What the options say, in the words of the API; checked there. */
+/** Maps options to API fields; the API checks them. */
 export function buildBody(args: Args, nowMs: number): Partial<Body> {
   const limits = {
     max_steps: args.number('max-steps'),
@@ -75,28 +75,28 @@ function readDeadline(text: string, nowMs: number): string {
   const deadline = readTime(text, nowMs, 'ahead');
   if (Date.parse(deadline) > nowMs) return deadline;
   throw fault('bad_usage', `--deadline ${text} is past`, {
-    hint: `Name a time to come: ${makeExampleTime(nowMs, 'ahead')}, or a time span such as 2h.`,
+    hint: `Use a future time: ${makeExampleTime(nowMs, 'ahead')}, or a duration such as 2h.`,
   });
 }
 
-/** Boxes get it as it really is: a link could be turned elsewhere later. */
+/** Resolves links, which could be changed later. */
 function resolveWorkspace(dir: string): string {
   const path = resolve(dir);
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat?.isDirectory() === true) return realpathSync(path);
-  const what = stat === undefined ? 'there is no directory' : 'this is not a directory:';
-  throw fault('bad_usage', `--workspace: ${what} ${path}`, {
-    hint: 'Name one that is there, below what sandboxd.workspace_roots allows.',
+  const what = stat === undefined ? 'not found' : 'is not a directory';
+  throw fault('bad_usage', `--workspace: ${path} ${what}`, {
+    hint: 'Name an existing directory below one of sandboxd.workspace_roots.',
   });
 }
 
-async function readInputs(runtime: RuntimeClient, given: readonly string[]): Promise<TaskInput[]> {
+async function readInputs(runtime: RuntimeClient, texts: readonly string[]): Promise<TaskInput[]> {
   const inputs: TaskInput[] = [];
-  for (const one of given) inputs.push(await readInput(runtime, one));
+  for (const text of texts) inputs.push(await readInput(runtime, text));
   return inputs;
 }
 
-/** A file becomes an artifact: it may be large, and its record says where it came from. */
+/** A file becomes an artifact: it may be large, and artifacts record their origin. */
 async function readInput(runtime: RuntimeClient, input: string): Promise<TaskInput> {
   if (/^(artifact:\/\/|artifact_)\S*$/.test(input)) {
     checkId(input, 'artifact');
@@ -119,7 +119,7 @@ function readBytes(file: string): Buffer {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('bad_usage', `the input ${file} cannot be read (${code})`, {
-      hint: 'Name a file that exists and that you may read.',
+      hint: 'Name an existing file that you may read.',
       cause,
     });
   }

@@ -1,6 +1,5 @@
 // agentctl task explain and replay: the timeline of a task from the records, and running it again
 // with the recorded responses.
-
 import { FAULTS } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { pluralize } from '../show/amounts.ts';
@@ -39,7 +38,7 @@ export async function replay({ args, out, runtime }: Session): Promise<number> {
         `    recorded  ${toOneLine(expected)}`,
         `    now       ${toOneLine(got)}`,
       ]),
-      result_same ? 'The result is the same.' : 'The result is another.',
+      result_same ? 'The result is the same.' : 'The result differs.',
     ];
   });
   return same ? 0 : FAULTS.replay_differs.exit;

@@ -18,7 +18,7 @@ test('the forest shows parts under their task and what comes before', () => {
     [
       `${id('task', 3)}  planner: completed`,
       `after ${id('task', 1)}`,
-      `again after ${id('task', 9)}`,
+      `retry of ${id('task', 9)}`,
       'Find out why the API became slow',
     ].join('  '),
   ]);

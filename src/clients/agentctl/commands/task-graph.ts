@@ -1,4 +1,4 @@
-// agentctl task graph: what is part of what and what waits for what, as a tree or for Graphviz.
+// agentctl task graph: prints subtasks and dependencies as a tree, or for Graphviz.
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
@@ -29,7 +29,7 @@ async function readTasks(runtime: RuntimeClient, id: string | undefined): Promis
   return [...(await readPrerequisites(runtime, tasks)), ...tasks];
 }
 
-/** What the tree waits for may lie outside it. */
+/** Reads dependencies outside the tree. */
 async function readPrerequisites(
   runtime: RuntimeClient,
   tasks: readonly TaskView[],
@@ -58,11 +58,11 @@ export function listEdges(tasks: readonly TaskView[]): Edge[] {
   return edges.filter(({ from }) => known.has(from));
 }
 
-const EDGE_STYLES = { part: '', before: ' [style=dashed,label="then"]', retry: ' [label="again"]' };
+const EDGE_STYLES = { part: '', before: ' [style=dashed,label="then"]', retry: ' [label="retry"]' };
 
 export function renderDot(tasks: readonly TaskView[], edges: readonly Edge[]): string[] {
   const nodes = tasks.map(({ id, assigned_to, status, goal }) => {
-    const label = `${assigned_to ?? 'nobody'}: ${status}\n${truncate(toOneLine(goal), 40)}`;
+    const label = `${assigned_to ?? 'unassigned'}: ${status}\n${truncate(toOneLine(goal), 40)}`;
     return `  ${id} [label=${JSON.stringify(label)}];`;
   });
   const arrows = edges.map(({ from, to, kind }) => `  ${from} -> ${to}${EDGE_STYLES[kind]};`);
@@ -78,9 +78,9 @@ export function renderForest(
   const lines: string[] = [];
   const add = (task: TaskView, lead: string, ownLead: string): void => {
     const after = task.after.length === 0 ? '' : `  after ${task.after.join(', ')}`;
-    const again = task.retry_of === null ? '' : `  again after ${task.retry_of}`;
+    const again = task.retry_of === null ? '' : `  retry of ${task.retry_of}`;
     const head = `${ownLead}${task.id}  `;
-    const facts = `${task.assigned_to ?? 'nobody'}: ${task.status}${after}${again}`;
+    const facts = `${task.assigned_to ?? 'unassigned'}: ${task.status}${after}${again}`;
     lines.push(
       paint('dim', head) + truncate(`${facts}  ${toOneLine(task.goal)}`, columns - head.length),
     );

@@ -15,7 +15,7 @@ const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
 
 test('list of an agent that nobody knows says that, not that it has no tasks', async () => {
   const listTasks = async () => ({ tasks: [], cursor: null });
-  const getAgent = async () => Promise.reject(fault('not_found', 'there is no agent codr'));
+  const getAgent = async () => Promise.reject(fault('not_found', 'agent codr'));
   fake.script({ agentd: { listTasks, getAgent } });
   assert.equal((await run('task', 'list', '--agent', 'codr')).code, 5);
   fake.script({

@@ -1,4 +1,4 @@
-// Waiting for a task: what happens is told as it happens, then the result.
+// Waits for a task: reports progress as it happens, then prints the result.
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
@@ -28,7 +28,7 @@ function renderChange(change: TaskChange, start: string, out: Out): string[] {
   });
 }
 
-/** Tells what changes, and what changes nothing in the tree and yet keeps it from going on. */
+/** Reports changes, and conditions that block the task without changing it. */
 export function makeReporter(
   start: string,
   { out, runtime }: { out: Out; runtime: RuntimeClient },
@@ -53,7 +53,7 @@ export function makeReporter(
   };
 }
 
-/** With --json only the end is told: one document. */
+/** With --json prints only one document, at the end. */
 export async function waitForTask(session: Session, task: TaskView): Promise<number> {
   const { args, out, runtime } = session;
   const { signal, done } = onInterrupt();
@@ -72,7 +72,7 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   return printEnd({ task: last?.task ?? task, tree: last }, signal.aborted, out);
 }
 
-/** The tree is the last that was seen; there is none when nothing came before the end. */
+/** `tree` is the last snapshot, if there was one. */
 export function printEnd(
   { task, tree }: { task: TaskView; tree: TreeNode | undefined },
   isInterrupted: boolean,
@@ -86,7 +86,7 @@ export function printEnd(
   const how = open === undefined ? 'agentctl status' : formatAnswerCommand(open);
   out.print({ task }, () => [
     isInterrupted
-      ? `${task.id} goes on without you: ${task.status}`
+      ? `${task.id} continues in the background: ${task.status}`
       : `${task.id} waits for a person; see: ${how}`,
     `Follow it: agentctl task watch ${task.id}`,
   ]);

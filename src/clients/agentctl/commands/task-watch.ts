@@ -1,5 +1,5 @@
-// agentctl task watch: the tree of a task, rewritten in place on a terminal, told line by line
-// elsewhere.
+// agentctl task watch: redraws a task's tree in place on a terminal, and prints changes line by
+// line elsewhere.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -37,7 +37,7 @@ export async function watch(session: Session): Promise<number> {
   }
   if (last === undefined) return 0;
   const end = { task: last.task, tree: last };
-  // The stream has said it all; what is left is how to end.
+  // The stream has printed everything; only the exit status is needed.
   if (out.json) return printEnd(end, signal.aborted, { ...out, print: () => undefined });
   out.writeLine();
   return printEnd(end, signal.aborted, out);
@@ -47,8 +47,8 @@ async function findNewestRoot(runtime: RuntimeClient): Promise<string> {
   const { tasks } = await runtime.call('agentd', 'listTasks', { query: { limit: 100 } });
   const live = tasks.find(({ ended_at }) => ended_at === null) ?? tasks[0];
   if (live !== undefined) return live.root_task_id;
-  throw fault('not_found', 'there is no task to watch', {
-    hint: 'Make one: agentctl task create "…"',
+  throw fault('not_found', 'no task found', {
+    hint: 'Create one: agentctl task create "…"',
   });
 }
 
@@ -58,7 +58,7 @@ type View = {
   stop(): void;
 };
 
-/** Every task that changed, whole, one per line. */
+/** Prints each changed task as one document. */
 function makeJsonView(out: Out): View {
   const seen = new Map<string, string>();
   const show = (node: TreeNode): void => {
@@ -86,7 +86,7 @@ function makeLineView(out: Out, runtime: RuntimeClient): View {
 
 const REDRAW_INTERVAL_MS = 1_000;
 
-/** Goes up over what it wrote before and writes again; the seconds go on between events. */
+/** Redraws over its last output, also between events so that elapsed times advance. */
 function makeLiveView(out: Out, runtime: RuntimeClient, signal: AbortSignal): View {
   const reader = new CallReader(runtime);
   let height = 0;

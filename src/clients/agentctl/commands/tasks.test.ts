@@ -74,7 +74,7 @@ test('--wait does not say that it works while a model that is dead is asked agai
       ...script.agentd,
       createTask: async () => ({ task: working().task }),
       getTree: async () => {
-        if (!told.includes('no answer from')) return { tree: working() };
+        if (!told.includes('no response from')) return { tree: working() };
         return { tree: later.length > 1 ? later.shift()! : later[0]! };
       },
     },
@@ -99,12 +99,9 @@ test('--wait does not say that it works while a model that is dead is asked agai
     },
   });
   assert.equal(ran.code, 0, ran.stderr);
-  const [before = '', after = ''] = ran.stderr.split(/planner: no answer from the model default/);
+  const [before = '', after = ''] = ran.stderr.split(/planner: no response from model default/);
   assert.match(before, /planner: working\n/);
-  assert.match(
-    after,
-    /planner: asks the model default \(local\) again; see .*agentctl model list\n/,
-  );
+  assert.match(after, /planner: retries model default \(local\); see .*agentctl model list\n/);
   assert.doesNotMatch(after, /planner: working/);
 });
 
@@ -124,8 +121,8 @@ test('--wait says once why the task does not begin', async () => {
     const ran = await run('task', ...words);
     assert.equal(ran.code, 0, ran.stderr);
     const told = words[0] === 'watch' ? ran.stdout : ran.stderr;
-    assert.equal(told.split('planner: does not begin, the agent is paused\n').length, 2, told);
-    assert.match(told, /let it go on: agentctl resume planner\n[\s\S]*planner: working\n/);
+    assert.equal(told.split('planner: not started, the agent is paused\n').length, 2, told);
+    assert.match(told, /resume it: agentctl resume planner\n[\s\S]*planner: working\n/);
   }
 });
 
@@ -161,7 +158,7 @@ test('Ctrl-C ends the waiting and not the task', async () => {
     watch: ({ stderr }) => (stderr.includes('planner: working') ? 'SIGINT' : undefined),
   });
   assert.equal(ran.code, 130);
-  assert.match(ran.stdout, /goes on without you: working/);
+  assert.match(ran.stdout, /continues in the background: working/);
   assert.ok(!fake.seen.slice(before).some(({ route }) => route === 'cancelTask'));
 });
 
@@ -263,8 +260,8 @@ test('list, show and cancel', async () => {
   );
   assert.deepEqual([page.tasks.length, page.cursor], [2, 'c9']);
   const shown = await run('task', 'show', id('task', 1));
-  assert.match(shown.stdout, /^task {6}task_0*1\n/);
-  assert.match(shown.stdout, /asked by {2}person:ada/);
+  assert.match(shown.stdout, /^task {8}task_0*1\n/);
+  assert.match(shown.stdout, /created by {2}person:ada/);
   assert.match(shown.stdout, /run run_0*1 by planner: completed, woken 1 time\n/);
   assert.match(shown.stdout, /\nA query without an index\.\n\nThis was a rehearsal/);
   const canceled = await run('task', 'cancel', id('task', 1), '--reason', 'no need');
@@ -281,7 +278,7 @@ test('explain for people and as data', async () => {
   assert.match(stdout, /^ +\+0\.0 s {2}person:ada asked planner for "Find out/);
   assert.match(stdout, /allowed by manifest planner allows task\.delegate/);
   assert.match(stdout, /│ {2}person:ada answered after 1\.0 s: "yes"/);
-  assert.match(stdout, /3 tasks, 3 model calls, 5 tool calls, .*; a rehearsal answered/);
+  assert.match(stdout, /3 tasks, 3 model calls, 5 tool calls, .*; a rehearsal responded/);
   const { explanation } = documentOf<{ explanation: { steps: { at: string; kind: string }[] } }>(
     await run('task', 'explain', id('task', 1), '--json'),
   );
@@ -308,7 +305,7 @@ test('replay says same, or where it differs', async () => {
   fake.script({ agentd: { replayTask: async () => ({ replay: other }) } });
   const differs = await run('task', 'replay', id('task', 1));
   assert.equal(differs.code, 1);
-  assert.match(differs.stdout, /at step 2\n +recorded {2}one\n +now {7}two\nThe result is another/);
+  assert.match(differs.stdout, /at step 2\n +recorded {2}one\n +now {7}two\nThe result differs/);
 });
 
 test('graph as a tree and for Graphviz', async () => {
@@ -320,7 +317,7 @@ test('graph as a tree and for Graphviz', async () => {
   assert.match((await run('task', 'graph', '--dot')).stdout, /^digraph tasks \{/);
 });
 
-test('show tells of a model that does not answer while the task goes on', async () => {
+test('show tells of a model that does not respond while the task goes on', async () => {
   const script = teamScript();
   const failed = { ...modelCall(9, { status: 'failed', model: 'big' }) };
   const call = { ...failed, error: { message: 'could not be reached' } };
@@ -336,6 +333,6 @@ test('show tells of a model that does not answer while the task goes on', async 
     });
     return (await run('task', 'show', id('task', 1))).stdout;
   };
-  assert.match(await show(null), /trouble +no answer from the model big: could not be reached/);
+  assert.match(await show(null), /trouble +no response from model big: could not be reached/);
   assert.doesNotMatch(await show(at(1)), /trouble/);
 });

@@ -49,7 +49,7 @@ export async function list({ args, out, runtime }: Session): Promise<void> {
     limit: args.number('limit') ?? 50,
   };
   const answer = await runtime().call('agentd', 'listTasks', { query });
-  // A wrong name is told as one, and not as an agent without tasks.
+  // Reports an unknown agent instead of an empty list.
   if (answer.tasks.length === 0 && query.agent !== undefined)
     await runtime().call('agentd', 'getAgent', { params: { name: query.agent } });
   out.print(answer, () => {
@@ -91,11 +91,11 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   ]);
 }
 
-/** A model that does not answer is asked again and again: nothing else of the task shows it. */
+/** A failing model call is retried, which no other field shows. */
 function describeTrouble(task: TaskView, call: ModelCallView | undefined): string | undefined {
   if (task.ended_at !== null || call?.status !== 'failed') return undefined;
-  const why = toOneLine(String(call.error?.message ?? 'no reason was recorded'));
-  return `no answer from the model ${call.model}: ${why}; it is asked again (agentctl model list)`;
+  const why = toOneLine(String(call.error?.message ?? 'no reason recorded'));
+  return `no response from model ${call.model}: ${why}; retrying (agentctl model list)`;
 }
 
 function renderTask(
@@ -122,10 +122,10 @@ function renderTask(
       ['goal', replaceControls(task.goal)],
       ['status', status + why],
       ['trouble', trouble === undefined ? undefined : paint('yellow', trouble)],
-      ['agent', task.assigned_to ?? 'nobody yet'],
-      ['asked by', `${task.created_by}, ${formatRelative(task.created_at, now)}`],
-      ['part of', task.parent_task_id ?? undefined],
-      ['again after', task.retry_of ?? undefined],
+      ['agent', task.assigned_to ?? 'unassigned'],
+      ['created by', `${task.created_by}, ${formatRelative(task.created_at, now)}`],
+      ['parent', task.parent_task_id ?? undefined],
+      ['retry of', task.retry_of ?? undefined],
       ['starts after', task.after.join('\n') || undefined],
       ['workspace', task.workspace ?? undefined],
       ['thread', task.context_id],
@@ -152,22 +152,21 @@ function formatLimits(limits: TaskView['limits']): string | undefined {
     limits.max_cost_microusd === undefined ? undefined : formatMoney(limits.max_cost_microusd),
     limits.max_time_s === undefined ? undefined : formatSpan(limits.max_time_s * 1_000),
   ].filter((part) => part !== undefined);
-  return parts.length === 0 ? undefined : `at most ${parts.join(', ')}`;
+  return parts.length === 0 ? undefined : `up to ${parts.join(', ')}`;
 }
 
 function renderRun(run: RunView): string {
   const woken = run.activations > 1 ? `, woken ${pluralize(run.activations - 1, 'time')}` : '';
-  const crashed = run.crashes > 0 ? `, broke off ${pluralize(run.crashes, 'time')}` : '';
+  const crashed = run.crashes > 0 ? `, crashed ${pluralize(run.crashes, 'time')}` : '';
   return `run ${run.id} by ${run.agent}: ${run.outcome ?? run.status}${woken}${crashed}`;
 }
 
 function renderWait(wait: WaitView): string {
   if (wait.kind === 'question')
-    return `waits for an answer: "${toOneLine(wait.question ?? '')}"  ${formatAnswerCommand(wait)}`;
-  if (wait.kind === 'approval')
-    return `waits for the yes of a person: ${formatAnswerCommand(wait)}`;
+    return `waiting for an answer: "${toOneLine(wait.question ?? '')}"  ${formatAnswerCommand(wait)}`;
+  if (wait.kind === 'approval') return `waiting for approval: ${formatAnswerCommand(wait)}`;
   const child = wait.child_task_id === null ? '' : ` task: ${wait.child_task_id}`;
-  return `waits for a ${wait.kind}${child}`;
+  return `waiting for a ${wait.kind}${child}`;
 }
 
 export async function cancel({ args, out, runtime }: Session): Promise<void> {

@@ -21,7 +21,7 @@ const HEADERS = [
   { title: 'RISK' },
   { title: 'EFFECT' },
   { title: 'GRANTED BY', minWidth: 10 },
-  { title: 'DOES', minWidth: 10 },
+  { title: 'DESCRIPTION', minWidth: 10 },
 ] as const;
 
 export async function list({ out, runtime }: Session): Promise<void> {
@@ -34,7 +34,6 @@ export async function list({ out, runtime }: Session): Promise<void> {
       tool.capabilities.join(', '),
       tool.description,
     ]);
-    // Declared tools that are not offered, and why.
     const broken = (answer.problems ?? []).flatMap((problem) => renderProblem(problem, out.paint));
     return [...renderTable(HEADERS, rows, out), ...broken];
   });
@@ -85,19 +84,18 @@ const formatSuspension = ({ since, by, reason }: NonNullable<ToolView['suspended
   `since ${since} by ${by}: ${replaceControls(reason)}`;
 
 export async function suspend({ args, out, runtime }: Session): Promise<void> {
-  const [name, reason] = [args.positionals[0]!, args.text('reason') ?? 'a person said so'];
+  const [name, reason] = [args.positionals[0]!, args.text('reason') ?? 'suspended by a person'];
   const params = { name };
   const answer = await runtime().call('toold', 'suspendTool', { params, body: { reason } });
-  out.print(answer, () => [`Nobody can use ${name} until: agentctl tool resume ${name}`]);
+  out.print(answer, () => [`${name} is suspended. To resume it: agentctl tool resume ${name}`]);
 }
 
 export async function resume({ args, out, runtime }: Session): Promise<void> {
   const name = args.positionals[0]!;
   const answer = await runtime().call('toold', 'resumeTool', { params: { name } });
-  out.print(answer, () => [`${name} can be used again.`]);
+  out.print(answer, () => [`${name} is available again.`]);
 }
 
-/** One use of a tool: what was asked, and what came of it. */
 async function showCall({ out, runtime }: Session, id: string): Promise<void> {
   const { call } = await runtime().call('toold', 'getCall', { params: { id } });
   out.print({ call }, () => [
@@ -111,7 +109,7 @@ async function showCall({ out, runtime }: Session, id: string): Promise<void> {
         ['purpose', replaceControls(call.purpose) || undefined],
         ['status', call.status],
         ['attempts', String(call.attempts)],
-        ['asked', call.created_at],
+        ['created', call.created_at],
         ['ended', call.ended_at ?? undefined],
       ],
       out.paint,

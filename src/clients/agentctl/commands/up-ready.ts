@@ -1,5 +1,5 @@
-// Waiting for a runtime that was just started: until it answers, refuses, dies, takes too long, or
-// somebody presses Ctrl-C.
+// Waits for a runtime that was just started until it is ready, fails, times out or Ctrl-C is
+// pressed.
 import type { ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { type FaultBody, fault, faultFromBody } from '../../../wire/errors.ts';
@@ -18,7 +18,7 @@ type StartOptions = {
   readLastError: () => string | undefined;
 };
 
-/** False when somebody broke it off; then nothing of it runs. */
+/** Resolves to false when Ctrl-C canceled it; then the runtime has exited. */
 export async function waitUntilUp(
   child: ChildProcess,
   { stateDir, out, signal, readLastError }: StartOptions,
@@ -27,7 +27,7 @@ export async function waitUntilUp(
   const first = Promise.race([started.then(() => 'up'), waitForAbort(signal)]);
   try {
     if ((await first) === 'up') return true;
-    // What it says while it ends is no news any more.
+    // Errors while it exits are expected.
     started.catch(() => undefined);
     await cancelStart(child, out);
     return false;
@@ -43,9 +43,9 @@ const waitForAbort = (signal: AbortSignal): Promise<'aborted'> =>
     signal.addEventListener('abort', () => resolve('aborted'));
   });
 
-/** It is in a group of its own: left alone it would start all the same. */
+/** It has its own process group, so Ctrl-C did not reach it. */
 async function cancelStart(child: ChildProcess, out: Out): Promise<void> {
-  out.info('Breaking off …');
+  out.info('Canceling …');
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   if (child.exitCode === null && child.signalCode === null) {
     child.kill('SIGTERM');
@@ -56,7 +56,7 @@ async function cancelStart(child: ChildProcess, out: Out): Promise<void> {
 
 type ReadyLine = { ready?: boolean; error?: FaultBody };
 
-/** The one line the entry says on descriptor 3. */
+/** Reads the one line that the entry program writes to descriptor 3. */
 export async function waitUntilReady(
   child: ChildProcess,
   readLastError: () => string | undefined,
@@ -77,14 +77,14 @@ export async function waitUntilReady(
     const how = await ended;
     const why = readLastError();
     throw fault('internal', `the runtime ended while starting (${how})${why ? `: ${why}` : ''}`, {
-      hint: 'Its whole log is in logs/runtime.log of the state directory.',
+      hint: 'See logs/runtime.log in the state directory.',
     });
   }
   const line = JSON.parse(first) as ReadyLine;
   if (line.error !== undefined) throw faultFromBody(line);
 }
 
-/** The first line, or nothing when the other side went away before it. */
+/** Resolves to the first line, or undefined if the stream ends before it. */
 async function readLine(stream: Readable): Promise<string | undefined> {
   let text = '';
   stream.setEncoding('utf8');
@@ -99,7 +99,7 @@ async function waitForAgentd(stateDir: string): Promise<void> {
   const endMs = Date.now() + 10_000;
   while (readRuntimeInfo(stateDir) === undefined || !(await answersHealth(stateDir))) {
     if (Date.now() > endMs)
-      throw fault('unavailable', 'the runtime says it is ready, but agentd does not answer');
+      throw fault('unavailable', 'the runtime is ready, but agentd does not respond');
     await sleep(50);
   }
 }

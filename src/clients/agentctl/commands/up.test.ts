@@ -72,7 +72,7 @@ test('up starts it, says what answers, and down stops it', () =>
     const up = await ctl(state, 'up', '--split', '--port', '7777', '--agents', '/some/dir');
     assert.equal(up.code, 0, up.stderr);
     assert.match(up.stdout, /^The runtime is up: embedded, pid \d+\n/);
-    assert.match(up.stdout, /model {3}the rehearsal answers, not a real model; add one/);
+    assert.match(up.stdout, /model {3}the rehearsal responds, not a real model; add one/);
     assert.match(up.stdout, /agents {2}1 agent: planner\n/);
     assert.match(up.stdout, /\nNext: agentctl task create "what you want done" --wait\n$/);
     assert.deepEqual(JSON.parse(readFileSync(join(state, 'argv'), 'utf8')), [
@@ -91,7 +91,7 @@ test('up starts it, says what answers, and down stops it', () =>
 
     const twice = await ctl(state, 'up');
     assert.equal(twice.code, 1);
-    const holder = /a runtime holds .*: pid \d+, embedded, since .* \(state_in_use\)/;
+    const holder = / .*: pid \d+, embedded, since .* \(state_in_use\)/;
     assert.match(twice.stderr, holder);
 
     const down = await ctl(state, 'down');
@@ -99,7 +99,7 @@ test('up starts it, says what answers, and down stops it', () =>
     assert.match(down.stdout, /^Stopped in /);
     assert.ok(existsSync(join(state, 'stopped')));
     assert.equal((await ctl(state, 'status')).code, 6);
-    assert.match((await ctl(state, 'down')).stdout, /^No runtime runs on/);
+    assert.match((await ctl(state, 'down')).stdout, /^No runtime is running on/);
   }));
 
 test('up --json gives one document', () =>
@@ -162,7 +162,7 @@ test('another program with the number of a dead runtime is left alone', () =>
     };
     writeFileSync(join(state, 'runtime.json'), JSON.stringify(left));
     const down = await ctl(state, 'down');
-    assert.deepEqual([down.code, /No runtime runs/.test(down.stdout)], [0, true]);
+    assert.deepEqual([down.code, /No runtime is running/.test(down.stdout)], [0, true]);
   }));
 
 test('in the foreground it stays until it is told to stop', () =>
@@ -186,7 +186,7 @@ test('a state directory that cannot be made is named, and not called a bug', asy
       assert.equal(ran.code, 78, ran.stderr);
       assert.match(
         ran.stderr,
-        /the state directory .* cannot be made \(\w+\) \(bad_config\)\nName/,
+        /the state directory .* cannot be created \(\w+\) \(bad_config\)\nName/,
       );
     }
   } finally {

@@ -1,4 +1,4 @@
-// agentctl up: starts the runtime, waits until it is ready, says what answers and what to do next.
+// agentctl up: starts the runtime, waits until it is ready, and prints a summary.
 import { spawn } from 'node:child_process';
 import { closeSync, constants, openSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -55,14 +55,14 @@ export async function up(session: Session): Promise<number> {
   return 0;
 }
 
-/** Databases as they were before this start changed them, by their names. */
+/** Returns a function that lists the database backups made since. */
 function watchBackups(stateDir: string): () => string[] {
   const names = () => readdirSync(stateDir).filter((name) => /\.before-[\d.]+$/.test(name));
   const before = names();
   return () => names().filter((name) => !before.includes(name));
 }
 
-/** As root the keeper comes first: it keeps root for the warden, and the daemons run without. */
+/** As root, starts the keeper, which keeps root for the warden; the daemons run without. */
 function listProgram(args: Args): string[] {
   const node = process.execPath;
   if (process.getuid?.() === 0) return [findKeeper(), node, findProgram('as-root')];
@@ -74,7 +74,7 @@ const RUNTIME_VARIABLES = new RegExp(
     'NODE_EXTRA_CA_CERTS|AGENTD_\\w+)$',
 );
 
-/** A shell's environment holds keys and tokens that are none of the runtime's business. */
+/** A shell's environment contains keys and tokens that the runtime must not see. */
 function runtimeEnv(env: Session['env']): NodeJS.ProcessEnv {
   const kept = Object.entries(env).filter(([name]) => RUNTIME_VARIABLES.test(name));
   return Object.fromEntries(kept);
@@ -86,9 +86,9 @@ async function assertFree(stateDir: string): Promise<void> {
   const { pid, mode, started_at } = running.info;
   throw fault(
     'state_in_use',
-    `a runtime holds ${stateDir}: pid ${pid}, ${mode}, since ${started_at}`,
+    `${stateDir} is in use by a runtime: pid ${pid}, ${mode}, since ${started_at}`,
     {
-      hint: 'Use it, stop it with agentctl down, or take another --state.',
+      hint: 'Use it, stop it with agentctl down, or name another --state.',
       details: { ...running.info },
     },
   );
@@ -101,7 +101,7 @@ export function buildEntryArgs(args: Args, stateDir: string): string[] {
   };
   const port = args.number('port');
   if (port !== undefined && port > 65_535) {
-    throw fault('bad_usage', `${port} is not a port`, { hint: 'Use one from 1 to 65535.' });
+    throw fault('bad_usage', `invalid port ${port}`, { hint: 'Use one from 1 to 65535.' });
   }
   return [
     '--state',
@@ -114,7 +114,7 @@ export function buildEntryArgs(args: Args, stateDir: string): string[] {
   ];
 }
 
-/** A log that has grown large makes place; one older is kept. */
+/** Rotates a large log; keeps one old file. */
 function openLog(file: string): { fd: number; from: number } {
   const sizeNow = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   if (sizeNow() > LOG_BYTES_MAX) renameSync(file, `${file}.1`);
@@ -123,7 +123,7 @@ function openLog(file: string): { fd: number; from: number } {
   return { fd, from: sizeNow() };
 }
 
-/** In the foreground: its log is ours, and our signals are its. */
+/** Shares the log's output and forwards signals. */
 async function runInForeground(
   session: Session,
   argv: string[],
@@ -132,7 +132,7 @@ async function runInForeground(
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
     cwd: session.stateDir,
-    // Its own group: Ctrl-C reaches it once, through us, and it stops in order.
+    // Its own process group: Ctrl-C reaches it once, through the handler below.
     detached: true,
     env: runtimeEnv(session.env),
     stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
@@ -148,7 +148,6 @@ async function runInForeground(
   return code === 0 ? 0 : FAULTS.internal.exit;
 }
 
-/** `copies`: databases of an earlier version, as they were before this start changed them. */
 async function describeStart(
   { out, stateDir, runtime }: Session,
   copies: readonly string[],
@@ -173,7 +172,7 @@ async function describeStart(
     ...renderFields(
       [
         ['state', stateDir],
-        ['copies', copies.length === 0 ? undefined : formatBackups(copies)],
+        ['backups', copies.length === 0 ? undefined : formatBackups(copies)],
         ['port', info.port === null ? undefined : `127.0.0.1:${info.port}`],
         ['model', describeModels(models)],
         [
@@ -193,5 +192,5 @@ async function describeStart(
 }
 
 function formatBackups(copies: readonly string[]): string {
-  return `an earlier version wrote this; as it was: ${copies.toSorted().join(', ')}`;
+  return `upgraded from an earlier version; backups: ${copies.toSorted().join(', ')}`;
 }

@@ -1,4 +1,4 @@
-// agentctl version: of this program, of Node, and of the runtime when one has started here.
+// agentctl version: prints the versions of agentctl, Node and the running runtime.
 import type { Session } from '../command.ts';
 import { readOwnVersion } from '../programs.ts';
 import { isAlive, readRuntimeInfo } from '../state.ts';
@@ -10,7 +10,7 @@ export async function version({ out, stateDir }: Session): Promise<void> {
   out.print({ version: { agentctl: own, node: process.versions.node, runtime } }, () => [
     `agentctl ${own} (Node ${process.versions.node})`,
     runtime === null
-      ? `no runtime is up on ${stateDir}`
-      : `runtime ${runtime}${runtime === own ? '' : '; start it again to have this version'}`,
+      ? `no runtime is running on ${stateDir}`
+      : `runtime ${runtime}${runtime === own ? '' : '; restart it to use this version'}`,
   ]);
 }

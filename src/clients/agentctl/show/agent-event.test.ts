@@ -17,11 +17,11 @@ test('events in words', () => {
   const used = { provider: 'local', input_tokens: 1_000, cache_read_tokens: 200, output_tokens: 3 };
   const model = { model: 'default', status: 'completed', data: { ...used, cost_microusd: 1_200 } };
   for (const [one, words] of [
-    [event('task.started', { task_id: 'task_1' }), 'began task_1'],
-    [event('model.call.ended', model), 'asked the model default (local): 1,200+3 tokens, $0.0012'],
+    [event('task.started', { task_id: 'task_1' }), 'started task_1'],
+    [event('model.call.ended', model), 'called the model default (local): 1,200+3 tokens, $0.0012'],
     [
       event('tool.call.denied', { tool: 'shell.exec', policy: 'base:etc' }),
-      'was refused shell.exec by base:etc',
+      'was denied shell.exec by base:etc',
     ],
     [
       event('tool.call.ended', { tool: 'a.b', status: 'failed', data: { error: 'deadline' } }),
@@ -34,7 +34,7 @@ test('events in words', () => {
     [event('budget.set', { status: 'x' }), 'x'],
   ] as const)
     assert.equal(line(one), words);
-  assert.equal(line(event('task.started', { task_id: 'task_1' }), 40), 'began ta…');
+  assert.equal(line(event('task.started', { task_id: 'task_1' }), 40), 'started…');
   const steering = line(event('task.waiting', { status: 'a\u001b[31m\nb' }));
   assert.ok(!steering.includes('\u001b') && !steering.includes('\n'));
 });

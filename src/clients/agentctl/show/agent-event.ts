@@ -1,5 +1,5 @@
-// What happened to an agent: each event with a sentence that has the agent as its subject. The
-// whole event, with every hash and number, is what `audit` and --json show.
+// Describes an agent's events in one sentence each, with the agent as the subject. `audit` and
+// --json show the whole event.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint } from '../out.ts';
 import { describeEvent } from '../timeline/describe-event.ts';
@@ -18,36 +18,36 @@ function describeModelCall(event: AuditEvent): string {
   const name = event.model ?? '?';
   const who = `${name} (${readText(event, 'provider') || '?'})`;
   if (event.status !== 'completed')
-    return `asked the model ${who}: ${event.status} ${readText(event, 'error')}`;
+    return `called the model ${who}: ${event.status} ${readText(event, 'error')}`;
   const input = ['input_tokens', 'cache_read_tokens', 'cache_write_tokens'];
   const tokens = input.reduce((sum, key) => sum + readNumber(event, key), 0);
   const used = `${formatCount(tokens)}+${formatCount(readNumber(event, 'output_tokens'))} tokens`;
-  return `asked the model ${who}: ${used}, ${formatMoney(readNumber(event, 'cost_microusd'))}`;
+  return `called the model ${who}: ${used}, ${formatMoney(readNumber(event, 'cost_microusd'))}`;
 }
 
 const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
-  'agent.loaded': () => 'was declared',
+  'agent.loaded': () => 'was created',
   'agent.changed': () => 'was changed',
   'agent.removed': () => 'was removed',
   'agent.paused': (event) => `was paused by ${event.principal}`,
-  'agent.resumed': (event) => `was let work again by ${event.principal}`,
+  'agent.resumed': (event) => `was resumed by ${event.principal}`,
   'agent.stopped': (event) => `was stopped by ${event.principal}`,
-  'task.created': (event) => `was given ${formatTask(event)} by ${event.principal}`,
-  'task.assigned': (event) => `was given ${formatTask(event)} by ${event.principal}`,
-  'task.started': (event) => `began ${formatTask(event)}`,
+  'task.created': (event) => `was assigned ${formatTask(event)} by ${event.principal}`,
+  'task.assigned': (event) => `was assigned ${formatTask(event)} by ${event.principal}`,
+  'task.started': (event) => `started ${formatTask(event)}`,
   'task.waiting': (event) => `${event.status ?? 'waits'}`,
   'task.ended': (event) => `${event.status} ${formatTask(event)}${formatError(event)}`,
   'run.started': () => 'its runner started',
-  'run.restarted': () => 'its runner started again, where it left off',
-  'run.parked': () => 'its runner ended until the wait is over',
-  'run.crashed': (event) => `its runner broke off: ${readText(event, 'detail')}`,
-  'run.released': (event) => `its runner gave up for now: ${readText(event, 'detail')}`,
-  'run.ended': () => 'its run is over',
-  'model.call.attempted': (event) => `asks the model ${event.model ?? '?'}`,
+  'run.restarted': () => 'its runner restarted and resumed',
+  'run.parked': () => 'its runner is parked until the wait ends',
+  'run.crashed': (event) => `its runner crashed: ${readText(event, 'detail')}`,
+  'run.released': (event) => `its runner stopped for now: ${readText(event, 'detail')}`,
+  'run.ended': () => 'its run ended',
+  'model.call.attempted': (event) => `calls the model ${event.model ?? '?'}`,
   'model.call.ended': describeModelCall,
   'tool.call.attempted': (event) => `calls ${event.tool}, allowed by ${event.policy ?? '?'}`,
   'tool.call.ended': (event) => `called ${event.tool}: ${event.status}${formatError(event)}`,
-  'tool.call.denied': (event) => `was refused ${event.tool} by ${event.policy ?? 'policy'}`,
+  'tool.call.denied': (event) => `was denied ${event.tool} by ${event.policy ?? 'policy'}`,
   'tool.call.waiting': (event) =>
     `waits for ${readText(event, 'wait_kind') || 'the end'} in ${event.tool}`,
   'message.sent': (event) => `wrote to ${readText(event, 'to')} (${event.status})`,
@@ -57,7 +57,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
     `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,
   'sandbox.closed': (event) =>
     event.status === 'seal'
-      ? 'its box was closed: a file that is closed or protected in it was replaced on the host'
+      ? 'its box was closed: a denied or protected file was replaced on the host'
       : `its box was closed (${event.status ?? 'ended'})`,
 };
 
@@ -84,7 +84,7 @@ export function renderAgentEvent(
   return paint('dim', head) + (style === undefined ? line : paint(style, line));
 }
 
-/** Without attempts whose end is there too. */
+/** Drops attempts whose end is listed too. */
 export function dropAttempts(events: readonly AuditEvent[]): AuditEvent[] {
   const isEnd = /^(tool|model)\.call\.ended$/;
   const ended = new Set(events.filter((e) => isEnd.test(e.event)).map((e) => e.call_id));

@@ -1,5 +1,4 @@
-// Money, tokens, sizes and times as people read them. Reading what people type is
-// read-amounts.ts's.
+// Formats money, counts, sizes and times. read-amounts.ts parses them.
 
 export function formatMoney(microusd: number): string {
   if (microusd > 0 && microusd < 100) return '<$0.0001';
@@ -48,6 +47,6 @@ function formatCoarse(s: number): string {
   return `${Math.floor(s / 86_400)} d`;
 }
 
-/** Midnight UTC of this day: when daily budgets renew. */
+/** Returns midnight UTC, when daily budgets renew. */
 export const startOfDay = (nowMs: number): string =>
   `${new Date(nowMs).toISOString().slice(0, 10)}T00:00:00.000Z`;

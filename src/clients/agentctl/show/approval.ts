@@ -1,6 +1,6 @@
-// One approval as the person who decides sees it: who asks, what exactly, why a person is needed,
-// what the run has read, what each answer would permit. Nothing is left out and nothing can pass
-// for a line of ours.
+// Renders one approval for the person who decides: the agent, the exact call, why approval is
+// needed, the run's marks, and what each decision would permit. Nothing is omitted, and no text of
+// an agent can pass for a line of agentctl.
 import type { ApprovalView } from '../../../wire/approvald.ts';
 import type { Out, Style } from '../out.ts';
 import { formatRelative, formatSize, pluralize } from './amounts.ts';
@@ -31,41 +31,37 @@ export function renderApproval(
     ...renderFields(foldFields(listFields(view, task, out, nowMs), out), paint).map(
       (line) => `  ${line}`,
     ),
-    ...heading(`What would be done (${formatHash(view)}):`),
+    ...heading(`Requested call (${formatHash(view)}):`),
     ...renderArguments(view.arguments, out),
     ...(view.arguments_asked === null
       ? []
       : [
-          ...heading('A person changed it. The agent had asked for:'),
+          ...heading('A person changed it. The agent requested:'),
           ...renderArguments(view.arguments_asked, out),
         ]),
     ...(view.diff === null
       ? []
-      : [
-          ...heading(`What would change (${formatMeasure(view.diff)}):`),
-          ...renderDiff(view.diff, out),
-        ]),
+      : [...heading(`Changes (${formatMeasure(view.diff)}):`), ...renderDiff(view.diff, out)]),
     ...(view.chain.length < 2
       ? []
-      : [
-          ...heading('What else would happen, judged by its worst part:'),
-          ...renderChain(view, out),
-        ]),
+      : [...heading('Side effects, rated by the worst:'), ...renderChain(view, out)]),
     ...(view.thread.length === 0
       ? []
-      : [...heading('Asked before, and answered with a question:'), ...renderThread(view, out)]),
+      : [...heading('Earlier questions:'), ...renderThread(view, out)]),
     ...(view.answers.length === 0
       ? []
-      : [...heading('Answers so far:'), ...renderDecisions(view, out, nowMs)]),
-    ...(view.status === 'pending' ? [...heading('Your answer:'), ...renderChoices(view, out)] : []),
+      : [...heading('Decisions so far:'), ...renderDecisions(view, out, nowMs)]),
+    ...(view.status === 'pending'
+      ? [...heading('Your decision:'), ...renderChoices(view, out)]
+      : []),
   ];
 }
 
 function renderHead(view: ApprovalView, { paint }: Out, nowMs: number): string {
   const until =
     view.status === 'pending'
-      ? `expires ${formatRelative(view.expires_at, nowMs)}: no answer is a no`
-      : `by ${view.decided_by ?? 'nobody'} ${formatRelative(view.decided_at ?? view.expires_at, nowMs)}`;
+      ? `expires ${formatRelative(view.expires_at, nowMs)}, then counts as rejected`
+      : `by ${view.decided_by ?? 'the runtime'} ${formatRelative(view.decided_at ?? view.expires_at, nowMs)}`;
   const id = paint('bold', view.id);
   return `${id}  ${paint(STATUS_STYLE[view.status], view.status)}, ${until}`;
 }
@@ -73,27 +69,26 @@ function renderHead(view: ApprovalView, { paint }: Out, nowMs: number): string {
 type Fields = [string, string | undefined][];
 const FIELD_COLUMNS = 16;
 
-/** Folded here and not by the terminal, so that no words of others start a line. */
+/** Folded here, not by the terminal, so that agent text never starts a line. */
 const foldFields = (rows: Fields, { columns }: Out): Fields =>
   rows.map(([name, value]) => [
     name,
     value === undefined ? undefined : fold(value, columns - FIELD_COLUMNS).join('\n'),
   ]);
 
-/** The values stand on their own lines, so what others wrote has no line break in it. */
 function listFields(view: ApprovalView, task: TaskGoal, { paint }: Out, nowMs: number): Fields {
   const marks = view.labels.includes('outside')
-    ? paint('red', 'this run has read text from outside: it may be doing what that text says')
+    ? paint('red', 'this run has read outside text and may be following its instructions')
     : `${view.labels.join(', ') || 'none'} (nothing from outside)`;
-  const said = view.asks.map(({ purpose }) => purpose).filter((purpose) => purpose !== '');
+  const purposes = view.asks.map(({ purpose }) => purpose).filter((purpose) => purpose !== '');
   const needed =
     view.approvers_needed === 1
       ? undefined
-      : `${view.approvers_needed} different people; so far ${view.approved_by.join(', ') || 'nobody'}`;
+      : `${view.approvers_needed} different people; so far ${view.approved_by.join(', ') || 'none'}`;
   return [
     [
       'agent',
-      `${view.agent} (${pluralize(view.calls, 'call')}, asked ${formatRelative(view.requested_at, nowMs)})`,
+      `${view.agent} (${pluralize(view.calls, 'call')}, requested ${formatRelative(view.requested_at, nowMs)})`,
     ],
     ['task', `${view.task_id}${task === undefined ? '' : `: ${escapeHidden(task.goal)}`}`],
     ['run', [...new Set(view.asks.map(({ run_id }) => run_id))].join(', ')],
@@ -104,25 +99,24 @@ function listFields(view: ApprovalView, task: TaskGoal, { paint }: Out, nowMs: n
     ],
     ['repository', view.repo === null ? undefined : escapeHidden(view.repo)],
     ['summary', escapeHidden(view.summary)],
-    ['it says', [...new Set(said)].map((words) => `"${escapeHidden(words)}"`).join(' · ')],
+    ['purpose', [...new Set(purposes)].map((purpose) => `"${escapeHidden(purpose)}"`).join(' · ')],
     [
-      'why asked',
+      'reason',
       `${escapeHidden(view.reason)} (${view.rules.map(escapeHidden).join(', ') || 'no rule named'})`,
     ],
     ['marks', marks],
-    ['undo', view.rollback === null ? 'nothing was said' : escapeHidden(view.rollback)],
+    ['undo', view.rollback === null ? 'not stated' : escapeHidden(view.rollback)],
     ['needs', needed],
-    ['passed on', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
+    ['escalated', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
     ['permit', view.permit_id ?? undefined],
   ];
 }
 
-/** What would happen with it. The class, the risk and the way back above are the worst of all. */
 const renderChain = (view: ApprovalView, out: Out): string[] =>
   view.chain.flatMap(({ part, what, class: word, risk, reversibility }) => {
     if (part === 'call') return [];
     const words = what === '' ? word : escapeHidden(what);
-    const how = part === 'beside' ? 'asked for beside it' : 'it brings along';
+    const how = part === 'beside' ? 'requested with it' : 'side effect';
     return fence([`${how}: ${words} (${word}, ${risk} risk, ${reversibility})`], out);
   });
 
@@ -135,7 +129,7 @@ function formatHash(view: ApprovalView): string {
   return `${formatSize(view.arguments_bytes)}, sha256 ${view.arguments_hash}${warning}`;
 }
 
-/** Text of several lines is shown as lines, everything else as JSON. */
+/** Multi-line text is shown as lines, everything else as JSON. */
 function renderArguments(args: Record<string, unknown>, out: Out): string[] {
   const names = Object.keys(args).sort();
   if (names.length === 0) return fence(['(no arguments)'], out);
@@ -167,21 +161,23 @@ const renderThread = (view: ApprovalView, out: Out): string[] =>
   );
 
 const DECISION_VERBS = {
-  approve: 'approved it',
-  reject: 'said no',
+  approve: 'approved',
+  reject: 'rejected',
   'request-info': 'asked',
-  escalate: 'passed it on',
+  escalate: 'escalated',
 } as const;
 
 function renderDecisions(view: ApprovalView, out: Out, nowMs: number): string[] {
-  return view.answers.flatMap((one) => {
-    const reach = one.for === null || one.for === 'once' ? '' : ` for this ${one.for}`;
-    const edited = one.edited_hash === null ? '' : ', with changes';
-    const to = one.to === null ? '' : ` to ${one.to}`;
-    const text = one.text === null || one.text === '' ? '' : `: ${escapeHidden(one.text)}`;
-    const when = formatRelative(one.at, nowMs);
+  return view.answers.flatMap((decision) => {
+    const scope =
+      decision.for === null || decision.for === 'once' ? '' : ` for this ${decision.for}`;
+    const edited = decision.edited_hash === null ? '' : ', with changes';
+    const to = decision.to === null ? '' : ` to ${decision.to}`;
+    const text =
+      decision.text === null || decision.text === '' ? '' : `: ${escapeHidden(decision.text)}`;
+    const when = formatRelative(decision.at, nowMs);
     return fence(
-      [`${one.by} ${DECISION_VERBS[one.answer]}${to}${reach}${edited} ${when}${text}`],
+      [`${decision.by} ${DECISION_VERBS[decision.answer]}${to}${scope}${edited} ${when}${text}`],
       out,
     );
   });
@@ -189,15 +185,15 @@ function renderDecisions(view: ApprovalView, out: Out, nowMs: number): string[] 
 
 function renderChoices(view: ApprovalView, { paint, columns }: Out): string[] {
   const seen = view.arguments_asked === null ? '' : ` --seen ${view.nonce}`;
-  const rows: [string, string][] = Object.entries(view.would_permit).map(([reach, what]) => [
-    `agentctl approve ${view.id}${reach === 'once' ? '' : ` --for ${reach}`}${seen}`,
+  const rows: [string, string][] = Object.entries(view.would_permit).map(([scope, what]) => [
+    `agentctl approve ${view.id}${scope === 'once' ? '' : ` --for ${scope}`}${seen}`,
     escapeHidden(what),
   ]);
   rows.push(
-    [`agentctl approve ${view.id} --edit FILE`, 'approve other arguments instead'],
-    [`agentctl reject ${view.id}`, 'no'],
-    [`agentctl ask ${view.id} "…"`, 'not yet: the agent gets your question'],
-    [`agentctl escalate ${view.id}`, 'somebody else must decide'],
+    [`agentctl approve ${view.id} --edit FILE`, 'approve it with other arguments'],
+    [`agentctl reject ${view.id}`, 'reject it'],
+    [`agentctl ask ${view.id} "…"`, 'ask the agent before you decide'],
+    [`agentctl escalate ${view.id}`, 'hand the decision to another person'],
   );
   return rows.flatMap(([command, what]) => [
     `  ${command}`,

@@ -1,4 +1,4 @@
-// One audit event as a line.
+// Renders one audit event as a line.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint, Style } from '../out.ts';
 import { toOneLine } from './plain.ts';
@@ -14,7 +14,7 @@ export function chooseStyle(event: AuditEvent): Style | undefined {
   return undefined;
 }
 
-/** The local time of day; with the date where it is another day. */
+/** Formats the local time, with the date if it is not today. */
 export function formatClock(time: string, nowMs: number): string {
   const at = new Date(time);
   const day = (date: Date) =>
@@ -36,8 +36,8 @@ export function renderEvent(
     .join(' ');
   const rule = event.policy === undefined ? '' : `(${event.policy})`;
   const data = Object.entries(event.data ?? {}).map(([name, value]) => `${name}=${value}`);
-  const whom = event.agent === undefined ? '' : `agent:${event.agent}`;
-  const about = whom === who ? '' : whom;
+  const subject = event.agent === undefined ? '' : `agent:${event.agent}`;
+  const about = subject === who ? '' : subject;
   const rest = [about, what, rule, event.task_id, data.join(' ')].filter(Boolean).join('  ');
   const head = `${pad(String(event.seq), 6, 'left')}  ${formatClock(event.ts, nowMs)}  `;
   const cells = [pad(event.event, 20), pad(toOneLine(who), 16), toOneLine(rest)];

@@ -1,29 +1,27 @@
-// Text of others shown so that it hides nothing and imitates nothing: whatever would not show as
-// itself is written out, and every line stands behind a bar, also where the terminal would wrap it.
+// Renders untrusted text exactly: invisible characters are escaped, and every line starts with a
+// bar, also where it is wrapped, so that it cannot imitate output of agentctl.
 import type { Paint, Style } from '../out.ts';
 import { measureWidth, wrap } from './width.ts';
 
 /**
- * Controls, format and direction marks, private and unassigned characters, lone surrogates, marks
- * that draw nothing, and every space or blank but the plain one. Lines and tabs are dealt with
- * apart.
+ * Control, format and direction characters, private and unassigned ones, lone surrogates, invisible
+ * ones, and every space but U+0020. Newlines and tabs are handled separately.
  */
 const HIDDEN = /[\p{C}\p{Zl}\p{Zp}]|\p{Default_Ignorable_Code_Point}|(?! )\p{Zs}|\u2800/gu;
 
 const escapeChar = (char: string): string =>
   `\\u{${char.codePointAt(0)!.toString(16).padStart(4, '0')}}`;
 
-/** One line of it: newlines are written out too. */
+/** Escapes newlines too. */
 export const escapeHidden = (text: string): string => text.replace(HIDDEN, escapeChar);
 
-/** Its lines, each in full. */
 export const escapeLines = (text: string): string[] =>
   text.split('\n').map((line) => line.replaceAll('\t', '    ').replace(HIDDEN, escapeChar));
 
 const BAR = '  │ ';
 const MORE = '  ┆ ';
 
-/** Behind a bar; a line that is too long goes on behind a broken one. */
+/** Starts each line with a bar, and each continuation with a broken one. */
 export function fence(
   lines: readonly string[],
   { columns, paint }: { columns: number; paint: Paint },
@@ -38,7 +36,7 @@ export function fence(
   });
 }
 
-/** At spaces where there are any, and else anywhere: the terminal has nothing left to wrap. */
+/** Wraps at spaces where possible, else anywhere, so that the terminal never wraps. */
 export const fold = (line: string, columns: number): string[] =>
   wrap(line, columns).flatMap((part) => breakLine(part, columns));
 
@@ -59,7 +57,7 @@ function breakLine(line: string, columns: number): string[] {
   return [...parts, part];
 }
 
-/** Letters that look like others are not hidden, but worth a word. */
+/** Counts characters outside printable ASCII, which may be lookalikes. */
 export function countNonAscii(text: string): number {
   return [...text].filter((char) => char > '\u007e' || (char < ' ' && !'\n\t'.includes(char)))
     .length;

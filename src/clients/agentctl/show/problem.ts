@@ -1,4 +1,4 @@
-// Something wrong in a file that a person wrote, as lines: where, what, and what to do.
+// Renders a problem in a configuration file: location, message and hint.
 import type { FileProblem } from '../../../wire/primitives.ts';
 import type { Paint } from '../out.ts';
 import { replaceControls } from './plain.ts';

@@ -1,5 +1,5 @@
-// Tables that fit: columns as wide as their content, and where that is too wide for the terminal
-// the flexible ones give way, widest first.
+// Renders tables that fit the terminal: columns are as wide as their content, and flexible ones
+// shrink, widest first.
 import { type Paint, paintNothing, type Style } from '../out.ts';
 import { toOneLine } from './plain.ts';
 import { measureWidth, pad, truncate, wrap } from './width.ts';
@@ -7,13 +7,13 @@ import { measureWidth, pad, truncate, wrap } from './width.ts';
 export type TableColumn = {
   title: string;
   align?: 'right';
-  /** May be cut down to this many columns; others stay whole. */
+  /** The column may shrink to this width; absent: it keeps its width. */
   minWidth?: number;
 };
 export type Cell = string | { text: string; style: Style };
 
 const GAP = '  ';
-/** On a terminal narrower than that, lines are broken by the terminal. */
+/** On a narrower terminal, the terminal wraps. */
 const VALUE_COLUMNS_MIN = 30;
 
 export type TableOptions = { columns?: number; paint?: Paint; indent?: string };
@@ -72,7 +72,7 @@ function shrink(
   }
 }
 
-/** `name  value` lines under each other; a value may have several lines. */
+/** Renders `name  value` lines; a value may have several lines. */
 export function renderFields(
   fields: readonly (readonly [name: string, value: string | undefined])[],
   paint: Paint,

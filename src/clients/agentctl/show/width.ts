@@ -1,10 +1,10 @@
-// How many columns a text takes on a terminal, and cutting it to fit. Wide characters and emoji
-// count two, marks that sit on others none.
+// Measures, pads, truncates and wraps text by terminal columns. Wide characters and emoji take two,
+// combining marks none.
 
 const ASCII = /^[\x20-\x7e]*$/;
 const MARKS = /^[\p{M}\p{Cf}]$/u;
 const EMOJI = /\p{Emoji_Presentation}|\ufe0f/u;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one
+// biome-ignore lint/suspicious/noControlCharactersInRegex: SGR sequences begin with one
 const SGR_CODES = /\u001b\[[0-9;]*m/g;
 
 /** East Asian wide and full-width ranges. */
@@ -40,14 +40,14 @@ function measureGrapheme(grapheme: string): number {
   return WIDE.some(([from, to]) => code >= from && code <= to) ? 2 : 1;
 }
 
-/** Columns of a text without control characters; colours do not count. */
+/** Takes text without control characters; SGR sequences count as zero. */
 export function measureWidth(text: string): number {
   const bare = text.includes('\u001b') ? text.replace(SGR_CODES, '') : text;
   if (ASCII.test(bare)) return bare.length;
   return splitGraphemes(bare).reduce((sum, grapheme) => sum + measureGrapheme(grapheme), 0);
 }
 
-/** At most so many columns; what was cut off shows as …. Takes text without colours. */
+/** Shortens text to `columns`, ending in …. Takes text without SGR sequences. */
 export function truncate(text: string, columns: number): string {
   if (columns <= 0) return '';
   if (measureWidth(text) <= columns) return text;
@@ -67,7 +67,7 @@ export function pad(text: string, columns: number, side: 'left' | 'right' = 'rig
   return side === 'right' ? text + space : space + text;
 }
 
-/** Lines of at most so many columns, broken at spaces where there are any. */
+/** Breaks text at spaces into lines of up to `columns`; longer words stay whole. */
 export function wrap(text: string, columns: number): string[] {
   return text.split('\n').flatMap((line) => wrapLine(line, columns));
 }

@@ -1,5 +1,4 @@
-// Plain objects as YAML. Every text that could be read as something else is quoted the JSON way,
-// which YAML reads the same.
+// Writes plain objects as YAML. Ambiguous strings are quoted as JSON, which is valid YAML.
 
 const BARE = /^[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
 const AMBIGUOUS = /^(true|false|null|yes|no|on|off|y|n)$/i;
@@ -19,7 +18,7 @@ const isEmpty = (value: unknown): boolean =>
 const isScalar = (value: unknown): boolean =>
   typeof value !== 'object' || value === null || isEmpty(value);
 
-/** Text of several lines that a block gives back exactly: it ends with one newline. */
+/** Multi-line text that a block scalar preserves exactly: it ends with one newline. */
 const isBlock = (value: unknown): value is string =>
   typeof value === 'string' &&
   /^[\x21-\x7e\u00a1-\ud7ff][\x20-\x7e\u00a1-\ud7ff\n]*[^\n ]\n$/.test(value);
@@ -30,7 +29,6 @@ const indentLines = (text: string, indent: string): string[] =>
     .split('\n')
     .map((line) => (line === '' ? '' : indent + line));
 
-/** One entry per line, without newlines. */
 export function toYaml(value: Readonly<Record<string, unknown>>): string[] {
   return renderMap(value, '');
 }
@@ -49,7 +47,7 @@ function renderBlock(value: unknown, indent: string): string[] {
   if (isMap(value)) return renderMap(value, indent);
   return (value as unknown[]).flatMap((member) => {
     if (isScalar(member)) return [`${indent}- ${formatScalar(member)}`];
-    // The first line of a block takes the place of the dash's two columns.
+    // The dash replaces two columns of the first line's indent.
     const [first = '', ...rest] = renderBlock(member, `${indent}  `);
     return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
   });

@@ -1,86 +1,92 @@
-// The words for agents, messages and questions.
+// Commands for agents, messages and questions.
 import type { Command, Option, Positional } from '../command.ts';
 
 const NAME: Positional = { name: 'NAME', completes: 'agent' };
 
 const manifestOptions: readonly Option[] = [
-  { name: 'file', short: 'f', value: 'FILE', completes: 'file', help: 'a manifest; - is stdin' },
+  { name: 'file', short: 'f', value: 'FILE', completes: 'file', help: 'manifest; - reads stdin' },
   { name: 'description', value: 'TEXT', help: 'what the agent is for' },
-  { name: 'persona', value: 'TEXT', help: 'who the agent is, in words' },
-  { name: 'model', value: 'MODEL', completes: 'model', help: 'the model that answers it' },
+  { name: 'persona', value: 'TEXT', help: 'persona text for the prompt' },
+  { name: 'model', value: 'MODEL', completes: 'model', help: 'model the agent uses' },
   {
     name: 'allow',
     value: 'CAPABILITY',
     many: true,
-    help: 'what it may use, such as task.delegate; repeat it: this is the whole list',
+    help: 'allow a capability, such as task.delegate; repeat for the full list',
   },
   {
     name: 'deny',
     value: 'CAPABILITY',
     many: true,
-    help: 'what it may not use; repeat it: this is the whole list',
+    help: 'deny a capability; repeat for the full list',
   },
-  { name: 'replicas', value: 'N', kind: 'count', help: 'how many tasks it does at a time' },
+  { name: 'replicas', value: 'N', kind: 'count', help: 'number of tasks it works on at a time' },
 ];
 
 export const agentCommands: readonly Command[] = [
   {
     path: ['list'],
-    help: 'agents: name, user, status, model, tasks, spend today',
+    help: 'list agents: name, user, status, model, tasks, spend today',
     load: async () => (await import('../commands/agents.ts')).list,
   },
   {
     path: ['pause'],
     positionals: [NAME],
-    help: 'let the agent take no new task; what it has goes on',
+    help: 'stop giving the agent new tasks; running tasks continue',
     load: async () => (await import('../commands/agents.ts')).pause,
   },
   {
     path: ['resume'],
     positionals: [NAME],
-    help: 'let a paused or stopped agent work again',
+    help: 'resume a paused or stopped agent',
     load: async () => (await import('../commands/agents.ts')).resume,
   },
   {
     path: ['stop'],
     positionals: [NAME],
-    help: 'pause the agent and stop what it is doing now',
+    help: 'pause the agent and stop its running tasks',
     load: async () => (await import('../commands/agents.ts')).stop,
   },
   {
     path: ['logs'],
     positionals: [NAME],
     options: [
-      { name: 'lines', short: 'n', value: 'N', kind: 'count', help: 'how many (default 50)' },
-      { name: 'follow', short: 'f', help: 'go on as more happens' },
+      {
+        name: 'lines',
+        short: 'n',
+        value: 'N',
+        kind: 'count',
+        help: 'number of events (default 50)',
+      },
+      { name: 'follow', short: 'f', help: 'keep printing new events' },
     ],
-    help: 'what the agent did, from the audit log',
+    help: 'show what the agent did, from the audit log',
     load: async () => (await import('../commands/audit-read.ts')).logs,
   },
   {
     path: ['agent', 'show'],
     positionals: [NAME],
-    help: 'one agent: its manifest, tools, quotas and tasks',
+    help: 'show an agent: manifest, tools, budget and tasks',
     load: async () => (await import('../commands/agents.ts')).show,
   },
   {
     path: ['agent', 'create'],
     positionals: [{ name: 'NAME' }],
     options: manifestOptions,
-    help: 'declare a new agent from a manifest file or from options',
+    help: 'create an agent from a manifest file or from options',
     load: async () => (await import('../commands/agent-manifest.ts')).create,
   },
   {
     path: ['agent', 'update'],
     positionals: [NAME],
     options: manifestOptions,
-    help: 'change an agent: a new manifest, or only what the options name',
+    help: 'update an agent: replace its manifest, or change single fields',
     load: async () => (await import('../commands/agent-manifest.ts')).update,
   },
   {
     path: ['agent', 'remove'],
     positionals: [NAME],
-    help: 'remove the agent; its record stays in the audit log',
+    help: 'remove an agent; its history stays in the audit log',
     load: async () => (await import('../commands/agents.ts')).remove,
   },
   {
@@ -92,17 +98,17 @@ export const agentCommands: readonly Command[] = [
         value: 'TASK',
         required: true,
         completes: 'task',
-        help: 'the task it shall do',
+        help: 'task to assign',
       },
     ],
-    help: 'give an existing task to an agent now',
+    help: 'assign an existing task to an agent',
     load: async () => (await import('../commands/agents.ts')).run,
   },
   {
     path: ['send'],
     positionals: [{ name: 'USER', completes: 'agent' }, { name: 'MESSAGE' }],
     options: [
-      { name: 'task', value: 'ID', completes: 'task', help: 'say it in the thread of this task' },
+      { name: 'task', value: 'ID', completes: 'task', help: "send it in this task's thread" },
       {
         name: 'type',
         value: 'TYPE',
@@ -121,7 +127,7 @@ export const agentCommands: readonly Command[] = [
           'Heartbeat',
         ],
         only: true,
-        help: 'the message type (default TaskRequest, in a thread TaskProgress)',
+        help: 'message type (default TaskRequest; TaskProgress in a thread)',
       },
     ],
     help: 'send a message to an agent; - reads it from stdin',
@@ -129,8 +135,8 @@ export const agentCommands: readonly Command[] = [
   },
   {
     path: ['questions'],
-    options: [{ name: 'all', help: 'also those that have been answered' }],
-    help: 'what agents ask and wait for',
+    options: [{ name: 'all', help: 'include answered questions' }],
+    help: 'list questions from agents',
     load: async () => (await import('../commands/messages.ts')).questions,
   },
   {

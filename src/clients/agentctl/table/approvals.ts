@@ -1,4 +1,4 @@
-// The words for what needs a person: approvals, permits, and people with keys of their own.
+// Commands for approvals, permits and personal keys.
 import type { Command, Positional } from '../command.ts';
 
 const ID: Positional = { name: 'ID', completes: 'approval' };
@@ -9,13 +9,13 @@ export const approvalCommands: readonly Command[] = [
     path: ['approvals'],
     positionals: [{ ...ID, optional: true }],
     options: [
-      { name: 'all', help: 'also those that have been answered' },
-      { name: 'follow', short: 'f', help: 'show each in full as it comes' },
+      { name: 'all', help: 'include decided approvals' },
+      { name: 'follow', short: 'f', help: 'show each new approval in full' },
     ],
-    help: 'what waits for a person; with ID everything about one',
+    help: 'list pending approvals; with ID, show one in full',
     details: [
-      'What an agent wrote is shown in full behind a bar; characters that would not show are',
-      'written out, such as \\u{202e}.',
+      'Text from an agent is shown in full behind a bar, with invisible characters escaped',
+      '(such as \\u{202e}).',
     ],
     load: async () => (await import('../commands/approvals.ts')).approvals,
   },
@@ -35,24 +35,28 @@ export const approvalCommands: readonly Command[] = [
         name: 'edit',
         value: 'FILE',
         completes: 'file',
-        help: 'approve these arguments (JSON) instead; - is stdin',
+        help: 'approve these arguments (JSON) instead; - reads stdin',
       },
-      { name: 'seen', value: 'WORD', help: 'what you looked at, when a person had changed it' },
+      {
+        name: 'seen',
+        value: 'WORD',
+        help: 'token of the version you reviewed, if a person changed it',
+      },
     ],
-    help: 'let it be done, exactly as shown',
+    help: 'approve it exactly as shown',
     load: async () => (await import('../commands/approvals.ts')).approve,
   },
   {
     path: ['reject'],
     positionals: [ID],
-    options: [{ name: 'reason', value: 'TEXT', help: 'why not; the agent reads it' }],
-    help: 'say no',
+    options: [{ name: 'reason', value: 'TEXT', help: 'reason, shown to the agent' }],
+    help: 'reject it',
     load: async () => (await import('../commands/approvals.ts')).reject,
   },
   {
     path: ['ask'],
     positionals: [ID, { name: 'QUESTION' }],
-    help: 'want to know more before you decide; - reads the question from stdin',
+    help: 'ask the agent for more information before you decide; - reads stdin',
     load: async () => (await import('../commands/approvals.ts')).ask,
   },
   {
@@ -60,38 +64,38 @@ export const approvalCommands: readonly Command[] = [
     positionals: [ID],
     options: [
       { name: 'to', value: 'PERSON', completes: 'person', help: 'who must decide instead of you' },
-      { name: 'reason', value: 'TEXT', help: 'why' },
+      { name: 'reason', value: 'TEXT', help: 'reason, for the record' },
     ],
-    help: 'leave it to a second person; you cannot approve it any more',
+    help: 'hand the decision to another person; you can no longer approve it',
     load: async () => (await import('../commands/approvals.ts')).escalate,
   },
   {
     path: ['permit', 'list'],
-    options: [{ name: 'all', help: 'also those that have ended' }],
-    help: 'permits that people gave: for whom, what, how far, until when',
+    options: [{ name: 'all', help: 'include expired and revoked permits' }],
+    help: 'list permits: agent, tool, scope, expiry',
     load: async () => (await import('../commands/permits.ts')).list,
   },
   {
     path: ['permit', 'revoke'],
     positionals: [{ name: 'ID', completes: 'permit' }],
-    help: 'take a permit back; holds at once',
+    help: 'revoke a permit, effective immediately',
     load: async () => (await import('../commands/permits.ts')).revoke,
   },
   {
     path: ['person', 'list'],
-    help: 'people with keys of their own',
+    help: 'list people who have their own key',
     load: async () => (await import('../commands/person-keys.ts')).list,
   },
   {
     path: ['person', 'add'],
     positionals: [{ name: 'NAME' }],
-    help: 'give a person a key of their own, so that they can be a second approver',
+    help: 'create a key for a person, so that they can act as a second approver',
     load: async () => (await import('../commands/person-keys.ts')).add,
   },
   {
     path: ['person', 'remove'],
     positionals: [PERSON],
-    help: "make a person's key worthless",
+    help: "revoke a person's key",
     load: async () => (await import('../commands/person-keys.ts')).remove,
   },
 ];

@@ -1,4 +1,4 @@
-// The words for the audit log.
+// Commands for the audit log.
 import type { Command, Option } from '../command.ts';
 
 const LINES: Option = {
@@ -6,39 +6,39 @@ const LINES: Option = {
   short: 'n',
   value: 'N',
   kind: 'count',
-  help: 'at most so many',
+  help: 'show only the last N events',
 };
 
 export const auditCommands: readonly Command[] = [
   {
     path: ['audit', 'tail'],
     options: [
-      { ...LINES, help: 'how many (default 20)' },
-      { name: 'follow', short: 'f', help: 'go on as more happens' },
+      { ...LINES, help: 'number of events (default 20)' },
+      { name: 'follow', short: 'f', help: 'keep printing new events' },
       { name: 'event', value: 'KIND', help: 'only events of this kind, such as tool.call.ended' },
     ],
-    help: 'the newest events',
+    help: 'show the newest events',
     load: async () => (await import('../commands/audit-read.ts')).tail,
   },
   {
     path: ['audit', 'task'],
     positionals: [{ name: 'ID', completes: 'task' }],
     options: [LINES],
-    help: 'all events of a task',
+    help: 'show all events of a task',
     load: async () => (await import('../commands/audit-read.ts')).task,
   },
   {
     path: ['audit', 'agent'],
     positionals: [{ name: 'AGENT', completes: 'agent' }],
     options: [LINES],
-    help: 'all events of an agent',
+    help: 'show all events of an agent',
     load: async () => (await import('../commands/audit-read.ts')).agent,
   },
   {
     path: ['audit', 'tool'],
     positionals: [{ name: 'TOOL', completes: 'tool' }],
     options: [LINES],
-    help: 'all events of a tool',
+    help: 'show all events of a tool',
     load: async () => (await import('../commands/audit-read.ts')).tool,
   },
   {
@@ -49,23 +49,23 @@ export const auditCommands: readonly Command[] = [
         name: 'from',
         value: 'CHECKPOINT',
         completes: 'file',
-        help: 'a checkpoint kept elsewhere: shows a log that was cut or rewritten',
+        help: 'checkpoint stored elsewhere: detects a truncated or rewritten log',
       },
       {
         name: 'key',
         value: 'VKEY',
         many: true,
-        help: 'trust only this public key, not those in the directory; may be repeated',
+        help: 'trust only this public key, not those in the directory; repeatable',
       },
     ],
-    help: 'check every event, offline; also on a copied directory',
+    help: 'verify every event offline; works on a copied directory too',
     load: async () => (await import('../commands/audit-files.ts')).verify,
   },
   {
     path: ['audit', 'prove'],
     positionals: [{ name: 'EVENT' }],
-    help: 'the proof that an event is in the log, for others to check',
-    details: ['EVENT is its number, the first column of audit tail, or its id (--json).'],
+    help: 'print the proof that an event is in the log, for others to verify',
+    details: ['EVENT is a sequence number (first column of audit tail) or an event id (--json).'],
     load: async () => (await import('../commands/audit-files.ts')).prove,
   },
   {
@@ -76,12 +76,12 @@ export const auditCommands: readonly Command[] = [
   },
   {
     path: ['audit', 'checkpoint'],
-    help: 'the newest signed checkpoint, to keep elsewhere',
+    help: 'print the newest signed checkpoint, to store elsewhere',
     load: async () => (await import('../commands/audit-files.ts')).checkpoint,
   },
   {
     path: ['audit', 'rotate-key'],
-    help: 'sign with a new key from now on',
+    help: 'replace the signing key',
     load: async () => (await import('../commands/audit-files.ts')).rotateKey,
   },
 ];

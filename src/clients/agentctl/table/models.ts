@@ -1,4 +1,4 @@
-// The words for tools and models.
+// Commands for tools and models.
 import type { Command, Positional } from '../command.ts';
 
 const MODEL: Positional = { name: 'NAME', completes: 'model' };
@@ -6,31 +6,31 @@ const MODEL: Positional = { name: 'NAME', completes: 'model' };
 export const modelCommands: readonly Command[] = [
   {
     path: ['tool', 'list'],
-    help: 'tools: what each does, its risk and the capability that grants it',
+    help: 'list tools: description, risk and the capability that grants each',
     load: async () => (await import('../commands/tools.ts')).list,
   },
   {
     path: ['tool', 'show'],
     positionals: [{ name: 'NAME', completes: 'tool' }],
-    help: 'one tool with its schemas, or one call of a tool (call_…)',
+    help: 'show a tool with its schemas, or one tool call (call_…)',
     load: async () => (await import('../commands/tools.ts')).show,
   },
   {
     path: ['tool', 'suspend'],
     positionals: [{ name: 'NAME', completes: 'tool' }],
-    options: [{ name: 'reason', value: 'TEXT', help: 'why; agents read it' }],
-    help: 'let nobody use a tool for now',
+    options: [{ name: 'reason', value: 'TEXT', help: 'reason, shown to agents' }],
+    help: 'suspend a tool for all agents',
     load: async () => (await import('../commands/tools.ts')).suspend,
   },
   {
     path: ['tool', 'resume'],
     positionals: [{ name: 'NAME', completes: 'tool' }],
-    help: 'let a suspended tool be used again',
+    help: 'resume a suspended tool',
     load: async () => (await import('../commands/tools.ts')).resume,
   },
   {
     path: ['model', 'list'],
-    help: 'models and providers, and which of them answer',
+    help: 'list models and providers, and which are available',
     load: async () => (await import('../commands/models.ts')).list,
   },
   {
@@ -42,46 +42,46 @@ export const modelCommands: readonly Command[] = [
         value: 'DIALECT',
         completes: ['anthropic', 'openai'],
         only: true,
-        help: 'what the server speaks (known for anthropic and openai)',
+        help: 'API dialect of the server (known for anthropic and openai)',
       },
-      { name: 'base-url', value: 'URL', help: 'where it is (known for anthropic and openai)' },
+      { name: 'base-url', value: 'URL', help: 'base URL (known for anthropic and openai)' },
       {
         name: 'key-file',
         value: 'FILE',
         completes: 'file',
-        help: 'the key; - reads it from stdin. A key never stands on a command line',
+        help: 'file with the API key; - reads stdin. Keys are never command-line arguments',
       },
-      { name: 'model', value: 'M', many: true, help: 'a model to offer; may be repeated' },
-      { name: 'free', help: 'its models cost nothing, such as those of a server of your own' },
+      { name: 'model', value: 'M', many: true, help: 'model to offer; repeatable' },
+      { name: 'free', help: 'its models cost nothing, such as on a local server' },
       {
         name: 'price-in',
         value: 'USD',
         kind: 'usd',
-        help: 'what a million tokens of input cost, for all its models',
+        help: 'price of a million input tokens, for all its models',
       },
-      { name: 'price-out', value: 'USD', kind: 'usd', help: 'and a million tokens of output' },
+      { name: 'price-out', value: 'USD', kind: 'usd', help: 'price of a million output tokens' },
     ],
-    help: 'add a provider, or change one',
+    help: 'add or change a provider',
     details: [
-      'A model without a known price is charged as the dearest would be, so that',
-      'budgets hold. Say what it costs: --free, or --price-in with --price-out.',
+      'A model with no known price is charged at the rate of the most expensive one, so that',
+      'budgets hold. To set its price: --free, or --price-in with --price-out.',
     ],
     load: async () => (await import('../commands/model-add.ts')).add,
   },
   {
     path: ['model', 'test'],
     positionals: [MODEL],
-    help: 'ask a model one short question and say how it went',
+    help: 'send a model a short test prompt and report the result',
     load: async () => (await import('../commands/models.ts')).test,
   },
   {
     path: ['model', 'usage'],
     options: [
-      { name: 'agent', value: 'A', completes: 'agent', help: "only this agent's" },
-      { name: 'task', value: 'ID', completes: 'task', help: "only this task's" },
-      { name: 'since', value: 'TIME', help: 'from then on, or so long ago: 24h' },
+      { name: 'agent', value: 'A', completes: 'agent', help: 'only this agent' },
+      { name: 'task', value: 'ID', completes: 'task', help: 'only this task' },
+      { name: 'since', value: 'TIME', help: 'start time, or how long ago: 24h' },
     ],
-    help: 'calls, tokens and money by agent and model',
+    help: 'show calls, tokens and cost by agent and model',
     load: async () => (await import('../commands/models.ts')).usage,
   },
   {
@@ -91,8 +91,8 @@ export const modelCommands: readonly Command[] = [
       { name: 'NAME', optional: true },
     ],
     options: [
-      { name: 'tokens', value: 'N|none', help: 'the most tokens' },
-      { name: 'cost', value: 'USD|none', help: 'the most money' },
+      { name: 'tokens', value: 'N|none', help: 'token limit' },
+      { name: 'cost', value: 'USD|none', help: 'cost limit' },
     ],
     help: 'show budgets, or set one: site, day, agent NAME, task ID',
     load: async () => (await import('../commands/model-budget.ts')).budget,

@@ -1,5 +1,5 @@
-// For tests: a copy of agentctl's sources beside programs of the test's own, so that `up` starts
-// and `audit verify` runs those instead of the real ones.
+// Test helper: copies agentctl's sources beside stub programs, so that `up` and `audit verify`
+// start those instead of the real ones.
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -14,7 +14,7 @@ export function copyProgram(programs: Readonly<Record<string, string>>) {
   for (const part of ['clients/agentctl', 'wire', 'platform'])
     cpSync(join(SOURCE, part), join(src, part), { recursive: true });
   writeFileSync(join(root, 'package.json'), '{"name":"agentd","version":"9.9.9","type":"module"}');
-  // As root `up` goes through the keeper; here it is what it would start.
+  // As root `up` starts the keeper; this stub execs the program.
   mkdirSync(join(root, 'build'));
   writeFileSync(join(root, 'build', 'keeper'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 });
   for (const [path, text] of Object.entries(programs)) {

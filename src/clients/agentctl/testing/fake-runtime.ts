@@ -1,5 +1,5 @@
-// For tests: the sockets of a runtime with scripted answers. The contracts, dispatch and sockets
-// are the real ones, so a request that no daemon would take is refused here too.
+// Test helper: a runtime's sockets with scripted responses. Contracts, dispatch and sockets are the
+// real ones, so an invalid request is rejected as a daemon would.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,16 +34,15 @@ export type SeenRequest = {
 export type FakeRuntime = {
   stateDir: string;
   info: RuntimeInfo;
-  /** Every request that came through, in order. */
   seen: SeenRequest[];
-  /** What the daemons answer from now on. */
+  /** Replaces the scripted responses. */
   script(script: RouteScript): void;
   stop(): Promise<void>;
 };
 
 const KEY = 'the-key-of-the-fake-runtime';
 
-/** A state directory that nothing runs on; gone with the process. */
+/** Makes a state directory without a runtime, removed at exit. */
 export function makeStateDir(): string {
   const dir = mkdtempSync(join(tmpdir(), 'actl-'));
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-// For tests: single records as the daemons give them. Those of a whole task are in team.ts.
+// Test helper: single records as the daemons return them. team.ts has those of a whole task.
 import type {
   AgentView,
   MessageView,
@@ -14,7 +14,7 @@ import type { ToolCallView, ToolView } from '../../../wire/toold.ts';
 const startMs = Date.parse('2026-06-29T18:00:00.000Z');
 export const at = (s: number): string => new Date(startMs + s * 1_000).toISOString();
 
-/** An id that passes for one: the number fills the last places. */
+/** Makes a valid id that ends in `n`. */
 export const id = <T extends string>(kind: string, n: number): T =>
   `${kind}_${String(n).padStart(26, '0')}` as T;
 

@@ -10,7 +10,7 @@ import { id, message } from './fixtures.ts';
 import { teamCalls, teamEvents, teamTree } from './team.ts';
 
 export type TeamOptions = {
-  /** The tree at each look; the last one stays. */
+  /** The tree of each read; the last one repeats. */
   trees?: readonly TreeNode[];
 };
 
@@ -28,7 +28,7 @@ export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): RouteScr
   const current = () => trees[Math.min(looks, trees.length - 1)]!;
   const taskOf = (taskId: string): TaskView => {
     const found = find(current(), taskId);
-    if (found === undefined) throw fault('not_found', `there is no task ${taskId}`);
+    if (found === undefined) throw fault('not_found', `task ${taskId} not found`);
     return found.task;
   };
   return {
@@ -39,7 +39,7 @@ export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): RouteScr
       listTasks: async () => ({ tasks: [current().task], cursor: null }),
       async getTree({ params }) {
         const tree = find(current(), params.id);
-        if (tree === undefined) throw fault('not_found', `there is no task ${params.id}`);
+        if (tree === undefined) throw fault('not_found', `task ${params.id} not found`);
         looks++;
         return { tree };
       },
@@ -66,7 +66,6 @@ export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): RouteScr
   };
 }
 
-/** The same task as agentctl gathers it. */
 export function teamChapter(tree: TreeNode = teamTree()): TaskRecord {
   const { models, tools } = teamCalls(tree.task.id);
   return {
@@ -79,7 +78,7 @@ export function teamChapter(tree: TreeNode = teamTree()): TaskRecord {
   };
 }
 
-/** As many events as there are looks to take, then silence until the reader goes. */
+/** Sends one event per read, then nothing until the reader disconnects. */
 async function* beats(times: number, signal: AbortSignal): AsyncGenerator<AuditEvent> {
   for (let seq = 0; seq < times && !signal.aborted; seq++) {
     yield { seq, event: 'task.waiting' } as AuditEvent;

@@ -13,30 +13,30 @@ const lines = (chapter: TaskRecord) =>
   renderSteps(buildTimeline(chapter), { paint: paintNothing, columns: Number.POSITIVE_INFINITY });
 
 test('the team’s task as a person would tell it', () => {
-  const tools = 'it asked for tools; 812 tokens in, 143 out';
+  const tools = 'it called tools; 812 tokens in, 143 out';
   const rule = 'manifest planner allows task.delegate';
   const denied = 'denied by manifest coder has no git.write: the manifest does not allow git.push';
   assert.deepEqual(lines(teamChapter()), [
     '   +0.0 s  person:ada asked planner for "Find out why the API became slow"',
-    '   +0.1 s  planner took it',
-    `   +0.5 s  planner asked the model planner-large (rehearsal): ${tools}, $0.0012`,
+    '   +0.1 s  planner started it',
+    `   +0.5 s  planner called the model planner-large (rehearsal): ${tools}, $0.0012`,
     '   +1.0 s  person:ada wrote to planner: "Look at the database first"',
-    `   +2.0 s  planner gave researcher a part of it — allowed by ${rule}, done`,
+    `   +2.0 s  planner delegated a subtask to researcher — allowed by ${rule}, done`,
     '   +2.0 s  │  planner asked researcher for "Read the logs"',
-    '   +2.2 s  │  researcher took it',
-    '   +3.0 s  │  the runner of researcher broke off: the process was killed',
-    '   +5.0 s  │  researcher finished: "Slow since 14:02."',
-    '   +2.0 s  planner gave coder a part of it — done',
+    '   +2.2 s  │  researcher started it',
+    '   +3.0 s  │  researcher’s runner crashed: the process was killed',
+    '   +5.0 s  │  researcher completed: "Slow since 14:02."',
+    '   +2.0 s  planner delegated a subtask to coder — done',
     '   +2.1 s  │  planner asked coder for "Look at the diff"',
-    '   +2.3 s  │  coder took it',
-    `   +2.5 s  │  coder asked the model coder-large (rehearsal): ${tools}, $0.0012`,
+    '   +2.3 s  │  coder started it',
+    `   +2.5 s  │  coder called the model coder-large (rehearsal): ${tools}, $0.0012`,
     '   +3.0 s  │  coder asked a person: "May I read the schema?" — done',
     '   +4.0 s  │  person:ada answered after 1.0 s: "yes"',
     `   +4.5 s  │  coder called git.push with {"branch":"main"} — ${denied}`,
-    '   +6.0 s  │  coder finished: "The index is gone."',
-    `   +9.0 s  planner asked the model planner-large (rehearsal): ${tools}, $0.0008`,
-    '  +11.0 s  planner said it is done — done',
-    '  +12.0 s  planner finished: "A query without an index."',
+    '   +6.0 s  │  coder completed: "The index is gone."',
+    `   +9.0 s  planner called the model planner-large (rehearsal): ${tools}, $0.0008`,
+    '  +11.0 s  planner reported completion — done',
+    '  +12.0 s  planner completed: "A query without an index."',
   ]);
 });
 
@@ -50,7 +50,7 @@ test('the sums say what it took and that it was a rehearsal', () => {
     cost_microusd: 3_200,
     rehearsal: true,
   });
-  assert.match(formatTotals(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal answered/);
+  assert.match(formatTotals(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal responded/);
 });
 
 test('what went wrong is told too', () => {
@@ -88,11 +88,11 @@ test('what went wrong is told too', () => {
     children: [],
   };
   const told = lines(chapter).join('\n');
-  assert.match(told, /asked planner for .* \(again, after task_0*9; to start after task_0*8\)/);
-  assert.match(told, /asked the model planner-large \(anthropic\): failed overloaded/);
-  assert.match(told, /called deploy with \{\} — nobody knows whether it happened/);
+  assert.match(told, /asked planner for .* \(retry of task_0*9; starts after task_0*8\)/);
+  assert.match(told, /called the model planner-large \(anthropic\): failed overloaded/);
+  assert.match(told, /called deploy with \{\} — outcome unknown/);
   assert.match(told, /read x — allowed, but failed: not there/);
-  assert.match(told, /had waited 1 min 0 s for a question: expired/);
+  assert.match(told, /waited 1 min 0 s for a question: expired/);
   assert.match(told, /planner waits for a timer/);
   assert.match(told, /\+12\.0 s {2}planner: failed, the limit of 3 steps is reached/);
 });

@@ -1,5 +1,5 @@
-// The causal chain of a task as a list of steps: who asked whom, what was done and allowed by
-// which rule, who waited for what, how it ended. A part's own story follows the call that made it.
+// Builds a task's timeline: who requested it, each call with the rule that allowed it, waits,
+// decisions, and the end. A subtask's steps follow the call that created it.
 import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { formatSpan } from '../show/amounts.ts';
@@ -50,7 +50,7 @@ function collectSteps(record: TaskRecord, origin: { startMs: number; depth: numb
     steps.push(...collectSteps(child, { ...origin, depth: origin.depth + 1 }));
   };
   for (const step of own) {
-    // A part nobody's call made (a person gave it a parent) comes in when its time comes.
+    // A subtask that no call created (a person set its parent) is placed by its time.
     for (const child of [...waiting])
       if (findCreatingCall(child, record) === undefined && child.task.created_at < step.at)
         addChild(child);
@@ -67,11 +67,11 @@ function collectSteps(record: TaskRecord, origin: { startMs: number; depth: numb
 
 function listOwnSteps(record: TaskRecord): StepDraft[] {
   const { task, runs, events = [] } = record;
-  const name = task.assigned_to ?? 'nobody';
+  const name = task.assigned_to ?? 'unassigned';
   return [
     buildAskedStep(task),
     ...runs.map((run): StepDraft => {
-      return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} took it` };
+      return { at: run.created_at, kind: 'taken', run_id: run.id, text: `${run.agent} started it` };
     }),
     ...events.flatMap((event) => buildCrashStep(event, name)),
     ...events.flatMap((event) => buildEventStep(event, name)),
@@ -104,9 +104,9 @@ function listOwnSteps(record: TaskRecord): StepDraft[] {
 function buildAskedStep(task: TaskView): StepDraft {
   const whom = task.assigned_to === null ? 'for' : `${task.assigned_to} for`;
   const notes = [
-    task.retry_of === null ? undefined : `again, after ${task.retry_of}`,
-    task.after.length === 0 ? undefined : `to start after ${task.after.join(', ')}`,
-    task.deadline === null ? undefined : `to be done by ${task.deadline}`,
+    task.retry_of === null ? undefined : `retry of ${task.retry_of}`,
+    task.after.length === 0 ? undefined : `starts after ${task.after.join(', ')}`,
+    task.deadline === null ? undefined : `deadline ${task.deadline}`,
   ].filter((note) => note !== undefined);
   const more = notes.length === 0 ? '' : ` (${notes.join('; ')})`;
   const by = task.created_by.replace(/^agent:/, '');
@@ -124,14 +124,14 @@ function buildCrashStep(event: AuditEvent, name: string): StepDraft[] {
   };
   const detail = toOneLine(String(event.data?.detail ?? event.data?.reason ?? ''));
   const why = detail === '' ? '' : `: ${detail}`;
-  if (event.event === 'run.crashed') return step(`the runner of ${name} broke off${why}`);
+  if (event.event === 'run.crashed') return step(`${name}’s runner crashed${why}`);
   if (event.event === 'run.broken') return step(`${name} was stopped, it made no progress${why}`);
   if (event.event === 'task.assigned')
-    return step(`${event.principal ?? 'somebody'} gave it to ${event.agent ?? name}`);
+    return step(`${event.principal ?? 'a person'} assigned it to ${event.agent ?? name}`);
   return [];
 }
 
-/** Delegations and results tell themselves; what came from outside the task does not. */
+/** Skips messages that other steps show already: the agent's own, delegations, results. */
 function buildMessageStep(message: MessageView, name: string): StepDraft[] {
   if (message.from === `agent:${name}`) return [];
   if (['TaskRequest', 'TaskAccepted', 'TaskResult'].includes(message.type)) return [];
@@ -139,13 +139,13 @@ function buildMessageStep(message: MessageView, name: string): StepDraft[] {
     .map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`))
     .join(' ');
   const from = message.from.replace(/^agent:/, '');
-  const said = `${from} wrote to ${message.to.replace(/^agent:/, '')}: ${quote(text)}`;
-  return [{ at: message.sent_at, kind: 'message', message_id: message.id, text: said }];
+  const sent = `${from} wrote to ${message.to.replace(/^agent:/, '')}: ${quote(text)}`;
+  return [{ at: message.sent_at, kind: 'message', message_id: message.id, text: sent }];
 }
 
 function buildWaitStep(wait: WaitView, name: string): StepDraft[] {
   if (wait.kind === 'child') return [];
-  // Who approved what is told by the log, person by person.
+  // The audit events name each person who approved.
   if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
   const about = { wait_id: wait.id, call_id: wait.call_id };
   const since = (end: string) => formatSpan(Date.parse(end) - Date.parse(wait.opened_at));
@@ -154,14 +154,14 @@ function buildWaitStep(wait: WaitView, name: string): StepDraft[] {
     return [{ at: wait.opened_at, kind: 'waited', text: `${name} waits for ${whom}`, ...about }];
   }
   if (wait.outcome === 'answered' && wait.kind !== 'timer') {
-    const said = wait.answer?.answer ?? wait.answer?.text ?? wait.answer ?? '';
-    const words = typeof said === 'string' ? said : JSON.stringify(said);
-    const who = (wait.answered_by ?? 'somebody').replace(/^agent:/, '');
+    const answer = wait.answer?.answer ?? wait.answer?.text ?? wait.answer ?? '';
+    const words = typeof answer === 'string' ? answer : JSON.stringify(answer);
+    const who = (wait.answered_by ?? 'a person').replace(/^agent:/, '');
     const text = `${who} answered after ${since(wait.ended_at)}: ${quote(words)}`;
     return [{ at: wait.ended_at, kind: 'answer', text, ...about }];
   }
-  const how = wait.outcome === 'completed' ? 'it was time' : (wait.outcome ?? 'it ended');
-  const text = `${name} had waited ${since(wait.ended_at)} for a ${wait.kind}: ${how}`;
+  const how = wait.outcome === 'completed' ? 'time reached' : (wait.outcome ?? 'ended');
+  const text = `${name} waited ${since(wait.ended_at)} for a ${wait.kind}: ${how}`;
   return [{ at: wait.ended_at, kind: 'waited', text, ...about }];
 }
 
@@ -170,7 +170,7 @@ function buildEndedStep(task: TaskView, name: string): StepDraft[] {
   const why = task.error?.message ?? task.reason;
   const text =
     task.status === 'completed'
-      ? `${name} finished: ${quote(task.result ?? '')}`
+      ? `${name} completed: ${quote(task.result ?? '')}`
       : `${name}: ${task.status}${why ? `, ${toOneLine(why)}` : ''}`;
   return [{ at: task.ended_at, kind: 'ended', text }];
 }

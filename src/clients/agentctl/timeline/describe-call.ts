@@ -1,4 +1,4 @@
-// A tool call, a model call and how each went, in the words of somebody who tells it.
+// Describes tool and model calls and their outcomes for the timeline.
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
@@ -14,18 +14,18 @@ function toText(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }
 
-/** What the agent did, with itself as the subject: 'gave coder a part: "…"'. */
-export function describeCall({ tool, arguments: given }: ToolCallView): string {
-  const name = (key: string) => truncate(toOneLine(toText(given[key] ?? '?')), 60);
+/** The agent is the subject: 'delegated a subtask to coder'. */
+export function describeCall({ tool, arguments: args }: ToolCallView): string {
+  const name = (key: string) => truncate(toOneLine(toText(args[key] ?? '?')), 60);
   switch (tool) {
     case 'task.delegate':
-      return `gave ${name('agent')} a part of it`;
+      return `delegated a subtask to ${name('agent')}`;
     case 'task.finish':
-      return given.status === 'failed' ? 'gave up' : 'said it is done';
+      return args.status === 'failed' ? 'reported failure' : 'reported completion';
     case 'message.send':
-      return `wrote to ${name('to')}: ${quote(toText(given.text ?? ''))}`;
+      return `wrote to ${name('to')}: ${quote(toText(args.text ?? ''))}`;
     case 'person.ask':
-      return `asked a person: ${quote(toText(given.question ?? ''))}`;
+      return `asked a person: ${quote(toText(args.question ?? ''))}`;
     case 'artifact.put':
       return `stored ${name('name')}`;
     case 'artifact.get':
@@ -33,11 +33,11 @@ export function describeCall({ tool, arguments: given }: ToolCallView): string {
     case 'timer.wait':
       return `slept for ${name('after_s')} s`;
     default:
-      return `called ${tool} with ${truncate(toOneLine(toText(given)), TEXT_COLUMNS_MAX)}`;
+      return `called ${tool} with ${truncate(toOneLine(toText(args)), TEXT_COLUMNS_MAX)}`;
   }
 }
 
-/** The rule that let it through or stopped it, where the log has it. */
+/** Finds the rule that allowed or denied the call in the audit events. */
 export function findRule(callId: string, events: readonly AuditEvent[] = []) {
   const decided = events.filter((event) => event.call_id === callId && event.policy !== undefined);
   const last = decided.at(-1);
@@ -49,9 +49,9 @@ export function describeToolOutcome(
   { rule, asked }: { rule: string | undefined; asked: boolean },
 ): string {
   const by = rule === undefined ? '' : ` by ${rule}`;
-  const allowed = asked ? `a person was asked${by}` : `allowed${by}`;
-  const said = toOneLine(toText(call.error?.message ?? ''));
-  const why = said === '' ? '' : `: ${truncate(said, 200)}`;
+  const allowed = asked ? `sent for approval${by}` : `allowed${by}`;
+  const message = toOneLine(toText(call.error?.message ?? ''));
+  const why = message === '' ? '' : `: ${truncate(message, 200)}`;
   switch (call.status) {
     case 'denied':
       return `denied${by}${why}`;
@@ -60,7 +60,7 @@ export function describeToolOutcome(
     case 'failed':
       return `${allowed}, but failed${why}`;
     case 'unknown':
-      return `nobody knows whether it happened${why}`;
+      return `outcome unknown${why}`;
     case 'waiting':
       return 'still waiting';
     default:
@@ -69,10 +69,10 @@ export function describeToolOutcome(
 }
 
 const STOPS: Readonly<Record<string, string>> = {
-  end: 'it answered',
-  tool_calls: 'it asked for tools',
-  max_tokens: 'its answer was cut off at the limit',
-  stop_sequence: 'it came to a stop word',
+  end: 'it responded',
+  tool_calls: 'it called tools',
+  max_tokens: 'its response was cut off at the limit',
+  stop_sequence: 'it reached a stop sequence',
   refusal: 'it refused',
   other: 'it stopped',
 };
@@ -97,10 +97,10 @@ export function describeModelCall(call: ModelCallView, rehearsal: boolean): stri
   const who = `${again}${call.model} (${by})`;
   const error = toOneLine(toText(call.error?.message ?? ''));
   if (call.status !== 'completed') {
-    const how = call.status === 'running' ? 'no answer yet' : `${call.status} ${error}`.trim();
-    return `asked the model ${who}: ${truncate(how, 200)}`;
+    const how = call.status === 'running' ? 'no response yet' : `${call.status} ${error}`.trim();
+    return `called the model ${who}: ${truncate(how, 200)}`;
   }
   const { input, output } = sumTokens(call);
   const used = `${formatCount(input)} tokens in, ${formatCount(output)} out, ${formatMoney(call.cost_microusd)}`;
-  return `asked the model ${who}: ${STOPS[call.stop_reason ?? 'other']}; ${used}`;
+  return `called the model ${who}: ${STOPS[call.stop_reason ?? 'other']}; ${used}`;
 }

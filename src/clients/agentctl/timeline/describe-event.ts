@@ -1,5 +1,4 @@
-// What no call tells by itself, in the words of somebody who tells it: what people decided, what
-// marked the task, and what its box was refused outside. From the audit log.
+// Describes audit events that no call shows: people's decisions, marks, and denied connections.
 import type { AuditEvent } from '../../../wire/events.ts';
 import { toOneLine } from '../show/plain.ts';
 
@@ -27,23 +26,23 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
   const which = `(${readText(event, 'approval_id')})`;
   switch (event.event) {
     case 'approval.decided':
-      return `${event.principal ?? 'somebody'} ${describeDecision(event, tool, name)} ${which}`;
+      return `${event.principal ?? 'a person'} ${describeDecision(event, tool, name)} ${which}`;
     case 'approval.expired':
       return event.status === 'canceled'
-        ? `nobody needs an answer about ${tool} any more ${which}`
-        : `nobody answered about ${tool} in time, and that is a no ${which}`;
+        ? `the approval of ${tool} was canceled ${which}`
+        : `the approval of ${tool} expired ${which}`;
     case 'permit.used':
       return `${tool} was covered by ${readText(event, 'permit_id')}, a permit for this ${event.status ?? 'task'}`;
     case 'approval.redeemed':
       if (event.status === 'refused')
-        return `somebody tried to use an approval of ${tool} for something else: refused ${which}`;
+        return `an approval of ${tool} was presented for a different call and refused ${which}`;
       return event.status === 'approved'
-        ? `${tool} was let through by the word of ${readText(event, 'by').replaceAll(' ', ' and ')} ${which}`
+        ? `${tool} was approved by ${readText(event, 'by').replaceAll(' ', ' and ')} ${which}`
         : undefined;
     case 'run.marked':
-      return `${name} is marked "${event.status ?? ''}" from now on: ${readText(event, 'why')}`;
+      return `${name} is now marked "${event.status ?? ''}": ${readText(event, 'why')}`;
     case 'network.denied':
-      return `egressd did not let ${name} reach ${readText(event, 'host')}:${readText(event, 'port')} (${readText(event, 'reason')})`;
+      return `egressd denied ${name} the connection to ${readText(event, 'host')}:${readText(event, 'port')} (${readText(event, 'reason')})`;
     default:
       return undefined;
   }
@@ -53,17 +52,17 @@ function describeDecision(event: AuditEvent, tool: string, name: string): string
   const scope = readText(event, 'for');
   const forScope = scope === '' || scope === 'once' ? '' : ` for this ${scope}`;
   const edited = event.data?.edited_hash == null ? '' : ', with changes';
-  const first = event.data?.final === false ? '; a second person must too' : '';
+  const first = event.data?.final === false ? '; a second approval is needed' : '';
   switch (event.status) {
     case 'approved':
       return `approved ${tool}${forScope}${edited}${first}`;
     case 'rejected':
-      return `said no to ${tool}`;
+      return `rejected ${tool}`;
     case 'info':
-      return `wanted to know more about ${tool} and asked ${name}`;
+      return `asked ${name} for more information about ${tool}`;
     default: {
       const to = readText(event, 'to');
-      return `passed ${tool} on${to === '' ? '' : ` to ${to}`}`;
+      return `escalated ${tool}${to === '' ? '' : ` to ${to}`}`;
     }
   }
 }

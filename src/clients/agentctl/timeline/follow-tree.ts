@@ -1,5 +1,5 @@
-// A task's tree, again each time something happened in it, until the task has ended. The audit log
-// is what says that something happened; agentd says what is so now.
+// Yields a task's tree after each change until the task has ended. The audit log signals changes;
+// agentd provides the tree.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { readNewestSeq, sleep } from '../follow.ts';
@@ -7,9 +7,8 @@ import { retryWhileDown } from '../retry-while-down.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { subscribeWakeups } from '../wakeups.ts';
 
-/** Events come in groups; one look serves them all. */
+/** Events come in groups; one read serves them all. */
 const BATCH_DELAY_MS = 60;
-/** Without the log it still goes on, by looking. */
 const POLL_INTERVAL_MS = 2_000;
 
 export async function* followTree(
@@ -18,7 +17,7 @@ export async function* followTree(
   signal: AbortSignal,
   onEvent: (event: AuditEvent) => void = () => undefined,
 ): AsyncGenerator<TreeNode> {
-  // Known before the first look, so that nothing that happens after it goes unheard.
+  // Read the log position before the first tree, so that no change after it is missed.
   const readTask = () => runtime.call('agentd', 'getTask', { params: { id } });
   const root = retryWhileDown(readTask, runtime, signal).then(({ task }) => task.root_task_id);
   const from = Promise.all([root, readNewestSeq(runtime)]).then(
@@ -28,7 +27,7 @@ export async function* followTree(
   const wakeups = subscribeWakeups(runtime, { from, outer: signal, onEvent });
   try {
     for (;;) {
-      await Promise.all([root, from]); // A task that does not exist is told at once.
+      await Promise.all([root, from]); // Fails at once for an unknown task.
       wakeups.reset();
       const readTree = () => runtime.call('agentd', 'getTree', { params: { id } });
       const { tree } = await retryWhileDown(readTree, runtime, signal);

@@ -1,5 +1,5 @@
-// Everything the daemons recorded about a task and its parts, brought together: agentd's tree,
-// toold's and modeld's calls; for the whole story also messages and audit events.
+// Gathers the records of a task and its subtasks: agentd's tree, toold's and modeld's calls, and
+// for the timeline also messages and audit events.
 import type { MessageView, TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
@@ -10,7 +10,6 @@ import type { RuntimeClient } from '../runtime.ts';
 export type CallPages = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
 export type Records = { messages: MessageView[]; events: AuditEvent[] };
 
-/** One task with what belongs to it. */
 export type TaskRecord = Omit<TreeNode, 'children'> &
   CallPages &
   Partial<Records> & { children: TaskRecord[] };
@@ -45,7 +44,7 @@ async function readCalls(runtime: RuntimeClient, task_id: string): Promise<CallP
   };
 }
 
-/** As they began. They come newest first, which also tells those of the same millisecond apart. */
+/** Calls come newest first; reversing first keeps the order within a millisecond. */
 const sortByStart = <T extends { created_at: string }>(calls: readonly T[]): T[] =>
   calls
     .toReversed()
@@ -64,7 +63,7 @@ async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Rec
   };
 }
 
-/** Reads calls again only of tasks that may have made more since. */
+/** Caches the calls of ended tasks. */
 export class CallReader {
   readonly #runtime: RuntimeClient;
   readonly #settled = new Map<string, CallPages>();
@@ -85,7 +84,7 @@ export class CallReader {
 export async function addCalls(tree: TreeNode, reader: CallReader): Promise<TaskRecord> {
   const calls = await reader.read(tree.task);
   const children: TaskRecord[] = [];
-  // One after another: a wide tree must not open hundreds of connections.
+  // Sequential: a wide tree must not open hundreds of connections.
   for (const child of tree.children) children.push(await addCalls(child, reader));
   return { ...tree, ...calls, children };
 }
@@ -101,7 +100,7 @@ export async function gatherRecords(runtime: RuntimeClient, id: string): Promise
   return record;
 }
 
-/** The call of the parent's run that made this part, if one did. */
+/** Finds the parent's call that created this subtask. */
 export function findCreatingCall(child: TaskRecord, parent: TaskRecord): string | undefined {
   const wait = parent.waits.find(({ child_task_id }) => child_task_id === child.task.id);
   if (wait !== undefined) return wait.call_id;

@@ -1,4 +1,4 @@
-// A model that does not answer is told once, and again only after it had answered; who asks it
+// A model that does not respond is told once, and again only after it had answered; who asks it
 // again is not said to work.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,8 +18,7 @@ const ended = (status: string) =>
 
 test('told once, and again after an answer', () => {
   const { onEvent } = makeModelTrouble();
-  const words =
-    /planner: no answer from the model default \(local\): provider_down; .* asked again/;
+  const words = /planner: no response from model default \(local\): provider_down; retrying/;
   assert.match(onEvent(ended('failed'))!, words);
   assert.equal(onEvent(ended('failed')), undefined);
   assert.equal(onEvent(ended('completed')), undefined);
@@ -41,10 +40,7 @@ test('a task that is taken up to ask again is told so, until the model has answe
   onEvent(ended('failed'));
   const { kind, text } = relabel(change('working'));
   assert.equal(kind, 'trouble');
-  assert.match(
-    text,
-    /^planner: asks the model default \(local\) again; see .*agentctl model list$/,
-  );
+  assert.match(text, /^planner: retries model default \(local\); see .*agentctl model list$/);
   isKept(change('ended'));
   isKept(change('status'));
   isKept(change('working', 'task_2'));

@@ -24,7 +24,7 @@ test('from the start to the end', () => {
   assert.deepEqual(texts(first, teamTree()), [
     'planner → researcher: "Read the logs"',
     'planner → coder: "Look at the diff"',
-    'researcher: the run broke off and is taken up again',
+    'researcher: the run crashed and is being resumed',
     'researcher: completed in 3.0 s',
     'coder: completed in 3.9 s',
     'planner: completed in 12 s',
@@ -36,7 +36,7 @@ test('from the start to the end', () => {
   );
   const waiting = { ...first, task: { ...first.task, status: 'waiting' as const } };
   assert.deepEqual(texts(first, waiting), []);
-  assert.deepEqual(texts(waiting, first), ['planner: goes on']);
+  assert.deepEqual(texts(waiting, first), ['planner: resumed']);
 });
 
 test('what was under way before the first look has the time when it began', () => {
@@ -68,7 +68,7 @@ test('an approval is told when it is needed and when a person decided', () => {
   const open = wait(7, { kind: 'approval', status: 'open', question, ended_at: null });
   const asking = { ...start(), waits: [open] };
   assert.deepEqual(texts(start(), asking), [
-    `planner needs the yes of a person\n  see what, and answer: agentctl approvals ${question}`,
+    `planner needs approval\n  review and decide: agentctl approvals ${question}`,
   ]);
   const answered = (decision: string) => ({
     ...asking,
@@ -83,7 +83,7 @@ test('an approval is told when it is needed and when a person decided', () => {
     ],
   });
   assert.deepEqual(texts(asking, answered('approved')), ['person:ada: approved']);
-  assert.deepEqual(texts(asking, answered('rejected')), ['person:ada: said no']);
+  assert.deepEqual(texts(asking, answered('rejected')), ['person:ada: rejected']);
 });
 
 test('a broken-off run is told each time', () => {
@@ -124,6 +124,6 @@ test('a rehearsal says that it was one', () => {
   assert.deepEqual(failed, [
     'failed: broke',
     'mend',
-    `What happened: agentctl task explain ${id('task', 1)}`,
+    `See what happened: agentctl task explain ${id('task', 1)}`,
   ]);
 });

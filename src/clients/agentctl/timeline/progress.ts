@@ -1,10 +1,10 @@
-// What changed in a tree of tasks between two looks, as sentences for somebody who waits.
+// Describes the changes between two snapshots of a task tree, one sentence each.
 import type { TaskView, TreeNode, WaitView } from '../../../wire/agentd.ts';
 import { formatSpan } from '../show/amounts.ts';
 import { toOneLine } from '../show/plain.ts';
 import { truncate } from '../show/width.ts';
 
-/** `working`: taken up, for the first time or again; not after a wait. */
+/** `working`: started or restarted; not resumed after a wait. */
 type ChangeKind =
   | 'created'
   | 'working'
@@ -19,12 +19,12 @@ export type TaskChange = {
   agent: string | null;
   kind: ChangeKind;
   text: string;
-  /** When it happened, which may be long before the first look. */
+  /** The time of the change, which may be long before the first snapshot. */
   at: string;
 };
 
 const quote = (text: string, columns: number): string => `"${truncate(toOneLine(text), columns)}"`;
-export const formatAgent = (task: TaskView): string => task.assigned_to ?? 'nobody yet';
+export const formatAgent = (task: TaskView): string => task.assigned_to ?? 'unassigned';
 
 function flatten(tree: TreeNode | undefined): Map<string, TreeNode> {
   const found = new Map<string, TreeNode>();
@@ -41,7 +41,7 @@ export function diffTrees(before: TreeNode | undefined, now: TreeNode): TaskChan
   return changes.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
-/** Of one moment, in this order: a task begins, its parts come and end, it goes on or ends. */
+/** Order within one moment: the task starts, its subtasks change, it resumes or ends. */
 function diffNode(
   old: ReadonlyMap<string, TreeNode>,
   now: TreeNode,
@@ -56,7 +56,7 @@ function diffNode(
     started.push({ ...about, kind: 'created', text, at: task.created_at });
   }
   if (countCrashes(now) > (before === undefined ? 0 : countCrashes(before))) {
-    const text = `${formatAgent(task)}: the run broke off and is taken up again`;
+    const text = `${formatAgent(task)}: the run crashed and is being resumed`;
     started.push({ ...about, kind: 'crashed', text, at: task.ended_at ?? task.updated_at });
   }
   const status = diffStatus(before, now);
@@ -74,7 +74,7 @@ function diffStatus(before: TreeNode | undefined, now: TreeNode): TaskChange | u
   const isStart = task.status === 'working' && before?.task.status !== 'waiting';
   const kind = task.ended_at !== null ? 'ended' : isStart ? 'working' : 'status';
   const about = { task_id: task.id, agent: task.assigned_to };
-  // At the first look it may have been working for long; other things have changed it since.
+  // In the first snapshot updated_at may be later than the start.
   const startedAt = before === undefined ? now.runs[0]?.created_at : undefined;
   const at = task.ended_at ?? startedAt ?? task.updated_at;
   return text === undefined ? undefined : { ...about, kind, text, at };
@@ -90,15 +90,15 @@ function diffWaits(before: TreeNode | undefined, { task, waits }: TreeNode): Tas
     const old = before?.waits.find(({ id }) => id === wait.id);
     const asks =
       wait.kind === 'approval'
-        ? `${formatAgent(task)} needs the yes of a person`
+        ? `${formatAgent(task)} needs approval`
         : `${formatAgent(task)} asks: ${quote(wait.question ?? '', 200)}`;
-    const how = `  ${wait.kind === 'approval' ? 'see what, and answer' : 'answer it'}: ${formatAnswerCommand(wait)}`;
+    const how = `  ${wait.kind === 'approval' ? 'review and decide' : 'answer it'}: ${formatAnswerCommand(wait)}`;
     const opened: TaskChange[] =
       old === undefined && wait.status === 'open'
         ? [{ ...about, kind: 'question', text: `${asks}\n${how}`, at: wait.opened_at }]
         : [];
     const wasOpen = old?.status === 'open';
-    const who = wait.answered_by ?? 'nobody';
+    const who = wait.answered_by ?? 'the runtime';
     const at = wait.ended_at ?? wait.opened_at;
     return wasOpen && wait.status === 'ended'
       ? [{ ...about, kind: 'answered', text: `${who}: ${describeEnd(wait)}`, at }]
@@ -106,20 +106,20 @@ function diffWaits(before: TreeNode | undefined, { task, waits }: TreeNode): Tas
   });
 }
 
-/** The command by which a person ends this wait. The question of an approval is its id. */
+/** The command that ends this wait. For an approval, `question` holds its id. */
 export const formatAnswerCommand = ({ kind, id, question }: WaitView): string =>
   kind === 'approval' ? `agentctl approvals ${question}` : `agentctl answer ${id} "…"`;
 
 const DECISION_TEXTS: Readonly<Record<string, string>> = {
   approved: 'approved',
-  rejected: 'said no',
+  rejected: 'rejected',
   info: 'asked a question back',
 };
 
 const describeEnd = ({ answer, outcome }: WaitView): string =>
   DECISION_TEXTS[String(answer?.decision)] ?? outcome ?? 'ended';
 
-/** Nothing where the status says no more than other lines do. */
+/** Returns undefined for statuses that other lines show. */
 function describeStatus(task: TaskView, before: string | undefined): string | undefined {
   const name = formatAgent(task);
   const took = () =>
@@ -127,7 +127,7 @@ function describeStatus(task: TaskView, before: string | undefined): string | un
   const why = task.error?.message ?? task.reason;
   switch (task.status) {
     case 'working':
-      return before === 'waiting' ? `${name}: goes on` : `${name}: working`;
+      return before === 'waiting' ? `${name}: resumed` : `${name}: working`;
     case 'blocked':
       return `${name}: blocked${why ? ` (${toOneLine(why)})` : ''}`;
     case 'completed':
@@ -141,7 +141,7 @@ function describeStatus(task: TaskView, before: string | undefined): string | un
   }
 }
 
-/** The open question somewhere in the tree that a person has to answer. */
+/** Finds an open wait in the tree that a person must end. */
 export function findOpenQuestion(tree: TreeNode) {
   for (const { waits } of flatten(tree).values()) {
     const open = waits.find(

@@ -23,7 +23,7 @@ function world(halted = status(), coder = agent('coder', { tasks: idle })) {
     if (facts.isAway) throw fault('unavailable', 'agentd is being started');
     return route === 'status' ? facts.status : { agent: facts.agent, manifest: {} };
   };
-  const turns = makeQueueReasons({ ask } as unknown as RuntimeClient, () => facts.nowMs);
+  const turns = makeQueueReasons({ call: ask } as unknown as RuntimeClient, () => facts.nowMs);
   const look = async (tree = readyTree()) => (await turns.check(tree)).map(({ text }) => text);
   return { facts, look };
 }
@@ -39,14 +39,18 @@ test('each reason is said at the second look and not again', async () => {
       agent('coder', { status: 'removed' }),
       /is removed\n.*agentctl run AGENT --task task_/,
     ],
-    [status(), agent('coder', { replicas: 2, tasks: busy }), /2 other tasks, as many as it may/],
+    [
+      status(),
+      agent('coder', { replicas: 2, tasks: busy }),
+      /busy with 2 other tasks, its maximum/,
+    ],
   ] as const) {
     const { facts, look } = world(halted, coder);
     assert.deepEqual(await look(), []);
     assert.equal(facts.asked, 0, 'most begin before a second look');
     const [text = ''] = await look();
     assert.match(text, words);
-    assert.match(text, /^coder: does not begin, /);
+    assert.match(text, /^coder: not started, /);
     assert.deepEqual(await look(), []);
   }
 });
@@ -71,7 +75,7 @@ test('nothing is said of what begins, may begin at any moment, or cannot be aske
   facts.isAway = true;
   assert.deepEqual(await look(), []);
   facts.isAway = false;
-  assert.match((await look())[0]!, /waits for its turn: 1 run is live/);
+  assert.match((await look())[0]!, /it is queued: 1 run is live/);
   const begun = world();
   const tree = readyTree({ runs: [run(1, { status: 'queued', activations: 1 })] });
   await begun.look(tree);

@@ -1,6 +1,5 @@
-// Why a task that is ready does not begin: everything is halted, its agent is paused or busy, or
-// the runtime is. agentd is asked only of what is still ready at a second look; each reason is told
-// once.
+// Explains why a ready task does not start: a halt, or a paused or busy agent or runtime. Queries
+// agentd only for tasks still ready in a second snapshot, and reports each reason once.
 import type { AgentView, StatusView, TreeNode } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { RuntimeClient } from '../runtime.ts';
@@ -8,7 +7,7 @@ import { pluralize } from '../show/amounts.ts';
 import { toOneLine } from '../show/plain.ts';
 import type { TaskChange } from './progress.ts';
 
-/** Without a reason that can be named it may begin at any moment; for so long nothing is said. */
+/** Without a known reason a task may start any moment; report only after this long. */
 const GRACE_MS = 2_000;
 
 export type QueueReasons = { check(tree: TreeNode): Promise<TaskChange[]> };
@@ -17,7 +16,6 @@ export function makeQueueReasons(
   runtime: Pick<RuntimeClient, 'call'>,
   nowMs: () => number,
 ): QueueReasons {
-  /** By task: which ready, and since when it was seen. */
   let seen = new Map<string, { since: string; atMs: number }>();
   const reported = new Map<string, string>();
   return {
@@ -52,7 +50,7 @@ function listReady(node: TreeNode): TreeNode[] {
 
 type Facts = { status: StatusView; agents: ReadonlyMap<string, AgentView> };
 
-/** Nothing while it cannot be had: the waiting itself says when the runtime is away. */
+/** Resolves to undefined on a fault: the wait loop reports an unavailable runtime. */
 async function readFacts(
   runtime: Pick<RuntimeClient, 'call'>,
   nodes: readonly TreeNode[],
@@ -75,26 +73,26 @@ function explain({ task, runs }: TreeNode, facts: Facts, isLong: boolean): strin
   const agent = agents.get(task.assigned_to ?? '');
   if (agent === undefined) return undefined;
   const format = (why: string, next: string): string =>
-    `${agent.name}: does not begin, ${why}\n  ${next}`;
+    `${agent.name}: not started, ${why}\n  ${next}`;
   if (status.halted) {
     const reason = status.halt_reason === null ? '' : ` (${toOneLine(status.halt_reason)})`;
-    return format(`every agent is halted${reason}`, 'let them go on: agentctl unhalt');
+    return format(`every agent is halted${reason}`, 'resume them: agentctl unhalt');
   }
   if (agent.status !== 'active')
     return format(
       `the agent is ${agent.status}`,
       agent.status === 'removed'
-        ? `give the task to another: agentctl run AGENT --task ${task.id}`
-        : `let it go on: agentctl resume ${agent.name}`,
+        ? `assign the task to another agent: agentctl run AGENT --task ${task.id}`
+        : `resume it: agentctl resume ${agent.name}`,
     );
   const { working } = agent.tasks;
   if (working >= agent.replicas)
     return format(
-      `it works on ${pluralize(working, 'other task')}, as many as it may at once`,
-      `see them: agentctl task list --agent ${agent.name} --status working`,
+      `it is busy with ${pluralize(working, 'other task')}, its maximum`,
+      `list them: agentctl task list --agent ${agent.name} --status working`,
     );
-  // One that was begun pauses after a failure, which was told.
+  // A run that has started before is in backoff after a failure, which was reported.
   if (!isLong || runs.some(({ activations }) => activations > 0)) return undefined;
   const others = `${pluralize(status.runs.live, 'run is', 'runs are')} live in this runtime`;
-  return format(`it waits for its turn: ${others}`, 'see: agentctl status');
+  return format(`it is queued: ${others}`, 'see: agentctl status');
 }

@@ -1,5 +1,5 @@
-// The story's steps as lines: the time since the start, then the sentence, a part's story further
-// in.
+// Renders timeline steps as lines: the time since the start, then the sentence; subtasks are
+// indented.
 import type { Paint, Style } from '../out.ts';
 import { formatMoney, pluralize } from '../show/amounts.ts';
 import { pad, wrap } from '../show/width.ts';
@@ -46,5 +46,5 @@ export function formatTotals(totals: Totals): string {
     pluralize(totals.tokens, 'token'),
     formatMoney(totals.cost_microusd),
   ];
-  return parts.join(', ') + (totals.rehearsal ? '; a rehearsal answered, not a real model' : '');
+  return parts.join(', ') + (totals.rehearsal ? '; a rehearsal responded, not a real model' : '');
 }

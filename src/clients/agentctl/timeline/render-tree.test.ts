@@ -27,7 +27,7 @@ test('tasks, model calls and tool calls; a delegation and its part are one line'
     '│  ├─ ✓ person.ask  asked a person: "May I read the schema?"',
     `│  └─ ✗ git.push  called git.push with {"branch":"main"}  ${denied}`,
     '├─ ✓ model planner-large (rehearsal)  812+143 tokens  $0.0008',
-    '└─ ✓ task.finish  said it is done',
+    '└─ ✓ task.finish  reported completion',
   ]);
 });
 
@@ -67,7 +67,7 @@ test('a call that needs a person says where, also when the line is cut', () => {
   assert.ok(line?.startsWith(`└─ ◌ file.write  → agentctl approvals ${question}  `));
 });
 
-test('a model that does not answer is one line, with what to do, until the task goes on', () => {
+test('a model that does not respond is one line, with what to do, until the task goes on', () => {
   const error = { message: 'the provider local could not be reached' };
   const failed = (attempt: number) =>
     modelCall(11, {
@@ -92,10 +92,10 @@ test('a model that does not answer is one line, with what to do, until the task 
   const line = '└─ ✗ model default  attempt 3  the provider local could not be reached';
   assert.deepEqual(renderTree(chapter({}), options).slice(1), [
     line,
-    '   └─ ◌ it is asked again; see which models answer: agentctl model list',
+    '   └─ ◌ retrying; see which models are available: agentctl model list',
   ]);
   const ended = chapter({ task: task(1, { status: 'failed' }) });
-  assert.deepEqual(renderTree(ended, options).slice(1), [line], 'nobody asks any more');
+  assert.deepEqual(renderTree(ended, options).slice(1), [line], 'no retry after the end');
   const answered = { ...failed(4), status: 'completed' as const, error: null };
   const goesOn = renderTree(chapter({ modelCalls: [failed(3), answered] }), options);
   assert.deepEqual(goesOn.slice(1), ['└─ ✓ model default  attempt 4']);

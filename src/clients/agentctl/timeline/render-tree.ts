@@ -1,4 +1,4 @@
-// A task, its calls and its parts as a tree of short lines, for watching.
+// Renders a task, its calls and its subtasks as a tree of short lines, for `task watch`.
 import type { TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
@@ -28,7 +28,7 @@ type Line = { text: string; symbol: string; style: Style; dim: boolean };
 type Branch = { line: Line; below: Branch[] };
 export type TreeOptions = { nowMs: number; columns: number; rows: number; paint: Paint };
 
-/** Where the terminal is too short the calls of ended tasks give way, then the oldest lines. */
+/** On a short terminal, drops the calls of ended tasks, then the oldest lines. */
 export function renderTree(record: TaskRecord, options: TreeOptions): string[] {
   const full = render(buildBranch(record, options.nowMs, { calls: 'all' }), options);
   if (full.length <= options.rows) return full;
@@ -75,7 +75,7 @@ function buildBranch(record: TaskRecord, nowMs: number, show: { calls: 'all' | '
       (child) => item.call.call_id === findCreatingCall(child, record),
     );
     for (const child of children) waiting.splice(waiting.indexOf(child), 1);
-    // A delegation is its part: one line for both.
+    // A delegation and its subtask share one line.
     const parts = children.map((child) => buildBranch(child, nowMs, show));
     const isStuck = item.call === findStuckCall(record);
     if (parts.length > 0) below.push(...parts);
@@ -85,7 +85,7 @@ function buildBranch(record: TaskRecord, nowMs: number, show: { calls: 'all' | '
   return { line: makeTaskLine(record, nowMs), below };
 }
 
-/** A call that is asked again and again is one line, however long that goes on. */
+/** A retried call is one line. */
 function keepNewestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
   const newest = new Map<string, ModelCallView>();
   for (const call of calls) {
@@ -95,14 +95,14 @@ function keepNewestAttempts(calls: readonly ModelCallView[]): ModelCallView[] {
   return [...newest.values()];
 }
 
-/** The model call that keeps a live task from going on. */
+/** Finds the failed model call that blocks a live task. */
 function findStuckCall({ task, modelCalls }: TaskRecord): ModelCallView | undefined {
   const last = modelCalls.at(-1);
   return task.status === 'working' && last?.status === 'failed' ? last : undefined;
 }
 
 const RETRY_LINE: Line = {
-  text: `it is asked again; ${SEE_MODELS}`,
+  text: `retrying; ${SEE_MODELS}`,
   symbol: '◌',
   style: 'yellow',
   dim: false,
@@ -119,7 +119,7 @@ function makeTaskLine({ task, modelCalls }: TaskRecord, nowMs: number): Line {
   const cost = modelCalls.reduce((sum, call) => sum + call.cost_microusd, 0);
   const why = formatReason(task);
   const facts = [task.status + why, took, ...(modelCalls.length > 0 ? [formatMoney(cost)] : [])];
-  const name = task.assigned_to ?? 'nobody';
+  const name = task.assigned_to ?? 'unassigned';
   return makeLine(task.status, `${name}  ${facts.join(' · ')}  ${toOneLine(task.goal)}`);
 }
 
@@ -147,7 +147,7 @@ function makeToolLine(call: ToolCallView, waits: readonly WaitView[]): Line {
   const failed = call.error === null ? '' : `  ${toOneLine(String(call.error.message ?? ''))}`;
   const wait = waits.find(({ call_id, status }) => call_id === call.call_id && status === 'open');
   const asks = wait?.kind === 'question' ? `  → ${formatAnswerCommand(wait)}` : '';
-  // Before what was called: that is long, is cut where the terminal ends, and is shown there.
+  // Comes before the arguments, which are long and may be truncated.
   const needs = wait?.kind === 'approval' ? `  → ${formatAnswerCommand(wait)}` : '';
   const isDone = call.status === 'completed';
   return makeLine(

@@ -15,7 +15,7 @@ import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 const VERIFY_TIMEOUT_MS = 10_000;
 const FREE_BYTES_WARN = 1 << 30;
 const FREE_BYTES_FAIL = 100 << 20;
-/** Clocks of different disks and hosts are never quite equal. */
+/** Clocks of different disks and hosts differ slightly. */
 const CLOCK_SLACK_MS = 5_000;
 
 export function checkAudit(stateDir: string): DoctorFinding {
@@ -29,7 +29,7 @@ export function checkAudit(stateDir: string): DoctorFinding {
       timeout: VERIFY_TIMEOUT_MS,
     });
     if (result.signal !== null || result.error !== undefined)
-      return warn('audit', 'the log is too long for a quick look', 'agentctl audit verify');
+      return warn('audit', 'the log is too long for a quick check', 'agentctl audit verify');
     const summary = toOneLine((result.stdout || result.stderr).split('\n')[0]!);
     if (result.status === 0) return ok('audit', summary);
     return fail('audit', summary, 'agentctl audit verify');
@@ -49,11 +49,10 @@ export function checkDisk(stateDir: string): DoctorFinding {
   return free < FREE_BYTES_WARN ? warn('disk', text, `df -h ${dir}`) : ok('disk', text);
 }
 
-/** What was written before now must not lie in the future. */
 export function checkClock(stateDir: string, nowMs: number): DoctorFinding {
   const times: [what: string, ms: number][] = [];
   const info = readRuntimeInfo(stateDir);
-  if (info !== undefined) times.push(['the start of the runtime', Date.parse(info.started_at)]);
+  if (info !== undefined) times.push(['the runtime start', Date.parse(info.started_at)]);
   for (const name of ['audit/audit.jsonl', 'operator.key']) {
     const stat = statSync(join(stateDir, name), { throwIfNoEntry: false });
     if (stat !== undefined) times.push([name, stat.mtimeMs]);
@@ -64,7 +63,7 @@ export function checkClock(stateDir: string, nowMs: number): DoctorFinding {
   const when = new Date(ahead[1]).toISOString();
   return warn(
     'clock',
-    `it is ${now}, but ${ahead[0]} is of ${when}: the clock was set back`,
+    `the clock says ${now}, but ${ahead[0]} is dated ${when}: the clock was set back`,
     'date -u',
   );
 }
@@ -76,12 +75,12 @@ export function checkNode(version: string): DoctorFinding {
   if (major >= NODE_MAJOR_MIN) return ok('node', `Node ${version}`);
   return fail(
     'node',
-    `Node ${version} is too old, it needs ${NODE_MAJOR_MIN}`,
+    `Node ${version} is too old; ${NODE_MAJOR_MIN} is required`,
     'bin/agentctl version',
   );
 }
 
-/** Ours alone: this user's, or as root that of the daemons; entered by nobody else. */
+/** The directory must belong to this user (as root: to the daemons) and be closed to others. */
 function checkOwnDir(name: string, dir: string, absent: string): DoctorFinding {
   const isRoot = process.getuid?.() === 0;
   const stat = lstatSync(dir, { throwIfNoEntry: false });
@@ -97,12 +96,12 @@ function checkOwnDir(name: string, dir: string, absent: string): DoctorFinding {
 }
 
 export function checkState(stateDir: string): DoctorFinding {
-  const absent = `${stateDir} is not there yet; the first up makes it`;
+  const absent = `${stateDir} does not exist yet; the first agentctl up creates it`;
   const found = checkOwnDir('state', stateDir, absent);
   return found.status === 'ok' ? (findUnwritable(stateDir) ?? found) : found;
 }
 
-/** By what the kernel says of it, or of the nearest above it that is there. */
+/** Checks the directory, or its nearest existing parent. */
 function findUnwritable(stateDir: string): DoctorFinding | undefined {
   let at = stateDir;
   while (!existsSync(at)) at = dirname(at);
@@ -111,13 +110,13 @@ function findUnwritable(stateDir: string): DoctorFinding | undefined {
     return undefined;
   } catch (error) {
     const { code = 'error' } = error as NodeJS.ErrnoException;
-    const what = at === stateDir ? 'be written' : `be made in ${at}`;
+    const what = at === stateDir ? 'be written' : `be created in ${at}`;
     const fix = code === 'EROFS' ? `findmnt -T ${at}` : `ls -ld ${at}`;
     return fail('state', `${stateDir} cannot ${what} (${code})`, fix);
   }
 }
 
-/** Whether this user may look into it; what is not there can be looked into. */
+/** True also for a directory that does not exist. */
 export function isReadable(stateDir: string): boolean {
   try {
     accessSync(stateDir, constants.R_OK | constants.X_OK);
@@ -130,7 +129,7 @@ export function isReadable(stateDir: string): boolean {
 export function checkKey(stateDir: string): DoctorFinding {
   const file = join(stateDir, 'operator.key');
   const stat = lstatSync(file, { throwIfNoEntry: false });
-  if (stat === undefined) return ok('key', 'no operator key yet; the first up makes it');
+  if (stat === undefined) return ok('key', 'no operator key yet; the first agentctl up creates it');
   const mode = stat.mode & 0o777;
   if ((mode & 0o077) !== 0)
     return fail('key', `others can read ${file} (mode ${mode.toString(8)})`, `chmod 600 ${file}`);
@@ -144,7 +143,7 @@ export function checkRuntimeDir(
 ): DoctorFinding {
   try {
     const dir = info?.runtime_dir ?? runtimeDirOf(stateDir, env);
-    return checkOwnDir('sockets', dir, `${dir} is where the sockets will be`);
+    return checkOwnDir('sockets', dir, `${dir} (created at start)`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     return fail('sockets', error.message, 'export XDG_RUNTIME_DIR=/run/user/$(id -u)');
@@ -153,7 +152,7 @@ export function checkRuntimeDir(
 
 export function checkLock(stateDir: string, info: RuntimeInfo | undefined): DoctorFinding {
   const file = join(stateDir, 'runtime.lock');
-  if (info !== undefined) return ok('lock', `held by the runtime with pid ${info.pid}`);
+  if (info !== undefined) return ok('lock', `held by the runtime (pid ${info.pid})`);
   if (!existsSync(file)) return ok('lock', 'free: no runtime has started here yet');
   let lock: ReturnType<typeof tryLock>;
   try {
@@ -162,7 +161,7 @@ export function checkLock(stateDir: string, info: RuntimeInfo | undefined): Doct
     return fail('lock', `${file} cannot be opened: ${(error as Error).message}`, `ls -l ${file}`);
   }
   if (lock === undefined)
-    return warn('lock', `some process holds ${file}, and no runtime answers`, `fuser -v ${file}`);
+    return warn('lock', `a process holds ${file}, but no runtime responds`, `fuser -v ${file}`);
   lock.release();
   return ok('lock', 'free: a runtime can start');
 }

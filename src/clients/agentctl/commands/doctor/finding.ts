@@ -1,11 +1,11 @@
-// What a check of the doctor finds.
+// The result of one doctor check.
 
 export type DoctorFinding = {
   name: string;
-  /** `no`: does not work here, and nothing is wrong with that. */
+  /** `no`: not available here, which is not a problem. */
   status: 'ok' | 'no' | 'warn' | 'fail';
   message: string;
-  /** The command that puts it right. */
+  /** The command that fixes it. */
   fix?: string;
 };
 

@@ -1,5 +1,5 @@
-// What this version does not protect against, in plain words. A line goes away when the code that
-// makes it untrue is there, not before.
+// Lists what this version does not protect against. An entry is removed together with the change
+// that makes it untrue.
 import type { FeaturesView } from '../../../../wire/sandboxd.ts';
 import { formatUser } from '../../user-name.ts';
 
@@ -8,17 +8,17 @@ export function listUnprotected(stateDir: string, sandboxes: FeaturesView | unde
   return [
     ...listBoxGaps(user, sandboxes),
     process.getuid?.() === 0
-      ? 'The daemons share one user without rights: whoever takes one of them over has what the ' +
-        `others have, ${stateDir} with its keys, and can ask the warden, which is root, for boxes ` +
-        'within its bounds.'
-      : `The daemons run as ${user}: any process of ${user} outside a box can read ${stateDir}, its ` +
-        'keys included, and connect to the sockets of running tasks.',
-    'Text that lies below paths which a manifest lets an agent read does not mark the run that ' +
-      'reads it. A host that an agent may reach can be told anything it may read.',
-    `Whoever can read ${stateDir}/operator.key can approve what agents ask for, under any name that ` +
-      'has no key of its own; whoever can read a key in people/ is that person.',
-    `The key that signs the audit log is in ${stateDir}. Whoever can read it can rewrite the log ` +
-      'and sign it again; a checkpoint kept on another machine shows that: ' +
+      ? 'The daemons share one unprivileged user: an attacker who controls one of them gets the access ' +
+        `of all, including ${stateDir} and its keys, and can request boxes from the warden, which is ` +
+        'root, within its limits.'
+      : `The daemons run as ${user}: any process of ${user} outside a box can read ${stateDir}, including ` +
+        'its keys, and connect to the sockets of running tasks.',
+    'Files under paths granted by a manifest do not mark the run that reads them, whatever they ' +
+      'contain. An agent can send anything it may read to any host it may reach.',
+    `Any user who can read ${stateDir}/operator.key can approve requests under any name that has no ` +
+      'key of its own; a user who can read a key in people/ can act as that person.',
+    `The key that signs the audit log is in ${stateDir}. A user who can read it can rewrite and ` +
+      're-sign the log; only a checkpoint stored on another machine detects that: ' +
       'agentctl audit checkpoint.',
     'State on disk is not encrypted.',
   ];
@@ -30,26 +30,26 @@ function listBoxGaps(user: string, sandboxes: FeaturesView | undefined): string[
   return [
     ...(sandboxes.identity === 'single'
       ? [
-          `All agents run as the Linux user ${user}: what keeps them apart is namespaces, Landlock ` +
-            'and seccomp, not the user.',
+          `All agents run as the Linux user ${user}: namespaces, Landlock and seccomp separate ` +
+            'them, not the user.',
         ]
       : []),
     ...(sandboxes.runner_level === 'L1'
       ? [
           "Runners have L1: they share the host's tree, process list and network namespace; Landlock " +
-            'and seccomp refuse what they may not have there.',
+            'and seccomp block what they may not access there.',
         ]
       : []),
     ...(lacks('memory') || lacks('pids')
       ? [
-          'No cgroup holds the boxes: their memory and processes are counted ten times a second, so ' +
-            'a box can go over its limits for a moment.',
+          'No cgroup limits the boxes: their memory and processes are counted ten times a second, so ' +
+            'a box can briefly exceed its limits.',
         ]
       : []),
     ...(lacks('quota')
       ? [
-          'No cgroup holds a share of the processors: resources.cpu of a manifest is not held here, ' +
-            'only processor time and the time on the clock are.',
+          'No cgroup limits CPU shares: resources.cpu in a manifest is not enforced here, only CPU ' +
+            'time and elapsed time are.',
         ]
       : []),
   ];

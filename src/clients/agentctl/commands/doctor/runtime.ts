@@ -1,4 +1,4 @@
-// Checks of a runtime that is up: its daemons, models and manifests.
+// Doctor checks of a running runtime: daemons, models, manifests, rules and tools.
 import { readFileSync } from 'node:fs';
 import { DAEMONS } from '../../../../wire/daemons.ts';
 import type { RuntimeState } from '../../running.ts';
@@ -10,27 +10,30 @@ import { describeModels, isOnlyRehearsal } from '../catalog.ts';
 import { type DoctorFinding, fail, ok, warn } from './finding.ts';
 
 const LAYOUTS = {
-  embedded: 'the warden and auditd-ai are processes of their own, the other daemons share one',
-  split: 'every daemon is a process of its own',
+  embedded: 'the warden and auditd-ai have their own processes, the other daemons share one',
+  split: 'every daemon has its own process',
 } as const;
 
 export function checkMode(stateDir: string, running: RuntimeState | undefined): DoctorFinding {
   if (running === undefined) {
     const lastInfo = readRuntimeInfo(stateDir);
-    if (lastInfo === undefined) return warn('runtime', 'no runtime is up', 'agentctl up');
-    const text = `the runtime with pid ${lastInfo.pid} is gone without a farewell (a crash or kill -9)`;
-    return warn('runtime', `${text}; the next up takes up its work`, 'agentctl up');
+    if (lastInfo === undefined) return warn('runtime', 'no runtime is running', 'agentctl up');
+    const text = `the runtime (pid ${lastInfo.pid}) exited without shutting down (crash or kill -9)`;
+    return warn('runtime', `${text}; \`agentctl up\` will resume its work`, 'agentctl up');
   }
   const { info, answers } = running;
   const { outdated = [] } = info;
   if (outdated.length > 0)
     return fail('runtime', outdatedFault(outdated).message, 'agentctl down; agentctl up');
   if (!answers)
-    return fail('runtime', `pid ${info.pid} is there, but agentd does not answer`, 'agentctl down');
+    return fail(
+      'runtime',
+      `pid ${info.pid} is alive, but agentd does not respond`,
+      'agentctl down',
+    );
   return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${LAYOUTS[info.mode]}`);
 }
 
-/** Who they run as and what they may do, as the kernel says. */
 export async function checkRights(runtime: RuntimeClient): Promise<DoctorFinding> {
   try {
     const { pid } = await runtime.call('agentd', 'health', {}, { deadlineMs: 3_000 });
@@ -44,12 +47,12 @@ function findRights(status: string): DoctorFinding {
   const field = (name: string) => new RegExp(`^${name}:\\s+(\\w+)`, 'm').exec(status)?.[1] ?? '';
   const uid = Number(field('Uid'));
   const rights = /^0+$/.test(field('CapEff')) ? 'no capability' : `capabilities ${field('CapEff')}`;
-  const more = field('NoNewPrivs') === '1' ? ', and can get none' : '';
+  const more = field('NoNewPrivs') === '1' ? ' and no way to gain any' : '';
   const text = `the daemons run as ${formatUserAndUid(uid)}, with ${rights}${more}`;
   if (uid !== 0) return ok('rights', text);
   return warn(
     'rights',
-    `${text}: whoever takes one over has this machine`,
+    `${text}: an attacker who controls one controls this machine`,
     'agentctl down; agentctl up',
   );
 }
@@ -60,7 +63,7 @@ export async function checkDaemons(runtime: RuntimeClient): Promise<DoctorFindin
       try {
         const health = await runtime.call(daemon, 'health', {}, { deadlineMs: 3_000 });
         if (health.status !== 'ok') return warn(daemon, `is ${health.status}`);
-        return ok(daemon, `answers (pid ${health.pid})`);
+        return ok(daemon, `responds (pid ${health.pid})`);
       } catch (error) {
         return fail(daemon, (error as Error).message, 'agentctl down; agentctl up');
       }
@@ -73,7 +76,11 @@ export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding
     const all = await runtime.call('modeld', 'listModels', {}, { deadlineMs: 3_000 });
     const broken = all.providers.filter(({ available }) => !available);
     if (isOnlyRehearsal(all))
-      return warn('models', 'the rehearsal answers, not a real model', 'agentctl model add --help');
+      return warn(
+        'models',
+        'the rehearsal responds, not a real model',
+        'agentctl model add --help',
+      );
     if (broken.length === 0) return ok('models', describeModels(all));
     const why = broken.map(({ name, reason }) => `${name}: ${reason ?? 'not available'}`);
     return warn('models', why.join('; '), `agentctl model add ${broken[0]!.name}`);
@@ -82,22 +89,21 @@ export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding
   }
 }
 
-/** Rules of the site that were changed and not taken: those before them stay in force. */
+/** While a changed rule file is invalid, its last valid version stays in force. */
 export async function checkRules(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
     const { policy } = await runtime.call('agentd', 'getPolicy', {}, { deadlineMs: 3_000 });
     const { problems, site, policies_dir } = policy;
     if (problems.length === 0)
-      return [ok('rules', `${pluralize(site.length, 'file')} of this site, in ${policies_dir}`)];
+      return [ok('rules', `${pluralize(site.length, 'site file')} in ${policies_dir}`)];
     return problems.map(({ file, line, message, hint }) =>
-      warn('rules', `${file}${line === null ? '' : `:${line}`} is not taken: ${message}`, hint),
+      warn('rules', `${file}${line === null ? '' : `:${line}`} is invalid: ${message}`, hint),
     );
   } catch (error) {
     return [fail('rules', (error as Error).message, 'agentctl down; agentctl up')];
   }
 }
 
-/** Declared tools that are not offered; nothing is said where none is declared. */
 export async function checkTools(runtime: RuntimeClient): Promise<DoctorFinding[]> {
   try {
     const { problems = [] } = await runtime.call('toold', 'listTools', {}, { deadlineMs: 3_000 });
@@ -118,9 +124,8 @@ export async function checkManifests(runtime: RuntimeClient): Promise<DoctorFind
       { deadlineMs: 3_000 },
     );
     if (problems.length === 0 && agents.length === 0)
-      return [warn('manifests', 'no agent is declared', 'agentctl agent create --help')];
-    if (problems.length === 0)
-      return [ok('manifests', `${pluralize(agents.length, 'agent is', 'agents are')} declared`)];
+      return [warn('manifests', 'no agents', 'agentctl agent create --help')];
+    if (problems.length === 0) return [ok('manifests', `${pluralize(agents.length, 'agent')}`)];
     return problems.map(({ file, line, message, hint }) =>
       warn('manifests', `${file}${line === null ? '' : `:${line}`}: ${message}`, hint),
     );

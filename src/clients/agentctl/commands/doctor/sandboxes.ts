@@ -1,5 +1,5 @@
-// Checks of what holds agents on this host: each level and each feature, by trying. A runtime that
-// is up says it of itself; otherwise a warden is started for it, and ended.
+// Doctor checks of the sandbox levels and features on this host. A running runtime reports its own;
+// otherwise a temporary warden probes them.
 import { spawnSync } from 'node:child_process';
 import { Fault, faultFromBody } from '../../../../wire/errors.ts';
 import type { FeaturesView, Probe } from '../../../../wire/sandboxd.ts';
@@ -38,14 +38,14 @@ function toFindings(view: FeaturesView): DoctorFinding[] {
   const isNeeded = ({ name }: Probe) => name === view.runner_level;
   const levels = view.levels.map((probe): DoctorFinding => {
     const { name, works, detail, fix } = probe;
-    if (works) return ok(name, isNeeded(probe) ? `${detail}; runners get it` : detail);
+    if (works) return ok(name, isNeeded(probe) ? `${detail}; used for runners` : detail);
     if (fix === null && !isNeeded(probe)) return no(name, detail);
     return (isNeeded(probe) ? fail : warn)(name, detail, fix ?? undefined);
   });
   const seen = new Set<string>();
   const features = view.features.map(({ name, works, detail, fix }): DoctorFinding => {
     if (works) return ok(name, detail);
-    // One command often helps several: it is said once.
+    // One command often fixes several features; print it once.
     const again = fix === null || seen.has(fix);
     if (fix !== null) seen.add(fix);
     return warn(name, detail, again ? undefined : fix);
