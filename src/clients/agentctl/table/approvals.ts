@@ -25,7 +25,7 @@ export const approvalCommands: readonly Command[] = [
     options: [
       {
         name: 'for',
-        value: 'REACH',
+        value: 'SCOPE',
         completes: ['once', 'task', 'repo', 'class'],
         only: true,
         help: 'once (default), or a permit for this task, repository or class of action',
@@ -39,7 +39,7 @@ export const approvalCommands: readonly Command[] = [
       },
       {
         name: 'seen',
-        value: 'WORD',
+        value: 'TOKEN',
         help: 'token of the version you reviewed, if a person changed it',
       },
     ],

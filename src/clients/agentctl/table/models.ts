@@ -87,7 +87,7 @@ export const modelCommands: readonly Command[] = [
   {
     path: ['model', 'budget'],
     positionals: [
-      { name: 'SUBJECT', optional: true, completes: ['site', 'day', 'agent', 'task'] },
+      { name: 'SCOPE', optional: true, completes: ['site', 'day', 'agent', 'task'] },
       { name: 'NAME', optional: true },
     ],
     options: [
