@@ -18,6 +18,7 @@ test('events in words', () => {
   const model = { model: 'default', status: 'completed', data: { ...used, cost_microusd: 1_200 } };
   for (const [one, words] of [
     [event('task.started', { task_id: 'task_1' }), 'started task_1'],
+    [event('run.broken', {}), 'stopped: no progress (breaker)'],
     [event('model.call.ended', model), 'called the model default (local): 1,200+3 tokens, $0.0012'],
     [
       event('tool.call.denied', { tool: 'shell.exec', policy: 'base:etc' }),

@@ -4,7 +4,7 @@ import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint } from '../out.ts';
 import { describeEvent } from '../timeline/describe-event.ts';
 import { formatCount, formatMoney } from './amounts.ts';
-import { chooseStyle, formatClock } from './event.ts';
+import { BREAKER_TEXT, chooseStyle, formatClock } from './event.ts';
 import { toOneLine } from './plain.ts';
 import { pad, truncate } from './width.ts';
 
@@ -41,6 +41,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'run.restarted': () => 'its runner restarted and resumed',
   'run.parked': () => 'its runner is parked until the wait ends',
   'run.crashed': (event) => `its runner crashed: ${readText(event, 'detail')}`,
+  'run.broken': () => BREAKER_TEXT,
   'run.released': (event) => `its runner stopped for now: ${readText(event, 'detail')}`,
   'run.ended': () => 'its run ended',
   'model.call.attempted': (event) => `calls the model ${event.model ?? '?'}`,

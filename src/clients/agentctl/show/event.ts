@@ -4,6 +4,8 @@ import type { Paint, Style } from '../out.ts';
 import { toOneLine } from './plain.ts';
 import { pad, truncate } from './width.ts';
 
+/** Shown for run.broken, whose name reads like run.crashed. */
+export const BREAKER_TEXT = 'stopped: no progress (breaker)';
 const BAD = /\.(denied|refused|crashed|broken)$/;
 const BAD_STATUS = new Set(['failed', 'canceled', 'unknown', 'lost', 'denied', 'rejected']);
 
@@ -31,7 +33,8 @@ export function renderEvent(
 ): string {
   const who =
     event.principal ?? (event.agent === undefined ? event.source : `agent:${event.agent}`);
-  const what = [event.tool ?? event.model ?? event.artifact, event.status]
+  const note = event.event === 'run.broken' ? BREAKER_TEXT : '';
+  const what = [note, event.tool ?? event.model ?? event.artifact, event.status]
     .filter(Boolean)
     .join(' ');
   const rule = event.policy === undefined ? '' : `(${event.policy})`;

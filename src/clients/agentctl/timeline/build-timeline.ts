@@ -3,6 +3,7 @@
 import type { MessageView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { formatSpan } from '../show/amounts.ts';
+import { BREAKER_TEXT } from '../show/event.ts';
 import { toOneLine } from '../show/plain.ts';
 import {
   describeCall,
@@ -125,7 +126,7 @@ function buildCrashStep(event: AuditEvent, name: string): StepDraft[] {
   const detail = toOneLine(String(event.data?.detail ?? event.data?.reason ?? ''));
   const why = detail === '' ? '' : `: ${detail}`;
   if (event.event === 'run.crashed') return step(`${name}’s runner crashed${why}`);
-  if (event.event === 'run.broken') return step(`${name} was stopped, it made no progress${why}`);
+  if (event.event === 'run.broken') return step(`${name} ${BREAKER_TEXT}${why}`);
   if (event.event === 'task.assigned')
     return step(`${event.principal ?? 'a person'} assigned it to ${event.agent ?? name}`);
   return [];
