@@ -67,3 +67,10 @@ export type Command = {
   details?: readonly string[];
   load(): Promise<CommandHandler>;
 };
+
+/** Returns the command under a second name. */
+export const makeAlias = (command: Command, ...path: string[]): Command => ({
+  ...command,
+  path,
+  help: `same as: agentctl ${command.path.join(' ')}`,
+});

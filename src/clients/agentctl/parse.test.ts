@@ -18,6 +18,19 @@ const bad = (line: string): Fault => {
   return problem;
 };
 
+test('noun-verb aliases run the same command as the old words', async () => {
+  for (const [old, alias] of [
+    ['list', 'agent list'],
+    ['questions --all', 'question list --all'],
+    [`answer wait_${'0'.repeat(26)} yes`, `question answer wait_${'0'.repeat(26)} yes`],
+    [`ask approval_${'0'.repeat(26)} why`, `approval ask approval_${'0'.repeat(26)} why`],
+  ] as const) {
+    const [first, second] = [good(old), good(alias)];
+    assert.equal(await second.command?.load(), await first.command?.load(), alias);
+    assert.deepEqual(second.args.positionals, first.args.positionals);
+  }
+});
+
 test('global options stand before, between and after the words of a command', () => {
   for (const line of [
     '--json --state /s task list',

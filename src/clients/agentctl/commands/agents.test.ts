@@ -95,9 +95,16 @@ test('pause, resume, stop, remove and run ask for exactly that', async () => {
     assert.equal((await run(...words)).code, 0);
     assert.deepEqual([last().route, last().params], [route, { name: 'coder' }]);
   }
-  await run('run', 'coder', '--task', id('task', 1));
-  assert.deepEqual(last().params, { id: id('task', 1) });
-  assert.deepEqual(last().body, { agent: 'coder' });
+  for (const words of [
+    ['run', 'coder', '--task', id('task', 1)],
+    ['task', 'assign', id('task', 1), 'coder'],
+  ] as const) {
+    const seen = fake.seen.length;
+    await run(...words);
+    assert.equal(fake.seen.length, seen + 1);
+    assert.deepEqual(last().params, { id: id('task', 1) });
+    assert.deepEqual(last().body, { agent: 'coder' });
+  }
 });
 
 test('agent show has the manifest as YAML', async () => {

@@ -1,4 +1,4 @@
-// agentctl list, pause, resume, stop, run, agent show, agent remove.
+// agentctl list, pause, resume, stop, run, task assign, agent show, agent remove.
 import type { AgentView } from '../../../wire/agentd.ts';
 import type { AnswerOf } from '../../../wire/route.ts';
 import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
@@ -152,9 +152,13 @@ export const stop = (session: Session) =>
 export const remove = (session: Session) =>
   changeStatus(session, 'removeAgent', 'is removed. Its history stays in the audit log.');
 
-export async function run({ args, out, runtime }: Session): Promise<void> {
-  const agent = args.positionals[0]!;
-  const params = { id: args.text('task')! };
+export const run = (session: Session) =>
+  assignTask(session, session.args.text('task')!, session.args.positionals[0]!);
+export const assign = (session: Session) =>
+  assignTask(session, session.args.positionals[0]!, session.args.positionals[1]!);
+
+async function assignTask({ out, runtime }: Session, id: string, agent: string): Promise<void> {
+  const params = { id };
   const answer = await runtime().call('agentd', 'assignTask', { params, body: { agent } });
   out.print(answer, () => [
     `${answer.task.id} assigned to ${agent}: ${answer.task.status}`,

@@ -1,5 +1,5 @@
 // Commands for agents, messages and questions.
-import type { Command, Option, Positional } from '../command.ts';
+import { type Command, makeAlias, type Option, type Positional } from '../command.ts';
 
 const NAME: Positional = { name: 'NAME', completes: 'agent' };
 
@@ -23,7 +23,7 @@ const manifestOptions: readonly Option[] = [
   { name: 'replicas', value: 'N', kind: 'count', help: 'number of tasks it works on at a time' },
 ];
 
-export const agentCommands: readonly Command[] = [
+const commands: readonly Command[] = [
   {
     path: ['list'],
     help: 'list agents: name, user, status, model, tasks, spend today',
@@ -145,4 +145,14 @@ export const agentCommands: readonly Command[] = [
     help: 'answer a question; - reads the answer from stdin',
     load: async () => (await import('../commands/messages.ts')).answer,
   },
+];
+
+const alias = (name: string, ...path: string[]): Command =>
+  makeAlias(commands.find((command) => command.path[0] === name)!, ...path);
+
+export const agentCommands: readonly Command[] = [
+  ...commands,
+  alias('list', 'agent', 'list'),
+  alias('questions', 'question', 'list'),
+  alias('answer', 'question', 'answer'),
 ];

@@ -1,8 +1,15 @@
 // Commands for approvals, permits and personal keys.
-import type { Command, Positional } from '../command.ts';
+import { type Command, makeAlias, type Positional } from '../command.ts';
 
 const ID: Positional = { name: 'ID', completes: 'approval' };
 const PERSON: Positional = { name: 'NAME', completes: 'person' };
+
+const ASK: Command = {
+  path: ['ask'],
+  positionals: [ID, { name: 'QUESTION' }],
+  help: 'ask the agent for more information before you decide; - reads stdin',
+  load: async () => (await import('../commands/approvals.ts')).ask,
+};
 
 export const approvalCommands: readonly Command[] = [
   {
@@ -53,12 +60,8 @@ export const approvalCommands: readonly Command[] = [
     help: 'reject it',
     load: async () => (await import('../commands/approvals.ts')).reject,
   },
-  {
-    path: ['ask'],
-    positionals: [ID, { name: 'QUESTION' }],
-    help: 'ask the agent for more information before you decide; - reads stdin',
-    load: async () => (await import('../commands/approvals.ts')).ask,
-  },
+  ASK,
+  makeAlias(ASK, 'approval', 'ask'),
   {
     path: ['escalate'],
     positionals: [ID],

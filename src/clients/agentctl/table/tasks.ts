@@ -111,6 +111,12 @@ export const taskCommands: readonly Command[] = [
     load: async () => (await import('../commands/task-watch.ts')).watch,
   },
   {
+    path: ['task', 'assign'],
+    positionals: [ID, { name: 'AGENT', completes: 'agent' }],
+    help: 'assign a task to an agent; same as: agentctl run AGENT --task ID',
+    load: async () => (await import('../commands/agents.ts')).assign,
+  },
+  {
     path: ['task', 'cancel'],
     positionals: [ID],
     options: [{ name: 'reason', value: 'TEXT', help: 'reason, for the record' }],
