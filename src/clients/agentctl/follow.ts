@@ -48,8 +48,7 @@ export async function* followEvents(
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Fault && !['runtime_down', 'stopping'].includes(error.code))
-        throw error;
+      if (error instanceof Fault && !['runtime_down', 'stopping'].includes(error.code)) throw error;
       if (!isDown) onAway?.();
       isDown = true;
     }

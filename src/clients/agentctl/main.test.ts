@@ -78,10 +78,7 @@ test('a daemon that its runtime does not start again is said to be that', async 
   try {
     writeFileSync(`${stateDir}/operator.key`, 'x\n', { mode: 0o600 });
     for (const [outdated, words] of [
-      [
-        [],
-        /agentd on .* does not respond \(runtime_down\)\nThe runtime restarts it automatically/,
-      ],
+      [[], /agentd on .* does not respond \(runtime_down\)\nThe runtime restarts it automatically/],
       [['agentd'], /agentd: not restarted, .* changed .*\n.* agentctl down, then agentctl up/],
     ] as const) {
       writeFileSync(`${stateDir}/runtime.json`, JSON.stringify({ ...info, outdated }));
