@@ -233,7 +233,7 @@ describe('outbox', () => {
           seq = await outbox.add(sql, { id: `e${i}`, event: 'task.created' });
         return seq;
       });
-    await outbox.delivered(await add(2_500));
+    await outbox.delivered(await add(2_000));
     await outbox.drain(20_000);
     assert.equal(removals, 1);
     assert.equal(isSlow, false, 'the log took everything');

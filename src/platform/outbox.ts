@@ -3,13 +3,14 @@
 // source and number.
 import { randomUUID } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
-import { type EventDraft, isPlainDraft, NewEvent } from '../wire/events.ts';
+import { EventDraft, type NewEvent } from '../wire/events.ts';
 import { checkValue } from './check.ts';
 import type { Clock } from './clock.ts';
-import { toTimestamp } from './clock.ts';
+import { systemClock, toTimestamp } from './clock.ts';
 import type { Log } from './log.ts';
 import type { Database, Sql } from './sql/database.ts';
 import type { SqlNow } from './sql/sqlite.ts';
+import { makeWakeLoop } from './wake-loop.ts';
 
 // A row has one event, or several in lines of their own that were added together: their numbers
 // follow each other, and the row's is that of the last.
@@ -39,13 +40,11 @@ export type Outbox = {
   stop(): void;
 };
 
-const Draft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
-
 /** An event the log refuses would be sent again for ever, and all events after it would wait. */
 function assertDraft(draft: EventDraft): void {
-  if (isPlainDraft(draft) || checkValue(Draft, draft).success) return;
+  if (checkValue(EventDraft, draft).success) return;
   // Members that are undefined do not travel: what counts is what would arrive.
-  const checked = checkValue(Draft, JSON.parse(JSON.stringify(draft)));
+  const checked = checkValue(EventDraft, JSON.parse(JSON.stringify(draft)));
   if (checked.success) return;
   const { path, message } = checked.issues[0]!;
   throw fault(
@@ -108,8 +107,6 @@ export async function openOutbox(options: {
   let last = opened.seq + (isNew ? 0 : UNSYNCED_MAX);
   let acked = 0;
   let forgotten = 0;
-  let running = false;
-  let again = false;
   let stopped = false;
   let failingSince: number | undefined;
   let waiters: Waiter[] = [];
@@ -191,42 +188,35 @@ export async function openOutbox(options: {
     return nextReady();
   };
 
-  const relayOnce = async (): Promise<boolean> => {
-    // What is in memory goes out before anything else happens.
+  /** Sends one batch. The batch is chosen before the first await if it is in memory. */
+  const relay = async (): Promise<undefined> => {
     const rows = isBehind ? await nextBehind() : nextReady();
-    if (rows.length === 0) {
-      failingSince = undefined;
-      return false;
+    if (rows.length > 0) {
+      await appendTexts(rows.map(({ text }) => text));
+      acked = rows[rows.length - 1]!.seq;
     }
-    await appendTexts(rows.map(({ text }) => text));
-    acked = rows[rows.length - 1]!.seq;
     failingSince = undefined;
+    if (rows.length === 0) return;
     settle();
     await forget();
-    return true;
+    // There may be more; and only an empty pass finds that the table has nothing beyond `ready`.
+    loop.wake();
   };
 
-  const relay = async (): Promise<void> => {
-    running = true;
-    let pauseMs = 50;
-    while (!stopped) {
-      try {
-        again = false;
-        if (!(await relayOnce()) && !again) break;
-        pauseMs = 50;
-      } catch (error) {
-        if (stopped) break;
-        if (failingSince === undefined)
-          log.warn('the audit log does not take events; trying again', { error });
-        failingSince ??= performance.now();
-        await new Promise((resolve) => setTimeout(resolve, pauseMs));
-        pauseMs = Math.min(pauseMs * 2, 1_000);
-      }
-    }
-    running = false;
-  };
+  const loop = makeWakeLoop({
+    // A retry waits for real time, also where a test decides the time of events.
+    clock: systemClock(),
+    work: relay,
+    backoffMs: { min: 50, max: 1_000 },
+    onError(error) {
+      if (failingSince === undefined)
+        log.warn('the audit log does not take events; trying again', { error });
+      failingSince ??= performance.now();
+    },
+  });
 
-  const outbox: Outbox = {
+  loop.wake();
+  return {
     opened,
     async add(sql, draft) {
       const seq = last + 1;
@@ -250,13 +240,10 @@ export async function openOutbox(options: {
       sql.afterCommit(() => added.forEach(keepReady));
       return last;
     },
-    wake() {
-      again = true;
-      if (!running && !stopped) void relay();
-    },
+    wake: loop.wake,
     delivered(seq, waitMs = 5_000) {
       if (seq <= acked) return Promise.resolve();
-      outbox.wake();
+      loop.wake();
       return new Promise((resolve, reject) => {
         const timer = setTimeout(() => {
           waiters = waiters.filter((w) => w.timer !== timer);
@@ -277,24 +264,21 @@ export async function openOutbox(options: {
       }
     },
     async drain(waitMs) {
-      const end = performance.now() + waitMs;
-      outbox.wake();
-      while (performance.now() < end) {
-        if (acked >= last) return true;
-        // The last numbers may have been rolled back: then none of them is there to be sent.
-        if (!running) return (await unsent(1)).length === 0;
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
-      return false;
+      loop.wake();
+      const { promise, resolve } = Promise.withResolvers<boolean>();
+      const timer = setTimeout(resolve, waitMs, false);
+      const isIdle = await Promise.race([loop.idle().then(() => true), promise]);
+      clearTimeout(timer);
+      // The last numbers may have been rolled back: then there are no rows left to send.
+      return isIdle && (acked >= last || (await unsent(1)).length === 0);
     },
     stop() {
       stopped = true;
+      void loop.stop();
       for (const w of waiters.splice(0)) {
         clearTimeout(w.timer);
         w.reject(fault('stopping', 'the daemon is stopping'));
       }
     },
   };
-  outbox.wake();
-  return outbox;
 }

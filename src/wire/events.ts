@@ -99,11 +99,14 @@ export const NewEvent = z.strictObject({
 });
 export type NewEvent = z.infer<typeof NewEvent>;
 
-/** An event before the outbox has added its time and source. */
-const EventDraft = NewEvent.omit({ ts: true, source: true, source_store: true, source_seq: true });
+/** An event as a daemon writes it into its outbox: the outbox adds time and source. */
+export const EventDraft = NewEvent.omit({
+  ts: true,
+  source: true,
+  source_store: true,
+  source_seq: true,
+});
 export type EventDraft = z.infer<typeof EventDraft>;
-
-export const isPlainDraft = (draft: EventDraft): boolean => EventDraft.safeParse(draft).success;
 
 /** An event in the log. */
 export const AuditEvent = NewEvent.extend({ seq: z.int().nonnegative() });
