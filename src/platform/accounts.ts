@@ -1,11 +1,11 @@
-// The accounts of this host, as its passwd file has them.
+// Reads the accounts of this host from its passwd file.
 import { readFileSync } from 'node:fs';
 
 export type Account = { name: string; uid: number; gid: number };
 
 export const readPasswd = (): string => readFileSync('/etc/passwd', 'utf8');
 
-/** A line that is not whole is nobody's. */
+/** Skips malformed lines. */
 export function accountsIn(passwd: string): Account[] {
   return passwd.split('\n').flatMap((line) => {
     const [name = '', , uid = '', gid = ''] = line.split(':');

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Fault } from '../wire/errors.ts';
-import { alwaysCaller, operatorByKey, operatorKey, operatorOverTcp } from './authenticate.ts';
+import { alwaysCaller, authenticateOverTcp, operatorByKey, operatorKey } from './authenticate.ts';
 
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 const asked = (headers: Record<string, string | string[]>) => ({ headers }) as IncomingMessage;
@@ -79,7 +79,7 @@ describe('authenticate: the operator by key', () => {
 });
 
 describe('authenticate: over TCP', () => {
-  const authenticate = operatorOverTcp(KEY, () => 8080);
+  const authenticate = authenticateOverTcp(KEY, () => 8080);
   const asks = (headers: Record<string, string>) =>
     codeOf(() => authenticate(asked({ 'x-api-key': KEY, ...headers })));
 

@@ -1,5 +1,5 @@
-// Who calls, decided by the link: a socket made for one caller, or a key that only the operator can
-// read.
+// Authenticates callers: by the socket, if it belongs to one caller, or by the operator's key or a
+// person's key.
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import type { Caller } from '../wire/caller.ts';
@@ -8,64 +8,58 @@ import type { Authenticate } from './http-server.ts';
 import { PERSON_NAME, type PersonKeys } from './person-keys.ts';
 import { writeAtomically } from './state-dir.ts';
 
-/** The socket is the identity: whoever can reach it is this caller. */
+/** For a socket that only this caller can reach. */
 export function alwaysCaller(caller: Caller): Authenticate {
   return () => caller;
 }
 
 type AuthRequest = Parameters<Authenticate>[0];
 
-/**
- * All characters are looked at, whichever differ, so that the time taken says nothing but the
- * length, which is no secret.
- */
-function isSame(given: string, key: string): boolean {
-  if (given.length !== key.length) return false;
+/** Compares in constant time for equal lengths; the length is no secret. */
+function isSame(sent: string, key: string): boolean {
+  if (sent.length !== key.length) return false;
   let difference = 0;
-  for (let i = 0; i < key.length; i++) difference |= given.charCodeAt(i) ^ key.charCodeAt(i);
+  for (let i = 0; i < key.length; i++) difference |= sent.charCodeAt(i) ^ key.charCodeAt(i);
   return difference === 0;
 }
 
-export function bearer(request: AuthRequest): string | undefined {
+export function readBearer(request: AuthRequest): string | undefined {
   const header = request.headers.authorization;
   if (typeof header === 'string' && header.startsWith('Bearer ')) return header.slice(7);
-  // The Anthropic SDK sends its key so.
+  // The Anthropic SDK sends its key in this header.
   const key = request.headers['x-api-key'];
   return typeof key === 'string' ? key : undefined;
 }
 
-/** What the client says: with the operator's key, that key itself is what gives the right. */
-function nameSaid(request: AuthRequest): string | undefined {
+/** The name that the client claims; with the operator's key it may claim any free name. */
+function readClaimedName(request: AuthRequest): string | undefined {
   const name = request.headers['agentd-person'];
   return typeof name === 'string' && PERSON_NAME.test(name) ? name : undefined;
 }
 
-/** The operator's key, or the key of one of these people, who then is that person and no other. */
+/** Accepts the operator's key, or the key of one of these people, who is then the caller. */
 export function operatorByKey(key: string, people?: PersonKeys): Authenticate {
   return (request) => {
-    const given = bearer(request);
-    if (given === undefined) throw fault('unauthenticated', 'the request carries no operator key');
-    const said = nameSaid(request);
-    if (isSame(given, key)) {
-      if (said !== undefined && people?.has(said) === true)
-        throw fault('unauthenticated', `${said} has a key of their own, and this is not it`, {
+    const sent = readBearer(request);
+    if (sent === undefined) throw fault('unauthenticated', 'the request has no operator key');
+    const claimed = readClaimedName(request);
+    if (isSame(sent, key)) {
+      if (claimed !== undefined && people?.has(claimed) === true)
+        throw fault('unauthenticated', `${claimed} has a personal key, and this is not it`, {
           hint: 'Use that key (agentctl --as NAME), or another name.',
         });
-      return { kind: 'operator', principal: `person:${said ?? 'operator'}` };
+      return { kind: 'operator', principal: `person:${claimed ?? 'operator'}` };
     }
-    const name = people?.nameOf(given);
+    const name = people?.findName(sent);
     if (name === undefined) throw fault('unauthenticated', 'the operator key is wrong');
-    if (said !== undefined && said !== name)
-      throw fault('unauthenticated', `this is the key of ${name}, not of ${said}`);
+    if (claimed !== undefined && claimed !== name)
+      throw fault('unauthenticated', `this is the key of ${name}, not of ${claimed}`);
     return { kind: 'operator', principal: `person:${name}`, key: `people/${name}` };
   };
 }
 
-/**
- * For TCP: the key, and no foreign Host or Origin, so that a web page cannot reach it through a
- * browser.
- */
-export function operatorOverTcp(
+/** For TCP: rejects foreign Host and Origin headers too, so that web pages cannot call. */
+export function authenticateOverTcp(
   key: string,
   port: () => number,
   people?: PersonKeys,
@@ -79,7 +73,7 @@ export function operatorOverTcp(
 
 let local = { port: 0, names: new Set<string>() };
 
-function localNames(port: number): ReadonlySet<string> {
+function namesFor(port: number): ReadonlySet<string> {
   if (local.port !== port)
     local = {
       port,
@@ -89,12 +83,11 @@ function localNames(port: number): ReadonlySet<string> {
 }
 
 export function assertLocalNames(request: AuthRequest, port: number): void {
-  const allowed = localNames(port);
+  const allowed = namesFor(port);
   const host = String(request.headers.host ?? '');
   if (!allowed.has(host.toLowerCase()))
     throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`);
-  const { origin: said } = request.headers;
-  const origin = said === undefined ? undefined : String(said);
+  const origin = request.headers.origin?.toString();
   if (origin !== undefined && !allowed.has(origin.toLowerCase().replace(/^https?:\/\//, ''))) {
     throw fault('forbidden_origin', `the Origin ${origin.slice(0, 100)} may not call here`);
   }
@@ -102,20 +95,20 @@ export function assertLocalNames(request: AuthRequest, port: number): void {
 
 const KEY_CHARS_MIN = 32;
 
-/** The key of this state directory, made at first need; refused when others could read it. */
+/** Returns the key in this file, and creates it if missing. Throws if others could read it. */
 export function operatorKey(file: string): string {
   if (!existsSync(file)) writeAtomically(file, `${randomBytes(32).toString('base64url')}\n`);
   const mode = statSync(file).mode & 0o777;
   if ((mode & 0o077) !== 0) {
-    throw fault('bad_config', `${file} has mode ${mode.toString(8)}, so others could use it`, {
+    throw fault('bad_config', `${file} has mode ${mode.toString(8)}, so other users can read it`, {
       hint: `chmod 600 ${file}`,
     });
   }
   const key = readFileSync(file, 'utf8').trim();
-  // Whoever sends no key at all would have the right one.
+  // An empty key would accept a request without a key.
   if (key.length < KEY_CHARS_MIN)
-    throw fault('bad_config', `${file} does not hold a key of ${KEY_CHARS_MIN} characters`, {
-      hint: `rm ${file}, and the next start makes a new one.`,
+    throw fault('bad_config', `${file} has no key of at least ${KEY_CHARS_MIN} characters`, {
+      hint: `Remove ${file}; the next start creates a new key.`,
     });
   return key;
 }

@@ -1,5 +1,5 @@
-// Time, passed in everywhere so that tests decide it. The system clock never runs backwards inside
-// one process: when the wall clock is set back, time goes on from where it was.
+// Clocks, injected everywhere so that tests control time. The system clock never runs backwards
+// within a process: when the wall clock is set back, time continues from where it was.
 
 export type Timer = { cancel(): void };
 
@@ -18,23 +18,23 @@ export function systemClock(): Clock {
   const nowMs = (): number => {
     const mono = performance.now();
     const wall = Date.now();
-    const least = last + Math.floor(mono - lastMono);
+    const minMs = last + Math.floor(mono - lastMono);
     if (wall >= last) {
       last = wall;
       lastMono = mono;
     } else {
-      // Only whole milliseconds are used up: the rest counts next time.
-      lastMono += least - last;
-      last = least;
+      // Only whole milliseconds are consumed; the fraction counts next time.
+      lastMono += minMs - last;
+      last = minMs;
     }
     return last;
   };
   const at = (atMs: number, fn: () => void): Timer => {
     let handle: NodeJS.Timeout;
     const arm = (): void => {
-      const left = atMs - nowMs();
-      if (left <= 0) handle = setTimeout(fn, 0);
-      else handle = setTimeout(left > TIMER_MS_MAX ? arm : fire, Math.min(left, TIMER_MS_MAX));
+      const ms = atMs - nowMs();
+      if (ms <= 0) handle = setTimeout(fn, 0);
+      else handle = setTimeout(ms > TIMER_MS_MAX ? arm : fire, Math.min(ms, TIMER_MS_MAX));
       handle.unref();
     };
     const fire = (): void => (nowMs() >= atMs ? fn() : arm());
@@ -44,7 +44,7 @@ export function systemClock(): Clock {
   return { nowMs, at };
 }
 
-/** A clock that stands still until it is told to move. */
+/** A clock that moves only when advanced. */
 export type ManualClock = Clock & { advance(ms: number): void };
 
 export function manualClock(startMs: number): ManualClock {
@@ -69,7 +69,7 @@ export function manualClock(startMs: number): ManualClock {
 let lastStamp = { ms: Number.NaN, text: '' };
 
 export function toTimestamp(ms: number): string {
-  // Much is stamped within one millisecond.
+  // Many timestamps fall within the same millisecond.
   if (lastStamp.ms !== ms) lastStamp = { ms, text: new Date(ms).toISOString() };
   return lastStamp.text;
 }

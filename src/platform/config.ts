@@ -1,5 +1,5 @@
-// Configuration: agentd.yaml and its drop-ins (agentd.yaml.d/*.yaml, in order of name, later wins),
-// one section per daemon, read once. A file that cannot be read whole is refused whole.
+// Loads the configuration, agentd.yaml and its drop-ins (agentd.yaml.d/*.yaml, sorted by name, the
+// later takes precedence), with one section per daemon. One invalid file fails the whole load.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -20,7 +20,7 @@ function merge(under: unknown, over: unknown): unknown {
   return result;
 }
 
-function filesOf(main: string): string[] {
+function listFiles(main: string): string[] {
   const dropIns = `${main}.d`;
   const rest = existsSync(dropIns)
     ? readdirSync(dropIns)
@@ -31,8 +31,8 @@ function filesOf(main: string): string[] {
   return [...(existsSync(main) ? [main] : []), ...rest];
 }
 
-/** Of several problems, each line has its own hint: a fault has one hint for all of them. */
-function refused(found: readonly YamlProblem[]): Fault {
+/** A fault has only one hint, so each of several problems has its hint in its line. */
+function configFault(found: readonly YamlProblem[]): Fault {
   const isOne = found.length === 1;
   const lines = found.map(({ file, line, message, hint, reason }) => {
     const what = `${file}${line === null ? '' : `:${line}`}: ${message}`;
@@ -52,19 +52,18 @@ export function loadConfig<S extends Sections>(
 ): Config<S> {
   const { mustExist = false, readText = (file) => readFileSync(file, 'utf8') } = options;
   if (mustExist && !existsSync(main))
-    throw fault('bad_config', `there is no ${main}`, {
+    throw fault('bad_config', `${main} not found`, {
       hint: 'Check the path given with --config.',
     });
-  // Each file may say only a part, so a file is checked for shape; defaults are filled in at the
-  // end.
+  // Each file may set only some keys, so files are checked without defaults.
   const partial = z.strictObject(
     Object.fromEntries(Object.entries(sections).map(([name, schema]) => [name, schema.optional()])),
   );
   let merged: unknown = {};
-  for (const file of filesOf(main)) {
+  for (const file of listFiles(main)) {
     const text = readText(file);
     const result = readYaml(text, file, partial);
-    if (!result.ok) throw refused(result.problems);
+    if (!result.ok) throw configFault(result.problems);
     merged = merge(merged, (readYaml(text, file, z.unknown()) as { value: unknown }).value);
   }
   const whole = z.strictObject(

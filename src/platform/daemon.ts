@@ -1,6 +1,5 @@
-// Daemons as values: what every daemon is given (the floor), what it gives back, and how one is
-// hosted in a process. Start order: config → store → peers → handlers → sockets. Stop: no new work,
-// drain, close.
+// Defines what a daemon is: the context it gets, the handle it returns, and how a process hosts it.
+// Start order: config → store → peers → handlers → sockets. Stop: no new work, drain, close.
 import { chmodSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -32,15 +31,15 @@ import { peopleIn } from './person-keys.ts';
 import { ownDir } from './state-dir.ts';
 
 /**
- * Sockets of live runs: one directory per run, made and removed by the daemon. What is asked for
- * one run is done in the order it was asked, so that a close never takes a newer socket away.
+ * Sockets of live runs, in one directory per run. Calls for the same run are executed in order, so
+ * that a close never removes a newer socket.
  */
 export type RunSockets = {
-  /** Gives the socket's path. A higher fence replaces the socket of a lower one. */
+  /** Resolves to the socket's path. A higher fence replaces the socket of a lower one. */
   open(caller: RunCaller): Promise<string>;
-  /** Takes away what is there up to this fence, whoever opened it; never what is above. */
+  /** Removes the run's sockets up to this fence, also those of an earlier process. */
   close(runId: string, fence: number, mode?: 'live' | 'replay'): Promise<void>;
-  /** What a process before this one left. Only while no runner lives: one sees its directory. */
+  /** Removes the sockets of an earlier process. Only while no runner lives: it uses its socket. */
   sweep(): void;
 };
 
@@ -57,18 +56,18 @@ export type DaemonContext<C = unknown> = {
   log: Log;
   metrics: Metrics;
   runSockets: RunSockets;
-  /** A typed client of a peer; a peer that is not in the table cannot be had. */
+  /** Returns a typed client of a peer. Throws unless the table of daemons has this link. */
   peer<T extends RouteTable>(name: DaemonName, table: T): Client<T>;
-  /** A named step of a job. Fault tests kill the process here; otherwise it does nothing. */
+  /** Marks a named step. Fault tests kill the process here; otherwise it does nothing. */
   failpoint(name: string): void;
 };
 
 export type DaemonHandle<T extends RouteTable> = {
   handlers: Handlers<T>;
   dialectErrors?: DialectErrors;
-  /** After every daemon of this process is reachable: take up work that was left. */
+  /** Resumes unfinished work. Called when every daemon of this process is reachable. */
   begin?(): Promise<void>;
-  /** No new work; finish or give back what is in hand. */
+  /** Accepts no new work, and ends or requeues the work in progress. */
   drain?(): Promise<void>;
   stop(): Promise<void>;
 };
@@ -77,14 +76,14 @@ type Daemon<N extends DaemonName, T extends RouteTable, S extends z.ZodType> = {
   name: N;
   routes: T;
   config: S;
-  start(floor: DaemonContext<z.output<S>>): Promise<DaemonHandle<T>>;
+  start(context: DaemonContext<z.output<S>>): Promise<DaemonHandle<T>>;
 };
 
-/** A daemon without the types of its configuration and handlers, so that one list holds all. */
+/** A daemon without the types of its configuration and handlers, so that one list fits all. */
 export type AnyDaemon<N extends DaemonName = DaemonName> = {
   name: N;
   routes: RouteTable;
-  start(floor: DaemonContext): Promise<DaemonHandle<RouteTable>>;
+  start(context: DaemonContext): Promise<DaemonHandle<RouteTable>>;
 };
 
 /**
@@ -101,8 +100,8 @@ export function defineDaemon<N extends DaemonName, T extends RouteTable, S exten
 export type RunningDaemon = {
   name: DaemonName;
   dispatch: Dispatch;
-  /** A request that another listener of this process took, from a caller it knows. */
-  answer?: HttpListener['answer'];
+  /** Handles a request that another listener of this process has received and authenticated. */
+  handle?: HttpListener['handle'];
   begin(): Promise<void>;
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -120,16 +119,16 @@ export type HostOptions = {
   newId: NewId;
   log: Log;
   failpoint?: (name: string) => void;
-  /** Daemons in this process, filled as they start. */
+  /** The daemons of this process; each is added when it has started. */
   here: Map<DaemonName, RunningDaemon>;
 };
 
-const everyone: CallerKind[] = ['operator', ...DAEMONS];
+const ALL_CALLERS: CallerKind[] = ['operator', ...DAEMONS];
 export const commonRoutes = routes({
   health: route({
     method: 'GET',
     path: '/healthz',
-    callers: everyone,
+    callers: ALL_CALLERS,
     output: z.object({
       daemon: z.string(),
       version: z.string(),
@@ -146,8 +145,8 @@ export function socketPathOf(runtimeDir: string, daemonName: DaemonName, caller:
 }
 
 /**
- * The directory of a run's socket at a daemon. One for each activation: it is what its process
- * sees, so that one that lives on never sees the sockets of those after it.
+ * Names the directory of a run's socket. Each activation has its own, mounted into its box, so that
+ * an old process never sees the sockets of later activations.
  */
 export function runDirName(
   { runId, fence }: { runId: string; fence: number },
@@ -162,24 +161,26 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   const metrics = makeMetrics(name);
   const links = new Map<DaemonName, Link>();
   let stopping = false;
-  let face: HttpListener | undefined;
+  let listener: HttpListener | undefined;
 
   const linkTo = (peer: DaemonName): Link => {
     if (!DAEMON_TABLE[name].calls.includes(peer))
       throw new Error(`${name} may not call ${peer}: the table of daemons has no such link`);
     const caller = { kind: 'daemon', principal: `service:${name}`, daemon: name } as const;
-    const made =
+    // A peer of this process may start later.
+    const isLocal =
+      options.here.has(peer) ||
+      (options.mode === 'embedded' && DAEMON_TABLE[peer].ownProcess !== true);
+    const link =
       links.get(peer) ??
-      (options.here.has(peer) || isHereLater(peer)
-        ? localLink(() => hostedOrFault(options.here, peer), caller)
+      (isLocal
+        ? localLink(() => findDispatch(options.here, peer), caller)
         : socketLink({ socketPath: socketPathOf(options.runtimeDir, peer, `peer-${name}`) }));
-    links.set(peer, made);
-    return made;
+    links.set(peer, link);
+    return link;
   };
-  const isHereLater = (peer: DaemonName) =>
-    options.mode === 'embedded' && DAEMON_TABLE[peer].ownProcess !== true;
 
-  const floor: DaemonContext = {
+  const context: DaemonContext = {
     name,
     version: options.version,
     mode: options.mode,
@@ -192,73 +193,77 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     log,
     metrics,
     failpoint: options.failpoint ?? (() => {}),
-    runSockets: makeRunSockets({ dir: join(options.runtimeDir, name), name, face: () => face }),
+    runSockets: makeRunSockets({
+      dir: join(options.runtimeDir, name),
+      name,
+      listener: () => listener,
+    }),
     peer: (peer, table) => makeClient(table, linkTo(peer)),
   };
-  const running = await value.start(floor);
+  const handle = await value.start(context);
   const table = { ...value.routes, ...commonRoutes };
   const handlers = {
-    ...running.handlers,
-    ...floorHandlers(
-      floor,
+    ...handle.handlers,
+    ...commonHandlers(
+      context,
       () => stopping,
       () => dispatch,
     ),
   };
   const dispatch: Dispatch = makeDispatch({
     routes: table,
-    handlers: refuseWhen(() => stopping, handlers),
+    handlers: refuseWhileStopping(() => stopping, handlers),
     log,
     metrics,
   });
-  face = makeHttpFace({
+  listener = makeHttpFace({
     dispatch,
     log,
-    ...(running.dialectErrors === undefined ? {} : { dialectErrors: running.dialectErrors }),
+    ...(handle.dialectErrors === undefined ? {} : { dialectErrors: handle.dialectErrors }),
   });
-  await openSockets(face, name, options);
+  await openSockets(listener, name, options);
 
-  const hosted: RunningDaemon = {
+  const running: RunningDaemon = {
     name,
     dispatch,
-    answer: face.answer,
-    begin: async () => running.begin?.(),
+    handle: listener.handle,
+    begin: async () => handle.begin?.(),
     async drain() {
       stopping = true;
-      await running.drain?.();
+      await handle.drain?.();
     },
     async stop() {
       stopping = true;
-      await face?.closeAll();
-      await running.stop();
+      await listener?.closeAll();
+      await handle.stop();
       for (const link of links.values()) link.close();
     },
   };
-  options.here.set(name, hosted);
+  options.here.set(name, running);
   log.info('started', { pid: process.pid });
-  return hosted;
+  return running;
 }
 
-function hostedOrFault(here: Map<DaemonName, RunningDaemon>, peer: DaemonName): Dispatch {
-  const hosted = here.get(peer);
-  if (hosted === undefined) throw fault('unavailable', `${peer} has not started yet`);
-  return hosted.dispatch;
+function findDispatch(here: Map<DaemonName, RunningDaemon>, peer: DaemonName): Dispatch {
+  const daemon = here.get(peer);
+  if (daemon === undefined) throw fault('unavailable', `${peer} has not started yet`);
+  return daemon.dispatch;
 }
 
-/** The operator's socket, and one for every daemon that may call and lives in another process. */
+/** Opens the operator's socket, and one for every daemon that may call this one. */
 async function openSockets(
-  face: HttpListener,
+  listener: HttpListener,
   name: DaemonName,
   options: HostOptions,
 ): Promise<void> {
   ownDir(join(options.runtimeDir, name));
-  await face.listenUnix(
+  await listener.listenUnix(
     socketPathOf(options.runtimeDir, name, 'operator'),
     operatorByKey(options.operatorKey, peopleIn(join(options.stateDir, 'people'))),
   );
   for (const peer of callersOf(name)) {
     const caller = { kind: 'daemon', principal: `service:${peer}`, daemon: peer } as const;
-    await face.listenUnix(
+    await listener.listenUnix(
       socketPathOf(options.runtimeDir, name, `peer-${peer}`),
       alwaysCaller(caller),
     );
@@ -268,14 +273,15 @@ async function openSockets(
 function makeRunSockets(options: {
   dir: string;
   name: DaemonName;
-  face: () => HttpListener | undefined;
+  listener: () => HttpListener | undefined;
 }): RunSockets {
   const open = new Map<string, { fence: number; close(): Promise<void> }>();
-  const inTurn = makeKeyedMutex();
-  const keyOf = (runId: string, mode: 'live' | 'replay') => (mode === 'live' ? runId : `${runId}r`);
+  const withLock = makeKeyedMutex();
+  const socketKey = (runId: string, mode: 'live' | 'replay') =>
+    mode === 'live' ? runId : `${runId}r`;
   const openNow = async (key: string, caller: RunCaller): Promise<string> => {
-    const face = options.face();
-    if (face === undefined) throw fault('unavailable', `${options.name} is still starting`);
+    const listener = options.listener();
+    if (listener === undefined) throw fault('unavailable', `${options.name} is still starting`);
     const found = open.get(key);
     if (found !== undefined && found.fence > caller.fence)
       throw fault('stale_fence', `${caller.runId} has a newer activation`);
@@ -283,12 +289,12 @@ function makeRunSockets(options: {
     await found?.close();
     const dir = join(options.dir, runDirName(caller, caller.mode));
     const path = join(dir, `${options.name}.sock`);
-    const handle = await face.listenUnix(path, alwaysCaller(caller), RUN_SOCKET_LIMITS);
-    // The box has its own user; nobody else can come here, for the directory above is 0700.
+    const socket = await listener.listenUnix(path, alwaysCaller(caller), RUN_SOCKET_LIMITS);
+    // The box runs as its own user. Other users are kept out by the directory above, mode 0700.
     chmodSync(dir, 0o755);
     chmodSync(path, 0o666);
     const close = async (): Promise<void> => {
-      await handle.close();
+      await socket.close();
       rmSync(dir, { recursive: true, force: true });
     };
     open.set(key, { fence: caller.fence, close });
@@ -300,26 +306,26 @@ function makeRunSockets(options: {
     open.delete(key);
     await found?.close();
   };
-  /** Also those that a process before this one had open, or that were made and never used. */
+  /** Also removes directories of an earlier process, and those that were never used. */
   const removeUpTo = (runId: string, fence: number): void => {
     for (const name of existsSync(options.dir) ? readdirSync(options.dir) : []) {
-      const [of, number = ''] = name.split('.');
-      if (of === runId && /^\d+$/.test(number) && Number(number) <= fence)
+      const [dirRun, dirFence = ''] = name.split('.');
+      if (dirRun === runId && /^\d+$/.test(dirFence) && Number(dirFence) <= fence)
         rmSync(join(options.dir, name), { recursive: true, force: true });
     }
   };
   return {
     open(caller) {
-      const key = keyOf(caller.runId, caller.mode);
-      return inTurn(key, async () => {
+      const key = socketKey(caller.runId, caller.mode);
+      return withLock(key, async () => {
         const path = await openNow(key, caller);
         if (caller.mode === 'live') removeUpTo(caller.runId, caller.fence - 1);
         return path;
       });
     },
     close(runId, fence, mode = 'live') {
-      const key = keyOf(runId, mode);
-      return inTurn(key, async () => {
+      const key = socketKey(runId, mode);
+      return withLock(key, async () => {
         await closeNow(key, fence);
         if (mode === 'live') removeUpTo(runId, fence);
       });
@@ -331,15 +337,15 @@ function makeRunSockets(options: {
   };
 }
 
-function floorHandlers(
-  floor: DaemonContext,
+function commonHandlers(
+  context: DaemonContext,
   stopping: () => boolean,
   dispatch: () => Dispatch,
 ): Handlers<typeof commonRoutes> {
   return {
     health: async () => ({
-      daemon: floor.name,
-      version: floor.version,
+      daemon: context.name,
+      version: context.version,
       pid: process.pid,
       status: stopping() ? 'stopping' : 'ok',
       in_flight: dispatch().inFlight(),
@@ -348,13 +354,13 @@ function floorHandlers(
       new RawAnswer({
         status: 200,
         headers: { 'content-type': 'text/plain; version=0.0.4' },
-        body: floor.metrics.text(),
+        body: context.metrics.text(),
       }),
   };
 }
 
-/** While stopping, only health still answers; peers and clients are told to come back. */
-function refuseWhen<T extends RouteTable>(
+/** While stopping, only health and calls from other daemons are handled. */
+function refuseWhileStopping<T extends RouteTable>(
   stopping: () => boolean,
   handlers: Handlers<T>,
 ): Handlers<T> {

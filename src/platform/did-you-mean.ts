@@ -1,9 +1,9 @@
-// The known word that was probably meant, for `did you mean`.
+// Finds the known name closest to a misspelled one, for `did you mean`.
 
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const scored = known.map((candidate) => ({
     candidate,
-    away: distance(word.toLowerCase(), candidate.toLowerCase()),
+    away: editDistance(word.toLowerCase(), candidate.toLowerCase()),
   }));
   scored.sort((a, b) => a.away - b.away);
   const best = scored[0];
@@ -12,8 +12,8 @@ export function nearest(word: string, known: readonly string[]): string | undefi
     : undefined;
 }
 
-/** Edits between two words; two neighbours swapped, the commonest slip, count as one. */
-function distance(a: string, b: string): number {
+/** Edit distance in which a swap of two neighbours, the most common typo, counts as one. */
+function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {

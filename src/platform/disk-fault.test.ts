@@ -25,7 +25,7 @@ test('a path that cannot be used is named, and why', () => {
   const dir = mkdtempSync(join(tmpdir(), 'disk-fault-'));
   const known = diskFault(thrownBy(() => readFileSync(join(dir, 'none'))));
   assert.equal(known?.code, 'bad_config');
-  assert.equal(known.message, `open ${dir}/none: there is no such file or directory (ENOENT)`);
+  assert.equal(known.message, `open ${dir}/none: no such file or directory (ENOENT)`);
   rmSync(dir, { recursive: true });
 });
 

@@ -1,100 +1,24 @@
-// The one way into a daemon: every step of its order, each with its fault, and what ends a handler
-// early.
+// Dispatch: every step of its order, each with its fault, and what ends a handler early.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import * as z from 'zod';
-import type { Caller } from '../wire/caller.ts';
 import { Fault, type FaultCode } from '../wire/errors.ts';
-import type { RunId, TaskId } from '../wire/primitives.ts';
 import { route, routes } from '../wire/route.ts';
-import {
-  type Dispatch,
-  type HandlerContext,
-  type Handlers,
-  makeDispatch,
-  RawAnswer,
-} from './dispatch.ts';
-import { makeLog, silentLog } from './log.ts';
+import { type HandlerContext, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
-
-const table = routes({
-  get: route({
-    method: 'GET',
-    path: '/v1/things/{id}',
-    callers: ['operator', 'toold'],
-    params: z.strictObject({ id: z.string().regex(/^t\d+$/) }),
-    query: z.strictObject({ limit: z.coerce.number().int().min(1).optional() }),
-    output: z.object({ id: z.string(), limit: z.int() }),
-  }),
-  make: route({
-    method: 'POST',
-    path: '/v1/things',
-    callers: ['operator'],
-    body: z.strictObject({ name: z.string().max(10), tags: z.array(z.string()).optional() }),
-    output: z.object({ name: z.string() }),
-  }),
-  ping: route({ method: 'POST', path: '/v1/ping', callers: ['run'], output: z.object({}) }),
-  list: route({
-    method: 'GET',
-    path: '/v1/things',
-    callers: ['operator'],
-    output: z.object({ n: z.int() }),
-  }),
-  follow: route({
-    method: 'GET',
-    path: '/v1/follow',
-    callers: ['operator'],
-    output: z.unknown(),
-    streams: true,
-  }),
-});
-type Table = typeof table;
-
-const operator: Caller = { kind: 'operator', principal: 'person:ann' };
-const toold: Caller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
-const run: Caller = {
-  kind: 'run',
-  principal: 'agent:coder',
-  runId: 'run_1' as RunId,
-  fence: 1,
-  mode: 'live',
-  agent: 'coder',
-  taskId: 'task_1' as TaskId,
-};
-
-const good: Handlers<Table> = {
-  get: async ({ params, query }) => ({ id: params.id, limit: query.limit ?? 7 }),
-  make: async ({ body }) => ({ name: body.name }),
-  ping: async () => ({}),
-  list: async () => ({ n: 1 }),
-  follow: async () => new RawAnswer({ status: 200, headers: {}, body: 'x' }),
-};
-
-function made(over: Partial<Handlers<Table>> = {}, lines: string[] = []): Dispatch {
-  return makeDispatch({
-    routes: table,
-    handlers: { ...good, ...over },
-    log: makeLog((line) => lines.push(line)),
-    metrics: makeMetrics('test'),
-  });
-}
-
-const ask = (method: string, path: string, more: object = {}) => ({
-  method,
-  path,
-  query: {},
-  body: undefined,
-  caller: operator,
-  ...more,
-});
-
-function codeOf(promise: Promise<unknown>): Promise<FaultCode> {
-  return promise.then(
-    (value) => assert.fail(`answered ${JSON.stringify(value)}`),
-    (error: unknown) => (error as Fault).code,
-  );
-}
+import {
+  ask,
+  codeOf,
+  good,
+  made,
+  operator,
+  run,
+  type Table,
+  table,
+  toold,
+} from './testing/dispatch.ts';
 
 describe('dispatch: route known → caller allowed → input valid → handler → output valid', () => {
   it('answers what the handler gives for a good request', async () => {
@@ -221,7 +145,7 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     const handlers = { a: async () => ({ n: 1 }), b: async () => ({ n: 2 }) };
     assert.throws(
       () => makeDispatch({ routes: twice, handlers, log: silentLog, metrics: makeMetrics('t') }),
-      /two routes/,
+      /duplicate route/,
     );
   });
 
@@ -229,7 +153,7 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     const lines: string[] = [];
     const dispatch = made({ list: async () => ({ n: 'many' }) as never }, lines);
     assert.equal(await codeOf(dispatch.run(ask('GET', '/v1/things'))), 'bad_output');
-    assert.match(lines.join('\n'), /out of contract/);
+    assert.match(lines.join('\n'), /invalid response/);
   });
 
   it('gives a bug as internal with a reference that the log has, and no word of the bug', async () => {

@@ -1,4 +1,4 @@
-// The one way into a daemon, whichever link a request came by:
+// Dispatches every request to a daemon, local or from a socket:
 // route known → caller allowed → input valid → handler → output valid.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -9,24 +9,24 @@ import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.
 import { checkValue } from './check.ts';
 import { nearest } from './did-you-mean.ts';
 import type { Log } from './log.ts';
-import { type Matched, makeMatch } from './match.ts';
+import { makeMatcher, type RouteMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
 import { knownKeys } from './schema-messages.ts';
 
-/** An answer that is not one JSON document: bytes as they come, passed through unchecked. */
+/** A response that is not one JSON document. Its bytes are passed on unchecked. */
 export class RawAnswer {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body: AsyncIterable<Uint8Array | string> | string | Uint8Array;
 
-  constructor(answer: {
+  constructor(response: {
     status: number;
     headers: Record<string, string>;
     body: AsyncIterable<Uint8Array | string> | string | Uint8Array;
   }) {
-    this.status = answer.status;
-    this.headers = answer.headers;
-    this.body = answer.body;
+    this.status = response.status;
+    this.headers = response.headers;
+    this.body = response.body;
   }
 }
 
@@ -34,14 +34,14 @@ export type Trace = { requestId: string; traceparent: string };
 
 export type HandlerContext<R = Route> = CheckedOf<R> & {
   caller: Caller;
-  /** Aborts when the caller went away or the deadline passed. */
+  /** Aborts when the caller disconnects or the deadline passes. */
   signal: AbortSignal;
-  /** Whose signal that is, for a handler that has reasons of its own to stop what it began. */
+  /** Owns `signal`, for a handler that must stop its own work for another reason. */
   controller: AbortController;
   deadlineMs: number;
   trace: Trace;
   idempotencyKey: string | undefined;
-  /** The text of the body as it came, where a handler passes it on unchanged. */
+  /** The text of the body as received, for a handler that passes it on unchanged. */
   rawBody: string | undefined;
   log: Log;
 };
@@ -59,17 +59,17 @@ export type DispatchRequest = {
   rawBody?: string | undefined;
   caller: Caller;
   signal?: AbortSignal | undefined;
-  /** The same for a link that has no signal: takes what is to be called when the caller goes. */
-  onGone?: ((listener: () => void) => void) | undefined;
-  /** What `match` said, from a link that has asked already. */
-  matched?: Matched | undefined;
+  /** Registers a listener for the caller's disconnect; for a link that has no signal. */
+  onClose?: ((listener: () => void) => void) | undefined;
+  /** The result of `match`, from a link that has called it already. */
+  matched?: RouteMatch | undefined;
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
   trace?: Trace | undefined;
 };
 
 export type Dispatch = {
-  match(method: string, path: string): Matched;
+  match(method: string, path: string): RouteMatch;
   run(request: DispatchRequest): Promise<unknown>;
   inFlight(): number;
 };
@@ -78,12 +78,12 @@ export const DEADLINE_MS = 30_000;
 const STREAM_DEADLINE_MS = 900_000;
 const IN_FLIGHT_MAX = 4_096;
 
-/** How long an answer may take when the caller says nothing, and at most. */
-export function deadlineOf(route: Route): number {
+/** Returns the default, and the maximum, time for a response. */
+export function deadlineFor(route: Route): number {
   return route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS;
 }
 
-/** Callers that are no daemon, in words. */
+/** Descriptions of callers that are not daemons. */
 const CALLERS: Readonly<Record<string, string>> = {
   operator: 'a person with the operator key',
   run: 'a run on its own socket',
@@ -95,7 +95,7 @@ export function assertCaller(route: Route, caller: Caller): void {
     throw fault(
       'forbidden_caller',
       `${caller.principal} may not call ${route.method} ${route.path}`,
-      { hint: `Only these may: ${route.callers.map((one) => CALLERS[one] ?? one).join(', ')}.` },
+      { hint: `Only these may: ${route.callers.map((kind) => CALLERS[kind] ?? kind).join(', ')}.` },
     );
   }
 }
@@ -107,20 +107,20 @@ function describeIssue(issue: z.core.$ZodIssue, where: string, schema: z.ZodType
   const { keys } = issue;
   const known = knownKeys(schema, issue.path);
   const near = keys.length === 1 ? nearest(keys[0]!, known) : undefined;
-  const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
-  return `${name} has unknown ${keys.length > 1 ? 'keys' : 'key'} ${keys.join(', ')}${meant}`;
+  const suggestion = near === undefined ? '' : ` (did you mean ${near}?)`;
+  return `${name} has unknown ${keys.length > 1 ? 'keys' : 'key'} ${keys.join(', ')}${suggestion}`;
 }
 
-function check<S extends z.ZodType>(
+function checkPart<S extends z.ZodType>(
   schema: S | undefined,
   value: unknown,
   where: string,
 ): z.output<S> | undefined {
   if (schema === undefined) {
-    const empty =
+    const isEmpty =
       value === undefined ||
       (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
-    if (!empty) throw fault('bad_request', `this route takes no ${where}`);
+    if (!isEmpty) throw fault('bad_request', `this route takes no ${where}`);
     return undefined;
   }
   const checked = checkValue(schema, value ?? (where === 'query' ? {} : value));
@@ -133,7 +133,7 @@ function check<S extends z.ZodType>(
 
 const traces = new AsyncLocalStorage<Trace>();
 
-/** The trace of the request that is being answered, so that what is asked for it carries it on. */
+/** Returns the trace of the request being handled, for the requests made on its behalf. */
 export function currentTrace(): Trace | undefined {
   return traces.getStore();
 }
@@ -142,8 +142,8 @@ const TRACE_DIGITS = 48;
 let digits = '';
 let digitsUsed = 0;
 
-/** Random digits of many at once: asking for a few costs as much. */
-function traceDigits(): string {
+/** Draws random digits for many traces at once: one call costs as much for a few as for many. */
+function takeTraceDigits(): string {
   if (digitsUsed + TRACE_DIGITS > digits.length) {
     digits = randomBytes(TRACE_DIGITS * 64).toString('hex');
     digitsUsed = 0;
@@ -153,12 +153,12 @@ function traceDigits(): string {
 }
 
 export function newTrace(): Trace {
-  const made = traceDigits();
-  const hex = made.slice(0, 32);
-  return { requestId: hex, traceparent: `00-${hex}-${made.slice(32)}-01` };
+  const hex = takeTraceDigits();
+  const traceId = hex.slice(0, 32);
+  return { requestId: traceId, traceparent: `00-${traceId}-${hex.slice(32)}-01` };
 }
 
-type Checked = { params: unknown; query: unknown; body: unknown };
+type CheckedInput = { params: unknown; query: unknown; body: unknown };
 
 class RequestContext {
   readonly params: unknown;
@@ -175,7 +175,7 @@ class RequestContext {
 
   constructor(
     { caller, idempotencyKey, rawBody }: DispatchRequest,
-    known: Checked & {
+    known: CheckedInput & {
       watch: Watch;
       deadlineMs: number;
       trace: Trace;
@@ -194,7 +194,7 @@ class RequestContext {
     this.#makeLog = known.makeLog;
   }
 
-  /** Most handlers are done before anybody could want them to stop. */
+  /** Created on first use: most handlers do not need it. */
   get signal(): AbortSignal {
     return this.#watch.controller.signal;
   }
@@ -203,7 +203,7 @@ class RequestContext {
     return this.#watch.controller;
   }
 
-  /** Most requests say nothing. */
+  /** Created on first use: most requests log nothing. */
   get log(): Log {
     this.#log ??= this.#makeLog();
     return this.#log;
@@ -217,24 +217,24 @@ export function makeDispatch<T extends RouteTable>(options: {
   metrics: Metrics;
 }): Dispatch {
   const { handlers, log, metrics } = options;
-  const match = makeMatch(options.routes);
+  const match = makeMatcher(options.routes);
   let inFlight = 0;
 
   const begin = (
     request: DispatchRequest,
-    matched: Matched,
+    matched: RouteMatch,
   ): { watch: Watch; context: RequestContext } => {
     const { name, route, params } = matched;
     assertCaller(route, request.caller);
     const checked = {
-      params: check(route.params, params, 'path'),
-      query: check(route.query, request.query, 'query'),
+      params: checkPart(route.params, params, 'path'),
+      query: checkPart(route.query, request.query, 'query'),
       body:
         route.isPlainBody?.(request.body) === true
           ? request.body
-          : check(route.body, request.body, 'body'),
+          : checkPart(route.body, request.body, 'body'),
     };
-    const deadlineMs = Math.min(request.deadlineMs ?? Number.POSITIVE_INFINITY, deadlineOf(route));
+    const deadlineMs = Math.min(request.deadlineMs ?? Number.POSITIVE_INFINITY, deadlineFor(route));
     const watch = new Watch(request, deadlineMs, name);
     const trace = request.trace ?? newTrace();
     const context = new RequestContext(request, {
@@ -247,20 +247,20 @@ export function makeDispatch<T extends RouteTable>(options: {
     return { watch, context };
   };
 
-  const finish = (answer: unknown, { name, route }: Matched, watch: Watch): unknown => {
-    if (answer instanceof RawAnswer && isStream(answer.body)) {
-      // A stream goes on after this; its reader going away must still reach the handler.
-      return new RawAnswer({ ...answer, body: endingWith(answer.body, watch.end) });
+  const finish = (response: unknown, { name, route }: RouteMatch, watch: Watch): unknown => {
+    if (response instanceof RawAnswer && isStream(response.body)) {
+      // The handler must still learn that the reader of the stream has disconnected.
+      return new RawAnswer({ ...response, body: withEnd(response.body, watch.end) });
     }
     watch.end();
-    if (answer instanceof RawAnswer) return answer;
-    const output = route.output.safeParse(answer);
+    if (response instanceof RawAnswer) return response;
+    const output = route.output.safeParse(response);
     if (output.success) return output.data;
-    log.error('a handler answered out of contract', {
+    log.error('a handler returned an invalid response', {
       route: name,
       issues: output.error.issues.slice(0, 5),
     });
-    throw fault('bad_output', `${route.method} ${route.path} gave an answer outside its contract`);
+    throw fault('bad_output', `${route.method} ${route.path} returned an invalid response`);
   };
 
   return {
@@ -268,28 +268,28 @@ export function makeDispatch<T extends RouteTable>(options: {
     inFlight: () => inFlight,
     async run(request) {
       if (inFlight >= IN_FLIGHT_MAX)
-        throw fault('overloaded', 'too many requests are being answered', { retryAfterMs: 250 });
+        throw fault('overloaded', 'too many requests in progress', { retryAfterMs: 250 });
       inFlight++;
-      const started = performance.now();
+      const startMs = performance.now();
       let outcome = 'ok';
       let watch: Watch | undefined;
       try {
         const matched = request.matched ?? match(request.method, request.path);
-        const begun = begin(request, matched);
-        watch = begun.watch;
+        const started = begin(request, matched);
+        watch = started.watch;
         const handler = handlers[matched.name] as (context: unknown) => Promise<unknown>;
-        const { trace } = begun.context;
-        const answer = await watch.first(traces.run(trace, handler, begun.context));
-        return finish(answer, matched, watch);
+        const { context } = started;
+        const response = await watch.first(traces.run(context.trace, handler, context));
+        return finish(response, matched, watch);
       } catch (error) {
         watch?.end();
-        const known = error instanceof Fault ? error : asInternal(error, log, request);
+        const known = error instanceof Fault ? error : internalFault(error, log, request);
         outcome = known.code;
         throw known;
       } finally {
         inFlight--;
         metrics.count('requests', { outcome, caller: request.caller.kind });
-        metrics.observeMs('request', performance.now() - started);
+        metrics.observeMs('request', performance.now() - startMs);
       }
     },
   };
@@ -301,7 +301,7 @@ function isStream(body: RawAnswer['body']): body is Pieces {
   return typeof body !== 'string' && !(body instanceof Uint8Array);
 }
 
-async function* endingWith(pieces: Pieces, end: () => void): AsyncGenerator<Uint8Array | string> {
+async function* withEnd(pieces: Pieces, end: () => void): AsyncGenerator<Uint8Array | string> {
   try {
     yield* pieces;
   } finally {
@@ -309,34 +309,34 @@ async function* endingWith(pieces: Pieces, end: () => void): AsyncGenerator<Uint
   }
 }
 
-/** A bug: the caller gets a reference, the stack goes to the log. */
-function asInternal(error: unknown, log: Log, request: DispatchRequest): Fault {
+/** Logs an unexpected error, which is a bug, and returns a fault with a reference to the log. */
+function internalFault(error: unknown, log: Log, request: DispatchRequest): Fault {
   const reference = request.trace?.requestId ?? randomUUID();
   log.error('a handler failed', { reference, method: request.method, path: request.path, error });
-  return fault('internal', `something went wrong here (reference ${reference})`, { cause: error });
+  return fault('internal', `internal error (reference ${reference})`, { cause: error });
 }
 
-/** Until an answer is there: the deadline, and whether the caller is. Made for every request. */
+/** Watches a request's deadline and its caller's connection until the response is complete. */
 class Watch {
   readonly #name: string;
   readonly #gone: AbortSignal | undefined;
   readonly #timer: NodeJS.Timeout;
   readonly #leave = (): void => {
-    if (!this.#isOver) this.#abort(fault('canceled', 'the caller went away'));
+    if (!this.#isOver) this.#abort(fault('canceled', 'the caller disconnected'));
   };
   #controller: AbortController | undefined;
   #reason: Fault | undefined;
   #isOver = false;
   #fail: (error: Fault) => void = () => {};
 
-  constructor({ signal, onGone }: DispatchRequest, deadlineMs: number, name: string) {
+  constructor({ signal, onClose }: DispatchRequest, deadlineMs: number, name: string) {
     this.#name = name;
     this.#gone = signal;
     this.#timer = setTimeout(() => this.#late(), deadlineMs);
     this.#timer.unref();
     if (signal?.aborted === true) this.#leave();
     else signal?.addEventListener('abort', this.#leave, { once: true });
-    onGone?.(this.#leave);
+    onClose?.(this.#leave);
   }
 
   get controller(): AbortController {
@@ -347,10 +347,11 @@ class Watch {
     return this.#controller;
   }
 
-  first<T>(answer: Promise<T>): Promise<T> {
+  /** Settles with the response, or rejects when the deadline passes first. */
+  first<T>(response: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#fail = reject;
-      answer.then(resolve, reject);
+      response.then(resolve, reject);
     });
   }
 
@@ -361,7 +362,7 @@ class Watch {
   };
 
   #late(): void {
-    const error = fault('deadline', `${this.#name} was not done in time`);
+    const error = fault('deadline', `${this.#name} did not end before its deadline`);
     this.#fail(error);
     this.#abort(error);
   }

@@ -1,33 +1,33 @@
-// How much of a disk is free: bytes, and files, which run out too.
+// Measures what is free on a disk: bytes, and inodes, which can run out too.
 import { type StatsFs, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/** Closed to this user, or removed since. */
-const UNSEEN: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOENT', 'ENOTDIR']);
+/** The path is closed to this user, or has been removed. */
+const MISSING_CODES: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOENT', 'ENOTDIR']);
 
-const FILES_KEPT = { most: 10_000, part: 1 / 20 } as const;
+const FILES_RESERVED = { max: 10_000, part: 1 / 20 } as const;
 
-/** Of a place that cannot be seen, that of the one above. */
-function lookAt(path: string): StatsFs {
+/** Falls back to the directory above for a path that cannot be read. */
+function statNearest(path: string): StatsFs {
   try {
     return statfsSync(path);
   } catch (error) {
-    if (!UNSEEN.has((error as NodeJS.ErrnoException).code) || path === '/') throw error;
-    return lookAt(dirname(path));
+    if (!MISSING_CODES.has((error as NodeJS.ErrnoException).code) || path === '/') throw error;
+    return statNearest(dirname(path));
   }
 }
 
-/** What is free for others than root. */
+/** Returns the bytes that users other than root can use. */
 export function freeBytes(path: string): number {
-  const { bavail, bsize } = lookAt(path);
+  const { bavail, bsize } = statNearest(path);
   return bavail * bsize;
 }
 
 /**
- * True when so few more files fit that they are kept from agents. Where a disk makes room for files
- * as they come, it does not say how many it takes.
+ * True if the remaining inodes are reserved for the runtime. File systems that allocate inodes
+ * dynamically report none at all, and are never short.
  */
 export function isShortOfFiles(path: string): boolean {
-  const { files, ffree } = lookAt(path);
-  return ffree < Math.min(FILES_KEPT.most, files * FILES_KEPT.part);
+  const { files, ffree } = statNearest(path);
+  return ffree < Math.min(FILES_RESERVED.max, files * FILES_RESERVED.part);
 }

@@ -1,26 +1,25 @@
-// Many requests of one route in one exchange: a body a line, and an answer or a fault a line, in
-// the same order. Spares every request but the first what HTTP costs; each is dispatched like any
-// other.
+// Serves many requests of one route in one HTTP exchange: one body per line, and one response or
+// fault per line, in the same order. Only the first request pays for HTTP.
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { type Dispatch, RawAnswer } from './dispatch.ts';
 import type { ByteBudget } from './http-body.ts';
 import type { BodySink, Exchange } from './http1/exchange.ts';
 import { decodeUtf8, parseJson } from './json.ts';
-import type { Matched } from './match.ts';
+import type { RouteMatch } from './match.ts';
 
 export const LINES_TYPE = 'application/x-ndjson';
 const LINE_FEED = 10;
 
-type LineRequest = { path: string; caller: Caller; matched: Matched; sizeBytesMax: number };
+type LineRequest = { path: string; caller: Caller; matched: RouteMatch; sizeBytesMax: number };
 
-/** Reads the lines of an exchange whose head was found good, until its caller goes. */
+/** Serves the lines of an authenticated exchange until its caller disconnects. */
 export function answerLines(
   exchange: Exchange,
-  asked: LineRequest,
-  how: { dispatch: Dispatch; budgets: readonly ByteBudget[]; log(error: unknown): void },
+  request: LineRequest,
+  options: { dispatch: Dispatch; budgets: readonly ByteBudget[]; log(error: unknown): void },
 ): void {
-  const reader = new LineReader(exchange, asked, how);
+  const reader = new LineReader(exchange, request, options);
   exchange.keepOpen(() => reader.close());
   exchange.askForBody();
   exchange.readBody(reader);
@@ -29,29 +28,33 @@ export function answerLines(
 
 class LineReader implements BodySink {
   readonly #exchange: Exchange;
-  readonly #asked: LineRequest;
-  readonly #how: Parameters<typeof answerLines>[2];
-  /** Of a line that has not ended, and of lines whose turn has not come. */
+  readonly #request: LineRequest;
+  readonly #options: Parameters<typeof answerLines>[2];
+  /** An incomplete line, and lines that wait for the one before. */
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
   #hasLine = false;
   #isBusy = false;
   #isEnded = false;
-  #leave: (() => void) | undefined;
+  #onClose: (() => void) | undefined;
 
-  constructor(exchange: Exchange, asked: LineRequest, how: Parameters<typeof answerLines>[2]) {
+  constructor(
+    exchange: Exchange,
+    request: LineRequest,
+    options: Parameters<typeof answerLines>[2],
+  ) {
     this.#exchange = exchange;
-    this.#asked = asked;
-    this.#how = how;
-    exchange.onGone(() => this.#leave?.());
+    this.#request = request;
+    this.#options = options;
+    exchange.onGone(() => this.#onClose?.());
   }
 
   data(chunk: Buffer): void {
     if (this.#isEnded) return;
-    // What one who waits for each answer sends: a whole line, and nothing waits.
+    // The common case: a client that waits for each response sends one whole line.
     const isWhole = chunk.indexOf(LINE_FEED) === chunk.length - 1;
     const isAlone = !this.#isBusy && this.#aheadBytes === 0;
-    if (isWhole && isAlone && chunk.length <= this.#asked.sizeBytesMax)
+    if (isWhole && isAlone && chunk.length <= this.#request.sizeBytesMax)
       return void this.#answer(chunk.subarray(0, -1));
     this.#keep(chunk);
     if (!this.#isBusy && !this.#isEnded) this.#next();
@@ -62,22 +65,22 @@ class LineReader implements BodySink {
     if (!this.#isBusy) this.#next();
   }
 
-  cut(): void {
-    this.#letGo();
+  abort(): void {
+    this.#discard();
   }
 
-  /** The server closes: the line that is being answered is the last. */
+  /** The line in progress is the last. */
   close(): void {
-    this.#letGo();
+    this.#discard();
     this.end();
   }
 
   #keep(chunk: Buffer): void {
-    const { budgets } = this.#how;
-    const { sizeBytesMax } = this.#asked;
+    const { budgets } = this.#options;
+    const { sizeBytesMax } = this.#request;
     if (this.#aheadBytes + chunk.length > sizeBytesMax)
       return void this.#refuse(fault('too_large', `the line is larger than ${sizeBytesMax} bytes`));
-    if (!budgets.every((one) => one.bytes + chunk.length <= one.bytesMax))
+    if (!budgets.every(({ bytes, bytesMax }) => bytes + chunk.length <= bytesMax))
       return void this.#refuse(fault('overloaded', 'too many bodies are arriving at once'));
     for (const budget of budgets) budget.bytes += chunk.length;
     this.#aheadBytes += chunk.length;
@@ -85,30 +88,30 @@ class LineReader implements BodySink {
     this.#hasLine ||= chunk.includes(LINE_FEED);
   }
 
-  /** While a line is being answered, ours would be taken for its answer. */
+  /** While a line is in progress, the fault would be mistaken for its response. */
   #refuse(why: Fault): void {
-    if (!this.#isBusy) this.#tell(why);
+    if (!this.#isBusy) this.#sendFault(why);
     this.close();
   }
 
-  #letGo(): void {
-    for (const budget of this.#how.budgets) budget.bytes -= this.#aheadBytes;
+  #discard(): void {
+    for (const budget of this.#options.budgets) budget.bytes -= this.#aheadBytes;
     this.#aheadBytes = 0;
     this.#ahead = [];
     this.#hasLine = false;
   }
 
   #next(): void {
-    const line = this.#takeLine();
+    const line = this.#shiftLine();
     if (line !== undefined) void this.#answer(line);
     else if (this.#isEnded) this.#exchange.end();
   }
 
-  #takeLine(): Buffer | undefined {
+  #shiftLine(): Buffer | undefined {
     if (!this.#hasLine) return undefined;
     const all = this.#ahead.length === 1 ? this.#ahead[0]! : Buffer.concat(this.#ahead);
     const end = all.indexOf(LINE_FEED);
-    this.#letGo();
+    this.#discard();
     this.#isBusy = true;
     if (end + 1 < all.length) this.#keep(all.subarray(end + 1));
     return all.subarray(0, end);
@@ -117,35 +120,35 @@ class LineReader implements BodySink {
   async #answer(line: Buffer): Promise<void> {
     this.#isBusy = true;
     try {
-      this.#exchange.write(`${JSON.stringify(await this.#ask(line))}\n`);
+      this.#exchange.write(`${JSON.stringify(await this.#dispatch(line))}\n`);
     } catch (error) {
-      this.#tell(error);
+      this.#sendFault(error);
     }
     this.#isBusy = false;
-    this.#leave = undefined;
+    this.#onClose = undefined;
     if (this.#aheadBytes > 0 || this.#isEnded) this.#next();
   }
 
-  async #ask(line: Buffer): Promise<unknown> {
-    const { path, caller, matched } = this.#asked;
-    const value = await this.#how.dispatch.run({
+  async #dispatch(line: Buffer): Promise<unknown> {
+    const { path, caller, matched } = this.#request;
+    const value = await this.#options.dispatch.run({
       method: matched.route.method,
       path,
       query: {},
       body: parseJson(decodeUtf8(line)),
       caller,
       matched,
-      onGone: (listener) => {
-        this.#leave = listener;
+      onClose: (listener) => {
+        this.#onClose = listener;
       },
     });
-    if (value instanceof RawAnswer) throw new Error('a line was answered with a stream');
+    if (value instanceof RawAnswer) throw new Error('the response to a line is a stream');
     return value;
   }
 
-  #tell(error: unknown): void {
-    if (!(error instanceof Fault)) this.#how.log(error);
-    const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
+  #sendFault(error: unknown): void {
+    if (!(error instanceof Fault)) this.#options.log(error);
+    const known = error instanceof Fault ? error : fault('internal', 'internal error');
     this.#exchange.write(`${JSON.stringify({ error: known.toBody() })}\n`);
   }
 }

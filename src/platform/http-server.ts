@@ -1,7 +1,5 @@
-// The socket link's server side: HTTP requests become dispatch requests. Every socket has one
-// authenticator, which alone decides who the caller is. Limits of size, time and number are set
-// here; reading and writing HTTP is http1's.
-
+// Turns HTTP requests into dispatch requests and sets their limits. Every socket has one
+// authenticator, which alone decides who the caller is. http1/ reads and writes HTTP.
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
@@ -16,18 +14,18 @@ import { type HttpServer, makeServer, type ServerLimits } from './http1/server.t
 import { parseJson } from './json.ts';
 import type { Log } from './log.ts';
 
-/** Says who calls, or throws a fault. Sees headers only. */
+/** Returns the caller, or throws a fault. */
 export type Authenticate = (request: {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }) => Caller;
-/** Writes a fault in the form a foreign client expects. */
+/** Writes a fault in the form that clients of this API expect. */
 export type DialectErrors = (
   dialect: 'openai' | 'anthropic',
   fault: Fault,
 ) => { status: number; headers: Record<string, string>; body: string };
 
 export type HttpListener = {
-  /** Listens on a Unix socket in a directory of its own; removed again by close. */
+  /** Listens on a Unix socket in a directory of its own. Closing removes the socket. */
   listenUnix(
     socketPath: string,
     authenticate: Authenticate,
@@ -38,20 +36,18 @@ export type HttpListener = {
     port: number,
     authenticate: Authenticate,
   ): Promise<{ port: number; close(): Promise<void> }>;
-  /** A request that another listener of this process took, from a caller it knows. */
-  answer(exchange: Exchange, path: string, caller: Caller): void;
+  /** Handles a request that another listener of this process has received and authenticated. */
+  handle(exchange: Exchange, path: string, caller: Caller): void;
   closeAll(): Promise<void>;
 };
 
-export type HttpLimits = ServerLimits;
-
-/** What one socket may take of the process: all callers of it together. */
+/** Limits for all callers of one socket together. */
 export type SocketLimits = { connectionsMax: number; bodiesBytesMax: number };
 const SOCKET_LIMITS: SocketLimits = {
   connectionsMax: 2_048,
   bodiesBytesMax: PROCESS_BODIES.bytesMax,
 };
-/** A run is one process that nobody vouches for: it cannot take from others what they need. */
+/** A run is one untrusted process: it must not use up what other callers need. */
 export const RUN_SOCKET_LIMITS: SocketLimits = { connectionsMax: 64, bodiesBytesMax: 64_000_000 };
 
 const BODY_BYTES_MAX = 1_000_000;
@@ -63,7 +59,7 @@ export function makeHttpFace(options: {
   dispatch: Dispatch;
   log: Log;
   dialectErrors?: DialectErrors;
-  limits?: HttpLimits;
+  limits?: ServerLimits;
 }): HttpListener {
   const { dispatch, log, limits } = options;
   const open = new Set<{ close(): Promise<void> }>();
@@ -74,18 +70,18 @@ export function makeHttpFace(options: {
       connectionsMax: allowed.connectionsMax,
       limits,
       onRequest: (exchange) =>
-        void answer(exchange, exchange.target, () => authenticate(exchange), budgets),
+        void handle(exchange, exchange.target, () => authenticate(exchange), budgets),
     });
   };
 
-  const answer = async (
+  const handle = async (
     exchange: Exchange,
     target: string,
     authenticate: () => Caller,
     budgets: readonly ByteBudget[],
   ) => {
     const { method, headers } = exchange;
-    const trace = traceOf(headers);
+    const trace = readTrace(headers);
     exchange.addHeader('x-request-id', trace.requestId);
     let route: Route | undefined;
     try {
@@ -93,12 +89,12 @@ export function makeHttpFace(options: {
       const caller = authenticate();
       const matched = dispatch.match(method, url.path);
       route = matched.route;
-      // Also asked by dispatch; here so that nobody's body is read who may not send one.
+      // Dispatch checks this too; here, so that a forbidden caller's body is not read.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
       if (route.lines === true && headers['content-type'] === LINES_TYPE) {
-        const asked = { path: url.path, caller, matched, sizeBytesMax };
-        return answerLines(exchange, asked, { dispatch, budgets, log: logFailed });
+        const request = { path: url.path, caller, matched, sizeBytesMax };
+        return answerLines(exchange, request, { dispatch, budgets, log: logFailed });
       }
       const rawBody = await readBody(exchange, sizeBytesMax, budgets);
       const value = await dispatch.run({
@@ -109,10 +105,10 @@ export function makeHttpFace(options: {
         rawBody,
         caller,
         trace,
-        onGone: (listener) => exchange.onGone(listener),
+        onClose: (listener) => exchange.onGone(listener),
         matched,
-        deadlineMs: deadlineOf(headers),
-        idempotencyKey: keyOf(headers),
+        deadlineMs: readDeadline(headers),
+        idempotencyKey: readIdempotencyKey(headers),
       });
       if (value instanceof RawAnswer) await sendRaw(exchange, value);
       else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
@@ -121,10 +117,10 @@ export function makeHttpFace(options: {
     }
   };
 
-  const logFailed = (error: unknown): void => log.error('an answer failed', { error });
+  const logFailed = (error: unknown): void => log.error('sending a response failed', { error });
 
   const sendFault = (exchange: Exchange, error: unknown, route: Route | undefined): void => {
-    const known = error instanceof Fault ? error : fault('internal', 'something went wrong here');
+    const known = error instanceof Fault ? error : fault('internal', 'internal error');
     if (!(error instanceof Fault)) logFailed(error);
     if (exchange.isBegun || exchange.isGone) return void exchange.destroy();
     const { status, headers, body } = writeFault(known, route);
@@ -149,7 +145,7 @@ export function makeHttpFace(options: {
           body: JSON.stringify({ error: known.toBody() }),
         };
 
-  const kept = (server: HttpServer, after: () => void) => {
+  const track = (server: HttpServer, after: () => void) => {
     const handle = {
       async close() {
         open.delete(handle);
@@ -169,22 +165,22 @@ export function makeHttpFace(options: {
       const server = serve(authenticate, allowed);
       await server.listen({ path: socketPath });
       chmodSync(socketPath, 0o600);
-      return kept(server, () => rmSync(socketPath, { force: true }));
+      return track(server, () => rmSync(socketPath, { force: true }));
     },
     async listenTcp(host, port, authenticate) {
       const server = serve(authenticate, SOCKET_LIMITS);
       await server.listen({ host, port });
-      return { port: server.port(), ...kept(server, () => undefined) };
+      return { port: server.port(), ...track(server, () => undefined) };
     },
-    answer: (exchange, target, caller) =>
-      void answer(exchange, target, () => caller, [PROCESS_BODIES]),
+    handle: (exchange, target, caller) =>
+      void handle(exchange, target, () => caller, [PROCESS_BODIES]),
     async closeAll() {
       await Promise.all([...open].map((handle) => handle.close()));
     },
   };
 }
 
-/** Longer paths fail in the kernel, on some Node versions silently. */
+/** The kernel rejects longer paths, and some Node versions ignore the error. */
 export function assertSocketPath(socketPath: string): void {
   if (Buffer.byteLength(socketPath) > SOCKET_PATH_BYTES_MAX) {
     throw fault(
@@ -201,46 +197,44 @@ function parseUrl(url: string): { path: string; query: Record<string, string> } 
   for (const pair of url.slice(mark + 1).split('&')) {
     if (pair === '') continue;
     const equals = pair.indexOf('=');
-    const name = decodeWord(equals < 0 ? pair : pair.slice(0, equals));
-    if (name in query) throw fault('bad_request', `the query names ${name.slice(0, 100)} twice`);
-    query[name] = equals < 0 ? '' : decodeWord(pair.slice(equals + 1));
+    const name = decodeQueryPart(equals < 0 ? pair : pair.slice(0, equals));
+    if (name in query) throw fault('bad_request', `the query has ${name.slice(0, 100)} twice`);
+    query[name] = equals < 0 ? '' : decodeQueryPart(pair.slice(equals + 1));
   }
   return { path: url.slice(0, mark), query };
 }
 
-function decodeWord(text: string): string {
+function decodeQueryPart(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch (cause) {
-    throw fault('bad_request', 'the query has a broken % escape', { cause });
+    throw fault('bad_request', 'the query has an invalid % escape', { cause });
   }
 }
 
-async function sendRaw(exchange: Exchange, answer: RawAnswer): Promise<void> {
-  const { status, headers, body } = answer;
+async function sendRaw(exchange: Exchange, response: RawAnswer): Promise<void> {
+  const { status, headers, body } = response;
   if (typeof body === 'string' || body instanceof Uint8Array)
     return exchange.send(status, headers, body);
   exchange.begin(status, headers);
-  let goOn = (): void => {};
-  exchange.onDrain(() => goOn());
+  let resume = (): void => {};
+  exchange.onDrain(() => resume());
   for await (const piece of body) {
     if (exchange.isGone) break;
     if (!exchange.write(piece) && !exchange.isGone)
       await new Promise<void>((resolve) => {
-        goOn = resolve;
+        resume = resolve;
       });
   }
   exchange.end();
 }
 
-function deadlineOf(headers: Headers): number | undefined {
-  const said = headers['agentd-deadline-ms'];
-  if (said === undefined) return undefined;
-  const value = Number(said);
+function readDeadline(headers: Headers): number | undefined {
+  const value = Number(headers['agentd-deadline-ms']);
   return Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-function keyOf(headers: Headers): string | undefined {
+function readIdempotencyKey(headers: Headers): string | undefined {
   const key = headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (!/^[\x21-\x7e]{1,128}$/.test(key))
@@ -248,7 +242,7 @@ function keyOf(headers: Headers): string | undefined {
   return key;
 }
 
-function traceOf(headers: Headers): Trace {
+function readTrace(headers: Headers): Trace {
   const parent = headers.traceparent;
   const id = headers['x-request-id'];
   const hasParent = parent !== undefined && TRACEPARENT.test(parent);

@@ -13,7 +13,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
-/** The index after the string whose opening quote is before `from`; the end when it has none. */
+/** Returns the index after the string that starts at `from`, or the end if it is not closed. */
 export function skipString(text: string, from: number): number {
   for (let at = from; ; ) {
     const end = text.indexOf('"', at);
@@ -25,9 +25,7 @@ export function skipString(text: string, from: number): number {
   }
 }
 
-/**
- * Depth by brackets outside strings, before parsing, so that a deep body cannot exhaust the stack.
- */
+/** Counts brackets before parsing, so that a deep body cannot exhaust the stack. */
 function assertDepth(text: string, name: string): void {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -40,7 +38,7 @@ function assertDepth(text: string, name: string): void {
   }
 }
 
-/** `name` is what the fault calls the text. */
+/** `name` describes the text in faults. */
 export function parseJson(text: string, name = 'the body'): unknown {
   assertDepth(text, name);
   try {
@@ -50,7 +48,7 @@ export function parseJson(text: string, name = 'the body'): unknown {
   }
 }
 
-/** Members sorted, no spaces, `undefined` left out: equal values give equal text. */
+/** Sorts members and leaves out spaces and `undefined`: equal values give equal text. */
 export function canonicalJson(value: unknown): string {
   if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;

@@ -1,18 +1,17 @@
-// Asking one route of a daemon many times in one exchange: a body a line out, an answer or a fault
-// a line in, in the same order. Opened with the first call, and again after it broke; what waited
-// then fails, and whoever asked decides whether to ask again.
+// Sends many requests of one route in one HTTP exchange (see http-lines.ts). Opened by the first
+// call, and again after a failure, which fails all pending calls; their callers decide on a retry.
 import { type Fault, fault, faultFromBody } from '../wire/errors.ts';
 import { LINES_TYPE } from './http-lines.ts';
 import type { ClientCall, HttpPool, ResponseHandler } from './http1/client.ts';
 import type { ResponseHead } from './http1/head.ts';
 
-export type LinePlace = {
-  /** One that makes a connection for whoever asks. */
+export type LineTarget = {
+  /** Without a limit of connections: each exchange keeps one. */
   pool: HttpPool;
   socketPath: string;
   path: string;
   headers: string;
-  /** Says in our words why there was no answer. */
+  /** Returns the fault for a connection error. */
   translate(cause: NodeJS.ErrnoException): unknown;
 };
 
@@ -25,41 +24,41 @@ type PendingReply = {
 const LINE_FEED = 10;
 
 export class LineCalls {
-  readonly #place: LinePlace;
+  readonly #place: LineTarget;
   #open: Lines | undefined;
 
-  constructor(place: LinePlace) {
+  constructor(place: LineTarget) {
     this.#place = place;
   }
 
-  /** `text` is JSON in one line. */
-  ask(text: string, deadlineMs: number): Promise<unknown> {
+  /** `text` is JSON on one line. Resolves to the response, or rejects with its fault. */
+  send(text: string, deadlineMs: number): Promise<unknown> {
     if (this.#open === undefined || this.#open.isOver) this.#open = new Lines(this.#place);
-    return this.#open.ask(text, deadlineMs);
+    return this.#open.send(text, deadlineMs);
   }
 }
 
 /** One exchange. */
 class Lines implements ResponseHandler {
   isOver = false;
-  readonly #place: LinePlace;
+  readonly #place: LineTarget;
   readonly #call: ClientCall;
   readonly #waiting: PendingReply[] = [];
   #status = 0;
-  /** Of a line that has not ended, or of a refusal. */
+  /** An incomplete line, or the body of an error response. */
   #rest: Buffer | undefined;
 
-  constructor(place: LinePlace) {
+  constructor(place: LineTarget) {
     this.#place = place;
     const head = `POST ${place.path} HTTP/1.1\r\nhost: agentd\r\n${place.headers}content-type: ${LINES_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n`;
     this.#call = place.pool.send({ method: 'POST', head, body: undefined, isStreamed: true }, this);
   }
 
-  ask(text: string, deadlineMs: number): Promise<unknown> {
+  send(text: string, deadlineMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const { socketPath } = this.#place;
       const late = (): void =>
-        this.#drop(fault('deadline', `no answer from ${socketPath} in time`));
+        this.#drop(fault('deadline', `no response from ${socketPath} in time`));
       this.#waiting.push({ resolve, reject, timer: setTimeout(late, deadlineMs) });
       this.#call.sendChunk(`${text}\n`);
     });
@@ -75,7 +74,7 @@ class Lines implements ResponseHandler {
     let rest = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     if (this.#status === 200) {
       for (let end = rest.indexOf(LINE_FEED); end >= 0; end = rest.indexOf(LINE_FEED)) {
-        this.#take(rest.toString('utf8', 0, end));
+        this.#receiveLine(rest.toString('utf8', 0, end));
         rest = rest.subarray(end + 1);
       }
     }
@@ -93,7 +92,7 @@ class Lines implements ResponseHandler {
     this.#fail(this.#status === 0 ? this.#place.translate(cause) : this.#closed(cause));
   }
 
-  #take(line: string): void {
+  #receiveLine(line: string): void {
     const first = this.#waiting.shift();
     if (first === undefined) return void this.#drop(this.#notJson());
     clearTimeout(first.timer);
@@ -118,12 +117,13 @@ class Lines implements ResponseHandler {
   }
 
   #notJson(cause?: unknown): Fault {
-    return fault('bad_output', `${this.#place.socketPath} did not answer with JSON`, { cause });
+    return fault('bad_output', `the response of ${this.#place.socketPath} is not JSON`, { cause });
   }
 
   #closed(cause?: unknown): Fault {
-    const words = `${this.#place.socketPath} closed in the middle of an answer`;
-    return fault('unavailable', words, { cause });
+    const { socketPath } = this.#place;
+    const message = `${socketPath} closed the connection in the middle of a response`;
+    return fault('unavailable', message, { cause });
   }
 
   #drop(reason: unknown): void {

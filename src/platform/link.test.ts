@@ -288,7 +288,7 @@ describe('the socket link, and what is wrong at the other end', () => {
   const cases: [string, string | undefined, FaultCode][] = [
     ['closed without an answer', undefined, 'unavailable'],
     [
-      'closed in the middle of an answer',
+      'closed the connection in the middle of a response',
       `HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{`,
       'unavailable',
     ],

@@ -1,5 +1,5 @@
-// Asking a daemon, from outside or inside its process: typed clients over a local or a socket link.
-// Both links copy what they carry and give back the same faults.
+// Typed clients of a daemon, over a link inside its process or over a Unix socket. Both links copy
+// requests and responses, and reject with the same faults.
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
 import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
@@ -7,7 +7,7 @@ import {
   currentTrace,
   DEADLINE_MS,
   type Dispatch,
-  deadlineOf,
+  deadlineFor,
   newTrace,
   RawAnswer,
   type Trace,
@@ -21,11 +21,11 @@ export type CallOptions = {
   signal?: AbortSignal | undefined;
   deadlineMs?: number | undefined;
   idempotencyKey?: string | undefined;
-  /** Of the request that is being answered, unless another is given. */
+  /** Defaults to the trace of the request being handled. */
   trace?: Trace | 'none' | undefined;
 };
 
-/** A body that is JSON text already: the socket link sends it as it is. */
+/** A body that is already JSON text. */
 export class JsonText {
   readonly text: string;
 
@@ -68,23 +68,23 @@ export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T
   return client as Client<T>;
 }
 
-const traceOf = ({ trace }: CallOptions): Trace | undefined =>
+const traceFor = ({ trace }: CallOptions): Trace | undefined =>
   trace === 'none' ? undefined : (trace ?? currentTrace());
 
-/** A little longer than the other side has, so that its own word comes first. */
-const LATE_MS = 1_000;
+/** Added to the server's deadline, so that the server's own fault arrives first. */
+const GRACE_MS = 1_000;
 
-const textOf = (value: unknown): string =>
+const toText = (value: unknown): string =>
   value instanceof JsonText ? value.text : JSON.stringify(value);
 
 const copy = (value: unknown): unknown =>
-  value === undefined ? undefined : JSON.parse(textOf(value));
+  value === undefined ? undefined : JSON.parse(toText(value));
 
-/** In the same process. `dispatch` is asked for late, because daemons start one after another. */
+/** A link inside this process. `dispatch` is called late, because daemons start one by one. */
 export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
   return {
     async call({ route, path, query, body, options }) {
-      const answer = await dispatch().run({
+      const response = await dispatch().run({
         method: route.method,
         path,
         query,
@@ -93,9 +93,9 @@ export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
         signal: options.signal,
         deadlineMs: options.deadlineMs,
         idempotencyKey: options.idempotencyKey,
-        trace: traceOf(options) ?? newTrace(),
+        trace: traceFor(options) ?? newTrace(),
       });
-      return answer instanceof RawAnswer ? answer : copy(answer);
+      return response instanceof RawAnswer ? response : copy(response);
     },
     close() {},
   };
@@ -107,7 +107,6 @@ export type SocketLinkOptions = {
   connectionsMax?: number;
 };
 
-/** Over a Unix socket. */
 export function socketLink({
   socketPath,
   headers = {},
@@ -116,7 +115,7 @@ export function socketLink({
   const pool = unixPool(socketPath, connectionsMax);
   const linePool = unixPool(socketPath);
   const lines = new Map<string, LineCalls>();
-  const linesOf = (path: string): LineCalls => {
+  const lineCallsFor = (path: string): LineCalls => {
     let found = lines.get(path);
     if (found === undefined) {
       assertTarget(path);
@@ -125,7 +124,7 @@ export function socketLink({
         socketPath,
         path,
         headers: writeHeaders(headers),
-        translate: (cause) => translate(cause, socketPath),
+        translate: (cause) => linkFault(cause, socketPath),
       });
       lines.set(path, found);
     }
@@ -133,17 +132,17 @@ export function socketLink({
   };
   return {
     call: ({ route, path, query, body, options }) => {
-      const text = body === undefined ? undefined : textOf(body);
+      const text = body === undefined ? undefined : toText(body);
       const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
       if (route.lines === true && text !== undefined && isBare(options, query))
-        return linesOf(path).ask(text, DEADLINE_MS + LATE_MS);
-      const trace = traceOf(options);
+        return lineCallsFor(path).send(text, DEADLINE_MS + GRACE_MS);
+      const trace = traceFor(options);
       const sent = sendRequest(pool, {
         method: route.method,
         path: withQuery(path, query),
         body: text,
         signal: options.signal,
-        timeoutMs: deadlineMs + LATE_MS,
+        timeoutMs: deadlineMs + GRACE_MS,
         headers: {
           ...headers,
           ...(trace === undefined
@@ -152,13 +151,13 @@ export function socketLink({
           ...(options.idempotencyKey === undefined
             ? {}
             : { 'idempotency-key': options.idempotencyKey }),
-          ...(deadlineMs === deadlineOf(route) ? {} : { 'agentd-deadline-ms': deadlineMs }),
+          ...(deadlineMs === deadlineFor(route) ? {} : { 'agentd-deadline-ms': deadlineMs }),
         },
       });
       return sent.then(
         (response) => readDocument(response, socketPath),
         (error: unknown) => {
-          throw translate(error as NodeJS.ErrnoException, socketPath);
+          throw linkFault(error as NodeJS.ErrnoException, socketPath);
         },
       );
     },
@@ -169,7 +168,7 @@ export function socketLink({
   };
 }
 
-/** Nothing that only a request of its own could carry. */
+/** True if the request needs no HTTP headers or query of its own. */
 function isBare(options: CallOptions, query: Record<string, string>): boolean {
   for (const _ in query) return false;
   const { signal, deadlineMs, idempotencyKey, trace } = options;
@@ -177,15 +176,16 @@ function isBare(options: CallOptions, query: Record<string, string>): boolean {
   return isPlain && trace === 'none';
 }
 
-function translate(error: NodeJS.ErrnoException, socketPath: string): unknown {
+function linkFault(error: NodeJS.ErrnoException, socketPath: string): unknown {
   const { code, syscall } = error;
   if (code === 'ETIMEDOUT')
-    return fault('deadline', `no answer from ${socketPath} in time`, { cause: error });
-  if (code === 'ABORT_ERR') return fault('canceled', 'the caller gave up', { cause: error });
+    return fault('deadline', `no response from ${socketPath} in time`, { cause: error });
+  if (code === 'ABORT_ERR')
+    return fault('canceled', 'the caller canceled the request', { cause: error });
   if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'EPIPE')
-    return fault('unavailable', `nobody answers at ${socketPath}`, { cause: error });
+    return fault('unavailable', `no server at ${socketPath}`, { cause: error });
   if (code === 'HPE_INVALID_EOF_STATE')
-    return fault('unavailable', `${socketPath} closed in the middle of an answer`, {
+    return fault('unavailable', `${socketPath} closed the connection in the middle of a response`, {
       cause: error,
     });
   if (code === 'HPE_INVALID' || code === 'EMSGSIZE')

@@ -1,4 +1,4 @@
-// Counters, gauges and histograms of one daemon, written in the Prometheus text form.
+// Counters, gauges and histograms of one daemon, in the Prometheus text format.
 
 type Labels = Record<string, string>;
 const BUCKETS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 60_000];
@@ -13,14 +13,14 @@ export type Metrics = {
   text(): string;
 };
 
-const escaped = (value: string) =>
+const escapeLabel = (value: string) =>
   /[\\"\n]/.test(value)
     ? value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n')
     : value;
 
 /**
- * A value for every set of labels, found by their names and values one after another: their text is
- * written once.
+ * A value for every set of labels, in a tree of their names and values, so that the text of a set
+ * is built only once.
  */
 class Series<T> {
   readonly #root: Branch<T> = newBranch('');
@@ -33,7 +33,7 @@ class Series<T> {
 
   at(labels: Labels | undefined): T {
     let at = this.#root;
-    for (const name in labels) at = branchOf(at, name, labels[name]!);
+    for (const name in labels) at = getBranch(at, name, labels[name]!);
     if (at.value === undefined) {
       at.value = this.#make();
       this.#all.push(at);
@@ -56,7 +56,7 @@ function newBranch<T>(text: string): Branch<T> {
   return { text, value: undefined, names: new Map() };
 }
 
-function branchOf<T>({ names, text }: Branch<T>, name: string, value: string): Branch<T> {
+function getBranch<T>({ names, text }: Branch<T>, name: string, value: string): Branch<T> {
   let values = names.get(name);
   if (values === undefined) {
     values = new Map();
@@ -64,13 +64,13 @@ function branchOf<T>({ names, text }: Branch<T>, name: string, value: string): B
   }
   let found = values.get(value);
   if (found === undefined) {
-    found = newBranch(`${text}${text === '' ? '' : ','}${name}="${escaped(value)}"`);
+    found = newBranch(`${text}${text === '' ? '' : ','}${name}="${escapeLabel(value)}"`);
     values.set(value, found);
   }
   return found;
 }
 
-const braces = (inner: string) => (inner === '' ? '' : `{${inner}}`);
+const inBraces = (inner: string) => (inner === '' ? '' : `{${inner}}`);
 
 export function makeMetrics(daemon: string): Metrics {
   const counters = new Map<string, Series<{ count: number }>>();
@@ -79,19 +79,19 @@ export function makeMetrics(daemon: string): Metrics {
   const own = `daemon="${daemon}"`;
   const withOwn = (inner: string) => (inner === '' ? own : `${own},${inner}`);
 
-  const histogramText = (name: string, series: Series<Histogram>): string[] => {
+  const writeHistogram = (name: string, series: Series<Histogram>): string[] => {
     const lines = [`# TYPE agentd_${name}_ms histogram`];
     for (const [inner, h] of series.each()) {
       let below = 0;
       for (const [i, bucket] of BUCKETS_MS.entries()) {
         below += h.counts[i]!;
         lines.push(
-          `agentd_${name}_ms_bucket${braces(`${withOwn(inner)},le="${bucket}"`)} ${below}`,
+          `agentd_${name}_ms_bucket${inBraces(`${withOwn(inner)},le="${bucket}"`)} ${below}`,
         );
       }
-      lines.push(`agentd_${name}_ms_bucket${braces(`${withOwn(inner)},le="+Inf"`)} ${h.count}`);
-      lines.push(`agentd_${name}_ms_sum${braces(withOwn(inner))} ${h.sum}`);
-      lines.push(`agentd_${name}_ms_count${braces(withOwn(inner))} ${h.count}`);
+      lines.push(`agentd_${name}_ms_bucket${inBraces(`${withOwn(inner)},le="+Inf"`)} ${h.count}`);
+      lines.push(`agentd_${name}_ms_sum${inBraces(withOwn(inner))} ${h.sum}`);
+      lines.push(`agentd_${name}_ms_count${inBraces(withOwn(inner))} ${h.count}`);
     }
     return lines;
   };
@@ -123,12 +123,12 @@ export function makeMetrics(daemon: string): Metrics {
       for (const [name, series] of counters) {
         lines.push(`# TYPE agentd_${name}_total counter`);
         for (const [inner, { count }] of series.each())
-          lines.push(`agentd_${name}_total${braces(withOwn(inner))} ${count}`);
+          lines.push(`agentd_${name}_total${inBraces(withOwn(inner))} ${count}`);
       }
       for (const [name, read] of gauges) {
-        lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${braces(own)} ${read()}`);
+        lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${inBraces(own)} ${read()}`);
       }
-      for (const [name, series] of histograms) lines.push(...histogramText(name, series));
+      for (const [name, series] of histograms) lines.push(...writeHistogram(name, series));
       return `${lines.join('\n')}\n`;
     },
   };

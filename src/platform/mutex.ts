@@ -1,12 +1,11 @@
-// One thing at a time, or a few: work waits for what was asked before it, however that ended.
+// Mutexes and a semaphore: work waits for earlier work, whether that succeeds or fails.
 
 export type WithLock = <T>(key: string, work: () => Promise<T>) => Promise<T>;
 
-/** Work for the same key never overlaps, and is done in the order it was asked for. */
+/** Work for the same key never overlaps, and runs in the order of the calls. */
 export function makeKeyedMutex(): WithLock {
   const last = new Map<string, Promise<unknown>>();
   return (key, work) => {
-    // Whoever asked for the one before hears how it ended; this one only waits for it.
     const next = (last.get(key) ?? Promise.resolve()).then(work, work);
     last.set(key, next);
     const done = () => last.get(key) === next && last.delete(key);
@@ -15,16 +14,15 @@ export function makeKeyedMutex(): WithLock {
   };
 }
 
-/** The same for work that is all of one kind. */
 export function makeMutex(): <T>(work: () => Promise<T>) => Promise<T> {
-  const inTurn = makeKeyedMutex();
-  return (work) => inTurn('', work);
+  const withLock = makeKeyedMutex();
+  return (work) => withLock('', work);
 }
 
-/** So many at once; the others wait in the order they came. */
-export function makeSemaphore(most: number): <T>(work: () => Promise<T>) => Promise<T> {
+/** Up to this many at once; the others wait in the order of the calls. */
+export function makeSemaphore(max: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
-  let free = most;
+  let free = max;
   return async (work) => {
     if (free > 0) free--;
     else await new Promise<void>((resolve) => waiting.push(resolve));

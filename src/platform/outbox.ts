@@ -1,5 +1,5 @@
-// The outbox: every change of state writes its event in the same transaction, and the relay hands
-// events to the audit log in order until they are acknowledged. Repeats are recognised there by
+// The outbox: every change of state writes its event in the same transaction, and the relay sends
+// events to the audit log in order until they are acknowledged. The log recognizes repeats by
 // source and number.
 import { randomUUID } from 'node:crypto';
 import { fault } from '../wire/errors.ts';
@@ -12,38 +12,38 @@ import type { Database, Sql } from './sql/database.ts';
 import type { SqlNow } from './sql/sqlite.ts';
 import { makeWakeLoop } from './wake-loop.ts';
 
-// A row has one event, or several in lines of their own that were added together: their numbers
-// follow each other, and the row's is that of the last.
+// A row has one event, or several that were added together, one a line and numbered consecutively;
+// the row's number is the last one's.
 export const OUTBOX_TABLES = `
 CREATE TABLE outbox (seq BIGINT PRIMARY KEY, event TEXT NOT NULL);
 CREATE TABLE outbox_store (id TEXT PRIMARY KEY);`;
 
 export type AppendEvents = (events: NewEvent[]) => Promise<unknown>;
-/** The same, for events that are written as JSON already. */
+/** For events that are already JSON text. */
 export type AppendTexts = (texts: string[]) => Promise<unknown>;
 
 export type Outbox = {
   /** The store's id, and the highest number it had when it was opened. */
   readonly opened: { store: string; seq: number };
-  /** Inside a transaction of the same database. Gives the event's number. */
+  /** Inside a transaction of the same database. Resolves to the event's number. */
   add(sql: Sql, draft: EventDraft): Promise<number>;
-  /** The same for several, in one statement. Gives the number of the last. */
+  /** Adds several events in one statement. Returns the number of the last. */
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
-  /** Call after the transaction: wakes the relay. */
+  /** Wakes the relay. Call it after the transaction. */
   wake(): void;
   /** Resolves when the audit log has everything up to this number durably. */
   delivered(seq: number, waitMs?: number): Promise<void>;
-  /** Throws when the audit log has not been taking events for a while: no new work may start. */
+  /** Throws if the audit log has been failing for a while: no new work may start. */
   assertAuditAccepting(): void;
-  /** Resolves when nothing waits any more, or the time is over. */
+  /** Resolves to true when everything is delivered, or to false after this time. */
   drain(waitMs: number): Promise<boolean>;
   stop(): void;
 };
 
-/** An event the log refuses would be sent again for ever, and all events after it would wait. */
+/** An event that the log rejects would be retried for ever, and block all events after it. */
 function assertDraft(draft: EventDraft): void {
   if (checkValue(EventDraft, draft).success) return;
-  // Members that are undefined do not travel: what counts is what would arrive.
+  // JSON leaves out undefined members: only the event as sent has to be valid.
   const checked = checkValue(EventDraft, JSON.parse(JSON.stringify(draft)));
   if (checked.success) return;
   const { path, message } = checked.issues[0]!;
@@ -55,16 +55,16 @@ function assertDraft(draft: EventDraft): void {
 
 const BATCH_MAX = 1_000;
 const ROWS_MAX = 100;
-const FORGET_EVERY = 2_000;
-const SLOW_MS = 2_000;
-/** So many committed events are kept in memory for the relay; more are read back from the table. */
+const DELETE_INTERVAL = 2_000;
+const OUTAGE_MS_MAX = 2_000;
+/** The most committed events kept in memory for the relay; more are read back from the table. */
 const READY_MAX = 4_000;
-/** More events than can be on their way to the log before their own sync has ended. */
+/** More than the number of events that can be sent to the log before they are synced here. */
 const UNSYNCED_MAX = 100_000;
 
-type Committed = { seq: number; text: string };
+type CommittedEvent = { seq: number; text: string };
 
-function eventsOf(seq: number, text: string): Committed[] {
+function splitRow(seq: number, text: string): CommittedEvent[] {
   const lines = text.split('\n');
   return lines.map((line, i) => ({ seq: seq - lines.length + 1 + i, text: line }));
 }
@@ -81,7 +81,7 @@ export async function openOutbox(options: {
   source: string;
   clock: Clock;
   append: AppendEvents;
-  /** Used instead of `append` where it is given. */
+  /** Takes precedence over `append`. */
   appendTexts?: AppendTexts;
   log: Log;
 }): Promise<Outbox> {
@@ -97,60 +97,59 @@ export async function openOutbox(options: {
     return { store: id, isNew: true };
   });
   const origin = `"source":${JSON.stringify(source)},"source_store":"${store}"`;
-  // The newest row is never removed, so that numbers go on growing after a restart. The log may
-  // have taken events that a loss of power took from the table before they were synced: none of
-  // their numbers must be given again, so the next ones are beyond them.
+  // The newest row is never removed, so that numbers keep growing after a restart. The log may have
+  // events that a power loss removed from the table before they were synced. Their numbers must not
+  // be reused, so the next ones are beyond them.
   const found = await db.read((sql) =>
     sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM outbox'),
   );
   const opened = { store, seq: Number(found?.seq ?? 0) };
   let last = opened.seq + (isNew ? 0 : UNSYNCED_MAX);
   let acked = 0;
-  let forgotten = 0;
+  let deleted = 0;
   let stopped = false;
   let failingSince: number | undefined;
   let waiters: Waiter[] = [];
-  /** Committed by this process and not acknowledged, in order. */
-  let ready: Committed[] = [];
-  /** The table has, or may have, events that are not in `ready`. */
+  /** Events that this process committed and the log has not acknowledged, in order. */
+  let ready: CommittedEvent[] = [];
+  /** The table may have events that are not in `ready`. */
   let isBehind = true;
   let overflows = 0;
-  /** The database tells what it has committed. */
+  /** The database reports its commits. */
   let hasCommits = true;
 
-  const keepReady = (one: Committed): void => {
+  const keepReady = (event: CommittedEvent): void => {
     if (isBehind && ready.length >= READY_MAX) return;
-    ready.push(one);
+    ready.push(event);
     if (ready.length < READY_MAX) return;
     ready = [];
     isBehind = true;
     overflows++;
   };
 
-  const settle = (): void => {
-    const ready = waiters.filter((w) => w.seq <= acked);
-    if (ready.length === 0) return;
+  const resolveWaiters = (): void => {
+    const delivered = waiters.filter((w) => w.seq <= acked);
     waiters = waiters.filter((w) => w.seq > acked);
-    for (const w of ready) {
+    for (const w of delivered) {
       clearTimeout(w.timer);
       w.resolve();
     }
   };
 
-  const forget = async (): Promise<void> => {
-    if (acked - forgotten < FORGET_EVERY) return;
+  const deleteDelivered = async (): Promise<void> => {
+    if (acked - deleted < DELETE_INTERVAL) return;
     const upTo = acked;
     try {
       await db.write((sql) => sql.run('DELETE FROM outbox WHERE seq < ?', upTo));
-      forgotten = upTo;
+      deleted = upTo;
     } catch (error) {
-      // The log has these events; only the table is longer than it need be, until the next batch.
-      if (!stopped) log.warn('delivered events could not be removed from the outbox', { error });
+      // The log has these events. Their rows are deleted after the next batch.
+      if (!stopped) log.warn('deleting delivered events from the outbox failed', { error });
     }
   };
 
-  const unsent = async (limit: number): Promise<Committed[]> => {
-    const found: Committed[] = [];
+  const readUnsent = async (limit: number): Promise<CommittedEvent[]> => {
+    const found: CommittedEvent[] = [];
     for (let from = acked; found.length < limit; ) {
       const rows = await db.read((sql) =>
         sql.all<{ seq: number; event: string }>(
@@ -160,7 +159,7 @@ export async function openOutbox(options: {
         ),
       );
       for (const { seq, event } of rows)
-        found.push(...eventsOf(Number(seq), event).filter((one) => one.seq > acked));
+        found.push(...splitRow(Number(seq), event).filter((e) => e.seq > acked));
       if (rows.length < ROWS_MAX) break;
       from = Number(rows[rows.length - 1]!.seq);
     }
@@ -173,22 +172,21 @@ export async function openOutbox(options: {
     return `${JSON.stringify(draft).slice(0, -1)},${own}`;
   };
 
-  const nextReady = (): Committed[] => {
+  const nextReady = (): CommittedEvent[] => {
     ready = ready.filter(({ seq }) => seq > acked);
     return ready.slice(0, BATCH_MAX);
   };
 
-  /** The table may have more than the memory. */
-  const nextBehind = async (): Promise<Committed[]> => {
+  const nextBehind = async (): Promise<CommittedEvent[]> => {
     const before = overflows;
-    const rows = await unsent(BATCH_MAX);
+    const rows = await readUnsent(BATCH_MAX);
     if (rows.length > 0) return rows;
-    // Whatever was committed up to here is acknowledged; what comes now is in `ready`.
+    // Everything committed so far is acknowledged; later events are in `ready`.
     if (overflows === before) isBehind = !hasCommits;
     return nextReady();
   };
 
-  /** Sends one batch. The batch is chosen before the first await if it is in memory. */
+  /** Sends one batch. */
   const relay = async (): Promise<undefined> => {
     const rows = isBehind ? await nextBehind() : nextReady();
     if (rows.length > 0) {
@@ -197,20 +195,20 @@ export async function openOutbox(options: {
     }
     failingSince = undefined;
     if (rows.length === 0) return;
-    settle();
-    await forget();
+    resolveWaiters();
+    await deleteDelivered();
     // There may be more; and only an empty pass finds that the table has nothing beyond `ready`.
     loop.wake();
   };
 
   const loop = makeWakeLoop({
-    // A retry waits for real time, also where a test decides the time of events.
+    // Retries use real time, even if a test controls the time of events.
     clock: systemClock(),
     work: relay,
     backoffMs: { min: 50, max: 1_000 },
     onError(error) {
       if (failingSince === undefined)
-        log.warn('the audit log does not take events; trying again', { error });
+        log.warn('sending events to the audit log failed; retrying', { error });
       failingSince ??= performance.now();
     },
   });
@@ -250,7 +248,7 @@ export async function openOutbox(options: {
           reject(
             fault(
               'audit_unavailable',
-              'the audit log did not record the attempt in time, so nothing was done',
+              'the audit log did not record the attempt in time, so it was not started',
             ),
           );
         }, waitMs);
@@ -259,8 +257,8 @@ export async function openOutbox(options: {
       });
     },
     assertAuditAccepting() {
-      if (failingSince !== undefined && performance.now() - failingSince > SLOW_MS) {
-        throw fault('audit_unavailable', 'the audit log takes no events, so no new work is taken');
+      if (failingSince !== undefined && performance.now() - failingSince > OUTAGE_MS_MAX) {
+        throw fault('audit_unavailable', 'the audit log accepts no events, so no new work starts');
       }
     },
     async drain(waitMs) {
@@ -270,7 +268,7 @@ export async function openOutbox(options: {
       const isIdle = await Promise.race([loop.idle().then(() => true), promise]);
       clearTimeout(timer);
       // The last numbers may have been rolled back: then there are no rows left to send.
-      return isIdle && (acked >= last || (await unsent(1)).length === 0);
+      return isIdle && (acked >= last || (await readUnsent(1)).length === 0);
     },
     stop() {
       stopped = true;

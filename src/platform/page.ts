@@ -20,7 +20,7 @@ function readCursor(cursor: string, form: RegExp): string {
   );
 }
 
-/** Takes up to `limit + 1` rows: the last one only tells that another page follows. */
+/** Expects up to `limit + 1` rows: the last one only shows that another page follows. */
 export function cutPage<R>(
   found: readonly R[],
   limit: number,

@@ -1,61 +1,61 @@
-// Turns at places that several may use at once, and somebody now and then alone. In the order they
-// were asked for: who waits to be alone is not overtaken by those who come after.
+// A fair lock on paths, shared or exclusive: requests are granted in order, so that later shared
+// requests do not overtake an exclusive one.
 
 export type LockRequest = {
-  /** Names of places; two that are below one another are the same to whoever wants to be alone. */
+  /** Paths conflict if they are equal or one is below the other. */
   places: readonly string[];
   exclusive: boolean;
 };
 export type PathLock = {
   /**
-   * Resolves when it may begin, and says whether it had to wait; `leave` lets the next ones in.
-   * Rejects with the signal's reason when that is aborted before.
+   * Resolves when the lock is acquired; `leave` releases it. Rejects with the signal's reason if
+   * aborted before.
    */
-  enter(stay: LockRequest, signal: AbortSignal): Promise<{ hasWaited: boolean; leave(): void }>;
+  enter(request: LockRequest, signal: AbortSignal): Promise<{ hasWaited: boolean; leave(): void }>;
 };
 
 type Entry = LockRequest & { begin: (() => void) | undefined };
 
 export function makePathLock(): PathLock {
-  /** Those who are in and those who wait, in the order they came. */
-  const all: Entry[] = [];
-  /** While it is 0, nobody excludes anybody. */
-  let alone = 0;
+  /** Granted and waiting requests, in order. */
+  const entries: Entry[] = [];
+  /** The number of exclusive requests. While it is 0, no requests conflict. */
+  let exclusives = 0;
 
-  const letIn = (): void => {
-    all.forEach((entry, at) => {
-      if (entry.begin === undefined || all.slice(0, at).some((one) => excludes(one, entry))) return;
+  const grantNext = (): void => {
+    entries.forEach((entry, at) => {
+      if (entry.begin === undefined || entries.slice(0, at).some((e) => excludes(e, entry))) return;
       const { begin } = entry;
       entry.begin = undefined;
       begin();
     });
   };
   const remove = (entry: Entry): void => {
-    const at = all.indexOf(entry);
+    const at = entries.indexOf(entry);
     if (at < 0) return;
-    all.splice(at, 1);
-    if (alone === 0) return;
-    if (entry.exclusive) alone--;
-    letIn();
+    entries.splice(at, 1);
+    if (exclusives === 0) return;
+    if (entry.exclusive) exclusives--;
+    grantNext();
   };
 
   return {
-    async enter(stay, signal) {
+    async enter(request, signal) {
       signal.throwIfAborted();
-      const entry: Entry = { ...stay, begin: undefined };
-      if (entry.exclusive) alone++;
-      const hasWaited = alone > 0 && all.some((one) => excludes(one, entry));
+      const entry: Entry = { ...request, begin: undefined };
+      if (entry.exclusive) exclusives++;
+      const hasWaited = exclusives > 0 && entries.some((e) => excludes(e, entry));
       const turn = Promise.withResolvers<void>();
       if (hasWaited) entry.begin = turn.resolve;
       else turn.resolve();
-      all.push(entry);
-      const giveUp = (): void => {
+      entries.push(entry);
+      const cancel = (): void => {
         if (entry.begin === undefined) return;
         turn.reject(signal.reason);
         remove(entry);
       };
-      signal.addEventListener('abort', giveUp, { once: true });
-      await turn.promise.finally(() => signal.removeEventListener('abort', giveUp));
+      signal.addEventListener('abort', cancel, { once: true });
+      await turn.promise.finally(() => signal.removeEventListener('abort', cancel));
       return { hasWaited, leave: () => remove(entry) };
     },
   };
@@ -63,7 +63,7 @@ export function makePathLock(): PathLock {
 
 const excludes = (a: LockRequest, b: LockRequest): boolean =>
   (a.exclusive || b.exclusive) &&
-  a.places.some((one) => b.places.some((other) => meet(one, other)));
+  a.places.some((path) => b.places.some((other) => overlaps(path, other)));
 
-const meet = (a: string, b: string): boolean =>
+const overlaps = (a: string, b: string): boolean =>
   a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`);

@@ -1,22 +1,22 @@
-// Keys of single people: one file per person, so that two people can be told apart. Whoever holds
-// only the operator's key may call themselves what they like, but not by the name of one of these.
+// Reads the keys of individual people, one file per person. A caller with only the operator's key
+// may claim any name except one that has a personal key.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 export type PersonKeys = {
-  /** Whose key this is. */
-  nameOf(key: string): string | undefined;
-  /** Whether this person has a key of their own. */
+  /** Returns the name of the key's owner. */
+  findName(key: string): string | undefined;
+  /** True if this person has a personal key. */
   has(name: string): boolean;
-  /** Everybody who has a key of their own. */
+  /** The names of all people with a personal key. */
   names(): string[];
 };
 
 export const PERSON_NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
 const KEY_CHARS_MIN = 32;
-/** A key that was added or removed counts at the latest after this time. */
-const KNOWN_FOR_MS = 500;
+/** An added or removed key takes effect within this time. */
+const CACHE_MS_MAX = 500;
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
@@ -24,18 +24,18 @@ export function peopleIn(dir: string): PersonKeys {
   let known = new Map<string, Buffer>();
   let readAt = Number.NEGATIVE_INFINITY;
   const keys = (): Map<string, Buffer> => {
-    if (performance.now() - readAt > KNOWN_FOR_MS) {
+    if (performance.now() - readAt > CACHE_MS_MAX) {
       known = readKeys(dir);
       readAt = performance.now();
     }
     return known;
   };
   return {
-    nameOf(key) {
-      const given = digest(key);
+    findName(key) {
+      const sent = digest(key);
       let found: string | undefined;
-      // All are compared, so that the time taken says nothing.
-      for (const [name, expected] of keys()) if (timingSafeEqual(given, expected)) found = name;
+      // All keys are compared, so that the time does not depend on which one matches.
+      for (const [name, expected] of keys()) if (timingSafeEqual(sent, expected)) found = name;
       return found;
     },
     has: (name) => keys().has(name),
@@ -49,7 +49,7 @@ function readKeys(dir: string): Map<string, Buffer> {
   try {
     files = readdirSync(dir);
   } catch (error) {
-    // Nobody has a key of their own yet. Any other failure must not free the names of those who do.
+    // There are no personal keys yet. Any other error must not free the names that have one.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return keys;
     throw error;
   }
@@ -61,14 +61,14 @@ function readKeys(dir: string): Map<string, Buffer> {
   return keys;
 }
 
-/** What others can read, or what is no key, belongs to nobody; the name stays taken. */
+/** A file that others can read, or without a key, matches no key; its name stays reserved. */
 function readKey(file: string): Buffer {
-  const nobody = Buffer.alloc(32);
+  const noKey = Buffer.alloc(32);
   try {
-    if ((statSync(file).mode & 0o077) !== 0) return nobody;
+    if ((statSync(file).mode & 0o077) !== 0) return noKey;
     const text = readFileSync(file, 'utf8').trim();
-    return text.length < KEY_CHARS_MIN ? nobody : digest(text);
+    return text.length < KEY_CHARS_MIN ? noKey : digest(text);
   } catch {
-    return nobody;
+    return noKey;
   }
 }

@@ -1,11 +1,11 @@
-// The path of a request: a route's path with its parameters and query filled in.
+// Builds the path of a request from a route's path, its parameters and its query.
 
 export function fillPath(path: string, params: Record<string, unknown> | undefined): string {
   if (params === undefined) return path;
   return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])));
 }
 
-/** Leaves out what is undefined. */
+/** Leaves out undefined values. */
 export function queryOf(query: Record<string, unknown> | undefined): Record<string, string> {
   const result: Record<string, string> = {};
   for (const [name, value] of Object.entries(query ?? {}))

@@ -1,6 +1,5 @@
-// The runs that may call a daemon: admitted by agentd under a fence, each with its own socket. The
-// highest fence of a run is durable, and a call under any other is refused. What else a daemon
-// keeps for a run is its own.
+// Keeps the runs that may call a daemon: agentd admits each under a fence, with its own socket. The
+// highest fence of a run is durable, and a call under any other is refused.
 import type { RunAdmission } from '../wire/admission.ts';
 import type { RunCaller } from '../wire/caller.ts';
 import { type Fault, fault } from '../wire/errors.ts';
@@ -18,13 +17,13 @@ export type AdmittedRun = {
   agent: string;
   taskId: TaskId;
   rootTaskId: TaskId;
-  /** Empty until the socket is open. */
+  /** The socket's path; empty until it is open. */
   socket: string;
   /** Set when the activation is over. A call that had to wait checks it before it has an effect. */
   ended: Fault | undefined;
 };
 
-/** The registry's rows in the daemon's own tables. The registry compares fences, these do not. */
+/** Stores the registry's rows in the daemon's tables. Only the registry compares fences. */
 export type RunRows<A> = {
   /** The highest fence that was admitted or dismissed, and whether that activation is live. */
   read(sql: Sql, runId: RunId): Promise<{ fence: number; isLive: boolean } | undefined>;
@@ -97,7 +96,7 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
       throw staleFault({ runId, fence }, before.fence);
     // An equal fence is the same admission once more.
     const run = before?.fence === fence ? before : await replace(runId, admission, before);
-    if (run.socket === '') run.socket = await sockets.open(callerOf(run));
+    if (run.socket === '') run.socket = await sockets.open(toCaller(run));
     return run.socket;
   };
 
@@ -196,7 +195,7 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
   };
 }
 
-function callerOf({ runId, fence, mode, agent, taskId }: AdmittedRun): RunCaller {
+function toCaller({ runId, fence, mode, agent, taskId }: AdmittedRun): RunCaller {
   return { kind: 'run', principal: `agent:${agent}`, runId, fence, mode, agent, taskId };
 }
 

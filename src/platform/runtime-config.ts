@@ -1,10 +1,10 @@
-// The section `runtime` of agentd.yaml: what concerns all daemons and none of them.
+// The section `runtime` of agentd.yaml: settings of the runtime as a whole.
 import * as z from 'zod';
 
 export const runtimeConfig = z.strictObject({
   /**
-   * The account the daemons run as when agentd is started as root; only the warden stays root. When
-   * absent: the account agentd, and where there is none a uid of its own from sandboxd's range.
+   * The account the daemons run as when agentd is started as root; only the warden stays root.
+   * Default: the account agentd; if it does not exist, a uid from sandboxd's range.
    */
   user: z
     .string()

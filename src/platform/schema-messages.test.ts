@@ -40,7 +40,7 @@ const cases: [schema: z.ZodType, value: unknown, words: string][] = [
   [z.int().max(5), 6, 'must be at most 5'],
   [z.number().multipleOf(0.5), 0.3, 'must be a multiple of 0.5'],
   [z.base64(), '%', 'must be base64'],
-  [z.string().regex(/x/), 'y', 'does not have the form that is wanted'],
+  [z.string().regex(/x/), 'y', 'does not have the required format'],
   [z.string().regex(/x/, 'must hold an x'), 'y', 'must hold an x'],
   [z.record(z.string().max(2), z.int()), { abc: 1 }, 'the key must have at most 2 characters'],
   [size, true, 'must be a number or text, not true'],
@@ -49,7 +49,7 @@ const cases: [schema: z.ZodType, value: unknown, words: string][] = [
   [
     z.union([z.strictObject({ a: z.int() }), z.strictObject({ b: z.int() })]),
     { c: 1 },
-    'fits none of the forms that are allowed',
+    'matches none of the allowed forms',
   ],
 ];
 

@@ -1,5 +1,5 @@
-// Signing JSON documents with a key of our own: Ed25519 over the canonical text. The secret half
-// stays in one file that only its owner can read; what is signed means nothing here.
+// Signs JSON documents with Ed25519 over their canonical text. The private key is in a file that
+// only its owner can read.
 import {
   createHash,
   createPrivateKey,
@@ -15,20 +15,20 @@ import { canonicalJson } from './json.ts';
 import { writeAtomically } from './state-dir.ts';
 
 export type SigningKey = {
-  /** Names the key; follows from its public half. */
+  /** A hash of the public key. */
   keyId: string;
   publicKeyPem: string;
   signJson(value: unknown): string;
   signBytes(bytes: Uint8Array): Buffer;
 };
 
-const keyIdOf = (key: KeyObject): string =>
+const computeKeyId = (key: KeyObject): string =>
   createHash('sha256')
     .update(key.export({ format: 'der', type: 'spki' }))
     .digest('hex')
     .slice(0, 16);
 
-/** The key in this file, made at first need; refused when others could read it. */
+/** Loads the key in this file, and creates it if missing. Throws if others could read it. */
 export function openSigningKey(file: string): SigningKey {
   if (!existsSync(file)) {
     const { privateKey } = generateKeyPairSync('ed25519');
@@ -36,18 +36,14 @@ export function openSigningKey(file: string): SigningKey {
   }
   const mode = statSync(file).mode & 0o777;
   if ((mode & 0o077) !== 0)
-    throw fault(
-      'bad_config',
-      `${file} has mode ${mode.toString(8)}, so others could sign with it`,
-      {
-        hint: `rm ${file}, and the next start makes a new one.`,
-      },
-    );
+    throw fault('bad_config', `${file} has mode ${mode.toString(8)}, so other users can read it`, {
+      hint: `Remove ${file}; the next start creates a new key.`,
+    });
   const secret = readSecret(file);
-  const open = createPublicKey(secret);
+  const publicKey = createPublicKey(secret);
   return {
-    keyId: keyIdOf(open),
-    publicKeyPem: open.export({ format: 'pem', type: 'spki' }).toString(),
+    keyId: computeKeyId(publicKey),
+    publicKeyPem: publicKey.export({ format: 'pem', type: 'spki' }).toString(),
     signJson: (value) =>
       sign(null, Buffer.from(canonicalJson(value)), secret).toString('base64url'),
     signBytes: (bytes) => sign(null, bytes, secret),
@@ -59,12 +55,12 @@ function readSecret(file: string): KeyObject {
     const secret = createPrivateKey(readFileSync(file, 'utf8'));
     if (secret.asymmetricKeyType === 'ed25519') return secret;
   } catch (cause) {
-    throw fault('bad_config', `${file} does not hold a key`, { cause });
+    throw fault('bad_config', `${file} does not contain a key`, { cause });
   }
-  throw fault('bad_config', `${file} does not hold an Ed25519 key`);
+  throw fault('bad_config', `${file} does not contain an Ed25519 key`);
 }
 
-/** True when exactly this value was signed with the secret half of this key. */
+/** True if exactly this value was signed with the private key that belongs to this one. */
 export function verifyJson(value: unknown, signature: string, publicKeyPem: string): boolean {
   try {
     const bytes = Buffer.from(canonicalJson(value));

@@ -1,5 +1,5 @@
-// Where a runtime keeps what lasts (the state directory), where its sockets are (a short runtime
-// path), and that two runtimes never share one: the lock is the kernel's, so a crash frees it.
+// Prepares a runtime's state directory and the short runtime directory for its sockets, and locks
+// them against a second runtime. The lock is the kernel's, so a crash releases it.
 import {
   existsSync,
   lstatSync,
@@ -33,7 +33,7 @@ export function defaultStateDir(env: Env): string {
   return join(HOME === '' ? userInfo().homedir : HOME, '.local', 'state', 'agentd');
 }
 
-/** The runtime path of a state directory: the same for every process that asks. */
+/** Returns a state directory's runtime directory: the same in every process. */
 export function runtimeDirOf(stateDir: string, env: Env): string {
   const real = existsSync(stateDir) ? realpathSync(stateDir) : resolve(stateDir);
   const short = sha256Hex(real).slice(0, 8);
@@ -47,12 +47,12 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
         : `/tmp/agentd-${uid}`;
   const dir = join(base, short);
   if (Buffer.byteLength(dir) + SOCKET_NAME_BYTES_MAX > SOCKET_PATH_BYTES_MAX) {
-    throw fault('path_too_long', `the runtime path ${dir} leaves no room for socket names`);
+    throw fault('path_too_long', `the runtime path ${dir} is too long for the sockets in it`);
   }
   return dir;
 }
 
-/** A directory that is ours alone: made 0700, never a link, never somebody else's. */
+/** Makes a directory with mode 0700. Throws if it is a link, another user's, or open to others. */
 export function ownDir(dir: string): string {
   try {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
@@ -63,15 +63,15 @@ export function ownDir(dir: string): string {
   const stat = lstatSync(dir);
   const uid = process.getuid?.() ?? 0;
   if (!stat.isDirectory() || stat.uid !== uid)
-    throw fault('bad_config', `${dir} is not a directory of this user`);
+    throw fault('bad_config', `${dir} is not a directory owned by this user`);
   if ((stat.mode & 0o077) !== 0)
-    throw fault('bad_config', `others can enter ${dir}`, { hint: `chmod 700 ${dir}` });
+    throw fault('bad_config', `${dir} is open to other users`, { hint: `chmod 700 ${dir}` });
   return dir;
 }
 
 /**
- * The directory of the sockets. Its name can be guessed and may lie where everybody can write, so
- * what is above it is looked at too: who owns that could put sockets of their own in place of ours.
+ * Makes the directory of the sockets. Its path is predictable and may be below /tmp, so the
+ * directories above it are checked too: their owner could replace our sockets.
  */
 export function ownRuntimeDir(dir: string): string {
   ownDir(dir);
@@ -79,7 +79,7 @@ export function ownRuntimeDir(dir: string): string {
   return dir;
 }
 
-/** Makes the tree at first need; refuses what a newer version wrote. */
+/** Makes the directories that are missing. Throws if a newer version wrote the state. */
 export function prepareStateDir(dir: string): void {
   mkdirSync(dirname(dir), { recursive: true });
   ownDir(dir);
@@ -88,11 +88,11 @@ export function prepareStateDir(dir: string): void {
     const text = readFileSync(file, 'utf8').trim();
     const found = Number(text);
     if (!/^[1-9]\d{0,8}$/.test(text))
-      throw fault('storage_broken', `${file} does not hold a version number`);
+      throw fault('storage_broken', `${file} does not contain a version number`);
     if (found > STATE_VERSION) {
       throw fault(
         'state_newer',
-        `${dir} was written by a newer agentd (version ${found}, this one knows ${STATE_VERSION})`,
+        `${dir} was written by a newer agentd (version ${found}, this one supports ${STATE_VERSION})`,
       );
     }
   }
@@ -113,7 +113,7 @@ export function writeAtomically(file: string, text: string): void {
 
 export type RuntimeInfo = {
   pid: number;
-  /** Who the daemons run as. */
+  /** The user that the daemons run as. */
   uid: number;
   mode: 'embedded' | 'split';
   runtime_dir: string;
@@ -121,7 +121,7 @@ export type RuntimeInfo = {
   port: number | null;
   rehearsal: boolean;
   version: string;
-  /** Processes that are not started again, because their program was changed since the start. */
+  /** Processes that are not restarted, because their program changed since the start. */
   outdated?: readonly string[];
 };
 
@@ -138,7 +138,7 @@ export type Lock = { release(): void };
 const SQLITE_BUSY = 5;
 const SQLITE_FULL = 13;
 
-/** SQLite's file lock is a kernel lock: it ends with the process, however that ends. */
+/** SQLite's file lock is a kernel lock: it ends with the process. Undefined if it is taken. */
 export function tryLock(file: string): Lock | undefined {
   const db = new DatabaseSync(file);
   try {
@@ -147,12 +147,11 @@ export function tryLock(file: string): Lock | undefined {
     db.close();
     const code = ((cause as { errcode?: number }).errcode ?? 0) % 256;
     if (code === SQLITE_BUSY) return undefined;
-    if (code === SQLITE_FULL)
-      throw fault('storage_full', `the disk that holds ${file} is full`, { cause });
+    if (code === SQLITE_FULL) throw fault('storage_full', `the disk of ${file} is full`, { cause });
     const why = (cause as Error).message;
-    throw fault('storage_broken', `the lock ${file} cannot be taken: ${why}`, {
+    throw fault('storage_broken', `locking ${file} failed: ${why}`, {
       cause,
-      hint: 'Look at that file and its disk. It holds nothing: while no runtime runs, remove it.',
+      hint: 'Check that file and its disk. It is empty: while no runtime runs, it can be removed.',
     });
   }
   return { release: () => db.close() };

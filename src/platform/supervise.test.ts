@@ -160,7 +160,7 @@ describe('supervise', () => {
     assert.notEqual(one.pid(), first);
     assert.equal(one.restarts(), 2);
     assert.deepEqual(told, [true, false, true, false]);
-    assert.deepEqual(errors, Array(2).fill('not started again: its program was changed'));
+    assert.deepEqual(errors, Array(2).fill('not restarted: its program has changed'));
   });
 
   it('says that its program cannot be read, and does not call it changed', async () => {
@@ -174,7 +174,7 @@ describe('supervise', () => {
     rmSync(file, { recursive: true });
     writeFileSync(file, code);
     await back(one, first);
-    assert.deepEqual(errors, ['not started again: its program cannot be read; trying again']);
+    assert.deepEqual(errors, ['not restarted: its program cannot be read; retrying']);
     assert.deepEqual(told, []);
   });
 

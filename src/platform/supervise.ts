@@ -1,6 +1,6 @@
-// Child processes of the runtime: started, watched until they say they are ready, started again
-// when they die, unless their program is another one by then, and ended with the runtime. A child
-// sees the end of its parent as the end of its standard input.
+// Supervises a child process of the runtime: starts it, waits until it is ready, and restarts it
+// when it dies, unless its program has changed. A child sees the end of its parent as the end of
+// its standard input.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { closeSync, openSync, readFileSync } from 'node:fs';
@@ -16,101 +16,98 @@ export type Supervised = {
 
 export type SuperviseOptions = {
   name: string;
-  /** Node with this program when absent. */
+  /** Default: Node. */
   program?: string;
   argv: string[];
   env: Record<string, string>;
   logFile: string;
   log: Log;
   readyMsMax?: number;
-  /** What it is started from. Changed, it would be of another version than those that still run. */
+  /** The program's file. After a change, a restart would mix two versions. */
   file?: string;
-  /** Told when the child is not started again because `file` changed, and when it is after all. */
+  /** Called when the child is not restarted because `file` changed, and when it is after all. */
   onOutdated?: (isOutdated: boolean) => void;
 };
 
 const READY_MS_MAX = 20_000;
-const PAUSE_MS_MAX = 5_000;
-const LAST_WORDS_MS = 2_000;
-/** A process that lived so long is not in a loop of crashes: it is started again at once. */
-const SETTLED_MS = 1_000;
+const BACKOFF_MS_MAX = 5_000;
+const DRAIN_TIMEOUT_MS = 2_000;
+/** A process that lived this long is not in a crash loop: the backoff starts over. */
+const STABLE_MS = 1_000;
 
-/**
- * Resolves when the child has said `{"ready":true}` for the first time; its first refusal is
- * thrown.
- */
+/** Resolves when the child is ready for the first time. Rejects if its first start fails. */
 export async function supervise(options: SuperviseOptions): Promise<Supervised> {
   const { name, log, readyMsMax = READY_MS_MAX } = options;
   let child: ChildProcess | undefined;
   let stopping = false;
   let restarts = 0;
-  let pauseMs = 50;
+  let backoffMs = 50;
   let isOutdated = false;
   let isUnreadable = false;
-  const original = digestOf(options.file);
+  const original = digestFile(options.file);
 
-  const begin = async (): Promise<void> => {
+  const startAndWait = async (): Promise<void> => {
     const beganAt = Date.now();
     const started = start(options);
     child = started;
-    const ended = endOf(started);
-    await readyLine(started, name, readyMsMax);
+    const ended = waitForExit(started);
+    await waitForReady(started, name, readyMsMax);
     void ended.then(() => {
       if (stopping) return;
-      if (Date.now() - beganAt > SETTLED_MS) pauseMs = 50;
+      if (Date.now() - beganAt > STABLE_MS) backoffMs = 50;
       const { exitCode: code, signalCode: signal } = started;
-      log.warn('a process of the runtime ended; starting it again', { name, code, signal });
-      later();
+      log.warn('process ended; restarting it', { name, code, signal });
+      scheduleRestart();
     });
   };
-  const later = (): void => {
-    setTimeout(() => void again(), pauseMs);
-    pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+  const scheduleRestart = (): void => {
+    setTimeout(() => void restart(), backoffMs);
+    backoffMs = Math.min(backoffMs * 2, BACKOFF_MS_MAX);
   };
-  const tellOutdated = (now: boolean): void => {
+  const setOutdated = (now: boolean): void => {
     if (now !== isOutdated) options.onOutdated?.(now);
     isOutdated = now;
   };
-  const again = async (): Promise<void> => {
+  const restart = async (): Promise<void> => {
     if (stopping) return;
     let digest: string | undefined;
     try {
-      digest = digestOf(options.file);
+      digest = digestFile(options.file);
     } catch (error) {
       if (!isUnreadable)
-        log.error('not started again: its program cannot be read; trying again', { name, error });
+        log.error('not restarted: its program cannot be read; retrying', { name, error });
       isUnreadable = true;
-      return later();
+      return scheduleRestart();
     }
     isUnreadable = false;
     if (digest !== original) {
       if (!isOutdated) {
         const next = 'agentctl down, then agentctl up';
         const { file } = options;
-        log.error('not started again: its program was changed', { name, file, next });
+        log.error('not restarted: its program has changed', { name, file, next });
       }
-      tellOutdated(true);
-      return later(); // The program may be put back as it was.
+      setOutdated(true);
+      return scheduleRestart(); // The original program may be restored.
     }
     restarts++;
     try {
-      await begin();
-      tellOutdated(false);
-      log.info('a process of the runtime is back', { name, pid: child?.pid });
+      await startAndWait();
+      setOutdated(false);
+      log.info('process restarted', { name, pid: child?.pid });
     } catch (error) {
       if (stopping) return;
-      log.error('a process of the runtime did not come back; trying again', { name, error });
-      // It may still be there, and hang. Two of them would fight over sockets and files.
-      await killed(child);
-      if (!stopping) later();
+      log.error('restarting a process failed; retrying', { name, error });
+      // It may hang. Two of them would compete for sockets and files.
+      await kill(child);
+      if (!stopping) scheduleRestart();
     }
   };
 
   try {
-    await begin();
+    await startAndWait();
   } catch (error) {
     stopping = true;
-    await killed(child);
+    await kill(child);
     throw error;
   }
   return {
@@ -121,7 +118,7 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
       stopping = true;
       const last = child;
       if (last === undefined || !isRunning(last)) return;
-      const ended = endOf(last);
+      const ended = waitForExit(last);
       last.kill('SIGTERM');
       const timer = setTimeout(() => last.kill('SIGKILL'), graceMs);
       await ended;
@@ -130,8 +127,8 @@ export async function supervise(options: SuperviseOptions): Promise<Supervised> 
   };
 }
 
-/** Nothing for a file that is not there: a build may just be writing it. */
-function digestOf(file: string | undefined): string | undefined {
+/** Returns undefined for a missing file: a build may be writing it. */
+function digestFile(file: string | undefined): string | undefined {
   if (file === undefined) return undefined;
   try {
     return createHash('sha256').update(readFileSync(file)).digest('hex');
@@ -139,7 +136,7 @@ function digestOf(file: string | undefined): string | undefined {
     const { code, message } = cause as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
     throw fault('bad_config', `the program ${file} cannot be read: ${message}`, {
-      hint: 'Make it a file that this user can read.',
+      hint: 'Make the file readable for this user.',
       cause,
     });
   }
@@ -148,13 +145,13 @@ function digestOf(file: string | undefined): string | undefined {
 const isRunning = ({ pid, exitCode, signalCode }: ChildProcess): boolean =>
   pid !== undefined && exitCode === null && signalCode === null;
 
-const endOf = (child: ChildProcess): Promise<void> =>
+const waitForExit = (child: ChildProcess): Promise<void> =>
   new Promise((resolve) => child.once('exit', () => resolve()));
 
-/** Resolves when it is gone. */
-async function killed(child: ChildProcess | undefined): Promise<void> {
+/** Resolves when the process has ended. */
+async function kill(child: ChildProcess | undefined): Promise<void> {
   if (child === undefined || !isRunning(child)) return;
-  const ended = endOf(child);
+  const ended = waitForExit(child);
   child.kill('SIGKILL');
   await ended;
 }
@@ -167,7 +164,7 @@ function start(options: SuperviseOptions): ChildProcess {
       env: options.env,
       cwd: '/',
     });
-    // Whoever waits for it hears of it there.
+    // Waiters have listeners of their own; without any, Node would throw.
     child.on('error', () => undefined);
     child.stdin?.on('error', () => undefined);
     return child;
@@ -176,7 +173,7 @@ function start(options: SuperviseOptions): ChildProcess {
   }
 }
 
-function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promise<void> {
+function waitForReady(child: ChildProcess, name: string, readyMsMax: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let text = '';
     const timer = setTimeout(
@@ -194,13 +191,17 @@ function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promi
       child.stdout?.removeAllListeners('data');
       child.stdout?.resume();
       try {
-        // A program that is not ours to shape says the one word.
+        // The warden, a C program, prints just this word.
         if (text.slice(0, end) === 'ready') return settle(resolve);
         const line = JSON.parse(text.slice(0, end)) as { ready?: boolean };
         settle(() => (line.ready === true ? resolve() : reject(faultFromBody(line))));
       } catch (cause) {
         settle(() =>
-          reject(fault('internal', `${name} said something else than that it is ready`, { cause })),
+          reject(
+            fault('internal', `${name} sent an unexpected message instead of its ready line`, {
+              cause,
+            }),
+          ),
         );
       }
     });
@@ -211,8 +212,8 @@ function readyLine(child: ChildProcess, name: string, readyMsMax: number): Promi
       const how = child.signalCode ?? `exit ${child.exitCode}`;
       settle(() => reject(fault('unavailable', `${name} ended before it was ready (${how})`)));
     };
-    // Why it refused may still be in the pipe; what it left behind may hold the pipe for ever.
+    // Its error may still be in the pipe; its own children may keep the pipe open for ever.
     child.once('close', ended);
-    child.once('exit', () => void setTimeout(ended, LAST_WORDS_MS).unref());
+    child.once('exit', () => void setTimeout(ended, DRAIN_TIMEOUT_MS).unref());
   });
 }

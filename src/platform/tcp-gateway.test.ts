@@ -10,7 +10,7 @@ import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw
 import { DAEMONS, type DaemonName } from '../wire/daemons.ts';
 import { socketPathOf } from './daemon.ts';
 import { silentLog } from './log.ts';
-import { type Front, openFront } from './tcp-gateway.ts';
+import { openFront, type TcpGateway } from './tcp-gateway.ts';
 
 const ANN = 'the-key-of-ann-that-is-long-enough-0123456789';
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
@@ -21,7 +21,7 @@ describe('front', () => {
   const servers: http.Server[] = [];
   const seen: Seen[] = [];
   const gone: string[] = [];
-  let front: Front;
+  let front: TcpGateway;
   let where: { host: string; port: number };
 
   /** Stands for a daemon: says what reached it. */
@@ -58,7 +58,7 @@ describe('front', () => {
   before(async () => {
     servers.push(...DAEMONS.filter((name) => name !== 'toold').map(standIn));
     const people = {
-      nameOf: (key: string) => (key === ANN ? 'ann' : undefined),
+      findName: (key: string) => (key === ANN ? 'ann' : undefined),
       has: () => false,
       names: () => ['ann'],
     };

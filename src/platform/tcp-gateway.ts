@@ -1,9 +1,9 @@
-// The one TCP port: checks Host, Origin and the operator's key, then hands each request to the
-// daemon that owns its path: in this process as it is, else over that daemon's operator socket.
+// Serves the TCP port: checks Host, Origin and the operator's key, then passes each request to the
+// daemon that owns its path, in this process or over that daemon's operator socket.
 import http from 'node:http';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { bearer, operatorOverTcp } from './authenticate.ts';
+import { authenticateOverTcp, readBearer } from './authenticate.ts';
 import { type RunningDaemon, socketPathOf } from './daemon.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
@@ -13,7 +13,7 @@ import type { PersonKeys } from './person-keys.ts';
 
 const CONNECTIONS_MAX = 1_024;
 
-export type Front = { port: number; close(): Promise<void> };
+export type TcpGateway = { port: number; close(): Promise<void> };
 
 const HOP_HEADERS = new Set([
   'connection',
@@ -30,16 +30,16 @@ const HOP_HEADERS = new Set([
   'agentd-person',
 ]);
 
-/** The daemon a path belongs to, and the path as that daemon knows it. */
-function ownerOf(path: string): { daemon: DaemonName; path: string } {
+/** Returns the daemon that owns a path, and the path as that daemon knows it. */
+function findOwner(path: string): { daemon: DaemonName; path: string } {
   // /daemons/<name>/metrics and /daemons/<name>/healthz reach the routes every daemon has.
   const [, name, rest] = /^\/daemons\/([a-z-]+)(\/(?:metrics|healthz))$/.exec(path) ?? [];
   if (name === undefined) {
     const owner = PATH_OWNERS.find(({ prefix }) => path.startsWith(prefix));
     return { daemon: owner?.daemon ?? 'agentd', path };
   }
-  const daemon = DAEMONS.find((one) => one === name);
-  if (daemon === undefined) throw fault('no_such_route', `there is no daemon ${name}`);
+  const daemon = DAEMONS.find((known) => known === name);
+  if (daemon === undefined) throw fault('no_such_route', `daemon ${name} not found`);
   return { daemon, path: rest! };
 }
 
@@ -49,41 +49,41 @@ export async function openFront(options: {
   operatorKey: string;
   people?: PersonKeys;
   log: Log;
-  /** Daemons of this process. */
+  /** The daemons of this process. */
   here?: ReadonlyMap<DaemonName, RunningDaemon> | undefined;
-}): Promise<Front> {
+}): Promise<TcpGateway> {
   let port = options.port;
-  const authenticate = operatorOverTcp(options.operatorKey, () => port, options.people);
+  const authenticate = authenticateOverTcp(options.operatorKey, () => port, options.people);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
 
-  const passOn = (exchange: Exchange): void => {
+  const forward = (exchange: Exchange): void => {
     const caller = authenticate(exchange);
-    const { daemon, path } = ownerOf(exchange.target);
-    const answer = options.here?.get(daemon)?.answer;
-    if (answer !== undefined) return void answer(exchange, path, caller);
+    const { daemon, path } = findOwner(exchange.target);
+    const local = options.here?.get(daemon);
+    if (local?.handle !== undefined) return void local.handle(exchange, path, caller);
     const socketPath = socketPathOf(options.runtimeDir, daemon, 'operator');
     const headers = {
-      ...onwardHeaders(exchange.headers),
+      ...forwardHeaders(exchange.headers),
       host: 'agentd',
-      // The key that came, so that whose it is stays known.
-      authorization: `Bearer ${bearer(exchange)}`,
+      // The caller's own key, so that the daemon knows whose it is.
+      authorization: `Bearer ${readBearer(exchange)}`,
       'agentd-person': caller.principal.replace(/^person:/, ''),
     };
-    const onward = openOnward({ agent, socketPath, method: exchange.method, path, headers });
-    onward.on('error', (cause) => {
-      options.log.debug('a daemon did not answer', { daemon, error: cause });
-      refuse(exchange, fault('unavailable', `${daemon} does not answer`, { cause }));
+    const upstream = openUpstream({ agent, socketPath, method: exchange.method, path, headers });
+    upstream.on('error', (cause) => {
+      options.log.debug('a daemon did not respond', { daemon, error: cause });
+      refuse(exchange, fault('unavailable', `${daemon} does not respond`, { cause }));
     });
-    join(exchange, onward);
+    pipe(exchange, upstream);
   };
 
   const server = makeServer({
     connectionsMax: CONNECTIONS_MAX,
     onRequest(exchange) {
       try {
-        passOn(exchange);
+        forward(exchange);
       } catch (error) {
-        const internal = () => fault('internal', 'something went wrong here', { cause: error });
+        const internal = () => fault('internal', 'internal error', { cause: error });
         refuse(exchange, error instanceof Fault ? error : internal());
       }
     },
@@ -102,47 +102,47 @@ export async function openFront(options: {
   };
 }
 
-/** Body and answer go through as they come; who reads slowly slows who writes. */
-function join(exchange: Exchange, onward: http.ClientRequest): void {
-  exchange.onGone(() => onward.destroy());
-  onward.on('response', (answer) => {
-    const { connection: _, 'keep-alive': __, 'transfer-encoding': ___, ...rest } = answer.headers;
-    exchange.begin(answer.statusCode ?? 502, oneEach(rest));
-    exchange.onDrain(() => answer.resume());
-    answer.on('data', (chunk: Buffer) => {
-      if (!exchange.write(chunk)) answer.pause();
+/** Streams the body and the response through, with backpressure. */
+function pipe(exchange: Exchange, upstream: http.ClientRequest): void {
+  exchange.onGone(() => upstream.destroy());
+  upstream.on('response', (response) => {
+    const { connection: _, 'keep-alive': __, 'transfer-encoding': ___, ...rest } = response.headers;
+    exchange.begin(response.statusCode ?? 502, joinRepeated(rest));
+    exchange.onDrain(() => response.resume());
+    response.on('data', (chunk: Buffer) => {
+      if (!exchange.write(chunk)) response.pause();
     });
-    answer.on('end', () => exchange.end());
-    answer.on('error', () => exchange.destroy());
+    response.on('end', () => exchange.end());
+    response.on('error', () => exchange.destroy());
   });
-  onward.on('drain', () => exchange.resumeBody());
+  upstream.on('drain', () => exchange.resumeBody());
   exchange.askForBody();
   exchange.readBody({
     data(chunk) {
-      if (!onward.write(chunk)) exchange.pauseBody();
+      if (!upstream.write(chunk)) exchange.pauseBody();
     },
-    end: () => void onward.end(),
-    cut: () => void onward.destroy(),
+    end: () => void upstream.end(),
+    abort: () => void upstream.destroy(),
   });
 }
 
-function oneEach(headers: http.IncomingHttpHeaders): Record<string, string | undefined> {
-  const each: Record<string, string | undefined> = {};
+function joinRepeated(headers: http.IncomingHttpHeaders): Record<string, string | undefined> {
+  const joined: Record<string, string | undefined> = {};
   for (const [name, value] of Object.entries(headers))
-    each[name] = Array.isArray(value) ? value.join(', ') : value;
-  return each;
+    joined[name] = Array.isArray(value) ? value.join(', ') : value;
+  return joined;
 }
 
-function onwardHeaders(given: Headers): http.OutgoingHttpHeaders {
+function forwardHeaders(received: Headers): http.OutgoingHttpHeaders {
   const headers: http.OutgoingHttpHeaders = {};
-  for (const [name, value] of Object.entries(given))
+  for (const [name, value] of Object.entries(received))
     if (!HOP_HEADERS.has(name) && value !== undefined) headers[name] = value;
-  // Without it Node would send the body of a GET or DELETE bare, to be read as the next request.
-  if (given['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
+  // Without it Node sends the body of a GET or DELETE unframed: it would be the next request.
+  if (received['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
   return headers;
 }
 
-function openOnward(options: http.RequestOptions): http.ClientRequest {
+function openUpstream(options: http.RequestOptions): http.ClientRequest {
   try {
     return http.request(options);
   } catch (cause) {

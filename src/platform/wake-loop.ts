@@ -51,7 +51,7 @@ export function makeWakeLoop({ clock, work, backoffMs, onError }: WakeLoopOption
         retryMs = Math.min(2 * retryMs, backoffMs.max);
       }
     }
-    // Nothing can come between the last look at `isWoken` and this: there is no await.
+    // There is no await between the last check of `isWoken` and this.
     isRunning = false;
   };
 

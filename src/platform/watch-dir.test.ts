@@ -6,18 +6,18 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { manualClock } from './clock.ts';
-import { type FollowOptions, followDir } from './watch-dir.ts';
+import { followDir, type WatchDirOptions } from './watch-dir.ts';
 
 const EVERY_MS = 10_000;
 
-function makePlace(t: TestContext, more: Partial<FollowOptions> & { isLate?: true } = {}) {
+function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: true } = {}) {
   const { isLate, ...options } = more;
   const root = mkdtempSync(join(tmpdir(), 'follow-'));
   const dir = join(root, 'dir');
   if (isLate === undefined) mkdirSync(dir);
   const clock = manualClock(1_000);
   const seen: string[] = [];
-  const look: FollowOptions['look'] = (why) => void seen.push(why);
+  const look: WatchDirOptions['look'] = (why) => void seen.push(why);
   const all = { dir, clock, look, settleMs: 100, lookEveryMs: EVERY_MS };
   const followed = followDir({ ...all, ...options });
   t.after(() => {

@@ -1,22 +1,22 @@
-// A directory that is followed: whoever follows it is told when something in it may have changed,
-// and now and then besides, for where watching does not work. What is read there is theirs.
+// Watches a directory and calls back when something in it may have changed. It also polls, for file
+// systems where watching does not work.
 import { type FSWatcher, statSync, watch } from 'node:fs';
 import type { Clock, Timer } from './clock.ts';
 
-export type FollowOptions = {
+export type WatchDirOptions = {
   dir: string;
-  /** Only this file of it; all of it when absent. */
+  /** Only this file; default: all files. */
   name?: string;
   clock: Clock;
-  /** `told`: something may have changed. `regular`: it is time to look again. */
+  /** `told`: something may have changed. `regular`: the poll interval has passed. */
   look(why: 'told' | 'regular'): void;
-  /** Changes that come together are told together. */
+  /** Changes within this time cause one call. */
   settleMs: number;
   lookEveryMs: number;
 };
 
-/** It is watched when this returns: a change from then on is told. */
-export function followDir(options: FollowOptions): { close(): void } {
+/** Every change after this returns is reported. */
+export function followDir(options: WatchDirOptions): { close(): void } {
   const { dir, name, clock, look, settleMs, lookEveryMs } = options;
   let settling: Timer | undefined;
   const watcher = makeWatcher(dir, (changed) => {
@@ -26,20 +26,20 @@ export function followDir(options: FollowOptions): { close(): void } {
       look('told');
     });
   });
-  let looking: Timer | undefined;
-  const lookRegularly = (): void => {
-    looking = clock.at(clock.nowMs() + lookEveryMs, () => {
+  let polling: Timer | undefined;
+  const poll = (): void => {
+    polling = clock.at(clock.nowMs() + lookEveryMs, () => {
       watcher.renew();
-      lookRegularly();
+      poll();
       look('regular');
     });
   };
   watcher.renew();
-  lookRegularly();
+  poll();
   return {
     close() {
       settling?.cancel();
-      looking?.cancel();
+      polling?.cancel();
       watcher.drop();
     },
   };
@@ -56,14 +56,14 @@ function makeWatcher(dir: string, onEvent: (changed: string | null) => void) {
   const renew = (): void => {
     try {
       const { dev, ino, birthtimeNs } = statSync(dir, { bigint: true });
-      const found = `${dev} ${ino} ${birthtimeNs}`; // A number alone is soon given out again.
+      const found = `${dev} ${ino} ${birthtimeNs}`; // Inode numbers are reused.
       if (watcher !== undefined && found === watched) return;
       drop();
       watched = found;
       watcher = watch(dir, { persistent: false }, (_, changed) => onEvent(changed));
       watcher.on('error', drop);
     } catch {
-      // It is not there, or nothing more can be watched on this host: the regular looks go on.
+      // It does not exist, or this host has no watches left: polling continues.
       drop();
     }
   };

@@ -20,7 +20,7 @@ export function readYaml<S extends z.ZodType>(
   schema: S,
 ): YamlResult<z.output<S>> {
   const lines = new LineCounter();
-  // Anchors can make a small file huge; nothing here needs them.
+  // Aliases can expand a small file into a huge value; nothing here needs them.
   const doc = parseDocument(text, {
     lineCounter: lines,
     uniqueKeys: true,
@@ -60,14 +60,14 @@ export function readYaml<S extends z.ZodType>(
   const lineOf = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
   const problems = checked.issues
     .slice(0, 20)
-    .flatMap((issue) => describe(issue, schema, file, lineOf))
+    .flatMap((issue) => toProblems(issue, schema, file, lineOf))
     .sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
   return { ok: false, problems };
 }
 
 type Issue = z.core.$ZodIssue;
 
-function describe(
+function toProblems(
   issue: Issue,
   schema: z.ZodType,
   file: string,

@@ -79,7 +79,7 @@ export function readRequestsOurWay(pieces: readonly Buffer[]): ParserReading {
           message.isComplete = true;
           exchange.send(200, {}, '');
         },
-        cut() {},
+        abort() {},
       });
     },
     onClose() {},

@@ -141,7 +141,10 @@ describe('a start that must not happen', () => {
         const why = await refusal(dir);
         assert.equal(why.code, 'state_newer');
         assert.ok(why.message.includes(`${name}.sqlite`), why.message);
-        assert.match(why.message, /written by a newer agentd \(version 999, this one knows \d+\)/);
+        assert.match(
+          why.message,
+          /written by a newer agentd \(version 999, this one supports \d+\)/,
+        );
       });
     }
 

@@ -9,7 +9,7 @@ export type BodySink = {
   data(chunk: Buffer): void;
   end(): void;
   /** The other side went away before the end. */
-  cut(): void;
+  abort(): void;
 };
 
 /** What an exchange needs of its connection. */
@@ -215,7 +215,7 @@ export class Exchange {
   leave(): void {
     if (this.#isGone) return;
     this.#isGone = true;
-    if (!this.#isBodyOver) this.#sink?.cut();
+    if (!this.#isBodyOver) this.#sink?.abort();
     const [gone, drain] = [this.#onGone, this.#onDrain];
     if (!this.#isFinished) gone?.();
     drain?.();

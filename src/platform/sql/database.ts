@@ -1,6 +1,5 @@
-// What a store needs of a database, whichever it is: one method = one transaction. The function
-// given to `write` may await only its own statements, so that a transaction never stays open across
-// other work.
+// The interface of a store's database. One call is one transaction; its function may await only its
+// own statements, so that a transaction never stays open across other work.
 
 export type Value = string | number | null | Uint8Array;
 export type SqlRow = Record<string, Value>;
@@ -9,23 +8,21 @@ export type Sql = {
   all<T = SqlRow>(text: string, ...values: Value[]): Promise<T[]>;
   /** The first row, or undefined. */
   one<T = SqlRow>(text: string, ...values: Value[]): Promise<T | undefined>;
-  /** How many rows it changed. */
+  /** Resolves to the number of changed rows. */
   run(text: string, ...values: Value[]): Promise<number>;
   /**
-   * Inside `write`, where a database can do it: called when the transaction has been committed, in
-   * the order of commits and before anybody is told; not when it was rolled back.
+   * Registers a callback for the commit, if the database supports it. Callbacks run in commit
+   * order, before `write` resolves, and not after a rollback.
    */
   afterCommit?(work: () => void): void;
 };
 
 export type Database = {
-  /** Resolves when it is durable. What throws inside is rolled back alone. */
+  /** Resolves when durable. If `work` throws, only its own changes are rolled back. */
   write<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   read<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 };
 
-/**
- * A migration is SQL that both SQLite and PostgreSQL take. Its place in the list is its version.
- */
+/** SQL for both SQLite and PostgreSQL. The index of an entry is its version. */
 export type Migrations = readonly string[];

@@ -1,6 +1,5 @@
-// SQLite whose fsync stops nobody: a commit writes the log without waiting for the disk, and
-// another thread syncs it while this one goes on. What `write` gives is durable, and what `commit`
-// gives says when it is: soon, or at once for whoever cannot wait.
+// SQLite with a deferred fsync: a commit writes the WAL without waiting for the disk, and another
+// thread syncs it. `write` resolves when durable, `commit` earlier, with a promise for that.
 import { closeSync, fdatasync, openSync } from 'node:fs';
 import type { Fault } from '../../wire/errors.ts';
 import type { Database } from './database.ts';
@@ -8,25 +7,25 @@ import { endProcess, failedSyncFault, type OnFailedSync } from './failed-sync.ts
 import type { SqliteDatabase, SqlNow } from './sqlite.ts';
 
 export type DeferredSyncDatabase = Database & {
-  /** Resolves when it is committed: a crash of this process cannot undo it any more. */
+  /** Resolves when it is committed: a crash of this process no longer undoes it. */
   commit<T>(work: (sql: SqlNow) => T): Promise<Committed<T>>;
 };
 export type Committed<T> = {
   value: T;
-  /** Resolves when a crash of the machine cannot undo it either, which is seen to soon. */
+  /** Resolves when a crash of the machine no longer undoes it, after the flush delay. */
   durable: Promise<void>;
-  /** The same, and it is seen to now. */
+  /** Syncs without the flush delay. */
   syncNow(): Promise<void>;
 };
 
 export type Sync = (fd: number, done: (error: Error | null) => void) => void;
 
-export type LateOptions = {
+export type DeferredSyncOptions = {
   sync?: Sync;
   onFailedSync?: OnFailedSync;
   /**
-   * How long the log may get. Copying it waits for the disk twice, and a page that changes often is
-   * copied once.
+   * The length of the WAL at which it is copied into the database. A copy waits for the disk twice,
+   * and copies a page that changed often only once.
    */
   logPagesMax?: number;
   cacheKbMax?: number;
@@ -35,10 +34,10 @@ export type LateOptions = {
 export async function syncLate(
   inner: SqliteDatabase,
   file: string,
-  { sync = fdatasync, onFailedSync = endProcess, ...tuning }: LateOptions = {},
+  { sync = fdatasync, onFailedSync = endProcess, ...tuning }: DeferredSyncOptions = {},
 ): Promise<DeferredSyncDatabase> {
-  // SQLite itself then syncs the log only before it copies it into the database, which keeps the
-  // database whole. That every commit is durable is seen to here.
+  // SQLite itself now syncs the WAL only before copying it into the database, which keeps the
+  // database consistent. LogSync makes commits durable.
   await inner.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
   if (tuning.logPagesMax !== undefined)
     await inner.read((sql) => sql.all(`PRAGMA wal_autocheckpoint = ${tuning.logPagesMax}`));
@@ -66,10 +65,10 @@ export async function syncLate(
   };
 }
 
-/** So long a commit that nobody waits for may be in the hands of the kernel alone. */
-const SOON_MS = 20;
+/** A commit without a waiter is synced after this time. */
+const FLUSH_DELAY_MS = 20;
 
-/** One sync at a time; what is written before the next begins shares it. */
+/** Runs one sync at a time; everything written before the next one starts shares it. */
 class LogSync {
   readonly #file: string;
   readonly #sync: Sync;
@@ -77,7 +76,7 @@ class LogSync {
   #fd: number | undefined;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
-  /** Somebody waits for the next one. */
+  /** The next sync has a waiter. */
   #isUrgent = false;
   #hurry: (() => void) | undefined;
   #broken: Fault | undefined;
@@ -88,7 +87,7 @@ class LogSync {
     this.#onFailedSync = onFailedSync;
   }
 
-  /** Throws after a failed sync, for as long as the process is still there. */
+  /** Throws after a failed sync, until the process has ended. */
   assertWhole(): void {
     if (this.#broken !== undefined) throw this.#broken;
   }
@@ -103,12 +102,12 @@ class LogSync {
   syncSoon(): Promise<void> {
     if (this.#next !== undefined) return this.#next;
     const next = this.#syncNext();
-    next.catch(() => undefined); // Whoever waits hears of it, and assertWhole tells the rest.
+    next.catch(() => undefined); // Waiters get the error, and assertWhole throws it.
     this.#next = next;
     return next;
   }
 
-  /** Nothing waits for a sync any more; whether it was one, those who waited know. */
+  /** Resolves when no sync is pending, whether the last one succeeded or failed. */
   async settle(): Promise<void> {
     for (let last = this.#last(); last !== undefined; last = this.#last())
       await last.catch(() => undefined);
@@ -137,7 +136,7 @@ class LogSync {
     }
   }
 
-  /** What this turn of the loop still has to say or to write goes first. */
+  /** An urgent sync still lets the rest of this event-loop tick join. */
   async #untilItIsTime(): Promise<void> {
     if (!this.#isUrgent) await this.#aWhile();
     if (this.#isUrgent) await new Promise((resolve) => setImmediate(resolve));
@@ -150,7 +149,7 @@ class LogSync {
         this.#hurry = undefined;
         resolve();
       };
-      const timer = setTimeout(end, SOON_MS);
+      const timer = setTimeout(end, FLUSH_DELAY_MS);
       timer.unref();
       this.#hurry = end;
     });

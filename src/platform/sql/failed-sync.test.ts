@@ -73,7 +73,7 @@ describe('a failed sync of a database', () => {
       assert.equal(ran.stdout, '', 'the writer is not answered');
       const line = JSON.parse(ran.stderr.trim().split('\n').at(-1)!);
       assert.equal(line.level, 'error');
-      assert.match(line.message, /could not be synced/);
+      assert.match(line.message, /syncing its database failed/);
       assert.equal(line.error.code, 'storage_broken');
       assert.match(line.hint, /dmesg/);
       const found = await keys(file);

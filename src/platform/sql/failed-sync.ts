@@ -1,10 +1,9 @@
-// Ends the process after a failed sync of a database. The kernel may have marked the pages clean
-// that it could not write, so a second sync would succeed without them; memory and disk may differ,
-// and only a new start reads the disk.
+// Ends the process after a failed sync of a database. The kernel may have marked unwritten pages
+// clean, so a second sync would succeed without them; only a new process reads the disk.
 import { FAULTS, type Fault, fault } from '../../wire/errors.ts';
 import { makeLog, stderrSink } from '../log.ts';
 
-/** What becomes of the process after a failed sync; tests pass their own. */
+/** Called after a failed sync; tests pass their own. */
 export type OnFailedSync = (problem: Fault) => void;
 
 export function failedSyncFault(file: string, cause: unknown): Fault {
@@ -16,7 +15,7 @@ export function failedSyncFault(file: string, cause: unknown): Fault {
 }
 
 export const endProcess: OnFailedSync = (problem) => {
-  makeLog(stderrSink).error('ending this process: its database could not be synced', {
+  makeLog(stderrSink).error('ending this process: syncing its database failed', {
     hint: problem.hint,
     error: problem,
   });

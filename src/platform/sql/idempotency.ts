@@ -1,5 +1,5 @@
-// Doing a thing once per key: the answer is kept in the transaction that made it, so that the same
-// key gives the same answer after any crash, and a different request under the same key is refused.
+// Runs work once per idempotency key: the result is stored in the work's own transaction, so that
+// the same key gives the same result after any crash. A different request under a used key fails.
 import { fault } from '../../wire/errors.ts';
 import type { Sql } from './database.ts';
 
@@ -16,7 +16,7 @@ CREATE INDEX once_by_time ON once (at_ms);`;
 
 export type IdempotencyKey = { scope: string; key: string; requestHash: string };
 
-/** What was answered before under this key, if anything. */
+/** Resolves to the recorded result of this key, or undefined. */
 export async function recallOnce<T>(sql: Sql, once: IdempotencyKey): Promise<T | undefined> {
   const found = await sql.one<{ request_hash: string; answer: string }>(
     'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
@@ -27,13 +27,12 @@ export async function recallOnce<T>(sql: Sql, once: IdempotencyKey): Promise<T |
   if (found.request_hash !== once.requestHash) {
     throw fault(
       'idempotency_mismatch',
-      `the key ${once.key} was used before for a different request`,
+      `the key ${once.key} was already used for a different request`,
     );
   }
   return JSON.parse(found.answer) as T;
 }
 
-/** Keys nobody will ask for again. */
 export function forgetOnce(sql: Sql, beforeMs: number): Promise<number> {
   return sql.run('DELETE FROM once WHERE at_ms < ?', beforeMs);
 }

@@ -1,6 +1,5 @@
-// Brings a SQLite file to the version that the code knows: first a copy of the file as it was, then
-// one transaction for each version. A file of a newer version is refused. What the versions are is
-// left to the stores.
+// Migrates a SQLite file to the current version: copies the file first, then runs one transaction
+// for each version. A file of a newer version is refused.
 import {
   closeSync,
   constants,
@@ -30,7 +29,7 @@ export function migrate(db: DatabaseSync, { file, migrations, log }: MigrateOpti
   if (found > wanted) {
     throw fault(
       'state_newer',
-      `${file} was written by a newer agentd (version ${found}, this one knows ${wanted})`,
+      `${file} was written by a newer agentd (version ${found}, this one supports ${wanted})`,
     );
   }
   if (found === wanted) return;
@@ -43,13 +42,13 @@ export function migrate(db: DatabaseSync, { file, migrations, log }: MigrateOpti
       db.exec('COMMIT');
     } catch (error) {
       if (db.isTransaction) db.exec('ROLLBACK');
-      throw copy === undefined || !isOfTheFile(error)
+      throw copy === undefined || !isSchemaError(error)
         ? error
-        : notBrought({ file, copy, from: version, cause: error });
+        : migrationFault({ file, copy, from: version, cause: error });
     }
   }
   if (copy !== undefined)
-    log?.info('a database of an earlier version was brought up to date', {
+    log?.info('migrated a database', {
       file,
       from: found,
       to: wanted,
@@ -57,22 +56,25 @@ export function migrate(db: DatabaseSync, { file, migrations, log }: MigrateOpti
     });
 }
 
-/** SQLITE_ERROR and SQLITE_CONSTRAINT: the statements and what is in the file do not fit. */
-function isOfTheFile(error: unknown): boolean {
+/** SQLITE_ERROR and SQLITE_CONSTRAINT: the statements do not fit the contents of the file. */
+function isSchemaError(error: unknown): boolean {
   const { code, errcode = 0 } = error as { code?: string; errcode?: number };
   return code === 'ERR_SQLITE_ERROR' && [1, 19].includes(errcode & 255);
 }
 
-function notBrought(what: { file: string; copy: string; from: number; cause: unknown }) {
+function migrationFault(what: { file: string; copy: string; from: number; cause: unknown }) {
   const { file, copy, from, cause } = what;
   return fault(
     'storage_broken',
-    `${file} could not be brought from version ${from} to ${from + 1}: ${(cause as Error).message}`,
-    { hint: `It is unchanged, and ${copy} is what it was before this start.`, cause },
+    `migrating ${file} from version ${from} to ${from + 1} failed: ${(cause as Error).message}`,
+    {
+      hint: `Keep ${copy}, the copy from before this start; the failed step changed nothing.`,
+      cause,
+    },
   );
 }
 
-/** Gives the name of the copy. An earlier copy is never written over. */
+/** Returns the name of the copy. An earlier copy is never overwritten. */
 function backUp(db: DatabaseSync, file: string, version: number): string {
   db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
   const name = `${file}.before-${version}`;
@@ -87,7 +89,7 @@ function backUp(db: DatabaseSync, file: string, version: number): string {
   }
 }
 
-/** Durable before anything is changed. */
+/** The copy is durable before the migration starts. */
 function copyWhole(file: string, target: string): void {
   const unfinished = `${target}.tmp`;
   try {
@@ -97,7 +99,7 @@ function copyWhole(file: string, target: string): void {
     syncFile(dirname(target));
   } catch (cause) {
     rmSync(unfinished, { force: true });
-    throw isDiskFull(cause) ? storageFault(`copying ${file} before it is changed`, cause) : cause;
+    throw isDiskFull(cause) ? storageFault(`copying ${file} before its migration`, cause) : cause;
   }
 }
 
@@ -110,14 +112,14 @@ function syncFile(path: string): void {
   }
 }
 
-const PIECE_BYTES = 1 << 20;
+const CHUNK_BYTES = 1 << 20;
 
-/** A start that was cut off after its copy leaves the same bytes. */
+/** An interrupted start leaves a copy with the same bytes. */
 function isSame(a: string, b: string): boolean {
   if (statSync(a).size !== statSync(b).size) return false;
   const fds = [openSync(a, 'r'), openSync(b, 'r')] as const;
   try {
-    const pieces = [Buffer.alloc(PIECE_BYTES), Buffer.alloc(PIECE_BYTES)] as const;
+    const pieces = [Buffer.alloc(CHUNK_BYTES), Buffer.alloc(CHUNK_BYTES)] as const;
     for (;;) {
       const [n, m] = [readSync(fds[0], pieces[0]), readSync(fds[1], pieces[1])];
       if (n !== m || !pieces[0].subarray(0, n).equals(pieces[1].subarray(0, m))) return false;

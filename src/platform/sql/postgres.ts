@@ -1,5 +1,5 @@
-// PostgreSQL as a Database, over any client that can query and run a transaction. Statements are
-// written once, for SQLite and PostgreSQL both: `?` becomes `$1`, bigint comes back as a number.
+// PostgreSQL as a Database, over any client with queries and transactions. Statements are the same
+// as for SQLite: `?` becomes `$1`, and bigint is returned as a number.
 import { fault } from '../../wire/errors.ts';
 import { makeMutex } from '../mutex.ts';
 import type { Database, Migrations, Sql, SqlRow, Value } from './database.ts';
@@ -9,16 +9,16 @@ type Result = {
   affectedRows?: number | undefined;
   fields?: readonly { name: string; dataTypeID: number }[] | undefined;
 };
-type Querying = { query(text: string, values?: unknown[]): Promise<Result> };
-export type PostgresClient = Querying & {
+type Queryable = { query(text: string, values?: unknown[]): Promise<Result> };
+export type PostgresClient = Queryable & {
   exec(text: string): Promise<unknown>;
-  transaction<T>(work: (tx: Querying) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Queryable) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 };
 
 const translated = new Map<string, string>();
 
-function numbered(text: string): string {
+function numberPlaceholders(text: string): string {
   let result = translated.get(text);
   if (result === undefined) {
     let n = 0;
@@ -28,10 +28,10 @@ function numbered(text: string): string {
   return result;
 }
 
-/** bigint, and numeric, which a sum of bigints is. Many drivers give them as text or as bigint. */
+/** bigint and numeric (a sum of bigints). Many drivers return them as text or as bigint. */
 const WIDE_NUMBERS: readonly number[] = [20, 1700];
 
-function plainRows({ rows, fields = [] }: Result): SqlRow[] {
+function narrowRows({ rows, fields = [] }: Result): SqlRow[] {
   const wide = new Set(
     fields.filter(({ dataTypeID }) => WIDE_NUMBERS.includes(dataTypeID)).map(({ name }) => name),
   );
@@ -50,26 +50,26 @@ function narrow(name: string, value: bigint | string): number {
   if (Number.isFinite(result) && Math.abs(result) <= Number.MAX_SAFE_INTEGER) return result;
   throw fault(
     'storage_broken',
-    `${name} in the database is ${value}: too large to be read exactly`,
+    `${name} in the database is ${value}, which exceeds the exact integers`,
   );
 }
 
-/** PostgreSQL has no way to keep NUL in text; it would fail there without saying why. */
+/** PostgreSQL cannot store NUL in text, and its error would not say so. */
 function assertNoNul(values: Value[]): Value[] {
   for (const value of values)
     if (typeof value === 'string' && value.includes('\0'))
-      throw fault('bad_request', 'a text holds the character NUL, which cannot be stored');
+      throw fault('bad_request', 'a text contains the character NUL, which cannot be stored');
   return values;
 }
 
-function sqlOn(client: Querying): Sql {
+function makeSql(client: Queryable): Sql {
   const query = (text: string, values: Value[]) =>
-    client.query(numbered(text), assertNoNul(values));
+    client.query(numberPlaceholders(text), assertNoNul(values));
   return {
     all: async <T = SqlRow>(text: string, ...values: Value[]) =>
-      plainRows(await query(text, values)) as T[],
+      narrowRows(await query(text, values)) as T[],
     one: async <T = SqlRow>(text: string, ...values: Value[]) =>
-      plainRows(await query(text, values))[0] as T | undefined,
+      narrowRows(await query(text, values))[0] as T | undefined,
     run: async (text, ...values) => (await query(text, values)).affectedRows ?? 0,
   };
 }
@@ -79,12 +79,8 @@ export async function openPostgres(
   migrations: Migrations,
 ): Promise<Database> {
   await client.exec('CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)');
-  const found =
-    (
-      (await client.query('SELECT version FROM schema_version')).rows[0] as
-        | { version: number }
-        | undefined
-    )?.version ?? 0;
+  const { rows } = await client.query('SELECT version FROM schema_version');
+  const found = (rows[0] as { version: number } | undefined)?.version ?? 0;
   if (found > migrations.length)
     throw fault('state_newer', `the database was written by a newer agentd (version ${found})`);
   for (let version = found; version < migrations.length; version++) {
@@ -92,11 +88,11 @@ export async function openPostgres(
       `BEGIN; ${migrations[version]}; DELETE FROM schema_version; INSERT INTO schema_version VALUES (${version + 1}); COMMIT;`,
     );
   }
-  // One writer at a time: outbox numbers must become visible in the order they were given.
-  const inTurn = makeMutex();
+  // One writer at a time: outbox numbers must become visible in order.
+  const withLock = makeMutex();
   return {
-    write: (work) => inTurn(() => client.transaction((tx) => work(sqlOn(tx)))),
-    read: (work) => work(sqlOn(client)),
-    close: () => inTurn(() => client.close()),
+    write: (work) => withLock(() => client.transaction((tx) => work(makeSql(tx)))),
+    read: (work) => work(makeSql(client)),
+    close: () => withLock(() => client.close()),
   };
 }

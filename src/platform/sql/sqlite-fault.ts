@@ -4,7 +4,7 @@ import { fault } from '../../wire/errors.ts';
 import { isDiskFull } from '../disk-fault.ts';
 import { failedSyncFault } from './failed-sync.ts';
 
-/** Result codes of SQLite. Those of a failed sync are extended codes of IOERR. */
+/** Result codes of SQLite. The codes of a failed sync are extended codes of IOERR. */
 const IOERR = 10;
 const CORRUPT = 11;
 const FULL = 13;
@@ -13,7 +13,7 @@ const FAILED_SYNC = [1_034, 1_290];
 
 const PROBE_BYTES = 1 << 16;
 
-/** Returns errors that are not the database's as they are. */
+/** Returns other errors unchanged. */
 export function sqliteFault(error: unknown, file: string): unknown {
   const { code, errcode = 0, message } = error as SqliteError;
   if (code === 'ERR_INVALID_STATE') return fault('stopping', `${file} is closed`, { cause: error });
@@ -22,7 +22,7 @@ export function sqliteFault(error: unknown, file: string): unknown {
   const extra = { cause: error };
   if (isFailedSync(error)) return failedSyncFault(file, error);
   if (primary === FULL || (primary === IOERR && isOutOfSpace(file)))
-    return fault('storage_full', `the disk that holds ${file} is full`, extra);
+    return fault('storage_full', `the disk of ${file} is full`, extra);
   if (primary === IOERR)
     return fault('storage_broken', `${file} could not be read or written: ${message}`, extra);
   if (primary === CORRUPT || primary === NOTADB)
@@ -37,8 +37,8 @@ export function isFailedSync(error: unknown): boolean {
 }
 
 /**
- * SQLite reports a quota that is used up, or no space for its shared memory, as an I/O error and
- * does not pass on the error of the system, so the file system is asked.
+ * SQLite reports an exceeded quota, or no space for its shared memory, as an I/O error without the
+ * errno, so a write to the file system is tried.
  */
 function isOutOfSpace(file: string): boolean {
   const probe = `${file}-probe`;

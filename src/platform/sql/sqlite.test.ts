@@ -288,7 +288,7 @@ describe('sqlite: versions', () => {
       () => open(file, broken),
       (error: Fault) => {
         assert.equal(error.code, 'storage_broken');
-        assert.match(error.message, /from version 1 to 2: table t already exists/);
+        assert.match(error.message, /from version 1 to 2 failed: table t already exists/);
         assert.ok(error.hint.includes(`${file}.before-1`), error.hint);
         return true;
       },

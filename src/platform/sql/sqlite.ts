@@ -1,5 +1,5 @@
-// SQLite as a Database: one connection, WAL, full sync, and group commit — all writes that wait are
-// put in one transaction, each in its own savepoint, and are durable together with one fsync.
+// SQLite as a Database: one connection, WAL, full sync, and group commit. All queued writes go into
+// one transaction, each in its own savepoint, and become durable together with one fsync.
 import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
@@ -19,32 +19,31 @@ type QueuedTransaction = {
 
 export type SqliteOptions = MigrateOptions & { onFailedSync?: OnFailedSync };
 
-/** Statements that are done when they return. */
+/** Synchronous statements. */
 export type SqlNow = {
   run(text: string, ...values: Value[]): void;
   one<T = SqlRow>(text: string, ...values: Value[]): T | undefined;
   all<T = SqlRow>(text: string, ...values: Value[]): T[];
-  /** As of `Sql`. */
   afterCommit(work: () => void): void;
 };
 
 export type SqliteDatabase = Database & {
   /**
-   * One transaction in one go, as soon as none is open: cheaper than `write` where one caller
-   * gathers what belongs together itself. What throws inside is rolled back.
+   * Runs one synchronous transaction as soon as none is open, and rolls it back if `work` throws.
+   * Cheaper than `write` for a caller that does its own grouping.
    */
   writeNow<T>(work: (sql: SqlNow) => T): Promise<T>;
 };
 
 export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const { file } = options;
-  closeToOthers(file);
+  restrictMode(file);
   const db = new DatabaseSync(file);
   try {
     db.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;');
-    // After a failed sync the log may have a hole on the disk that the kernel's cache hides, and a
-    // loss of power would take all commits behind it. So what an earlier process left is written
-    // to the database now, and the log begins anew.
+    // After a failed sync the WAL may have a hole on the disk that the page cache hides, and a
+    // power loss would lose all commits behind it. So the WAL of an earlier process is copied into
+    // the database now, and starts empty.
     db.exec('PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout=5000;');
     migrate(db, options);
   } catch (error) {
@@ -70,7 +69,7 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   };
   const after: (() => void)[] = [];
   const sqlNow: SqlNow = {
-    // `run` would make an object that says how much changed.
+    // `run` would allocate an object with the number of changes.
     run: (text, ...values) => void prepare(text).get(...values),
     one: <T = SqlRow>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
@@ -78,39 +77,35 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
     afterCommit: (work) => void after.push(work),
   };
   const { onFailedSync = endProcess } = options;
-  return new OneConnection({ db, file, sql, sqlNow, after, onFailedSync });
+  return new SqliteConnection({ db, file, sql, sqlNow, after, onFailedSync });
 }
 
-/**
- * The directory is closed already; a copy of it may not be. SQLite makes the files beside it like
- * the first.
- */
-function closeToOthers(file: string): void {
+/** The directory has mode 0700, but a copy of it may not. SQLite gives new files the same mode. */
+function restrictMode(file: string): void {
   try {
     closeSync(openSync(file, 'a', 0o600));
   } catch {
-    return; // What is wrong with the place is said by opening the database.
+    return; // Opening the database reports the error.
   }
   for (const name of [file, `${file}-wal`, `${file}-shm`]) {
     try {
       const mode = statSync(name, { throwIfNoEntry: false })?.mode ?? 0;
       if ((mode & 0o077) !== 0) chmodSync(name, 0o600);
     } catch (cause) {
-      const words = `${name} is open to other users, and could not be closed to them`;
-      const hint = `Look who owns it, then: chmod 600 ${name}`;
-      throw fault('storage_broken', words, { cause, hint });
+      const hint = `Check its owner, then: chmod 600 ${name}`;
+      throw fault('storage_broken', `${name} is open to other users`, { cause, hint });
     }
   }
 }
 
-class OneConnection implements SqliteDatabase {
+class SqliteConnection implements SqliteDatabase {
   private readonly db: DatabaseSync;
   private readonly file: string;
   private readonly sql: Sql;
   private readonly sqlNow: SqlNow;
   private readonly onFailedSync: OnFailedSync;
   private readonly ends: { begin: StatementSync; commit: StatementSync };
-  /** What is to be called when the group in progress is committed. */
+  /** Called when the group in progress is committed. */
   private readonly after: (() => void)[];
   private queue: QueuedTransaction[] = [];
   private busy = false;
@@ -141,12 +136,12 @@ class OneConnection implements SqliteDatabase {
     if (this.closed !== undefined)
       return Promise.reject(fault('stopping', `${this.file} is closed`));
     if (this.queue.length >= QUEUE_MAX)
-      return Promise.reject(fault('overloaded', `too many writes wait for ${this.file}`));
+      return Promise.reject(fault('overloaded', `too many queued writes for ${this.file}`));
     return new Promise<T>((resolve, reject) => {
       this.queue.push({ work, resolve: resolve as (v: unknown) => void, reject });
       if (!this.busy) {
         this.busy = true;
-        // Whatever the current turn of the loop still adds joins this group.
+        // Writes from the rest of this event-loop tick join the group.
         setImmediate(() => void this.drain());
       }
     });
@@ -154,7 +149,7 @@ class OneConnection implements SqliteDatabase {
 
   async writeNow<T>(work: (sql: SqlNow) => T): Promise<T> {
     this.assertOpen();
-    while (this.db.isTransaction) await nextTurn();
+    while (this.db.isTransaction) await nextTick();
     this.assertOpen();
     let value: T;
     try {
@@ -164,13 +159,13 @@ class OneConnection implements SqliteDatabase {
     } catch (error) {
       this.after.length = 0;
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
-      throw this.reasonOf(error);
+      throw this.toFault(error);
     }
     for (const work of this.after.splice(0)) work();
     return value;
   }
 
-  private reasonOf(error: unknown): unknown {
+  private toFault(error: unknown): unknown {
     const reason = sqliteFault(error, this.file);
     if (isFailedSync(error)) this.onFailedSync(reason as Fault);
     return reason;
@@ -180,21 +175,18 @@ class OneConnection implements SqliteDatabase {
     if (this.closed !== undefined) throw fault('stopping', `${this.file} is closed`);
   }
 
-  /**
-   * Reads see only committed data: they wait for the group in progress, which takes microtasks
-   * only.
-   */
+  /** Reads see only committed data: they wait for the group in progress. */
   async read<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     this.assertOpen();
     try {
-      while (this.db.isTransaction) await nextTurn();
+      while (this.db.isTransaction) await nextTick();
       return await work(this.sql);
     } catch (error) {
-      throw this.reasonOf(error);
+      throw this.toFault(error);
     }
   }
 
-  /** Takes nothing new from now on, and finishes what waits. */
+  /** Refuses new work, and resolves when the queued work has been committed. */
   close(): Promise<void> {
     this.closed ??= this.closeWhenIdle();
     return this.closed;
@@ -208,45 +200,45 @@ class OneConnection implements SqliteDatabase {
   private async drain(): Promise<void> {
     while (this.queue.length > 0) {
       await this.commitGroup(this.queue.splice(0, GROUP_MAX));
-      if (this.queue.length > 0) await nextTurn();
+      if (this.queue.length > 0) await nextTick();
     }
     this.busy = false;
     for (const resolve of this.idle.splice(0)) resolve();
   }
 
   private async commitGroup(group: QueuedTransaction[]): Promise<void> {
-    const done: { waiting: QueuedTransaction; value: unknown }[] = [];
+    const done: { queued: QueuedTransaction; value: unknown }[] = [];
     try {
       this.ends.begin.run();
-      for (const waiting of group) {
-        const result = await this.attempt(waiting);
-        if ('value' in result) done.push({ waiting, value: result.value });
-        else waiting.reject(result.error);
+      for (const queued of group) {
+        const result = await this.attempt(queued);
+        if ('value' in result) done.push({ queued, value: result.value });
+        else queued.reject(result.error);
       }
       this.ends.commit.run();
     } catch (error) {
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
       this.after.length = 0;
-      const reason = this.reasonOf(error) as Fault;
+      const reason = this.toFault(error) as Fault;
       // Rejecting twice is harmless: a promise settles once.
-      for (const waiting of group) waiting.reject(reason);
+      for (const queued of group) queued.reject(reason);
       return;
     }
     for (const work of this.after.splice(0)) work();
-    for (const { waiting, value } of done) waiting.resolve(value);
+    for (const { queued, value } of done) queued.resolve(value);
   }
 
   private async attempt(
-    waiting: QueuedTransaction,
+    queued: QueuedTransaction,
   ): Promise<{ value: unknown } | { error: unknown }> {
     this.db.exec('SAVEPOINT one');
     const before = this.after.length;
     try {
-      const value = await waiting.work(this.sql);
+      const value = await queued.work(this.sql);
       this.db.exec('RELEASE one');
       return { value };
     } catch (error) {
-      const translated = this.reasonOf(error);
+      const translated = this.toFault(error);
       this.after.length = before;
       // SQLite may have rolled the whole transaction back itself (disk full): then the group fails.
       if (!this.db.isTransaction) throw translated;
@@ -256,6 +248,6 @@ class OneConnection implements SqliteDatabase {
   }
 }
 
-function nextTurn(): Promise<void> {
+function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -59,4 +59,4 @@ export async function openBench(file = newFile(), down = { is: false }): Promise
   };
 }
 
-export const idsOf = (events: NewEvent[]) => events.map((event) => event.id);
+export const listIds = (events: NewEvent[]) => events.map((event) => event.id);
