@@ -21,7 +21,7 @@ export function readBody(
   budgets: readonly ByteBudget[],
 ): Promise<string | undefined> {
   const isTooLarge = Number(exchange.headers['content-length'] ?? 0) > sizeBytesMax;
-  if (!isTooLarge) exchange.askForBody();
+  if (!isTooLarge) exchange.sendContinue();
   return new Promise((resolve, reject) => {
     const collector = new Collector(exchange, sizeBytesMax, budgets, { resolve, reject });
     exchange.readBody(collector);

@@ -227,7 +227,7 @@ describe('lines', () => {
   });
 
   it('one that stays silent between lines is not too slow, unlike a request that does not end', async () => {
-    const limits = { ...SERVER_LIMITS, requestTimeoutMs: 20, checkEveryMs: 10 };
+    const limits = { ...SERVER_LIMITS, requestTimeoutMs: 20, checkIntervalMs: 10 };
     const { client } = await serve({ limits });
     await client.add({ body: { n: 1 } }, NO_TRACE);
     const half = HEAD.replace('/add', '/once').replace(LINES_TYPE, 'application/json');

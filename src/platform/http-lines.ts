@@ -21,7 +21,7 @@ export function answerLines(
 ): void {
   const reader = new LineReader(exchange, request, options);
   exchange.keepOpen(() => reader.close());
-  exchange.askForBody();
+  exchange.sendContinue();
   exchange.readBody(reader);
   exchange.begin(200, { 'content-type': LINES_TYPE });
 }

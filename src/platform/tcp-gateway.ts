@@ -116,7 +116,7 @@ function pipe(exchange: Exchange, upstream: http.ClientRequest): void {
     response.on('error', () => exchange.destroy());
   });
   upstream.on('drain', () => exchange.resumeBody());
-  exchange.askForBody();
+  exchange.sendContinue();
   exchange.readBody({
     data(chunk) {
       if (!upstream.write(chunk)) exchange.pauseBody();

@@ -84,7 +84,7 @@ export function readRequestsOurWay(pieces: readonly Buffer[]): ParserReading {
     },
     onClose() {},
     isClosing: () => false,
-    turn: () => 0,
+    tick: () => 0,
   });
   for (const piece of pieces) if (!socket.isDestroyed) socket.emit('data', Buffer.from(piece));
   return { messages, isKept: false };

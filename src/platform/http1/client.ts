@@ -4,11 +4,11 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import { BodyReader } from './body.ts';
 import {
+  isKeptAlive,
   NotHttp,
   type ResponseHead,
+  readResponseFraming,
   readResponseHead,
-  responseFraming,
-  staysOpen,
 } from './head.ts';
 
 export type OutgoingRequest = {
@@ -29,7 +29,7 @@ export type ResponseHandler = {
   connected(): void;
   head(head: ResponseHead): void;
   data(chunk: Buffer): void;
-  /** All that was received has been passed on, and the response goes on. */
+  /** All received data has been passed on, and the response is not complete. */
   more(): void;
   end(): void;
   /** `isStale`: the server closed a reused connection without a reply, probably before the call. */
@@ -54,14 +54,14 @@ export type HttpPool = {
 export type PoolOptions = {
   /** Opens a socket that reads with these options. */
   connect(onread: OnReadOpts): Socket;
-  /** The event that says that a new socket can be used. */
+  /** The event of a new socket that is ready for use. */
   readyEvent?: 'connect' | 'secureConnect';
   /** Further calls wait for a connection. */
   connectionsMax?: number;
 };
 
 const HEAD_END = '\r\n\r\n';
-/** Of one response, interim (1xx) heads included. */
+/** For one response, interim (1xx) heads included. */
 const HEAD_BYTES_MAX = 65_536;
 const IDLE_MS_MAX = 240_000;
 const IDLE_CONNECTIONS_MAX = 256;
@@ -177,7 +177,7 @@ class ClientConnection {
 
   #receive(chunk: Buffer): void {
     const call = this.#call;
-    // Unsolicited, or for a call that was given up.
+    // Unsolicited, or for a destroyed call.
     if (call === undefined || call.isOver) return void this.#close();
     this.#hasReplied = true;
     try {
@@ -202,9 +202,9 @@ class ClientConnection {
       const head = readResponseHead(bytes.toString('latin1', 0, size));
       bytes = bytes.subarray(size);
       const isInterim = head.status < 200;
-      if (head.status === 101 || (isInterim && !staysOpen(head)))
+      if (head.status === 101 || (isInterim && !isKeptAlive(head)))
         throw new NotHttp('an interim response that nothing can follow');
-      const body = new BodyReader(responseFraming(head, call.request.method));
+      const body = new BodyReader(readResponseFraming(head, call.request.method));
       if (isInterim) this.#interimBytes += size;
       else {
         this.#head = head;
@@ -229,7 +229,7 @@ class ClientConnection {
     const { isStreamed, method } = call.request;
     const isSent = this.socket.writableLength === 0 && isStreamed !== true;
     // A body that a server sends for HEAD all the same would be the next response.
-    const isLast = method === 'HEAD' || !staysOpen(head) || this.#isClosed;
+    const isLast = method === 'HEAD' || !isKeptAlive(head) || this.#isClosed;
     if (isClean && isSent && !isLast) this.#free(head);
     else this.#close();
     call.handler.end();
@@ -288,7 +288,7 @@ export function makePool(options: PoolOptions): HttpPool {
   const owner: ConnectionOwner = {
     readyEvent: options.readyEvent ?? 'connect',
     onIdle(connection) {
-      const next = takeQueued();
+      const next = dequeue();
       if (next !== undefined) return connection.send(next);
       if (idle.length >= IDLE_CONNECTIONS_MAX) return void connection.socket.destroy();
       connection.socket.unref();
@@ -299,12 +299,12 @@ export function makePool(options: PoolOptions): HttpPool {
       const at = idle.lastIndexOf(connection);
       if (at >= 0) idle.splice(at, 1);
       if (connections.size >= connectionsMax) return;
-      const next = takeQueued();
+      const next = dequeue();
       if (next !== undefined) open().send(next);
     },
   };
 
-  const takeQueued = (): PendingCall | undefined => {
+  const dequeue = (): PendingCall | undefined => {
     for (const call of queue) {
       queue.delete(call);
       if (!call.isOver) return call;
@@ -312,8 +312,8 @@ export function makePool(options: PoolOptions): HttpPool {
     return undefined;
   };
 
-  /** The one used last: it is the least likely to have been closed. */
-  const takeIdle = (): ClientConnection | undefined => {
+  /** The most recently used one is the least likely to have been closed. */
+  const reuseIdle = (): ClientConnection | undefined => {
     for (let connection = idle.pop(); connection !== undefined; connection = idle.pop()) {
       if (performance.now() < connection.idleUntilMs) {
         connection.socket.ref();
@@ -339,7 +339,7 @@ export function makePool(options: PoolOptions): HttpPool {
       const call = new PendingCall(request, handler);
       if (isClosed) queueMicrotask(() => refuse(call));
       else {
-        const connection = takeIdle() ?? (connections.size < connectionsMax ? open() : undefined);
+        const connection = reuseIdle() ?? (connections.size < connectionsMax ? open() : undefined);
         if (connection === undefined) queue.add(call);
         else connection.send(call);
       }

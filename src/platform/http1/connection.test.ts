@@ -182,7 +182,7 @@ describe('slow requests', () => {
       log,
       metrics: makeMetrics('test'),
     });
-    const limits = { headersTimeoutMs: 100, requestTimeoutMs: 200, checkEveryMs: 50 };
+    const limits = { headersTimeoutMs: 100, requestTimeoutMs: 200, checkIntervalMs: 50 };
     const face = makeHttpFace({ dispatch, log, limits });
     await face.listenUnix(path, alwaysCaller({ kind: 'operator', principal: 'person:ann' }));
     try {

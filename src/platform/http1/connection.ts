@@ -1,17 +1,22 @@
-// A server's end of one connection: bytes become requests, one at a time and in their order, within
-// limits of size and time. What cannot be read gets one answer in the form of all refusals, and
-// nothing after it is believed.
+// The server side of one connection: reads requests one at a time and in order, within limits of
+// size and time. Input that is not valid HTTP gets one error response and ends the connection.
 import type { Socket } from 'node:net';
 import { type Fault, fault } from '../../wire/errors.ts';
 import { BodyReader } from './body.ts';
 import { Exchange } from './exchange.ts';
-import { NotHttp, type RequestHead, readRequestHead, requestFraming, staysOpen } from './head.ts';
+import {
+  isKeptAlive,
+  NotHttp,
+  type RequestHead,
+  readRequestFraming,
+  readRequestHead,
+} from './head.ts';
 
 export const HEADER_BYTES_MAX = 16_384;
 
-/** So much of what nobody reads is thrown away, so that an ordinary client gets to its answer. */
+/** Up to this much of an unread body is discarded, so that the client reads its response. */
 const LINGER_BYTES_MAX = 64_000_000;
-/** So much of later requests waits for the answer to the one before. */
+/** Up to this much of later requests is buffered while one is in progress. */
 const AHEAD_BYTES_MAX = 65_536;
 const HEAD_END = '\r\n\r\n';
 const CR = 13;
@@ -21,8 +26,8 @@ export type ConnectionHost = {
   onRequest(exchange: Exchange): void;
   onClose(connection: Connection): void;
   isClosing(): boolean;
-  /** Counts up with every look at the connections. */
-  turn(): number;
+  /** Increases with every check of the connections. */
+  tick(): number;
 };
 
 export class Connection {
@@ -30,36 +35,36 @@ export class Connection {
   readonly #host: ConnectionHost;
   #exchange: Exchange | undefined;
   #body: BodyReader | undefined;
-  /** Came, and is not used yet. */
+  /** Received, and not yet used. */
   #ahead: Buffer | undefined;
   #isReading = false;
-  #isHeldBack = false;
-  /** The last request was HEAD: also our word against it has no body. */
+  #isPaused = false;
+  /** The last request was HEAD: an error response has no body either. */
   #isHead = false;
   #staysOpen = true;
-  /** Nothing more is taken: the answer on its way is the last. */
+  /** No more requests are accepted: the response in progress is the last. */
   #isOver = false;
-  /** The request has no end of its own: it is not too slow. */
+  /** The request has no end, so it has no time limit. */
   #isKeptOpen = false;
   #unreadBytes = 0;
-  /** When the phase began: of the request while it arrives, of waiting else. */
+  /** The start of the current phase: of the request while it arrives, otherwise of waiting. */
   #since: number;
 
   constructor(socket: Socket, host: ConnectionHost) {
     this.socket = socket;
     this.#host = host;
-    this.#since = host.turn();
-    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    this.#since = host.tick();
+    socket.on('data', (chunk: Buffer) => this.#receive(chunk));
     socket.on('end', () => this.#ended());
     socket.on('error', () => socket.destroy());
     socket.on('close', () => this.#closed());
     socket.on('drain', () => this.#exchange?.drained());
   }
 
-  /** For exchanges: no other request will be taken after this one. */
+  /** For exchanges: true if no other request is accepted after this one. */
   isLast(): boolean {
-    const isUnasked = this.#exchange?.waitsToSend === true && this.#body?.isDone === false;
-    if (!this.#staysOpen || isUnasked || this.#host.isClosing()) this.#staysOpen = false;
+    const hasUnsentBody = this.#exchange?.awaitsContinue === true && this.#body?.isDone === false;
+    if (!this.#staysOpen || hasUnsentBody || this.#host.isClosing()) this.#staysOpen = false;
     return !this.#staysOpen;
   }
 
@@ -68,55 +73,55 @@ export class Connection {
     this.#staysOpen = false;
   }
 
-  /** The server takes nothing more. */
+  /** The server is closing. */
   closing(): void {
     if (this.isIdle) this.socket.destroy();
     else this.#exchange?.closing();
   }
 
-  /** For exchanges: the whole answer is on its way. */
-  answered(): void {
+  /** For exchanges: the whole response has been written. */
+  responseEnded(): void {
     if (!this.#staysOpen) {
       this.#isOver = true;
-      this.#since = this.#host.turn();
+      this.#since = this.#host.tick();
       this.socket.end();
     }
     if (this.#isReading) return;
     if (this.#body?.isDone === true) this.#next();
-    if (this.#ahead !== undefined) this.#goOn();
+    if (this.#ahead !== undefined) this.#readAll();
   }
 
-  /** Nothing is being asked or answered. */
+  /** True if no request is in progress. */
   get isIdle(): boolean {
     return this.#exchange === undefined && this.#ahead === undefined;
   }
 
-  /** Ends what takes too long. */
-  checkTime(turns: { idle: number; head: number; request: number }): void {
-    const waited = this.#host.turn() - this.#since;
+  /** Ends a request, or the connection, that takes too long. */
+  checkTime(ticksMax: { idle: number; head: number; request: number }): void {
+    const ticks = this.#host.tick() - this.#since;
     const { socket } = this;
     if (this.#isOver || this.isIdle) {
-      if (waited > turns.idle) socket.destroy();
+      if (ticks > ticksMax.idle) socket.destroy();
     } else if (this.#exchange === undefined) {
-      if (waited > turns.head)
+      if (ticks > ticksMax.head)
         this.#refuse(fault('deadline', 'the request did not arrive in time'));
-    } else if (!this.#isKeptOpen && this.#body?.isDone === false && waited > turns.request) {
+    } else if (!this.#isKeptOpen && this.#body?.isDone === false && ticks > ticksMax.request) {
       const isBegun = this.#exchange.isBegun;
-      this.#exchange.leave();
+      this.#exchange.abort();
       if (isBegun) socket.destroy();
       else this.#refuse(fault('deadline', 'the request did not arrive in time'));
     }
   }
 
-  #take(chunk: Buffer): void {
+  #receive(chunk: Buffer): void {
     if (this.#isOver) return void this.#linger(chunk.length);
     const ahead = this.#ahead;
-    if (ahead === undefined && this.#exchange === undefined) this.#since = this.#host.turn();
+    if (ahead === undefined && this.#exchange === undefined) this.#since = this.#host.tick();
     this.#ahead = ahead === undefined ? chunk : Buffer.concat([ahead, chunk]);
-    this.#goOn();
+    this.#readAll();
   }
 
-  #goOn(): void {
+  #readAll(): void {
     this.#isReading = true;
     try {
       while (this.#ahead !== undefined && !this.#isOver && this.#readSome());
@@ -126,20 +131,20 @@ export class Connection {
     } finally {
       this.#isReading = false;
     }
-    if (this.#isHeldBack && (this.#ahead?.length ?? 0) < AHEAD_BYTES_MAX) {
-      this.#isHeldBack = false;
+    if (this.#isPaused && (this.#ahead?.length ?? 0) < AHEAD_BYTES_MAX) {
+      this.#isPaused = false;
       this.socket.resume();
     }
   }
 
-  /** False when more must come, or be answered, first. */
+  /** Returns false if more input, or the end of a response, is needed first. */
   #readSome(): boolean {
     if (this.#exchange === undefined) return this.#readHead();
     if (this.#body?.isDone === false) {
       this.#readBody();
       return true;
     }
-    this.#holdBack();
+    this.#buffer();
     return false;
   }
 
@@ -147,7 +152,7 @@ export class Connection {
     this.#exchange = undefined;
     this.#body = undefined;
     this.#unreadBytes = 0;
-    this.#since = this.#host.turn();
+    this.#since = this.#host.tick();
   }
 
   #readHead(): boolean {
@@ -156,8 +161,7 @@ export class Connection {
     if (bytes.length === 0) return false;
     const end = bytes.indexOf(HEAD_END, 0, 'latin1');
     if (end < 0 ? bytes.length > HEADER_BYTES_MAX : end > HEADER_BYTES_MAX) {
-      const words = `the headers are larger than ${HEADER_BYTES_MAX} bytes`;
-      this.#refuse(fault('too_large', words));
+      this.#refuse(fault('too_large', `the headers are larger than ${HEADER_BYTES_MAX} bytes`));
       return false;
     }
     if (end < 0) return false;
@@ -173,15 +177,15 @@ export class Connection {
   #begin(head: RequestHead): void {
     const { method, target, headers } = head;
     if (method === 'CONNECT')
-      return void this.#refuse(fault('method_not_allowed', 'there are no tunnels here'));
+      return void this.#refuse(fault('method_not_allowed', 'CONNECT is not supported'));
     if (target.charCodeAt(0) !== 47) throw new NotHttp('the target is not a path');
-    const body = new BodyReader(requestFraming(head));
+    const body = new BodyReader(readRequestFraming(head));
     if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
       const what = headers.expect.slice(0, 100);
-      return void this.#refuse(fault('bad_request', `nobody can meet ${what}`));
+      return void this.#refuse(fault('bad_request', `unsupported Expect header: ${what}`));
     }
-    // What follows a request to change the protocol may be in that protocol.
-    this.#staysOpen = staysOpen(head) && headers.upgrade === undefined;
+    // Bytes after an upgrade request may be in the other protocol.
+    this.#staysOpen = isKeptAlive(head) && headers.upgrade === undefined;
     this.#body = body;
     const exchange = new Exchange(head, this);
     this.#exchange = exchange;
@@ -198,7 +202,7 @@ export class Connection {
     const body = this.#body!;
     const used = body.read(bytes, (chunk) => {
       if (exchange.isFinished) this.#linger(chunk.length);
-      exchange.takeBody(chunk);
+      exchange.receiveBody(chunk);
     });
     if (used < bytes.length) this.#ahead = bytes.subarray(used);
     if (!body.isDone) return;
@@ -206,13 +210,13 @@ export class Connection {
     if (exchange.isFinished) this.#next();
   }
 
-  /** What comes before it is its turn: kept, up to a limit, but not if it is no request at all. */
-  #holdBack(): void {
+  /** Buffers later requests up to a limit, and rejects early what is not a request. */
+  #buffer(): void {
     const bytes = skipEmptyLines(this.#ahead!);
     const end = bytes.indexOf(HEAD_END, 0, 'latin1');
     if (end >= 0) readRequestHead(bytes.toString('latin1', 0, end + HEAD_END.length));
-    if (bytes.length <= AHEAD_BYTES_MAX || this.#isHeldBack) return;
-    this.#isHeldBack = true;
+    if (bytes.length <= AHEAD_BYTES_MAX || this.#isPaused) return;
+    this.#isPaused = true;
     this.socket.pause();
   }
 
@@ -221,44 +225,44 @@ export class Connection {
     if (this.#unreadBytes > LINGER_BYTES_MAX) this.socket.destroy();
   }
 
-  /** Our words must not stand inside another answer, nor be taken for that of another request. */
+  /** An error must not land inside another response, or be mistaken for another request's. */
   #broken(): void {
     const exchange = this.#exchange;
     const isInUse = exchange !== undefined && (exchange.isBegun || this.#body?.isDone === true);
     if (isInUse) return void this.socket.destroy();
-    exchange?.leave();
-    this.#refuse(fault('bad_request', 'this is not an HTTP request that can be read'));
+    exchange?.abort();
+    this.#refuse(fault('bad_request', 'not a valid HTTP request'));
   }
 
   #refuse(known: Fault): void {
     this.#isOver = true;
     this.#ahead = undefined;
-    this.#since = this.#host.turn();
+    this.#since = this.#host.tick();
     const body = JSON.stringify({ error: known.toBody() });
     this.#staysOpen = false;
     const method = this.#isHead ? 'HEAD' : '';
     const head: RequestHead = { method, target: '', minor: 1, headers: {} };
-    const words = new Exchange(head, {
+    const refusal = new Exchange(head, {
       socket: this.socket,
       isLast: () => true,
       keepOpen() {},
-      answered() {},
+      responseEnded() {},
     });
-    words.send(known.http, { 'content-type': 'application/json' }, body);
+    refusal.send(known.http, { 'content-type': 'application/json' }, body);
     this.socket.end();
   }
 
-  /** Who ends its half does not wait for an answer any more. */
+  /** A client that ends its side no longer waits for a response. */
   #ended(): void {
-    const isHalf = this.#exchange === undefined && this.#ahead !== undefined && !this.#isOver;
-    if (isHalf) return void this.#broken();
+    const isIncomplete = this.#exchange === undefined && this.#ahead !== undefined && !this.#isOver;
+    if (isIncomplete) return void this.#broken();
     if (this.#exchange?.isFinished === false) this.socket.destroy();
     else this.socket.end();
   }
 
   #closed(): void {
     this.#isOver = true;
-    this.#exchange?.leave();
+    this.#exchange?.abort();
     this.#host.onClose(this);
   }
 }

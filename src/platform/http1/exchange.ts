@@ -1,5 +1,5 @@
-// One request and its answer on a server's connection: the body as it comes, the answer as it is
-// written, and whether the other side is still there. Which request is next is connection.ts's.
+// One request and its response on a server's connection: passes the body on as it arrives, writes
+// the response, and reports when the client disconnects.
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Headers, RequestHead, SentHeaders } from './head.ts';
@@ -8,22 +8,22 @@ import { writeHeaders } from './head.ts';
 export type BodySink = {
   data(chunk: Buffer): void;
   end(): void;
-  /** The other side went away before the end. */
+  /** The client disconnected before the end. */
   abort(): void;
 };
 
-/** What an exchange needs of its connection. */
+/** An exchange's view of its connection. */
 export type ConnectionHandle = {
   socket: Socket;
-  /** No other request will be taken after this one. */
+  /** True if no other request is accepted after this one. */
   isLast(): boolean;
-  /** The request may go on for as long as both sides like, and is the last. */
+  /** The request has no time limit, and is the last. */
   keepOpen(): void;
-  answered(): void;
+  responseEnded(): void;
 };
 
 const COPY_BYTES_MAX = 65_536;
-const NO_BODY = (status: number): boolean => status < 200 || status === 204 || status === 304;
+const hasNoBody = (status: number): boolean => status < 200 || status === 204 || status === 304;
 
 let dateSecond = 0;
 let dateLine = '';
@@ -51,10 +51,10 @@ export class Exchange {
   readonly target: string;
   readonly headers: Headers;
   readonly #minor: 0 | 1;
-  readonly #line: ConnectionHandle;
+  readonly #connection: ConnectionHandle;
   #sink: BodySink | undefined;
   #isBodyOver = false;
-  #waitsToSend: boolean;
+  #awaitsContinue: boolean;
   #isBegun = false;
   #isFinished = false;
   #isGone = false;
@@ -64,13 +64,13 @@ export class Exchange {
   #onDrain: (() => void) | undefined;
   #onClosing: (() => void) | undefined;
 
-  constructor(head: RequestHead, line: ConnectionHandle) {
+  constructor(head: RequestHead, connection: ConnectionHandle) {
     this.method = head.method;
     this.target = head.target;
     this.headers = head.headers;
     this.#minor = head.minor;
-    this.#line = line;
-    this.#waitsToSend = head.headers.expect !== undefined;
+    this.#connection = connection;
+    this.#awaitsContinue = head.headers.expect !== undefined;
   }
 
   get isBegun(): boolean {
@@ -81,36 +81,35 @@ export class Exchange {
     return this.#isFinished;
   }
 
-  /** The other side has gone, or this side gave the exchange up. */
+  /** The client has disconnected, or the exchange was aborted. */
   get isGone(): boolean {
     return this.#isGone;
   }
 
-  /** The client waits to be asked for its body and has not been. */
-  get waitsToSend(): boolean {
-    return this.#waitsToSend;
+  /** The client waits for `100 Continue` before it sends its body. */
+  get awaitsContinue(): boolean {
+    return this.#awaitsContinue;
   }
 
-  /** From within the request's own turn; what nobody reads is thrown away. */
+  /** Call it within the tick of the request; an unread body is discarded. */
   readBody(sink: BodySink): void {
     this.#sink = sink;
   }
 
-  /** No more of the body until `resumeBody`. */
   pauseBody(): void {
-    if (!this.#isBodyOver) this.#line.socket.pause();
+    if (!this.#isBodyOver) this.#connection.socket.pause();
   }
 
   resumeBody(): void {
-    if (!this.#isGone) this.#line.socket.resume();
+    if (!this.#isGone) this.#connection.socket.resume();
   }
 
-  /** Tells a client that waits with its body to send it. */
-  askForBody(): void {
-    if (!this.#waitsToSend) return;
-    this.#waitsToSend = false;
+  /** Lets a client that waits for `100 Continue` send its body. */
+  sendContinue(): void {
+    if (!this.#awaitsContinue) return;
+    this.#awaitsContinue = false;
     if (!this.#isBodyOver && !this.#isBegun && !this.#isGone)
-      this.#line.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
+      this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1');
   }
 
   onGone(listener: () => void): void {
@@ -122,34 +121,35 @@ export class Exchange {
     this.#onDrain = listener;
   }
 
-  /** For a request without an end of its own: the listener ends it when the server closes. */
+  /** For a request without an end: `onClosing` ends it when the server closes. */
   keepOpen(onClosing: () => void): void {
     this.#onClosing = onClosing;
-    this.#line.keepOpen();
+    this.#connection.keepOpen();
   }
 
-  /** For the connection: nothing more is taken. */
+  /** For the connection: the server is closing. */
   closing(): void {
     this.#onClosing?.();
   }
 
-  /** A header of whatever answer will be given. */
+  /** Adds a header to the response. */
   addHeader(name: string, value: string): void {
     this.#extra += writeHeaders({ [name]: value });
   }
 
-  /** The whole answer. */
+  /** Sends the whole response. */
   send(status: number, headers: SentHeaders, body: string | Uint8Array): void {
     if (this.#isBegun || this.#isGone) return;
     const sizeBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const length = NO_BODY(status) ? '' : `content-length: ${sizeBytes}\r\n`;
+    const length = hasNoBody(status) ? '' : `content-length: ${sizeBytes}\r\n`;
     const head = `${this.#head(status, headers)}${length}\r\n`;
     this.#isBegun = true;
-    const { socket } = this.#line;
-    if (this.method === 'HEAD' || NO_BODY(status) || sizeBytes === 0) socket.write(head, 'latin1');
+    const { socket } = this.#connection;
+    if (this.method === 'HEAD' || hasNoBody(status) || sizeBytes === 0)
+      socket.write(head, 'latin1');
     else if (typeof body === 'string')
       socket.write(head + body, sizeBytes === body.length ? 'latin1' : 'utf8');
-    else if (sizeBytes <= COPY_BYTES_MAX) socket.write(joined(head, body));
+    else if (sizeBytes <= COPY_BYTES_MAX) socket.write(joinBytes(head, body));
     else {
       socket.cork();
       socket.write(head, 'latin1');
@@ -159,49 +159,49 @@ export class Exchange {
     this.#finish();
   }
 
-  /** The head of an answer whose pieces follow. */
+  /** Sends the head of a response whose body follows with `write`. */
   begin(status: number, headers: SentHeaders): void {
     if (this.#isBegun || this.#isGone) return;
-    const hasBody = this.method !== 'HEAD' && !NO_BODY(status);
+    const hasBody = this.method !== 'HEAD' && !hasNoBody(status);
     const isSized = headers['content-length'] !== undefined;
     this.#isChunked = hasBody && !isSized && this.#minor === 1;
     const chunked = this.#isChunked ? 'transfer-encoding: chunked\r\n' : '';
     const head = `${this.#head(status, headers)}${chunked}\r\n`;
     this.#isBegun = true;
-    this.#line.socket.write(head, 'latin1');
+    this.#connection.socket.write(head, 'latin1');
   }
 
-  /** False when it is better to wait for `onDrain`. */
+  /** Returns false if the writer should wait for `onDrain`. */
   write(piece: string | Uint8Array): boolean {
     if (this.#isGone || this.#isFinished || piece.length === 0) return true;
     if (this.method === 'HEAD') return true;
-    const { socket } = this.#line;
+    const { socket } = this.#connection;
     if (!this.#isChunked) return socket.write(piece);
     if (typeof piece === 'string')
       return socket.write(`${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`, 'utf8');
     socket.cork();
     socket.write(`${piece.length.toString(16)}\r\n`, 'latin1');
     socket.write(piece);
-    const isRoom = socket.write('\r\n', 'latin1');
+    const canWrite = socket.write('\r\n', 'latin1');
     socket.uncork();
-    return isRoom;
+    return canWrite;
   }
 
   end(): void {
     if (this.#isGone || this.#isFinished) return;
-    if (this.#isChunked) this.#line.socket.write('0\r\n\r\n', 'latin1');
+    if (this.#isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
     this.#finish();
   }
 
-  /** Gives the connection up: an answer that has begun cannot be mended. */
+  /** Closes the connection: a response that has begun cannot be corrected. */
   destroy(): void {
-    this.#line.socket.destroy();
-    this.leave();
+    this.#connection.socket.destroy();
+    this.abort();
   }
 
-  /** For the connection: bytes of the body. */
-  takeBody(chunk: Buffer): void {
-    this.#waitsToSend = false;
+  /** For the connection: passes bytes of the body on. */
+  receiveBody(chunk: Buffer): void {
+    this.#awaitsContinue = false;
     this.#sink?.data(chunk);
   }
 
@@ -211,8 +211,8 @@ export class Exchange {
     this.#sink?.end();
   }
 
-  /** For the connection: the other side is not there any more. */
-  leave(): void {
+  /** For the connection: the client has disconnected. */
+  abort(): void {
     if (this.#isGone) return;
     this.#isGone = true;
     if (!this.#isBodyOver) this.#sink?.abort();
@@ -226,18 +226,18 @@ export class Exchange {
   }
 
   #head(status: number, headers: SentHeaders): string {
-    const isLast = this.#line.isLast();
+    const isLast = this.#connection.isLast();
     const open = isLast ? 'connection: close\r\n' : 'keep-alive: timeout=60\r\n';
     return `${statusLine(status)}${this.#extra}${writeHeaders(headers)}${dateHeader()}${open}`;
   }
 
   #finish(): void {
     this.#isFinished = true;
-    this.#line.answered();
+    this.#connection.responseEnded();
   }
 }
 
-function joined(head: string, body: Uint8Array): Buffer {
+function joinBytes(head: string, body: Uint8Array): Buffer {
   const bytes = Buffer.allocUnsafe(head.length + body.length);
   bytes.write(head, 0, 'latin1');
   bytes.set(body, head.length);

@@ -4,12 +4,12 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { BodyReader } from './body.ts';
 import {
+  isKeptAlive,
   NotHttp,
+  readRequestFraming,
   readRequestHead,
+  readResponseFraming,
   readResponseHead,
-  requestFraming,
-  responseFraming,
-  staysOpen,
   writeHeaders,
 } from './head.ts';
 
@@ -57,9 +57,9 @@ describe('heads', () => {
   });
 
   it('knows how a body ends, and refuses what leaves it open', () => {
-    assert.equal(requestFraming(request('')), 0);
-    assert.equal(requestFraming(request('content-length: 12\r\n')), 12);
-    assert.equal(requestFraming(request('transfer-encoding: Chunked\r\n')), 'chunked');
+    assert.equal(readRequestFraming(request('')), 0);
+    assert.equal(readRequestFraming(request('content-length: 12\r\n')), 12);
+    assert.equal(readRequestFraming(request('transfer-encoding: Chunked\r\n')), 'chunked');
     for (const lines of [
       'content-length: 1\r\ntransfer-encoding: chunked\r\n',
       'transfer-encoding: gzip, chunked\r\n',
@@ -69,20 +69,20 @@ describe('heads', () => {
       'content-length: 1, 1\r\n',
       'content-length:\r\n',
     ])
-      assert.throws(() => requestFraming(request(lines)), NotHttp, lines);
+      assert.throws(() => readRequestFraming(request(lines)), NotHttp, lines);
     const old = readRequestHead('POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n');
-    assert.throws(() => requestFraming(old), NotHttp);
-    assert.equal(responseFraming(answer(''), 'GET'), 'close');
-    assert.equal(responseFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
-    assert.equal(responseFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
+    assert.throws(() => readRequestFraming(old), NotHttp);
+    assert.equal(readResponseFraming(answer(''), 'GET'), 'close');
+    assert.equal(readResponseFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
+    assert.equal(readResponseFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
   });
 
   it('knows when a connection ends', () => {
-    assert.equal(staysOpen(request('')), true);
-    assert.equal(staysOpen(request('connection: keep-alive, Close\r\n')), false);
-    assert.equal(staysOpen(request('proxy-connection: close\r\n')), false);
-    assert.equal(staysOpen(request('connection: not-close\r\n')), true);
-    assert.equal(staysOpen(readRequestHead('GET / HTTP/1.0\r\n\r\n')), false);
+    assert.equal(isKeptAlive(request('')), true);
+    assert.equal(isKeptAlive(request('connection: keep-alive, Close\r\n')), false);
+    assert.equal(isKeptAlive(request('proxy-connection: close\r\n')), false);
+    assert.equal(isKeptAlive(request('connection: not-close\r\n')), true);
+    assert.equal(isKeptAlive(readRequestHead('GET / HTTP/1.0\r\n\r\n')), false);
   });
 
   it('writes no header that could write another', () => {

@@ -17,7 +17,7 @@ export type HttpRequest = {
 export type HttpResponse = { status: number; body: string };
 export type StreamedResponse = { status: number; body: Readable };
 
-/** More than any daemon sends. */
+/** Larger than any response of a daemon. */
 const RESPONSE_BYTES_MAX = 256_000_000;
 
 /** Up to `connectionsMax` connections to a Unix socket. */
@@ -88,7 +88,7 @@ export function readDocument({ status, body }: HttpResponse, sender: string): un
   try {
     value = JSON.parse(body);
   } catch (cause) {
-    throw fault('bad_output', `${sender} did not answer with JSON`, { cause });
+    throw fault('bad_output', `the response of ${sender} is not JSON`, { cause });
   }
   if (status >= 400) throw faultFromBody(value);
   return value;
@@ -123,7 +123,8 @@ export function openStream(pool: HttpPool, request: HttpRequest): Promise<Stream
   });
 }
 
-const abortError = (): NodeJS.ErrnoException => codeError('ABORT_ERR', 'the caller gave up');
+const abortError = (): NodeJS.ErrnoException =>
+  codeError('ABORT_ERR', 'the caller canceled the request');
 
 function writeRequest({ method, path, headers, body }: HttpRequest) {
   assertTarget(path);
