@@ -1,4 +1,4 @@
-// Who calls: keys and their files, and which Host and Origin may reach the port.
+// Authentication: keys and their files, and the Host and Origin headers that are accepted.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -10,7 +10,7 @@ import { alwaysCaller, authenticateOverTcp, operatorByKey, operatorKey } from '.
 
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 const asked = (headers: Record<string, string | string[]>) => ({ headers }) as IncomingMessage;
-const codeOf = (work: () => unknown): string => {
+const catchCode = (work: () => unknown): string => {
   try {
     work();
   } catch (error) {
@@ -49,7 +49,7 @@ describe('authenticate: the operator by key', () => {
     ];
     for (const headers of near)
       assert.equal(
-        codeOf(() => authenticate(asked(headers as Record<string, string>))),
+        catchCode(() => authenticate(asked(headers as Record<string, string>))),
         'unauthenticated',
         JSON.stringify(headers),
       );
@@ -81,7 +81,7 @@ describe('authenticate: the operator by key', () => {
 describe('authenticate: over TCP', () => {
   const authenticate = authenticateOverTcp(KEY, () => 8080);
   const asks = (headers: Record<string, string>) =>
-    codeOf(() => authenticate(asked({ 'x-api-key': KEY, ...headers })));
+    catchCode(() => authenticate(asked({ 'x-api-key': KEY, ...headers })));
 
   it('takes its own names as Host and Origin, and no Origin', () => {
     const own = ['127.0.0.1:8080', 'localhost:8080', '[::1]:8080', 'LOCALHOST:8080'];
@@ -112,7 +112,7 @@ describe('authenticate: over TCP', () => {
     ];
     for (const host of hosts) assert.equal(asks({ host }), 'forbidden_origin', host);
     assert.equal(
-      codeOf(() => authenticate(asked({ 'x-api-key': KEY }))),
+      catchCode(() => authenticate(asked({ 'x-api-key': KEY }))),
       'forbidden_origin',
     );
   });
@@ -136,11 +136,11 @@ describe('authenticate: over TCP', () => {
 
   it('looks at names before the key, and at the key in any case', () => {
     assert.equal(
-      codeOf(() => authenticate(asked({ host: 'evil.example' }))),
+      catchCode(() => authenticate(asked({ host: 'evil.example' }))),
       'forbidden_origin',
     );
     assert.equal(
-      codeOf(() => authenticate(asked({ host: 'localhost:8080' }))),
+      catchCode(() => authenticate(asked({ host: 'localhost:8080' }))),
       'unauthenticated',
     );
   });

@@ -1,4 +1,4 @@
-// What passes is tried again; what does not, and what takes too long, is thrown.
+// Transient errors are retried; other errors, and those after the timeout, are thrown.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { retryWithBackoff } from './backoff.ts';
@@ -12,19 +12,19 @@ const failing = (times: number) => {
   return { work, tries: () => tries };
 };
 
-test('it is tried again until it is done', async () => {
+test('retries until the work succeeds', async () => {
   const { work } = failing(3);
   assert.equal(await retryWithBackoff(work, { isTransient: () => true, backoffMsMax: 5 }), 4);
 });
 
-test('what does not pass is thrown at once', async () => {
+test('throws a permanent error at once', async () => {
   const { work, tries } = failing(9);
   const passes = (error: unknown) => (error as Error).message !== 'try 2';
   await assert.rejects(retryWithBackoff(work, { isTransient: passes, backoffMsMax: 5 }), /try 2/);
   assert.equal(tries(), 2);
 });
 
-test('after its time it is thrown', async () => {
+test('throws after the timeout', async () => {
   const { work, tries } = failing(Number.POSITIVE_INFINITY);
   await assert.rejects(
     retryWithBackoff(work, { isTransient: () => true, backoffMsMax: 5, timeoutMs: 500 }),

@@ -1,5 +1,4 @@
-// Time: the system's clock never goes back, timers come in order and not early, the manual one
-// obeys.
+// Clocks: the system clock never goes back, and timers fire in order and not early.
 import assert from 'node:assert/strict';
 import { describe, it, mock } from 'node:test';
 import fc from 'fast-check';
@@ -31,7 +30,7 @@ describe('the system clock', () => {
     });
   });
 
-  it('goes on at its pace when the wall clock is set back, until that has caught up', () => {
+  it('keeps its pace when the wall clock is set back, until that has caught up', () => {
     onMachine((machine) => {
       const clock = systemClock();
       const start = clock.nowMs();
@@ -136,7 +135,7 @@ describe('the manual clock', () => {
     assert.deepEqual(at, [10, 20, 30, 40, 50]);
   });
 
-  it('writes times as the contracts do', () => {
+  it('writes timestamps in the format of the API', () => {
     assert.equal(toTimestamp(0), '1970-01-01T00:00:00.000Z');
   });
 });

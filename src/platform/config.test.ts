@@ -1,5 +1,4 @@
-// Configuration: sections with defaults, drop-ins in order, and files refused whole with line and
-// hint.
+// Configuration: sections with defaults, drop-ins in order, and invalid files with line and hint.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -52,7 +51,7 @@ describe('config', () => {
     assert.deepEqual(loadConfig(written('agentd: {}\n'), sections), defaults);
   });
 
-  it('of several problems each has its line and its hint, from the top', () => {
+  it('lists several problems in order, each with its line and hint', () => {
     const file = written('toold: { test_tool: true }\nagentd:\n  runs_live_max: lots\nfrob: 1\n');
     const { message, hint } = refusal(file);
     assert.deepEqual(message.split('\n'), [
@@ -66,7 +65,7 @@ describe('config', () => {
     assert.equal(one.hint, 'Did you mean runs_live_max?');
   });
 
-  it('refuses a file that was named and is not there', () => {
+  it('refuses a missing file that was given explicitly', () => {
     const file = written(undefined);
     assert.throws(
       () => loadConfig(file, sections, { mustExist: true }),
@@ -126,7 +125,7 @@ describe('config', () => {
       assert.ok(refusal(written(text)).message.includes('agentd.yaml'), text);
   });
 
-  it('tells all problems at once', () => {
+  it('reports all problems at once', () => {
     const error = refusal(written('agentd:\n  a: 1\n  runs_live_max: x\ntoold:\n  b: 2\n'));
     assert.equal(error.message.split('\n').length, 3);
   });

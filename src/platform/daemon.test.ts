@@ -1,5 +1,4 @@
-// Daemons as values: links to peers, run sockets and fences, health, and what a stopping daemon
-// still does.
+// Hosted daemons: links to peers, run sockets and fences, health, and requests while stopping.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -89,7 +88,8 @@ describe('a hosted daemon', () => {
     taskId: derivedId<TaskId>('task', 1),
   });
 
-  it('has its own section of the configuration', () => assert.deepEqual(floor.config, { size: 3 }));
+  it('gets its own section of the configuration', () =>
+    assert.deepEqual(floor.config, { size: 3 }));
 
   it('cannot get a client of a daemon that its row does not list', () => {
     for (const name of DAEMONS) {
@@ -120,7 +120,7 @@ describe('a hosted daemon', () => {
     assert.deepEqual(await who(path, lie), { principal: 'agent:coder', fence: 1 });
   });
 
-  it('a higher fence takes the socket over, a lower one is refused', async () => {
+  it('a higher fence replaces the socket, a lower one is refused', async () => {
     const before = await floor.runSockets.open(caller(2));
     const path = await floor.runSockets.open(caller(3));
     assert.notEqual(dirname(before), dirname(path), 'who saw the one does not see the other');
@@ -157,7 +157,7 @@ describe('a hosted daemon', () => {
     assert.equal(existsSync(dirname(path)), false);
   });
 
-  it('[R356] says its health and its counters to the operator', async () => {
+  it('[R356] reports its health and its counters to the operator', async () => {
     const path = socketPathOf(dir, 'toold', 'operator');
     const headers = { authorization: `Bearer ${KEY}` };
     const health = await exchange({ path }, requestText('GET', '/healthz', headers));
@@ -168,7 +168,7 @@ describe('a hosted daemon', () => {
     assert.match(metrics.responses[0]!.body.toString(), /agentd_requests_total\{daemon="toold"/);
   });
 
-  it('stopping: refuses people, serves peers and health, then is gone with its sockets', async () => {
+  it('stopping: refuses people, serves peers and health, then removes its sockets', async () => {
     await hosted.drain();
     const operator = socketPathOf(dir, 'toold', 'operator');
     const headers = { authorization: `Bearer ${KEY}` };

@@ -1,4 +1,4 @@
-// What `did you mean` finds, and where it stays silent.
+// `did you mean` suggests near names, and nothing for others.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { nearest } from './did-you-mean.ts';

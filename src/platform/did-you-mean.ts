@@ -1,13 +1,13 @@
 // Finds the known name closest to a misspelled one, for `did you mean`.
 
-export function nearest(word: string, known: readonly string[]): string | undefined {
+export function nearest(name: string, known: readonly string[]): string | undefined {
   const scored = known.map((candidate) => ({
     candidate,
-    away: editDistance(word.toLowerCase(), candidate.toLowerCase()),
+    distance: editDistance(name.toLowerCase(), candidate.toLowerCase()),
   }));
-  scored.sort((a, b) => a.away - b.away);
+  scored.sort((a, b) => a.distance - b.distance);
   const best = scored[0];
-  return best !== undefined && best.away <= Math.max(1, Math.floor(word.length / 3))
+  return best !== undefined && best.distance <= Math.max(1, Math.floor(name.length / 3))
     ? best.candidate
     : undefined;
 }

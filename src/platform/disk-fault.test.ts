@@ -1,4 +1,4 @@
-// Errors of the file system become faults with the path in them; bugs stay bugs.
+// File system errors become faults with the path in them; other errors are unchanged.
 import assert from 'node:assert/strict';
 import { mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,13 +15,13 @@ const thrownBy = (act: () => void): unknown => {
   return assert.fail('nothing was thrown');
 };
 
-test('a full disk is said to be full', () => {
+test('a full disk becomes storage_full', () => {
   const known = diskFault(thrownBy(() => writeSync(openSync('/dev/full', 'w'), 'x')));
   assert.equal(known?.code, 'storage_full');
   assert.equal(known.message, 'write: the disk is full (ENOSPC)');
 });
 
-test('a path that cannot be used is named, and why', () => {
+test('an unusable path is named, with the reason', () => {
   const dir = mkdtempSync(join(tmpdir(), 'disk-fault-'));
   const known = diskFault(thrownBy(() => readFileSync(join(dir, 'none'))));
   assert.equal(known?.code, 'bad_config');
@@ -29,7 +29,7 @@ test('a path that cannot be used is named, and why', () => {
   rmSync(dir, { recursive: true });
 });
 
-test('what is no error of the disk is left as it is', () => {
+test('other errors are left unchanged', () => {
   const gone = Object.assign(new Error('gone'), { code: 'ECONNREFUSED', syscall: 'connect' });
   for (const other of [new Error('a bug'), gone, 'text', undefined])
     assert.equal(diskFault(other), undefined);

@@ -40,9 +40,9 @@ export function diskFault(error: unknown): Fault | undefined {
     return fault('storage_broken', `${what}: the disk cannot be read or written (${code})`, {
       cause: error,
     });
-  const words = PATH_MESSAGES[code];
-  if (words === undefined || path === undefined) return undefined;
-  return fault('bad_config', `${what}: ${words} (${code})`, {
+  const reason = PATH_MESSAGES[code];
+  if (reason === undefined || path === undefined) return undefined;
+  return fault('bad_config', `${what}: ${reason} (${code})`, {
     hint: 'Correct that, or use another path (--state for the state directory).',
     cause: error,
   });

@@ -9,10 +9,10 @@ import { type HandlerContext, type Handlers, makeDispatch, RawAnswer } from './d
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 import {
-  ask,
-  codeOf,
-  good,
-  made,
+  catchCode,
+  goodHandlers,
+  makeRequest,
+  makeTestDispatch,
   operator,
   run,
   type Table,
@@ -21,47 +21,81 @@ import {
 } from './testing/dispatch.ts';
 
 describe('dispatch: route known → caller allowed → input valid → handler → output valid', () => {
-  it('answers what the handler gives for a good request', async () => {
-    const dispatch = made();
+  it("returns the handler's result for a valid request", async () => {
+    const dispatch = makeTestDispatch();
     const query = { limit: '3' };
-    const answer = await dispatch.run(ask('GET', '/v1/things/t1', { query }));
+    const answer = await dispatch.run(makeRequest('GET', '/v1/things/t1', { query }));
     assert.deepEqual(answer, { id: 't1', limit: 3 });
     const body = { name: 'a' };
-    assert.deepEqual(await dispatch.run(ask('POST', '/v1/things', { body })), { name: 'a' });
-    assert.deepEqual(await dispatch.run(ask('POST', '/v1/ping', { caller: run })), {});
+    assert.deepEqual(await dispatch.run(makeRequest('POST', '/v1/things', { body })), {
+      name: 'a',
+    });
+    assert.deepEqual(await dispatch.run(makeRequest('POST', '/v1/ping', { caller: run })), {});
   });
 
-  const refusals: [string, FaultCode, ReturnType<typeof ask>][] = [
-    ['an unknown path', 'no_such_route', ask('GET', '/v1/nothing')],
-    ['a path below a leaf', 'no_such_route', ask('GET', '/v1/things/t1/more')],
-    ['a path with an end slash', 'no_such_route', ask('POST', '/v1/ping/', { caller: run })],
-    ['a prefix of a path', 'no_such_route', ask('GET', '/v1')],
-    ['no path at all', 'no_such_route', ask('GET', '')],
-    ['a star', 'no_such_route', ask('OPTIONS', '*')],
-    ['a known path with another method', 'method_not_allowed', ask('DELETE', '/v1/things')],
-    ['a method in small letters', 'method_not_allowed', ask('get', '/v1/things')],
-    ['a broken escape', 'bad_request', ask('GET', '/v1/things/%zz')],
-    ['a peer not in the list', 'forbidden_caller', ask('GET', '/v1/things', { caller: toold })],
-    ['a run at an operator route', 'forbidden_caller', ask('GET', '/v1/things', { caller: run })],
-    ['an operator at a run route', 'forbidden_caller', ask('POST', '/v1/ping')],
-    ['a bad path parameter', 'bad_request', ask('GET', '/v1/things/x')],
-    ['a bad query value', 'bad_request', ask('GET', '/v1/things/t1', { query: { limit: '0' } })],
-    ['an unknown query key', 'bad_request', ask('GET', '/v1/things/t1', { query: { x: '1' } })],
-    ['a query where none is taken', 'bad_request', ask('GET', '/v1/things', { query: { x: '1' } })],
-    ['a body where none is taken', 'bad_request', ask('GET', '/v1/things', { body: { x: 1 } })],
-    ['null as a body', 'bad_request', ask('GET', '/v1/things', { body: null })],
-    ['no body where one is needed', 'bad_request', ask('POST', '/v1/things')],
-    ['an unknown key', 'bad_request', ask('POST', '/v1/things', { body: { name: 'a', x: 1 } })],
-    ['a wrong type', 'bad_request', ask('POST', '/v1/things', { body: { name: 1 } })],
+  const refusals: [string, FaultCode, ReturnType<typeof makeRequest>][] = [
+    ['an unknown path', 'no_such_route', makeRequest('GET', '/v1/nothing')],
+    ['a path below a leaf', 'no_such_route', makeRequest('GET', '/v1/things/t1/more')],
+    [
+      'a path with an end slash',
+      'no_such_route',
+      makeRequest('POST', '/v1/ping/', { caller: run }),
+    ],
+    ['a prefix of a path', 'no_such_route', makeRequest('GET', '/v1')],
+    ['no path at all', 'no_such_route', makeRequest('GET', '')],
+    ['a star', 'no_such_route', makeRequest('OPTIONS', '*')],
+    ['a known path with another method', 'method_not_allowed', makeRequest('DELETE', '/v1/things')],
+    ['a method in small letters', 'method_not_allowed', makeRequest('get', '/v1/things')],
+    ['a broken escape', 'bad_request', makeRequest('GET', '/v1/things/%zz')],
+    [
+      'a peer not in the list',
+      'forbidden_caller',
+      makeRequest('GET', '/v1/things', { caller: toold }),
+    ],
+    [
+      'a run at an operator route',
+      'forbidden_caller',
+      makeRequest('GET', '/v1/things', { caller: run }),
+    ],
+    ['an operator at a run route', 'forbidden_caller', makeRequest('POST', '/v1/ping')],
+    ['a bad path parameter', 'bad_request', makeRequest('GET', '/v1/things/x')],
+    [
+      'a bad query value',
+      'bad_request',
+      makeRequest('GET', '/v1/things/t1', { query: { limit: '0' } }),
+    ],
+    [
+      'an unknown query key',
+      'bad_request',
+      makeRequest('GET', '/v1/things/t1', { query: { x: '1' } }),
+    ],
+    [
+      'a query where none is taken',
+      'bad_request',
+      makeRequest('GET', '/v1/things', { query: { x: '1' } }),
+    ],
+    [
+      'a body where none is taken',
+      'bad_request',
+      makeRequest('GET', '/v1/things', { body: { x: 1 } }),
+    ],
+    ['null as a body', 'bad_request', makeRequest('GET', '/v1/things', { body: null })],
+    ['no body where one is needed', 'bad_request', makeRequest('POST', '/v1/things')],
+    [
+      'an unknown key',
+      'bad_request',
+      makeRequest('POST', '/v1/things', { body: { name: 'a', x: 1 } }),
+    ],
+    ['a wrong type', 'bad_request', makeRequest('POST', '/v1/things', { body: { name: 1 } })],
     [
       'an object that no limit can be held against',
       'bad_request',
-      ask('POST', '/v1/things', { body: { name: { length: { toString: 1 } } } }),
+      makeRequest('POST', '/v1/things', { body: { name: { length: { toString: 1 } } } }),
     ],
   ];
   for (const [what, code, request] of refusals) {
     it(`refuses ${what} with ${code}`, async () => {
-      assert.equal(await codeOf(made().run(request)), code);
+      assert.equal(await catchCode(makeTestDispatch().run(request)), code);
     });
   }
 
@@ -71,41 +105,47 @@ describe('dispatch: route known → caller allowed → input valid → handler �
       seen.push('handler');
       return { name: 'a' };
     };
-    const dispatch = made({ make });
+    const dispatch = makeTestDispatch({ make });
     const bad = { body: { name: 1 } };
     assert.equal(
-      await codeOf(dispatch.run(ask('POST', '/v1/no', { caller: run, ...bad }))),
+      await catchCode(dispatch.run(makeRequest('POST', '/v1/no', { caller: run, ...bad }))),
       'no_such_route',
     );
     assert.equal(
-      await codeOf(dispatch.run(ask('POST', '/v1/things', { caller: run, ...bad }))),
+      await catchCode(dispatch.run(makeRequest('POST', '/v1/things', { caller: run, ...bad }))),
       'forbidden_caller',
     );
-    assert.equal(await codeOf(dispatch.run(ask('POST', '/v1/things', bad))), 'bad_request');
+    assert.equal(
+      await catchCode(dispatch.run(makeRequest('POST', '/v1/things', bad))),
+      'bad_request',
+    );
     assert.deepEqual(seen, [], 'a refused request does not reach the handler');
-    await dispatch.run(ask('POST', '/v1/things', { body: { name: 'a' } }));
+    await dispatch.run(makeRequest('POST', '/v1/things', { body: { name: 'a' } }));
     assert.deepEqual(seen, ['handler']);
   });
 
-  it('says to a caller that may not call who may', async () => {
-    await assert.rejects(made().run(ask('POST', '/v1/ping')), (error: Fault) => {
-      assert.equal(error.code, 'forbidden_caller');
-      assert.match(error.hint, /^Only these may: .*a run on its own socket/);
-      return true;
-    });
+  it('names the allowed callers to a forbidden one', async () => {
+    await assert.rejects(
+      makeTestDispatch().run(makeRequest('POST', '/v1/ping')),
+      (error: Fault) => {
+        assert.equal(error.code, 'forbidden_caller');
+        assert.match(error.hint, /^Only these may: .*a run on its own socket/);
+        return true;
+      },
+    );
   });
 
-  it('names the field and the unknown key, and lists the methods a path takes', async () => {
-    const dispatch = made();
+  it('names the field and the unknown key, and lists the methods of a path', async () => {
+    const dispatch = makeTestDispatch();
     const body = { name: 'much too long', tags: [1], extra: true };
-    const fields = dispatch.run(ask('POST', '/v1/things', { body }));
+    const fields = dispatch.run(makeRequest('POST', '/v1/things', { body }));
     await assert.rejects(fields, (error: Fault) => {
       assert.match(error.message, /name: .*10/);
       assert.match(error.message, /tags\.0: /);
       assert.match(error.message, /unknown key extra$/);
       return true;
     });
-    const slip = dispatch.run(ask('POST', '/v1/things', { body: { nmae: 'a' } }));
+    const slip = dispatch.run(makeRequest('POST', '/v1/things', { body: { nmae: 'a' } }));
     await assert.rejects(slip, (error: Fault) => {
       assert.equal(
         error.message,
@@ -113,13 +153,13 @@ describe('dispatch: route known → caller allowed → input valid → handler �
       );
       return true;
     });
-    await assert.rejects(dispatch.run(ask('DELETE', '/v1/things')), (error: Fault) => {
+    await assert.rejects(dispatch.run(makeRequest('DELETE', '/v1/things')), (error: Fault) => {
       assert.deepEqual(error.details, { allow: 'POST, GET' });
       return true;
     });
   });
 
-  it('decodes path parameters, and takes a literal before a parameter', async () => {
+  it('decodes path parameters, and prefers a literal to a parameter', async () => {
     const mixed = routes({
       one: route({
         method: 'GET',
@@ -136,11 +176,11 @@ describe('dispatch: route known → caller allowed → input valid → handler �
       log: silentLog,
       metrics: makeMetrics('test'),
     });
-    assert.equal(await dispatch.run(ask('GET', '/a/me')), 'fixed');
-    assert.equal(await dispatch.run(ask('GET', '/a/x%2Fy%20z')), 'x/y z');
+    assert.equal(await dispatch.run(makeRequest('GET', '/a/me')), 'fixed');
+    assert.equal(await dispatch.run(makeRequest('GET', '/a/x%2Fy%20z')), 'x/y z');
   });
 
-  it('refuses two routes of one method and path when it is made', () => {
+  it('throws on two routes with the same method and path', () => {
     const twice = routes({ a: table.list, b: table.list });
     const handlers = { a: async () => ({ n: 1 }), b: async () => ({ n: 2 }) };
     assert.throws(
@@ -149,18 +189,20 @@ describe('dispatch: route known → caller allowed → input valid → handler �
     );
   });
 
-  it('gives an answer out of contract as bad_output, and says in the log what was wrong', async () => {
+  it('reports an invalid response as bad_output, and logs why', async () => {
     const lines: string[] = [];
-    const dispatch = made({ list: async () => ({ n: 'many' }) as never }, lines);
-    assert.equal(await codeOf(dispatch.run(ask('GET', '/v1/things'))), 'bad_output');
+    const dispatch = makeTestDispatch({ list: async () => ({ n: 'many' }) as never }, lines);
+    assert.equal(await catchCode(dispatch.run(makeRequest('GET', '/v1/things'))), 'bad_output');
     assert.match(lines.join('\n'), /invalid response/);
   });
 
-  it('gives a bug as internal with a reference that the log has, and no word of the bug', async () => {
+  it('reports a bug as internal with a reference to the log, and no details', async () => {
     const lines: string[] = [];
     const list = () => Promise.reject(new TypeError('the secret inside'));
     const trace = { requestId: 'req-1', traceparent: '' };
-    const failed = made({ list }, lines).run(ask('GET', '/v1/things', { trace }));
+    const failed = makeTestDispatch({ list }, lines).run(
+      makeRequest('GET', '/v1/things', { trace }),
+    );
     await assert.rejects(failed, (error: Fault) => {
       assert.equal(error.code, 'internal');
       assert.match(error.message, /req-1/);
@@ -174,7 +216,10 @@ describe('dispatch: route known → caller allowed → input valid → handler �
   it('passes a fault of the handler on unchanged', async () => {
     const thrown = new Fault('budget', 'nothing is left', { details: { left: 0 } });
     const list = () => Promise.reject(thrown);
-    await assert.rejects(made({ list }).run(ask('GET', '/v1/things')), (error) => error === thrown);
+    await assert.rejects(
+      makeTestDispatch({ list }).run(makeRequest('GET', '/v1/things')),
+      (error) => error === thrown,
+    );
   });
 });
 
@@ -192,8 +237,11 @@ describe('dispatch: what ends a handler early', () => {
       });
       return new Promise<never>(() => {});
     };
-    const request = ask('GET', '/v1/things', { deadlineMs: 5 });
-    assert.equal(await codeOf(made({ list: list as never }).run(request)), 'deadline');
+    const request = makeRequest('GET', '/v1/things', { deadlineMs: 5 });
+    assert.equal(
+      await catchCode(makeTestDispatch({ list: list as never }).run(request)),
+      'deadline',
+    );
     assert.equal((reason as Fault).code, 'deadline', 'the handler is told, too');
   });
 
@@ -203,29 +251,34 @@ describe('dispatch: what ends a handler early', () => {
       seen.push(deadlineMs);
       return { n: 1 };
     };
-    const dispatch = made({ list });
+    const dispatch = makeTestDispatch({ list });
     for (const deadlineMs of [undefined, 1_000, 10_000_000])
-      await dispatch.run(ask('GET', '/v1/things', { deadlineMs }));
+      await dispatch.run(makeRequest('GET', '/v1/things', { deadlineMs }));
     assert.deepEqual(seen, [30_000, 1_000, 30_000]);
   });
 
-  it('a caller that goes away, before or during the work', async () => {
-    const dispatch = made({ list: hang as never });
+  it('a caller that disconnects, before or during the work', async () => {
+    const dispatch = makeTestDispatch({ list: hang as never });
     const gone = new AbortController();
-    const during = codeOf(dispatch.run(ask('GET', '/v1/things', { signal: gone.signal })));
+    const during = catchCode(
+      dispatch.run(makeRequest('GET', '/v1/things', { signal: gone.signal })),
+    );
     gone.abort();
     assert.equal(await during, 'canceled');
-    const before = made({
+    const before = makeTestDispatch({
       list: async ({ signal }) => {
         assert.equal(signal.aborted, true);
         throw signal.reason;
       },
     });
     const signal = AbortSignal.abort();
-    assert.equal(await codeOf(before.run(ask('GET', '/v1/things', { signal }))), 'canceled');
+    assert.equal(
+      await catchCode(before.run(makeRequest('GET', '/v1/things', { signal }))),
+      'canceled',
+    );
   });
 
-  it('a stream still sees that its reader went away, until it has ended', async () => {
+  it('a stream still sees that its reader disconnected, until it has ended', async () => {
     const signals: AbortSignal[] = [];
     const follow = async ({ signal }: { signal: AbortSignal }) => {
       signals.push(signal);
@@ -235,9 +288,9 @@ describe('dispatch: what ends a handler early', () => {
       }
       return new RawAnswer({ status: 200, headers: {}, body: body() });
     };
-    const dispatch = made({ follow });
+    const dispatch = makeTestDispatch({ follow });
     const gone = new AbortController();
-    const request = ask('GET', '/v1/follow', { signal: gone.signal });
+    const request = makeRequest('GET', '/v1/follow', { signal: gone.signal });
     await dispatch.run(request);
     gone.abort();
     assert.equal(signals[0]!.aborted, true);
@@ -251,14 +304,14 @@ describe('dispatch: what ends a handler early', () => {
     assert.equal(signals[1]!.aborted, false, 'nothing is watched after its end');
   });
 
-  it('too many requests at once are refused with overloaded, and taken again later', async () => {
+  it('too many requests at once are refused with overloaded, and accepted again later', async () => {
     const release: (() => void)[] = [];
     const list = () =>
       new Promise<{ n: number }>((resolve) => release.push(() => resolve({ n: 1 })));
-    const dispatch = made({ list });
-    const all = Array.from({ length: 4_096 }, () => dispatch.run(ask('GET', '/v1/things')));
+    const dispatch = makeTestDispatch({ list });
+    const all = Array.from({ length: 4_096 }, () => dispatch.run(makeRequest('GET', '/v1/things')));
     assert.equal(dispatch.inFlight(), 4_096);
-    await assert.rejects(dispatch.run(ask('GET', '/v1/things')), (error: Fault) => {
+    await assert.rejects(dispatch.run(makeRequest('GET', '/v1/things')), (error: Fault) => {
       assert.equal(error.code, 'overloaded');
       assert.equal(error.retry, true);
       assert.ok((error.retryAfterMs ?? 0) > 0);
@@ -267,7 +320,7 @@ describe('dispatch: what ends a handler early', () => {
     for (const one of release) one();
     await Promise.all(all);
     assert.equal(dispatch.inFlight(), 0);
-    assert.equal(await codeOf(dispatch.run(ask('GET', '/v1/no'))), 'no_such_route');
+    assert.equal(await catchCode(dispatch.run(makeRequest('GET', '/v1/no'))), 'no_such_route');
   });
 });
 
@@ -291,8 +344,8 @@ describe('dispatch: properties', () => {
     caller: callers,
   });
 
-  it('whatever is asked, the answer is in contract or a fault of the table, never internal', async () => {
-    const dispatch = made();
+  it('every request gets a valid response or a fault of the table, never internal', async () => {
+    const dispatch = makeTestDispatch();
     await fc.assert(
       fc.asyncProperty(requests, async (request) => {
         try {
@@ -311,7 +364,7 @@ describe('dispatch: properties', () => {
   it('only callers in the list of a route ever reach its handler', async () => {
     const reached: string[] = [];
     const handlers = Object.fromEntries(
-      Object.entries(good).map(([name, handler]) => [
+      Object.entries(goodHandlers).map(([name, handler]) => [
         name,
         (context: HandlerContext) => {
           const { caller } = context;
@@ -320,7 +373,7 @@ describe('dispatch: properties', () => {
         },
       ]),
     ) as unknown as Handlers<Table>;
-    const dispatch = made(handlers);
+    const dispatch = makeTestDispatch(handlers);
     await fc.assert(
       fc.asyncProperty(requests, async (request) => {
         await dispatch.run(request as never).catch(() => undefined);

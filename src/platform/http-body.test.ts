@@ -1,5 +1,5 @@
-// Bodies that are still arriving are counted, and what is over the limit is refused without harm to
-// others; a socket takes no more connections than it was given.
+// Arriving bodies are counted, and those over the limit are refused without harm to others; a
+// socket accepts only its number of connections.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -65,7 +65,7 @@ describe('http-body', () => {
   const held = (bytes: number) =>
     eventually(`${bytes} bytes held`, async () => PROCESS_BODIES.bytes === bytes || undefined);
 
-  it('a socket takes no more half bodies than it may hold, and others are not disturbed', async () => {
+  it('a socket accepts incomplete bodies up to its limit, and others are not affected', async () => {
     const half = await sendHalf(tight, 400_000);
     await held(400_000);
     assert.equal(await put(tight, 200_000), 'overloaded');

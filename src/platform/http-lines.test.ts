@@ -1,5 +1,5 @@
-// Many requests in one exchange: the same answers and faults as one by one, in their order,
-// whatever the bytes come in; a broken exchange fails what waited and nothing else.
+// Many requests in one exchange get the same responses and faults as separate requests, in order,
+// wherever the bytes are split; a broken exchange fails only its pending requests.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
@@ -101,7 +101,7 @@ afterEach(async () => {
 after(() => rmSync(dir, { recursive: true, force: true }));
 
 const HEAD = `POST /v1/add HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: ${LINES_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n`;
-const chunkOf = (bytes: Buffer) =>
+const writeChunk = (bytes: Buffer) =>
   Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 
 /** Sends the pieces one after another, and gives all that came until the other side ended. */
@@ -138,23 +138,23 @@ describe('lines', () => {
     assert.equal(world.exchanges, 1);
   });
 
-  it('what needs a request of its own, or is not said to take lines, gets one', async () => {
+  it('calls with headers, and routes without lines, use separate requests', async () => {
     const { client, world } = await serve();
     assert.deepEqual(await client.add({ body: { n: 1 } }), { sum: 1 });
     assert.deepEqual(await client.once({ body: { n: 1 } }, NO_TRACE), { sum: 2 });
     assert.equal(world.exchanges, 2);
     const head = HEAD.replace('/add', '/once');
-    const came = await raw([Buffer.from(head), chunkOf(Buffer.from('{"n":1}\n')), END]);
+    const came = await raw([Buffer.from(head), writeChunk(Buffer.from('{"n":1}\n')), END]);
     assert.match(came, /^HTTP\/1.1 415 /);
   });
 
-  it('a caller who may not ask is refused before a line is read', async () => {
+  it('a forbidden caller is refused before a line is read', async () => {
     const { client, world } = await serve();
     await assert.rejects(client.others({ body: { n: 1 } }, NO_TRACE), { code: 'forbidden_caller' });
     assert.equal(world.sum, 0);
   });
 
-  it('the answers do not depend on where the bytes are parted', async () => {
+  it('the responses do not depend on where the bytes are split', async () => {
     const { world } = await serve();
     const body = Buffer.from('{"n":1,"text":"ä€😀"}\n{"n":2}\n\n{"n":"x"}\n{"n":3}\n');
     await fc.assert(
@@ -162,7 +162,7 @@ describe('lines', () => {
         world.sum = 0;
         const at = [0, ...cuts.sort((a, b) => a - b), body.length];
         const parts = at.slice(1).map((to, i) => body.subarray(at[i], to));
-        const chunks = parts.filter((part) => part.length > 0).map(chunkOf);
+        const chunks = parts.filter((part) => part.length > 0).map(writeChunk);
         const said = linesIn(await raw([Buffer.from(HEAD), ...chunks, END]));
         assert.deepEqual(
           said.map((one) => one.sum ?? (one.error as { code: string }).code),
@@ -173,7 +173,7 @@ describe('lines', () => {
     );
   });
 
-  it('bytes that are not UTF-8 are refused, and the next line is answered', async () => {
+  it('bytes that are not UTF-8 are refused, and the next line is served', async () => {
     await serve();
     const bad = Buffer.concat([
       Buffer.from('{"n":1,"text":"'),
@@ -182,8 +182,8 @@ describe('lines', () => {
     ]);
     const came = await raw([
       Buffer.from(HEAD),
-      chunkOf(bad),
-      chunkOf(Buffer.from('{"n":2}\n')),
+      writeChunk(bad),
+      writeChunk(Buffer.from('{"n":2}\n')),
       END,
     ]);
     const [first, second] = linesIn(came);
@@ -196,12 +196,12 @@ describe('lines', () => {
     const large = client.add({ body: { n: 1, text: 'x'.repeat(300) } }, NO_TRACE);
     await assert.rejects(large, { code: 'too_large' });
     assert.deepEqual(await client.add({ body: { n: 1 } }, NO_TRACE), { sum: 1 });
-    const pieces = Array.from({ length: 30 }, () => chunkOf(Buffer.from('x'.repeat(10))));
+    const pieces = Array.from({ length: 30 }, () => writeChunk(Buffer.from('x'.repeat(10))));
     const came = await raw([Buffer.from(HEAD), ...pieces]);
     assert.match(came, /too_large/);
   });
 
-  it('a server that closes answers what it has begun, and says no more', async () => {
+  it('a closing server completes the line in progress, and sends nothing more', async () => {
     const { client, face, world } = await serve();
     const held = client.add({ body: { n: 99 } }, NO_TRACE);
     while (world.held === undefined) await turn();
@@ -217,7 +217,7 @@ describe('lines', () => {
     assert.deepEqual(await again.client.add({ body: { n: 1 } }, NO_TRACE), { sum: 2 });
   });
 
-  it('who leaves is not waited for', async () => {
+  it('a disconnected caller is not waited for', async () => {
     const { client, world } = await serve();
     const held = client.add({ body: { n: 99 } }, NO_TRACE);
     while (world.held === undefined) await turn();
@@ -226,13 +226,13 @@ describe('lines', () => {
     while (world.gone.length === 0) await turn();
   });
 
-  it('one that stays silent between lines is not too slow, unlike a request that does not end', async () => {
+  it('a silent exchange does not time out, unlike an incomplete request', async () => {
     const limits = { ...SERVER_LIMITS, requestTimeoutMs: 20, checkIntervalMs: 10 };
     const { client } = await serve({ limits });
     await client.add({ body: { n: 1 } }, NO_TRACE);
     const half = HEAD.replace('/add', '/once').replace(LINES_TYPE, 'application/json');
     assert.match(
-      await raw([Buffer.from(half), chunkOf(Buffer.from('{'))]),
+      await raw([Buffer.from(half), writeChunk(Buffer.from('{'))]),
       /did not arrive in time/,
     );
     const kept = net.connect({ path: socketPath });
@@ -242,12 +242,12 @@ describe('lines', () => {
     let told = '';
     kept.write(HEAD);
     await new Promise((resolve) => setTimeout(resolve, 100));
-    kept.write(chunkOf(Buffer.from('{"n":5}\n')));
+    kept.write(writeChunk(Buffer.from('{"n":5}\n')));
     while (!told.includes('"sum":6')) await turn();
     kept.destroy();
   });
 
-  it('something that is no daemon is not believed', async () => {
+  it('invalid responses of a server are refused', async () => {
     const says = async (words: string, code: string) => {
       const path = join(dir, 'odd.sock');
       const odd = net.createServer((socket) => socket.on('data', () => socket.write(words)));

@@ -55,7 +55,7 @@ class LineReader implements BodySink {
     const isWhole = chunk.indexOf(LINE_FEED) === chunk.length - 1;
     const isAlone = !this.#isBusy && this.#aheadBytes === 0;
     if (isWhole && isAlone && chunk.length <= this.#request.sizeBytesMax)
-      return void this.#answer(chunk.subarray(0, -1));
+      return void this.#serve(chunk.subarray(0, -1));
     this.#keep(chunk);
     if (!this.#isBusy && !this.#isEnded) this.#next();
   }
@@ -103,7 +103,7 @@ class LineReader implements BodySink {
 
   #next(): void {
     const line = this.#shiftLine();
-    if (line !== undefined) void this.#answer(line);
+    if (line !== undefined) void this.#serve(line);
     else if (this.#isEnded) this.#exchange.end();
   }
 
@@ -117,7 +117,7 @@ class LineReader implements BodySink {
     return all.subarray(0, end);
   }
 
-  async #answer(line: Buffer): Promise<void> {
+  async #serve(line: Buffer): Promise<void> {
     this.#isBusy = true;
     try {
       this.#exchange.write(`${JSON.stringify(await this.#dispatch(line))}\n`);

@@ -1,4 +1,4 @@
-// The socket link's server side: what a request carries, limits of size, and who has gone away.
+// The HTTP listener: fields of a request, size limits, and disconnected callers.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, statSync } from 'node:fs';

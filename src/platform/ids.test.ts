@@ -1,5 +1,4 @@
-// New ids: their form, that they sort by time of making, and that derived ones follow from their
-// words.
+// Ids: their format, their order by creation time, and derived ids.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -10,7 +9,7 @@ import { derivedId, idMaker } from './ids.ts';
 const FORM = /^task_[0-9a-hjkmnp-tv-z]{26}$/;
 
 describe('ids', () => {
-  it('have the form that the contracts ask for', () => {
+  it('have the format that the API requires', () => {
     const newId = idMaker(manualClock(Date.parse('2026-03-01T09:00:00Z')));
     for (let i = 0; i < 200; i++) {
       TaskId.parse(newId('task'));
@@ -64,7 +63,7 @@ describe('ids', () => {
     assert.equal(new Set(ids).size, ids.length);
   });
 
-  it('derived: the same words give the same id, other words another', () => {
+  it('derived: equal parts give equal ids, different parts different ones', () => {
     const words = fc.array(fc.oneof(fc.stringMatching(/^[a-z0-9_]*$/), fc.nat()), { minLength: 1 });
     fc.assert(
       fc.property(words, words, (a, b) => {
@@ -74,7 +73,7 @@ describe('ids', () => {
         assert.equal(one === derivedId('call', ...b), a.join('\n') === b.join('\n'));
       }),
     );
-    // What runners of other versions have recorded must be found again.
+    // Ids that runners of other versions recorded must be found again.
     assert.equal(
       derivedId('call', 'run_00000000000000000000000000', 'model', 0),
       'call_0zx53r3cbsa290pmnhwq77j3tz',

@@ -1,4 +1,4 @@
-// JSON as it crosses boundaries: what is refused, and that the canonical form is one.
+// JSON at boundaries: invalid input is refused, and the canonical form is unique.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

@@ -24,16 +24,16 @@ type PendingReply = {
 const LINE_FEED = 10;
 
 export class LineCalls {
-  readonly #place: LineTarget;
+  readonly #target: LineTarget;
   #open: Lines | undefined;
 
-  constructor(place: LineTarget) {
-    this.#place = place;
+  constructor(target: LineTarget) {
+    this.#target = target;
   }
 
   /** `text` is JSON on one line. Resolves to the response, or rejects with its fault. */
   send(text: string, deadlineMs: number): Promise<unknown> {
-    if (this.#open === undefined || this.#open.isOver) this.#open = new Lines(this.#place);
+    if (this.#open === undefined || this.#open.isOver) this.#open = new Lines(this.#target);
     return this.#open.send(text, deadlineMs);
   }
 }
@@ -41,25 +41,28 @@ export class LineCalls {
 /** One exchange. */
 class Lines implements ResponseHandler {
   isOver = false;
-  readonly #place: LineTarget;
+  readonly #target: LineTarget;
   readonly #call: ClientCall;
-  readonly #waiting: PendingReply[] = [];
+  readonly #pending: PendingReply[] = [];
   #status = 0;
   /** An incomplete line, or the body of an error response. */
   #rest: Buffer | undefined;
 
-  constructor(place: LineTarget) {
-    this.#place = place;
-    const head = `POST ${place.path} HTTP/1.1\r\nhost: agentd\r\n${place.headers}content-type: ${LINES_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n`;
-    this.#call = place.pool.send({ method: 'POST', head, body: undefined, isStreamed: true }, this);
+  constructor(target: LineTarget) {
+    this.#target = target;
+    const head = `POST ${target.path} HTTP/1.1\r\nhost: agentd\r\n${target.headers}content-type: ${LINES_TYPE}\r\ntransfer-encoding: chunked\r\n\r\n`;
+    this.#call = target.pool.send(
+      { method: 'POST', head, body: undefined, isStreamed: true },
+      this,
+    );
   }
 
   send(text: string, deadlineMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const { socketPath } = this.#place;
+      const { socketPath } = this.#target;
       const late = (): void =>
         this.#drop(fault('deadline', `no response from ${socketPath} in time`));
-      this.#waiting.push({ resolve, reject, timer: setTimeout(late, deadlineMs) });
+      this.#pending.push({ resolve, reject, timer: setTimeout(late, deadlineMs) });
       this.#call.sendChunk(`${text}\n`);
     });
   }
@@ -89,11 +92,11 @@ class Lines implements ResponseHandler {
   }
 
   fail(cause: NodeJS.ErrnoException): void {
-    this.#fail(this.#status === 0 ? this.#place.translate(cause) : this.#closed(cause));
+    this.#fail(this.#status === 0 ? this.#target.translate(cause) : this.#closed(cause));
   }
 
   #receiveLine(line: string): void {
-    const first = this.#waiting.shift();
+    const first = this.#pending.shift();
     if (first === undefined) return void this.#drop(this.#notJson());
     clearTimeout(first.timer);
     let value: unknown;
@@ -117,11 +120,11 @@ class Lines implements ResponseHandler {
   }
 
   #notJson(cause?: unknown): Fault {
-    return fault('bad_output', `the response of ${this.#place.socketPath} is not JSON`, { cause });
+    return fault('bad_output', `the response of ${this.#target.socketPath} is not JSON`, { cause });
   }
 
   #closed(cause?: unknown): Fault {
-    const { socketPath } = this.#place;
+    const { socketPath } = this.#target;
     const message = `${socketPath} closed the connection in the middle of a response`;
     return fault('unavailable', message, { cause });
   }
@@ -133,7 +136,7 @@ class Lines implements ResponseHandler {
 
   #fail(reason: unknown): void {
     this.isOver = true;
-    for (const { timer, reject } of this.#waiting.splice(0)) {
+    for (const { timer, reject } of this.#pending.splice(0)) {
       clearTimeout(timer);
       reject(reason);
     }

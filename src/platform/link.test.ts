@@ -1,4 +1,4 @@
-// Both links: the same question gives the same answer or the same fault, and nothing is shared.
+// Both links return equal responses and faults for equal requests, and share no objects.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import net from 'node:net';
@@ -111,7 +111,7 @@ describe('links', () => {
       },
     );
 
-  it('property: a random request is answered alike by both', async () => {
+  it('property: both give the same response to a random request', async () => {
     const requests = fc.record({
       params: fc.record({ id: fc.string({ unit: 'grapheme', maxLength: 60 }) }),
       query: fc.record(
@@ -140,16 +140,16 @@ describe('links', () => {
     assert.ok(answers > 50, 'not only refusals were compared');
   });
 
-  it('a request that waits for a free connection is given up in time, and when it is told', async () => {
+  it('a request that waits for a connection ends at its deadline and when canceled', async () => {
     const narrow = socketLink({ socketPath, connectionsMax: 1 });
     const client = makeClient(table, narrow);
     const first = new AbortController();
     const holding = outcome(client.wait({}, { signal: first.signal, deadlineMs: 30_000 }));
-    const codeOf = async (asked: Promise<unknown>) =>
+    const catchCode = async (asked: Promise<unknown>) =>
       ((await outcome(asked)) as { fault: { code: string } }).fault.code;
-    const late = codeOf(client.context({}, { deadlineMs: 50 }));
+    const late = catchCode(client.context({}, { deadlineMs: 50 }));
     const told = new AbortController();
-    const canceled = codeOf(client.context({}, { signal: told.signal }));
+    const canceled = catchCode(client.context({}, { signal: told.signal }));
     told.abort();
     assert.equal(await canceled, 'canceled');
     assert.equal(await late, 'deadline');
@@ -213,7 +213,7 @@ describe('links', () => {
     assert.deepEqual(both[1], both[0]);
   });
 
-  it('what is asked while a request is answered carries the trace of that request', async () => {
+  it('requests made while handling a request carry its trace', async () => {
     const asking = routes({
       ask: route({ method: 'GET', path: '/v1/ask', callers: ['operator'], output: z.unknown() }),
     });
@@ -241,7 +241,7 @@ describe('links', () => {
       for (const { trace } of seen as { trace: unknown }[]) assert.deepEqual(trace, traces[i]);
   });
 
-  it('a deadline and a caller that gives up end the wait alike', async () => {
+  it('a deadline and a cancellation end the wait alike', async () => {
     for (const client of Object.values(clients)) {
       await assert.rejects(client.wait({}, { deadlineMs: 10 }), { code: 'deadline' });
       const gone = new AbortController();
@@ -259,7 +259,7 @@ describe('links', () => {
   });
 });
 
-describe('the socket link, and what is wrong at the other end', () => {
+describe('the socket link, with faults of the server', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-l-'));
   after(() => rmSync(dir, { recursive: true, force: true }));
   let made = 0;
@@ -280,7 +280,7 @@ describe('the socket link, and what is wrong at the other end', () => {
   const http = (body: string, status = '200 OK') =>
     `HTTP/1.1 ${status}\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
 
-  it('nobody there: unavailable', async () => {
+  it('no server: unavailable', async () => {
     const client = makeClient(table, socketLink({ socketPath: join(dir, 'none.sock') }));
     await assert.rejects(client.context({}), { code: 'unavailable' });
   });
@@ -313,7 +313,7 @@ describe('the socket link, and what is wrong at the other end', () => {
     });
   }
 
-  it('no answer in time: deadline', async () => {
+  it('no response in time: deadline', async () => {
     const socketPath = join(dir, 'silent.sock');
     const server = net.createServer(() => undefined);
     await new Promise<void>((resolve) => server.listen(socketPath, resolve));

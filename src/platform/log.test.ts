@@ -1,11 +1,11 @@
-// A log that cannot be written is no reason to die.
+// A log that cannot be written does not end the process.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-test('a process whose log is on a full disk goes on', () => {
+test('a process whose log is on a full disk keeps running', () => {
   const full = openSync('/dev/full', 'w');
   const code = `import { makeLog, stderrSink } from ${JSON.stringify(join(import.meta.dirname, 'log.ts'))};
     const log = makeLog(stderrSink);

@@ -1,4 +1,4 @@
-// Counters, gauges and histograms in the text form, and log lines that are one JSON object each.
+// Counters, gauges and histograms as text, and log lines of one JSON object each.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { fault } from '../wire/errors.ts';

@@ -1,10 +1,10 @@
-// Turns: in order, one at a time, and none lost to the failure of another.
+// Mutexes: work runs in order, one at a time, also after a failure.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { makeKeyedMutex, makeMutex } from './mutex.ts';
 
-describe('turns', () => {
-  it('work of one key waits for what was asked before; work of another does not', async () => {
+describe('mutexes', () => {
+  it('work of one key waits for earlier work; work of another does not', async () => {
     const inTurn = makeKeyedMutex();
     const gate = Promise.withResolvers<void>();
     const seen: string[] = [];
@@ -20,7 +20,7 @@ describe('turns', () => {
     assert.deepEqual(seen, ['b', 'a1', 'a2']);
   });
 
-  it('a failure is told to who asked, and the next still gets its turn', async () => {
+  it('a failure rejects its own caller, and the next work still runs', async () => {
     const inTurn = makeMutex();
     const failing = inTurn(() => Promise.reject(new Error('no')));
     const next = inTurn(async () => 'yes');

@@ -1,5 +1,4 @@
-// The outbox: events leave in order, again after a failure, and nothing acts before its event is
-// recorded.
+// The outbox sends events in order, retries after a failure, and reports when an event is recorded.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -93,7 +92,7 @@ describe('outbox', () => {
     await bench.close();
   });
 
-  it('assertTaking: no new work while the log has been away for two seconds, and again after', async () => {
+  it('assertAuditAccepting: no new work after the log has been down for two seconds, until it is back', async () => {
     const bench = await openBench(undefined, { is: true });
     bench.outbox.assertAuditAccepting();
     const began = performance.now();

@@ -1,4 +1,4 @@
-// Cursors are read back as they were given, anything else is refused; the last page has none.
+// Cursors are read back unchanged, anything else is refused; the last page has no cursor.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isFault } from './daemon.ts';

@@ -1,4 +1,4 @@
-// Turns at places: many at once, one alone, nobody overtakes who waits to be alone.
+// Path locks: shared at the same time, exclusive alone, and an exclusive request is not overtaken.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-// Keys of single people: whoever has one is that person, and nobody else can be.
+// Personal keys: each authenticates its person, and reserves that name.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
@@ -32,7 +32,7 @@ function asking(dir: string) {
 }
 const refused = (error: unknown) => error instanceof Fault && error.code === 'unauthenticated';
 
-test('the key of a person is that person', (t) => {
+test('a personal key authenticates its person', (t) => {
   const ask = asking(setUp(t));
   const alice = { kind: 'operator', principal: 'person:alice', key: 'people/alice' };
   assert.deepEqual(ask(ALICE), alice);
@@ -41,13 +41,13 @@ test('the key of a person is that person', (t) => {
   assert.throws(() => ask('x'.repeat(43)), refused);
 });
 
-test("the operator's key takes no name that has a key of its own", (t) => {
+test("the operator's key cannot claim a name that has a personal key", (t) => {
   const ask = asking(setUp(t));
   assert.deepEqual(ask(OPERATOR, 'bob'), { kind: 'operator', principal: 'person:bob' });
   assert.throws(() => ask(OPERATOR, 'alice'), refused);
 });
 
-test('a key that others can read is nobody’s, and its name stays taken', (t) => {
+test('a key that others can read is not accepted, and its name stays reserved', (t) => {
   const dir = setUp(t);
   chmodSync(join(dir, 'alice.key'), 0o644);
   const ask = asking(dir);
@@ -55,7 +55,7 @@ test('a key that others can read is nobody’s, and its name stays taken', (t) =
   assert.throws(() => ask(OPERATOR, 'alice'), refused);
 });
 
-test('names stay taken while the keys cannot be listed', (t) => {
+test('names stay reserved while the keys cannot be listed', (t) => {
   const dir = setUp(t);
   rmSync(dir, { recursive: true });
   writeFileSync(dir, 'no directory');
@@ -63,7 +63,7 @@ test('names stay taken while the keys cannot be listed', (t) => {
   assert.throws(() => ask(OPERATOR, 'alice'), { code: 'ENOTDIR' });
 });
 
-test('a file that holds too little is no key', (t) => {
+test('a file that is too short is not a key', (t) => {
   const dir = setUp(t);
   writeFileSync(join(dir, 'carol.key'), 'short\n', { mode: 0o600 });
   writeFileSync(join(dir, 'dave.key'), '', { mode: 0o600 });
@@ -72,7 +72,7 @@ test('a file that holds too little is no key', (t) => {
   assert.throws(() => ask(''), refused);
 });
 
-test('a key that was removed stops to count within a second', async (t) => {
+test('a removed key stops working within a second', async (t) => {
   const dir = setUp(t);
   const ask = asking(dir);
   ask(ALICE);

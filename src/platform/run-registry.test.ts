@@ -1,5 +1,5 @@
-// The run registry: only the activation with the highest fence may call, and one that is over never
-// comes back, whatever the order of admissions, dismissals and restarts.
+// The run registry: only the activation with the highest fence may call, and one that has ended
+// never comes back, whatever the order of admissions, dismissals and restarts.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-// What people and models read when a value does not fit: our words, never the library's.
+// Messages for invalid values are our own, never the library's.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as z from 'zod';
@@ -58,7 +58,7 @@ for (const [schema, value, words] of cases)
     assert.equal(said(schema, value), words);
   });
 
-test('the keys known at a place', () => {
+test('the keys allowed at a path', () => {
   const inner = z.strictObject({ size: z.int(), name: z.string() });
   const schema = z.strictObject({
     list: z.array(inner).optional(),

@@ -1,5 +1,4 @@
-// The state directory: ours alone, of our version, held by one runtime; and paths that fit a
-// socket.
+// The state directory is private, of our version, and locked by one runtime; paths fit a socket.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import {
@@ -39,7 +38,7 @@ let made = 0;
 const fresh = () => join(dir, `d${made++}`);
 
 describe('state-dir: the directory', () => {
-  it('is made with its tree, each part ours alone', () => {
+  it('is made with its subdirectories, all private', () => {
     const state = join(fresh(), 'deep', 'state');
     prepareStateDir(state);
     prepareStateDir(state);
@@ -73,7 +72,7 @@ describe('state-dir: the directory', () => {
     }
   });
 
-  it('is refused when others may enter it, with the command that mends it', () => {
+  it('is refused when others may enter it, with the command that corrects it', () => {
     const state = fresh();
     mkdirSync(state);
     for (const mode of [0o755, 0o710, 0o701, 0o770]) {
@@ -99,20 +98,20 @@ describe('state-dir: the directory', () => {
   });
 
   const isRoot = process.getuid?.() === 0;
-  it('is refused when it is somebody else’s', { skip: isRoot ? false : 'needs root' }, () => {
+  it('is refused when another user owns it', { skip: isRoot ? false : 'needs root' }, () => {
     const state = fresh();
     mkdirSync(state, { mode: 0o700 });
     chownSync(state, 12_345, 12_345);
     assert.throws(() => ownDir(state), { code: 'bad_config' });
   });
 
-  it('is where the environment says', () => {
+  it('follows the environment', () => {
     assert.equal(defaultStateDir({ AGENTD_STATE: '/a/b' }), '/a/b');
     assert.equal(defaultStateDir({ XDG_STATE_HOME: '/x', HOME: '/h' }), '/x/agentd');
     assert.equal(defaultStateDir({ AGENTD_STATE: '', HOME: '/h' }), '/h/.local/state/agentd');
   });
 
-  it('writes files whole', () => {
+  it('writes files atomically', () => {
     const file = fresh();
     writeAtomically(file, 'one');
     writeAtomically(file, 'two');
@@ -121,7 +120,7 @@ describe('state-dir: the directory', () => {
     assert.equal(existsSync(`${file}.${process.pid}.tmp`), false);
   });
 
-  it('says who holds it, if that can be read', () => {
+  it('reads which runtime uses it, if it can', () => {
     const state = fresh();
     mkdirSync(state, { mode: 0o700 });
     assert.equal(readRuntimeInfo(state), undefined);
@@ -133,7 +132,7 @@ describe('state-dir: the directory', () => {
 });
 
 describe('state-dir: the runtime path', () => {
-  it('is the same for every way to write the state directory', () => {
+  it('is the same for every spelling of the state directory', () => {
     const state = fresh();
     mkdirSync(state, { mode: 0o700 });
     const link = fresh();
@@ -144,7 +143,7 @@ describe('state-dir: the runtime path', () => {
     assert.notEqual(runtimeDirOf(state, env), runtimeDirOf(fresh(), env));
   });
 
-  it('is refused when a socket below it would not fit, and taken when every socket fits', () => {
+  it('is refused when a socket path would be too long, and accepted when every one fits', () => {
     const id = `run_${'0'.repeat(26)}.99999`;
     let taken = 0;
     for (let length = 10; length < 90; length++) {
@@ -168,13 +167,13 @@ describe('state-dir: the runtime path', () => {
 });
 
 describe('state-dir: the runtime directory', () => {
-  it('is made ours alone below a directory of ours', () => {
+  it('is made private below a directory of ours', () => {
     const runtime = join(fresh(), 'agentd', '01234567');
     assert.equal(ownRuntimeDir(runtime), runtime);
     assert.equal(statSync(join(runtime, '..')).mode & 0o777, 0o700);
   });
 
-  it('is refused where another user could put theirs in its place', () => {
+  it('is refused where another user could replace it', () => {
     const base = fresh();
     mkdirSync(base);
     chmodSync(base, 0o777);
@@ -183,7 +182,7 @@ describe('state-dir: the runtime directory', () => {
 });
 
 describe('state-dir: the lock', () => {
-  it('is held by one, and free again when that one lets go', async () => {
+  it('is held by one, and free again after its release', async () => {
     const file = fresh();
     const lock = tryLock(file);
     assert.ok(lock !== undefined);
@@ -196,7 +195,7 @@ describe('state-dir: the lock', () => {
     next.release();
   });
 
-  it('is not held by anybody just because it cannot be taken', () => {
+  it('throws if the file cannot be locked at all', () => {
     const file = fresh();
     writeFileSync(file, 'this is no lock file, but something that somebody put here');
     assert.throws(() => tryLock(file), { code: 'storage_broken' });

@@ -1,4 +1,4 @@
-// Child processes of the runtime: waited for, started again, ended; and their refusals passed on.
+// Child processes of the runtime are awaited, restarted and ended, and their faults are passed on.
 import assert from 'node:assert/strict';
 import { ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -44,7 +44,7 @@ const isAlive = (pid: number): boolean => {
 };
 
 describe('supervise', () => {
-  it('waits until the child is ready, and writes what it says into its own file', async () => {
+  it('waits until the child is ready, and writes its stderr to its log file', async () => {
     const one = await start(`setTimeout(() => { console.error('hello'); ${READY} }, 50); ${STAY}`);
     assert.ok(isAlive(one.pid()!));
     assert.match(readFileSync(join(dir, `${made - 1}.mjs.log`), 'utf8'), /hello/);
@@ -52,7 +52,7 @@ describe('supervise', () => {
     assert.equal(isAlive(one.pid()!), false);
   });
 
-  it('hears why a child refused also when its end is known before its words', async () => {
+  it('reports the fault of a child also when its exit is seen before its output', async () => {
     const refusal = JSON.stringify({ error: { code: 'bad_config', message: 'no', hint: 'yes' } });
     const says = (how: string) => start('', {}, { program: '/bin/sh', argv: ['-c', how] });
     await assert.rejects(says(`(sleep 0.3; echo '${refusal}') & exit 78`), { code: 'bad_config' });
@@ -60,7 +60,7 @@ describe('supervise', () => {
     await assert.rejects(says('sleep 4 & exit 78'), { message: /\(exit 78\)/ });
   });
 
-  it('gives the child the environment it was told, and nothing else', async () => {
+  it('passes only the given environment to the child', async () => {
     const out = join(dir, 'env');
     const code = `import { writeFileSync } from 'node:fs';
       const seen = JSON.stringify([process.env, process.cwd()]);
@@ -69,7 +69,7 @@ describe('supervise', () => {
     assert.deepEqual(JSON.parse(readFileSync(out, 'utf8')), [{ GIVEN: 'yes' }, '/']);
   });
 
-  it('passes on why the child does not start, as the child said it', async () => {
+  it('rejects with the fault that the child reports', async () => {
     const body = { error: { code: 'bad_config', message: 'line 3 is wrong', hint: 'Mend it.' } };
     const refusing = `console.log(${JSON.stringify(JSON.stringify(body))}); ${STAY}`;
     await assert.rejects(start(refusing), (error: Fault) => {
@@ -80,13 +80,13 @@ describe('supervise', () => {
     });
   });
 
-  it('says so when the child ends or speaks nonsense before it is ready', async () => {
+  it('rejects when the child ends or prints garbage before it is ready', async () => {
     await assert.rejects(start('process.exit(3);'), { code: 'unavailable', message: /exit 3/ });
     await assert.rejects(start("process.kill(process.pid, 'SIGKILL');"), { code: 'unavailable' });
     await assert.rejects(start(`console.log('hello'); ${STAY}`), { code: 'internal' });
   });
 
-  it('starts a child again that dies, under a new pid', async () => {
+  it('restarts a child that dies, with a new pid', async () => {
     const one = await start(`${READY} ${STAY}`);
     const first = one.pid()!;
     process.kill(first, 'SIGKILL');
@@ -106,7 +106,7 @@ describe('supervise', () => {
       return pid !== undefined && pid !== before && isAlive(pid) ? pid : undefined;
     });
 
-  it('goes on trying while its log cannot be opened', async () => {
+  it('keeps retrying while its log cannot be opened', async () => {
     const logs = join(dir, 'logs');
     mkdirSync(logs);
     const one = await start(`${READY} ${STAY}`, {}, { logFile: join(logs, 'x.log') });
@@ -118,7 +118,7 @@ describe('supervise', () => {
     await back(one, first);
   });
 
-  it('goes on trying while the program cannot be run', async () => {
+  it('keeps retrying while the program cannot be run', async () => {
     const one = await start(`${READY} ${STAY}`);
     const first = one.pid()!;
     const { execPath } = process;
@@ -144,7 +144,7 @@ describe('supervise', () => {
     return { one, code, file, told, errors };
   };
 
-  it('does not start it again from a program that was changed, until it is as it was', async () => {
+  it('does not restart a changed program until it is restored', async () => {
     const { one, code, file, told, errors } = await startHeard();
     const first = one.pid()!;
     for (const change of [() => writeFileSync(file, `${code} // new`), () => rmSync(file)]) {
@@ -163,7 +163,7 @@ describe('supervise', () => {
     assert.deepEqual(errors, Array(2).fill('not restarted: its program has changed'));
   });
 
-  it('says that its program cannot be read, and does not call it changed', async () => {
+  it('reports an unreadable program as unreadable, not as changed', async () => {
     const { one, code, file, told, errors } = await startHeard();
     const first = one.pid()!;
     rmSync(file);
@@ -178,7 +178,7 @@ describe('supervise', () => {
     assert.deepEqual(told, []);
   });
 
-  it('does not start from a program that it could not compare later', async () => {
+  it('refuses to start a program that it cannot read', async () => {
     const file = join(dir, 'a-directory');
     mkdirSync(file);
     await assert.rejects(start(`${READY} ${STAY}`, {}, { file }), {
@@ -187,7 +187,7 @@ describe('supervise', () => {
     });
   });
 
-  it('ends a child that hangs at its start, and starts another', async () => {
+  it('kills a child that hangs at its start, and starts another', async () => {
     const seen = join(dir, 'starts');
     const code = `import { appendFileSync, readFileSync } from 'node:fs';
       appendFileSync(${JSON.stringify(seen)}, process.pid + '\\n');
@@ -202,7 +202,7 @@ describe('supervise', () => {
     assert.equal(isAlive(pids[1]!), false);
   });
 
-  it('waits for the end of a child that hung before it starts another', async (t) => {
+  it('waits for the end of a hanging child before it starts another', async (t) => {
     const [seen, both] = [join(dir, 'one-by-one'), join(dir, 'two-at-once')];
     const code = `import { appendFileSync, existsSync, readFileSync } from 'node:fs';
       const before = existsSync(${JSON.stringify(seen)})
@@ -227,7 +227,7 @@ describe('supervise', () => {
     assert.equal(existsSync(both), false, 'two lived at once');
   });
 
-  it('does not start it again after stop, and ends one that does not listen', async () => {
+  it('does not restart a child after stop, and kills one that ignores SIGTERM', async () => {
     const stubborn = `process.on('SIGTERM', () => {}); ${READY} ${STAY}`;
     const one = await start(stubborn);
     const pid = one.pid()!;

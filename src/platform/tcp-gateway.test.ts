@@ -1,4 +1,4 @@
-// The one port: who may come in, which daemon gets what, and that nothing is smuggled or swallowed.
+// The TCP gateway: accepted callers, routing to daemons, and no request smuggling or lost bodies.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import http from 'node:http';
@@ -16,7 +16,7 @@ const ANN = 'the-key-of-ann-that-is-long-enough-0123456789';
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 type Seen = { daemon: DaemonName; method: string; url: string; headers: object; body: string };
 
-describe('front', () => {
+describe('TCP gateway', () => {
   const runtimeDir = mkdtempSync(join(tmpdir(), 'agentd-f-'));
   const servers: http.Server[] = [];
   const seen: Seen[] = [];
@@ -111,7 +111,7 @@ describe('front', () => {
     assert.equal(odd.headers['retry-after'], '7');
   });
 
-  it('reaches the routes every daemon has by name, and only of daemons there are', async () => {
+  it('serves the common routes of each daemon by its name, and of known daemons only', async () => {
     for (const daemon of ['agentd', 'modeld', 'auditd-ai'] as const)
       for (const path of ['/metrics', '/healthz']) {
         assert.deepEqual(jsonOf(await ask('GET', `/daemons/${daemon}${path}`)), { daemon });
@@ -121,7 +121,7 @@ describe('front', () => {
       assert.equal(errorCode(await ask('GET', path)), 'no_such_route', path);
   });
 
-  it('speaks to the daemon with the key and the person, never with what the client sent', async () => {
+  it("sends the daemon the authenticated key and person, not the client's headers", async () => {
     await ask('GET', '/v1/x', { 'x-api-key': 'other', 'agentd-person': 'ann', cookie: 'a=b' });
     const got = seen.at(-1)!.headers as Record<string, string>;
     assert.equal(got.authorization, `Bearer ${KEY}`);
@@ -135,7 +135,7 @@ describe('front', () => {
     assert.equal(hers['agentd-person'], 'ann');
   });
 
-  it('a wrong Host, Origin or key goes no further, and the answer says which', async () => {
+  it('refuses a wrong Host, Origin or key, and names it', async () => {
     const refused: [Record<string, string>, string, number][] = [
       [{ host: `evil.example:${front.port}` }, 'forbidden_origin', 403],
       [{ host: 'localhost' }, 'forbidden_origin', 403],
@@ -154,7 +154,7 @@ describe('front', () => {
     assert.deepEqual(seen, []);
   });
 
-  it('a browser’s question before the question is refused, too', async () => {
+  it('refuses a CORS preflight request too', async () => {
     const response = await ask('OPTIONS', '/v1/tasks', {
       origin: 'http://evil.example',
       'access-control-request-method': 'POST',
@@ -177,7 +177,7 @@ describe('front', () => {
     assert.equal(seen.at(-1)!.body.length, big.length);
   });
 
-  it('what is in a body is never taken for a second request', async () => {
+  it('never reads a body as a second request', async () => {
     const inner = `GET /v1/smuggled HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ${KEY}\r\n\r\n`;
     for (const method of ['GET', 'DELETE', 'HEAD', 'POST', 'OPTIONS']) {
       const chunk = `${inner.length.toString(16)}\r\n${inner}\r\n0\r\n\r\n`;
@@ -193,7 +193,7 @@ describe('front', () => {
     );
   });
 
-  it('takes odd bytes in a path as a bad request and no bug', async () => {
+  it('rejects invalid bytes in a path as bad_request', async () => {
     const head = `HTTP/1.1\r\nhost: 127.0.0.1:${front.port}\r\nauthorization: Bearer ${KEY}\r\n\r\n`;
     for (const path of [
       '*',
@@ -209,7 +209,7 @@ describe('front', () => {
     }
   });
 
-  it('answers what it cannot read, as the daemons do', async () => {
+  it('responds to invalid HTTP as the daemons do', async () => {
     for (const bytes of ['\x16\x03\x01garbage\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n']) {
       const { responses } = await exchange(where, bytes);
       assert.equal(errorCode(responses[0]!), 'bad_request');
@@ -222,14 +222,14 @@ describe('front', () => {
     assert.equal(errorCode(hope), 'bad_request');
   });
 
-  it('says which daemon does not answer', async () => {
+  it('names the daemon that does not respond', async () => {
     const away = await ask('GET', '/v1/tools');
     assert.equal(errorCode(away), 'unavailable');
     assert.match(JSON.stringify(jsonOf(away)), /toold/);
     assert.equal(errorCode(await ask('GET', '/v1/cut')), 'unavailable');
   });
 
-  it('streams through, and a reader that goes away is gone for the daemon, too', async () => {
+  it("streams responses, and passes on a reader's disconnect", async () => {
     const socket = net.connect(where);
     socket.write(requestText('GET', '/v1/stream', headers()));
     let text = '';
@@ -243,7 +243,7 @@ describe('front', () => {
     while (!gone.includes('/v1/stream')) await new Promise((resolve) => setTimeout(resolve, 5));
   });
 
-  it('says when its port is taken', async () => {
+  it('reports a port that is in use', async () => {
     const again = openFront({ port: front.port, runtimeDir, operatorKey: KEY, log: silentLog });
     await assert.rejects(again, { code: 'conflict' });
   });

@@ -1,4 +1,4 @@
-// A path is refused as soon as somebody else could put something in its place.
+// A path that another user could replace is refused.
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,11 +20,11 @@ function place(): { base: string; leaf: string } {
 }
 
 describe('a trusted path', () => {
-  it('is one of our own below the shared directory of all', () => {
+  it('may be our own directory below a shared one', () => {
     assertTrustedDir(place().leaf, [uid]);
   });
 
-  it('is refused when others may rename what is above it, unless the sticky bit forbids it', () => {
+  it('is refused when others may rename a directory above it, unless the sticky bit forbids it', () => {
     const { base, leaf } = place();
     for (const mode of [0o777, 0o770, 0o702]) {
       chmodSync(base, mode);
@@ -36,7 +36,7 @@ describe('a trusted path', () => {
     assert.throws(() => assertTrustedDir(leaf, [uid]), { code: 'bad_config' });
   });
 
-  it('is refused when a link on the way leads through a place of others', () => {
+  it("is refused when a link leads through another user's directory", () => {
     const { base, leaf } = place();
     const link = join(dir, `l${made++}`);
     symlinkSync(base, link);

@@ -1,4 +1,4 @@
-// A directory is followed by watching and by looking, also when it comes late or is replaced.
+// A directory is watched and polled, also when it is created late or replaced.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,7 +35,7 @@ function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: t
   return { root, dir, clock, seen, followed, write, told };
 }
 
-test('a change is told, and changes that come together are told once', async (t) => {
+test('a change is reported, and changes within the settle time only once', async (t) => {
   const { write, told, seen, clock } = makePlace(t, { settleMs: 5_000, lookEveryMs: 1e12 });
   for (const name of ['a', 'b', 'c']) write(name);
   await sleep(50);
@@ -45,7 +45,7 @@ test('a change is told, and changes that come together are told once', async (t)
   assert.deepEqual(seen, ['told']);
 });
 
-test('it is time for a look also when nothing was told', (t) => {
+test('polls also without a change', (t) => {
   const { clock, seen } = makePlace(t);
   clock.advance(EVERY_MS - 1);
   assert.deepEqual(seen, []);
@@ -54,7 +54,7 @@ test('it is time for a look also when nothing was told', (t) => {
   assert.deepEqual(seen, ['regular', 'regular']);
 });
 
-test('one that comes late, and one in the place of another, are watched from the next look', async (t) => {
+test('a directory created late or replaced is watched from the next poll', async (t) => {
   const { root, dir, clock, write, told, seen } = makePlace(t, { isLate: true });
   mkdirSync(dir);
   clock.advance(EVERY_MS);
@@ -71,7 +71,7 @@ test('one that comes late, and one in the place of another, are watched from the
   await told();
 });
 
-test('of one file of it only that is told', async (t) => {
+test("with a file name, only that file's changes are reported", async (t) => {
   const { write, told, seen, clock } = makePlace(t, { name: 'mine', lookEveryMs: 1e12 });
   write('other');
   await sleep(50);
@@ -81,7 +81,7 @@ test('of one file of it only that is told', async (t) => {
   await told();
 });
 
-test('nothing is told afterwards', async (t) => {
+test('reports nothing after close', async (t) => {
   const { write, seen, clock, followed } = makePlace(t);
   write('a');
   await sleep(20);

@@ -1,5 +1,4 @@
-// YAML that people write: every problem with its line and what to do, and nothing that hurts the
-// reader.
+// YAML files written by people: every problem has its line and a hint; hostile files do no harm.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -14,7 +13,7 @@ const schema = z.strictObject({
   by_name: z.record(z.string(), z.strictObject({ size: z.int() })).optional(),
 });
 
-function problemsOf(text: string): FileProblem[] {
+function readProblems(text: string): FileProblem[] {
   const result = readYaml(text, 'x.yaml', schema);
   assert.equal(result.ok, false, 'it is refused');
   for (const problem of (result as { problems: FileProblem[] }).problems) {
@@ -25,7 +24,7 @@ function problemsOf(text: string): FileProblem[] {
 }
 
 describe('yaml-file', () => {
-  it('gives the value of a good file, and of an empty one what the schema makes of it', () => {
+  it("returns the value of a valid file, and the schema's defaults for an empty one", () => {
     const text = '# hello\nname: a\nlimits: { max_time_s: 3 }\n';
     assert.deepEqual(readYaml(text, 'x', schema), {
       ok: true,
@@ -36,25 +35,25 @@ describe('yaml-file', () => {
   });
 
   it('names the line of an unknown key and the nearest known one', () => {
-    const [one] = problemsOf('name: a\nlimits:\n  max_time_s: 1\n  max_step: 2\n');
+    const [one] = readProblems('name: a\nlimits:\n  max_time_s: 1\n  max_step: 2\n');
     assert.equal(one!.line, 4);
     assert.match(one!.message, /unknown key limits\.max_step/);
     assert.match(one!.hint, /Did you mean max_steps\?/);
-    const [inList] = problemsOf('name: a\ntools:\n  - allow: x\n  - alow: y\n    allow: z\n');
+    const [inList] = readProblems('name: a\ntools:\n  - allow: x\n  - alow: y\n    allow: z\n');
     assert.equal(inList!.line, 4);
     assert.match(inList!.hint, /allow/);
-    const [inRecord] = problemsOf('name: a\nby_name:\n  big: { size: 1, sise: 2 }\n');
+    const [inRecord] = readProblems('name: a\nby_name:\n  big: { size: 1, sise: 2 }\n');
     assert.equal(inRecord!.line, 3);
     assert.match(inRecord!.hint, /size/);
   });
 
   it('lists the known keys when none is near', () => {
-    const [one] = problemsOf('name: a\nqqqqqqqqqqq: 1\n');
+    const [one] = readProblems('name: a\nqqqqqqqqqqq: 1\n');
     assert.match(one!.hint, /Known keys here: name, limits, tools, by_name/);
   });
 
   it('names the line of a wrong type and of a missing key', () => {
-    const problems = problemsOf('limits:\n  max_steps: many\n  max_time_s: 1\n');
+    const problems = readProblems('limits:\n  max_steps: many\n  max_time_s: 1\n');
     assert.deepEqual(
       problems.map(({ line, message }) => [line, message.split(':')[0]]),
       [
@@ -64,12 +63,12 @@ describe('yaml-file', () => {
     );
   });
 
-  it('names the line of broken YAML and of a key that is there twice', () => {
-    assert.equal(problemsOf('name: a\nlimits: }\n')[0]!.line, 2);
-    assert.equal(problemsOf('name: a\nname: b\n')[0]!.line, 2);
-    assert.equal(problemsOf('name: [a\n')[0]!.line! >= 1, true);
-    assert.equal(problemsOf('name: "a\n')[0]!.line! >= 1, true);
-    problemsOf('name: a\n---\nname: b\n');
+  it('names the line of invalid YAML and of a duplicate key', () => {
+    assert.equal(readProblems('name: a\nlimits: }\n')[0]!.line, 2);
+    assert.equal(readProblems('name: a\nname: b\n')[0]!.line, 2);
+    assert.equal(readProblems('name: [a\n')[0]!.line! >= 1, true);
+    assert.equal(readProblems('name: "a\n')[0]!.line! >= 1, true);
+    readProblems('name: a\n---\nname: b\n');
   });
 
   it('refuses aliases, which can make a small file huge', () => {
@@ -77,26 +76,26 @@ describe('yaml-file', () => {
     for (const [to, from] of ['ba', 'cb', 'dc', 'ed', 'fe', 'gf', 'hg', 'ih'])
       bomb.push(`${to}: &${to} [${Array.from({ length: 9 }, () => `*${from}`).join(',')}]`);
     const began = performance.now();
-    const [one] = problemsOf(bomb.join('\n'));
+    const [one] = readProblems(bomb.join('\n'));
     assert.ok(performance.now() - began < 20_000);
     assert.match(one!.hint, /aliases/);
-    problemsOf('name: &n a\nlimits: *n\n');
+    readProblems('name: &n a\nlimits: *n\n');
   });
 
-  it('refuses nesting that would exhaust the stack, and does not fall over it', () => {
+  it('refuses nesting that would exhaust the stack', () => {
     for (const text of ['['.repeat(50_000), '{a: '.repeat(50_000), `${'- '.repeat(50_000)}a`])
-      problemsOf(`name: ${text}`);
-    problemsOf(Array.from({ length: 3_000 }, (_, i) => `${' '.repeat(i)}a:`).join('\n'));
+      readProblems(`name: ${text}`);
+    readProblems(Array.from({ length: 3_000 }, (_, i) => `${' '.repeat(i)}a:`).join('\n'));
   });
 
   it('does not let a file reach into the prototype', () => {
-    problemsOf('name: a\n__proto__: { polluted: true }\n');
-    problemsOf('name: a\nconstructor: 1\n');
-    problemsOf('name: a\nlimits: { max_time_s: { toString: 1, valueOf: 1 } }\n');
+    readProblems('name: a\n__proto__: { polluted: true }\n');
+    readProblems('name: a\nconstructor: 1\n');
+    readProblems('name: a\nlimits: { max_time_s: { toString: 1, valueOf: 1 } }\n');
     assert.equal(({} as { polluted?: boolean }).polluted, undefined);
   });
 
-  it('never throws, whatever the file holds', () => {
+  it('never throws, whatever the file contains', () => {
     const pieces = fc.constantFrom(
       'name: a',
       '\n',

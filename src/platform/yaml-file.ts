@@ -57,10 +57,10 @@ export function readYaml<S extends z.ZodType>(
   }
   const checked = checkValue(schema, plain ?? {});
   if (checked.success) return { ok: true, value: checked.data };
-  const lineOf = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
+  const lineFor = (path: PropertyKey[]) => findLine(doc.contents as Node | null, path, lines);
   const problems = checked.issues
     .slice(0, 20)
-    .flatMap((issue) => toProblems(issue, schema, file, lineOf))
+    .flatMap((issue) => toProblems(issue, schema, file, lineFor))
     .sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
   return { ok: false, problems };
 }
@@ -71,7 +71,7 @@ function toProblems(
   issue: Issue,
   schema: z.ZodType,
   file: string,
-  lineOf: (path: PropertyKey[]) => number | null,
+  lineFor: (path: PropertyKey[]) => number | null,
 ): YamlProblem[] {
   const where = issue.path.map(String).join('.');
   if (issue.code === 'unrecognized_keys') {
@@ -81,7 +81,7 @@ function toProblems(
       return {
         reason: 'unknown_key',
         file,
-        line: lineOf([...issue.path, key]),
+        line: lineFor([...issue.path, key]),
         message: `unknown key ${where === '' ? key : `${where}.${key}`}`,
         hint:
           near === undefined
@@ -95,7 +95,7 @@ function toProblems(
     {
       reason: hint === undefined ? 'value' : 'custom',
       file,
-      line: lineOf(issue.path),
+      line: lineFor(issue.path),
       message: where === '' ? issue.message : `${where}: ${issue.message}`,
       hint: hint === undefined ? 'Correct the value at this line.' : String(hint),
     },

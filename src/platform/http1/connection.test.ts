@@ -1,4 +1,4 @@
-// What cannot be read, is too slow or asks for the impossible: each gets an answer in the one form.
+// Requests that are invalid, too slow or unsupported get an error response in the common form.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Heads and bodies: what may be said only one way is taken only one way, however it is cut up.
+// Heads and bodies are read strictly, and the same way wherever the bytes are split.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

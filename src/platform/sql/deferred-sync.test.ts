@@ -1,5 +1,5 @@
-// A database that is synced after its commits: commits share a sync, and after a failed one the
-// process is ended and nothing is written any more.
+// Deferred sync: commits share a sync, and after a failed one the process ends and nothing more is
+// written.
 import assert from 'node:assert/strict';
 import { fdatasync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,8 +28,8 @@ const begun = async (syncs: unknown[]): Promise<void> => {
 };
 const BROKEN = { code: 'storage_broken', retry: false, message: /^syncing .*-wal .*failed/ };
 
-describe('late sync', () => {
-  it('a log that cannot be opened is a failed sync, and stops no close', async () => {
+describe('deferred sync', () => {
+  it('a WAL that cannot be opened is a failed sync, and does not block closing', async () => {
     const db = await open({ isLogGone: true });
     const { durable } = await db.commit(put('a'));
     await assert.rejects(durable, BROKEN);
@@ -46,7 +46,7 @@ describe('late sync', () => {
     await db.close();
   });
 
-  it('after a failed sync no later one may say that all is durable', async () => {
+  it('after a failed sync no later one reports success', async () => {
     const held: ((error: Error | null) => void)[] = [];
     const db = await open({ sync: (_fd, done) => held.push(done) });
     const first = await db.commit(put('a'));
@@ -59,7 +59,7 @@ describe('late sync', () => {
     await db.close();
   });
 
-  it('what is written before a sync begins shares it, and what is written later does not', async () => {
+  it('writes before the start of a sync share it, and later ones do not', async () => {
     const held: ((error: Error | null) => void)[] = [];
     const db = await open({ sync: (_fd, done) => held.push(done) });
     const first = await db.commit(put('a'));
@@ -80,7 +80,7 @@ describe('late sync', () => {
     await db.close();
   });
 
-  it('a commit is synced soon, and at once for whoever waits', async (t) => {
+  it('a commit is synced after the flush delay, or at once for a waiter', async (t) => {
     const held: ((error: Error | null) => void)[] = [];
     const db = await open({ sync: (_fd, done) => held.push(done) });
     t.mock.timers.enable({ apis: ['setTimeout'] });
@@ -105,7 +105,7 @@ describe('late sync', () => {
     await db.close();
   });
 
-  it('closing waits for what is to be synced soon', async () => {
+  it('closing waits for a deferred sync', async () => {
     let syncs = 0;
     const db = await open({
       sync: (fd, done) => {
@@ -119,7 +119,7 @@ describe('late sync', () => {
     assert.equal(syncs, 1);
   });
 
-  it('one that is answered at once, well or ill, is over', async () => {
+  it('a sync that completes synchronously, with or without an error, ends', async () => {
     for (const error of [null, new Error('no disk')]) {
       const db = await open({ sync: (_fd, done) => done(error) });
       const { durable } = await db.commit(put('a'));
@@ -128,7 +128,7 @@ describe('late sync', () => {
     }
   });
 
-  it('what the disk has is durable', async () => {
+  it('synced data is durable', async () => {
     let syncs = 0;
     const sync: Sync = (fd, done) => {
       syncs++;

@@ -108,7 +108,7 @@ describe('errors of SQLite', () => {
     return (sqliteFault(error, file) as { code: unknown }).code;
   };
 
-  it('a full disk is told from a broken one', () => {
+  it('distinguish a full disk from a broken one', () => {
     const [full, failedWrite, failedRead, failedSync] = [13, 778, 266, 1_034];
     assert.equal(codeFor(full), 'storage_full');
     for (const errcode of [failedWrite, failedRead, failedSync])

@@ -35,7 +35,7 @@ function mountWorks(): boolean {
 describe('sqlite: a full disk', {
   skip: canMount ? false : 'needs root to mount a small tmpfs',
 }, () => {
-  it('refuses with storage_full, keeps what was acknowledged, and goes on when there is space', async () => {
+  it('refuses with storage_full, keeps acknowledged writes, and recovers when there is space', async () => {
     const small = join(dir, 'small');
     mkdirSync(small);
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small]);
@@ -68,7 +68,7 @@ describe('sqlite: a full disk', {
     }
   });
 
-  it('is not opened without space for its shared memory, and says that the disk is full', async () => {
+  it('fails to open with storage_full without space for its shared memory', async () => {
     const small = join(dir, 'smaller');
     mkdirSync(small);
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small]);

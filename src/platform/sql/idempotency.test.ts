@@ -1,4 +1,4 @@
-// Doing a thing once per key, on every kind of database there is.
+// Idempotency keys, on SQLite and on PostgreSQL.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ for (const [name, make] of Object.entries(databases)) {
         ),
       );
 
-    it('the same key and request give the same answer and happen once', async () => {
+    it('the same key and request give the same result and run once', async () => {
       const answers = await Promise.all([work('k1', 'h1'), work('k1', 'h1'), work('k1', 'h1')]);
       for (const answer of answers) assert.deepEqual(answer, answers[0]);
       assert.deepEqual(await work('k1', 'h1'), answers[0]);
@@ -60,14 +60,14 @@ for (const [name, make] of Object.entries(databases)) {
       assert.equal(await count(), 2);
     });
 
-    it('what failed is not remembered', async () => {
+    it('failed work is not recorded', async () => {
       await assert.rejects(work('k2', 'h1', 'person:ann', true));
       assert.equal(await count(), 2);
       await work('k2', 'h1');
       assert.equal(await count(), 3);
     });
 
-    it('without a key it happens every time', async () => {
+    it('without a key the work runs every time', async () => {
       await Promise.all([work(undefined, 'h1'), work(undefined, 'h1')]);
       assert.equal(await count(), 5);
     });

@@ -17,17 +17,17 @@ CREATE INDEX once_by_time ON once (at_ms);`;
 export type IdempotencyKey = { scope: string; key: string; requestHash: string };
 
 /** Resolves to the recorded result of this key, or undefined. */
-export async function recallOnce<T>(sql: Sql, once: IdempotencyKey): Promise<T | undefined> {
+export async function recallOnce<T>(sql: Sql, key: IdempotencyKey): Promise<T | undefined> {
   const found = await sql.one<{ request_hash: string; answer: string }>(
     'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
-    once.scope,
-    once.key,
+    key.scope,
+    key.key,
   );
   if (found === undefined) return undefined;
-  if (found.request_hash !== once.requestHash) {
+  if (found.request_hash !== key.requestHash) {
     throw fault(
       'idempotency_mismatch',
-      `the key ${once.key} was already used for a different request`,
+      `the key ${key.key} was already used for a different request`,
     );
   }
   return JSON.parse(found.answer) as T;
@@ -39,21 +39,21 @@ export function forgetOnce(sql: Sql, beforeMs: number): Promise<number> {
 
 export async function onceByKey<T>(
   sql: Sql,
-  once: IdempotencyKey | undefined,
+  key: IdempotencyKey | undefined,
   nowMs: number,
   work: () => Promise<T>,
 ): Promise<T> {
-  if (once === undefined) return work();
-  const found = await recallOnce<T>(sql, once);
+  if (key === undefined) return work();
+  const found = await recallOnce<T>(sql, key);
   if (found !== undefined) return found;
-  const answer = await work();
+  const result = await work();
   await sql.run(
     'INSERT INTO once (scope, once_key, request_hash, answer, at_ms) VALUES (?, ?, ?, ?, ?)',
-    once.scope,
-    once.key,
-    once.requestHash,
-    JSON.stringify(answer),
+    key.scope,
+    key.key,
+    key.requestHash,
+    JSON.stringify(result),
     nowMs,
   );
-  return answer;
+  return result;
 }

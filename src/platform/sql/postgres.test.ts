@@ -1,5 +1,5 @@
-// PostgreSQL behind drivers that differ in how they give wide numbers. How stores work on a real
-// PostgreSQL is tested with the stores.
+// PostgreSQL behind drivers that return wide numbers differently. Stores are tested on a real
+// PostgreSQL elsewhere.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { openPostgres, type PostgresClient } from './postgres.ts';
@@ -35,7 +35,7 @@ const read = async (answer: Answer) => {
 };
 
 describe('postgres', () => {
-  it('wide numbers are numbers, whether the driver gives them as text, bigint or number', async () => {
+  it('returns wide numbers as numbers, whether the driver returns text, bigint or number', async () => {
     const plain = { seq: 12, total: 30, n: 4, digits: '0012' };
     for (const row of [
       { ...plain, seq: '12', total: '30' },
@@ -47,7 +47,7 @@ describe('postgres', () => {
     assert.deepEqual(await read({ rows: [none], fields }), [none]);
   });
 
-  it('a number that would lose digits is not given out', async () => {
+  it('throws on a number that would lose digits', async () => {
     for (const seq of ['9007199254740993', 9007199254740993n])
       await assert.rejects(read({ rows: [{ seq }], fields }), { code: 'storage_broken' });
   });

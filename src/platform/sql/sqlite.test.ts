@@ -1,5 +1,5 @@
-// SQLite as a Database: writes that wait are made durable together and each rolled back alone,
-// reads see only what is committed, and files of other versions are refused or migrated.
+// SQLite as a Database: queued writes become durable together and are rolled back individually,
+// reads see only committed data, and files of other versions are refused or migrated.
 import assert from 'node:assert/strict';
 import {
   chmodSync,
@@ -54,7 +54,7 @@ function asNobody<T>(work: () => T): T {
 }
 
 describe('sqlite: group commit', () => {
-  it('its files are closed to others, also those that an earlier version left open', async () => {
+  it('makes its files private, also those that an earlier version left open', async () => {
     const file = freshFile();
     const modes = () =>
       readdirSync(dir)
@@ -77,7 +77,7 @@ describe('sqlite: group commit', () => {
     }
   });
 
-  it('a file that others can read and this user cannot close is refused, and named', {
+  it('refuses a file that others can read if its mode cannot be changed', {
     skip: process.getuid?.() === 0 ? false : 'needs root, to look as somebody else',
   }, async () => {
     const common = join(dir, 'common');
@@ -118,7 +118,7 @@ describe('sqlite: group commit', () => {
     }
   });
 
-  it('what throws is rolled back alone; its neighbours in the group stay', async () => {
+  it('rolls back only the write that throws, not the rest of its group', async () => {
     const db = open();
     const all = await Promise.allSettled([
       put(db, 'a', 1),
@@ -176,7 +176,7 @@ describe('sqlite: group commit', () => {
     );
   });
 
-  it('refuses with overloaded when too many wait, and takes writes again afterwards', async () => {
+  it('refuses with overloaded when the queue is full, and accepts writes again afterwards', async () => {
     const db = open();
     const count = (sql: { run(text: string): Promise<number> }) =>
       sql.run("INSERT INTO t (k, v) VALUES ('n', 1) ON CONFLICT (k) DO UPDATE SET v = t.v + 1");
@@ -238,7 +238,7 @@ describe('sqlite: reads', () => {
 });
 
 describe('sqlite: closing', () => {
-  it('finishes what waits, then refuses with stopping', async () => {
+  it('commits queued writes, then refuses with stopping', async () => {
     const file = freshFile();
     const db = open(file);
     const waiting = ['a', 'b', 'c'].map((k) => put(db, k, 1));
@@ -298,7 +298,7 @@ describe('sqlite: versions', () => {
     await again.close();
   });
 
-  it('a copy from before is made once, and never written over by another', async () => {
+  it('makes the copy once, and never overwrites it', async () => {
     const file = freshFile();
     const old = open(file);
     await put(old, 'first', 1);
@@ -315,7 +315,7 @@ describe('sqlite: versions', () => {
     assert.deepEqual(peek(`${file}.before-1.2`), ['first', 'second']);
   });
 
-  it('what the log of a killed process holds is in the copy, and the change is said', async () => {
+  it('copies the WAL of a killed process too, and logs the migration', async () => {
     const file = freshFile();
     const live = open(file);
     await put(live, 'in the log', 1);
@@ -329,7 +329,7 @@ describe('sqlite: versions', () => {
     assert.deepEqual(said, [{ file: copied, from: 1, to: 2, as_it_was: `${copied}.before-1` }]);
   });
 
-  it('says of a file that is no database that it is damaged', () => {
+  it('reports a file that is not a database as damaged', () => {
     const file = freshFile();
     writeFileSync(
       file,

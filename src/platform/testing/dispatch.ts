@@ -54,7 +54,7 @@ export const run: Caller = {
   taskId: 'task_1' as TaskId,
 };
 
-export const good: Handlers<Table> = {
+export const goodHandlers: Handlers<Table> = {
   get: async ({ params, query }) => ({ id: params.id, limit: query.limit ?? 7 }),
   make: async ({ body }) => ({ name: body.name }),
   ping: async () => ({}),
@@ -62,16 +62,19 @@ export const good: Handlers<Table> = {
   follow: async () => new RawAnswer({ status: 200, headers: {}, body: 'x' }),
 };
 
-export function made(over: Partial<Handlers<Table>> = {}, lines: string[] = []): Dispatch {
+export function makeTestDispatch(
+  over: Partial<Handlers<Table>> = {},
+  lines: string[] = [],
+): Dispatch {
   return makeDispatch({
     routes: table,
-    handlers: { ...good, ...over },
+    handlers: { ...goodHandlers, ...over },
     log: makeLog((line) => lines.push(line)),
     metrics: makeMetrics('test'),
   });
 }
 
-export const ask = (method: string, path: string, more: object = {}) => ({
+export const makeRequest = (method: string, path: string, more: object = {}) => ({
   method,
   path,
   query: {},
@@ -80,7 +83,7 @@ export const ask = (method: string, path: string, more: object = {}) => ({
   ...more,
 });
 
-export function codeOf(promise: Promise<unknown>): Promise<FaultCode> {
+export function catchCode(promise: Promise<unknown>): Promise<FaultCode> {
   return promise.then(
     (value) => assert.fail(`answered ${JSON.stringify(value)}`),
     (error: unknown) => (error as Fault).code,

@@ -1,4 +1,4 @@
-// For the tests of the outbox: one on a database of its own, and an audit log that can be away.
+// Supports the tests of the outbox: one on its own database, and an audit log that can be down.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,9 +19,9 @@ export const newFile = (): string => join(dir, `${made++}.sqlite`);
 export type Bench = {
   db: Database;
   outbox: Outbox;
-  /** What the audit log took, in its order; repeats included. */
+  /** Events that the audit log received, in order, repeats included. */
   taken: NewEvent[];
-  /** While set, the audit log takes nothing. */
+  /** While set, the audit log rejects events. */
   down: { is: boolean };
   add(name: string, fails?: boolean): Promise<number>;
   close(): Promise<void>;

@@ -31,17 +31,17 @@ export type State = Map<RunId, { fence: number; isLive: boolean; admission: RunA
 /** The disk outlives a process; what one had not committed when it was killed is lost. */
 export function makeDisk(delays: () => number = () => 0) {
   let state: State = new Map();
-  const rowsOf = (sql: Sql): State => (sql as unknown as { state: State }).state;
+  const stateIn = (sql: Sql): State => (sql as unknown as { state: State }).state;
   const rows: RunRows<RunAdmission> = {
-    read: async (sql, runId) => rowsOf(sql).get(runId),
+    read: async (sql, runId) => stateIn(sql).get(runId),
     save: async (sql, runId, saved) => {
-      rowsOf(sql).set(runId, { fence: saved.fence, isLive: true, admission: saved });
+      stateIn(sql).set(runId, { fence: saved.fence, isLive: true, admission: saved });
     },
     end: async (sql, runId, fence) => {
-      rowsOf(sql).set(runId, { fence, isLive: false, admission: admission(fence) });
+      stateIn(sql).set(runId, { fence, isLive: false, admission: admission(fence) });
     },
     live: async (sql) =>
-      [...rowsOf(sql)].flatMap(([runId, row]) =>
+      [...stateIn(sql)].flatMap(([runId, row]) =>
         row.isLive ? [{ runId, admission: row.admission }] : [],
       ),
   };

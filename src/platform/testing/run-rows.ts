@@ -1,4 +1,4 @@
-// For tests: a daemon's own rows of admitted runs must behave as the run registry expects.
+// For tests: checks that a daemon's rows of admitted runs behave as the run registry expects.
 import assert from 'node:assert/strict';
 import type { RunAdmission } from '../../wire/admission.ts';
 import type { RunId } from '../../wire/primitives.ts';
