@@ -34,21 +34,20 @@ type Entry = {
   reserved: Amount;
   /** Runs that still need it in memory. */
   holders: number;
-  /** What it may spend, as of that many changes of limits. */
-  allowed: Allowed;
-  allowedAt: number;
 };
 type Allowed = { tokensLimit: number | null; costLimitMicrousd: number | null };
 
 /** What one attempt holds until it is settled. */
 export type Reservation = { amount: Amount; outputTokensMax: number; entries: Entry[] };
 
+function newEntry(key: BudgetKey, spent: Amount): Entry {
+  return { key, spent, reserved: { tokens: 0, costMicrousd: 0 }, holders: 0 };
+}
+
 const limitKey = (subject: string, name: string): string => `${subject} ${name}`;
 
 export class Budgets {
   readonly #limits = new Map<string, Limit>();
-  /** How often limits changed. */
-  #changes = 0;
   readonly #entries = new Map<string, Entry>();
   #period = '';
   readonly #agentDefault: { tokens: number | null; costMicrousd: number | null };
@@ -72,7 +71,6 @@ export class Budgets {
     if (found !== undefined && SET_BY.indexOf(found.setBy) > SET_BY.indexOf(limit.setBy))
       return false;
     this.#limits.set(at, limit);
-    this.#changes++;
     return true;
   }
 
@@ -85,7 +83,7 @@ export class Budgets {
     const at = keyText(spent.key);
     if (this.#entries.has(at)) return;
     const { tokens, costMicrousd } = spent;
-    this.#entries.set(at, this.#newEntry(spent.key, { tokens, costMicrousd }));
+    this.#entries.set(at, newEntry(spent.key, { tokens, costMicrousd }));
   }
 
   knows(key: BudgetKey): boolean {
@@ -110,7 +108,6 @@ export class Budgets {
       if (reserved.tokens !== 0 || reserved.costMicrousd !== 0) continue;
       this.#entries.delete(at);
       this.#limits.delete(limitKey(key.subject, key.name));
-      this.#changes++;
     }
   }
 
@@ -149,8 +146,8 @@ export class Budgets {
 
   /** False when no budget of it could ever refuse. */
   isLimited({ entries }: Reservation): boolean {
-    return entries.some((entry) => {
-      const { tokensLimit, costLimitMicrousd } = this.#allowedOf(entry);
+    return entries.some(({ key }) => {
+      const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
       return tokensLimit !== null || costLimitMicrousd !== null;
     });
   }
@@ -185,15 +182,9 @@ export class Budgets {
     const found = this.#entries.get(at);
     if (found !== undefined) return found;
     if (key.period > this.#period) this.#renew(key.period);
-    const entry = this.#newEntry(key, { tokens: 0, costMicrousd: 0 });
+    const entry = newEntry(key, { tokens: 0, costMicrousd: 0 });
     this.#entries.set(at, entry);
     return entry;
-  }
-
-  #newEntry(key: BudgetKey, spent: Amount): Entry {
-    const reserved = { tokens: 0, costMicrousd: 0 };
-    const [allowed, allowedAt] = [this.#limitFor(key), this.#changes];
-    return { key, spent, reserved, holders: 0, allowed, allowedAt };
   }
 
   /**
@@ -208,14 +199,6 @@ export class Budgets {
     }
   }
 
-  #allowedOf(entry: Entry): Allowed {
-    if (entry.allowedAt !== this.#changes) {
-      entry.allowed = this.#limitFor(entry.key);
-      entry.allowedAt = this.#changes;
-    }
-    return entry.allowed;
-  }
-
   #limitFor(key: BudgetKey): Allowed {
     const found = this.#limits.get(limitKey(key.subject, key.name));
     if (found !== undefined) return found;
@@ -224,9 +207,8 @@ export class Budgets {
     return { tokensLimit: tokens, costLimitMicrousd: costMicrousd };
   }
 
-  #left(entry: Entry): BudgetRemaining {
-    const { key, spent, reserved } = entry;
-    const { tokensLimit, costLimitMicrousd } = this.#allowedOf(entry);
+  #left({ key, spent, reserved }: Entry): BudgetRemaining {
+    const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
     const left = (limit: number | null, used: number): number | null =>
       limit === null ? null : Math.max(0, limit - used);
     return {

@@ -144,14 +144,14 @@ function prepareWritten(
   };
   const first = write(wanted);
   const sizeBytes = Buffer.byteLength(first.text);
-  const bound = boundInputTokens({
+  const inputTokens = boundInputTokens({
     body: first.body,
     sizeBytes,
     dialect: dialect.name,
     contextTokens: windowOf(p.model),
   });
   return {
-    ...costsOf(p, { inputTokens: bound.tokens, sizeBytes, outputTokensWanted: wanted }),
+    ...costsOf(p, { inputTokens, sizeBytes, outputTokensWanted: wanted }),
     send({ outputTokensMax }) {
       const { text, headers, names } = outputTokensMax < wanted ? write(outputTokensMax) : first;
       return {
@@ -169,7 +169,7 @@ function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest)
   const { provider } = p.route;
   return prepareWritten(p, dialect, request, (names) => ({
     readWhole: ({ json }) => ({
-      ended: { answer: dialect.readAnswer(json, names) },
+      ended: Promise.resolve({ answer: dialect.readAnswer(json, names) }),
       output: { type: 'answer' },
     }),
     async readStream(upstream) {
@@ -196,7 +196,8 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientAsk): Pr
     readWhole({ json }) {
       const answer = dialect.readAnswer(json, names);
       const body = JSON.stringify(client.writeAnswer(answer, meta));
-      return { ended: { answer }, output: { type: 'bytes', headers: JSON_HEADERS, body } };
+      const output = { type: 'bytes', headers: JSON_HEADERS, body } as const;
+      return { ended: Promise.resolve({ answer }), output };
     },
     async readStream(upstream) {
       const reader = dialect.readStream(names);
@@ -218,7 +219,7 @@ function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepar
   const choices = Math.max(1, Math.floor(own.choices));
   const perChoice = wantedOutput(p.model, own.tokens);
   const sizeBytes = Buffer.byteLength(text);
-  const bound = boundInputTokens({
+  const inputTokens = boundInputTokens({
     body,
     sizeBytes,
     dialect: dialect.name,
@@ -227,7 +228,7 @@ function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepar
   const times = surchargeOf(dialect.name, body);
   return {
     ...costsOf(p, {
-      inputTokens: bound.tokens,
+      inputTokens,
       sizeBytes,
       outputTokensWanted: perChoice * choices,
       times,
@@ -246,10 +247,10 @@ function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepar
       return {
         dialect: dialect.name,
         body: passed.text,
-        headers: dialect.passHeaders(body, {}),
+        headers: dialect.passHeaders(body),
         stream: passed.stream,
         readWhole: (answer) => ({
-          ended: { answer: tapAnswer({ dialect, answer, model, provider }) },
+          ended: Promise.resolve({ answer: tapAnswer({ dialect, answer, model, provider }) }),
           output: { type: 'bytes', headers: answer.headers, body: answer.bytes },
         }),
         async readStream(upstream) {
@@ -293,7 +294,7 @@ function prepareEmbed(p: Preparation, input: string[]): Prepared {
           cacheWriteLongTokens: 0,
         };
         return {
-          ended: { answer },
+          ended: Promise.resolve({ answer }),
           output: { type: 'embeddings', embeddings: read.embeddings },
         };
       },

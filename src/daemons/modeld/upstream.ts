@@ -108,11 +108,7 @@ export function makeUpstream(options: {
         inputTokens,
         outputTokensWanted: first.outputTokensWanted,
         costOf: (outputTokens) =>
-          hops.length === 1
-            ? first.boundCost(inputTokens, outputTokens)
-            : Math.max(
-                ...hops.map(({ prepared }) => prepared.boundCost(inputTokens, outputTokens)),
-              ),
+          Math.max(...hops.map(({ prepared }) => prepared.boundCost(inputTokens, outputTokens))),
       },
       inputTokensGuess: first.inputTokensGuess,
       costOf: (route, { usage, cacheWriteLongTokens }) => {
@@ -120,10 +116,7 @@ export function makeUpstream(options: {
         const { times } = hop.prepared;
         return costMicrousd(hop.prepared.price, { usage, cacheWriteLongTokens, times });
       },
-      ready(run) {
-        const sending = first.send(run);
-        return () => runPlan({ hops, run, sending, client, clock, random });
-      },
+      run: (run) => runPlan({ hops, run, client, clock, random }),
     };
   };
 
@@ -152,14 +145,12 @@ export function makeUpstream(options: {
 type PlanRun = {
   hops: readonly Hop[];
   run: UpstreamOptions;
-  /** For the first of the hops. */
-  sending: Sending;
   client: ProviderClient;
   clock: Clock;
   random: () => number;
 };
 
-function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promise<Performed> {
+function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Performed> {
   const { tries, signal } = run;
   const totalMs = Math.min(
     run.totalMs,
@@ -174,19 +165,16 @@ function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promis
     random,
     signal,
     async attempt({ route: hop, budgetMs, commit }) {
-      const covered = run.beforeTry();
-      if (covered !== undefined) await covered;
-      const { gate } = hop.connection;
-      const who = { tokens: run.tokensReserved, signal };
-      const pass = gate.tryAcquire(who) ?? (await gate.acquire(who));
+      await run.beforeTry();
+      const pass = await hop.connection.gate.acquire({ tokens: run.tokensReserved, signal });
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {
-        const own = hop === hops[0] ? sending : hop.prepared.send(run);
-        const call = callOf({ hop, sending: own, run, budgetMs });
-        const read = own.stream
-          ? await own.readStream(await client.callProvider({ ...call, stream: true }))
-          : own.readWhole(await client.callProvider({ ...call, stream: false }));
+        const sending = hop.prepared.send(run);
+        const call = callOf({ hop, sending, run, budgetMs });
+        const read = sending.stream
+          ? await sending.readStream(await client.callProvider({ ...call, stream: true }))
+          : sending.readWhole(await client.callProvider({ ...call, stream: false }));
         const performed = { route: hop.route, ...read };
         commit();
         releaseWhenOver(pass, performed.ended);
@@ -200,15 +188,14 @@ function runPlan({ hops, run, sending, client, clock, random }: PlanRun): Promis
   });
 }
 
-function releaseWhenOver(pass: Admission, ended: ModelResult | Promise<ModelResult>): void {
+function releaseWhenOver(pass: Admission, ended: Promise<ModelResult>): void {
   const release = ({ answer: { usage, usageReported } }: ModelResult): void =>
     pass.release(
       usageReported
         ? usage.input_tokens + usage.output_tokens + usage.cache_write_tokens
         : undefined,
     );
-  if (ended instanceof Promise) void ended.then(release, () => pass.release());
-  else release(ended);
+  void ended.then(release, () => pass.release());
 }
 
 function callOf(options: {

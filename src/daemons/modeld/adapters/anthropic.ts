@@ -7,19 +7,13 @@ import { toAnthropicError, toAnthropicStreamError } from './anthropic/write-erro
 import { writeRequest } from './anthropic/write-request.ts';
 import { writeAnswer, writeStream } from './anthropic/write-response.ts';
 import type { Dialect } from './dialect.ts';
-import { asNumber, asText } from './reading.ts';
+import { asNumber } from './reading.ts';
 
 export const anthropic: Dialect = {
   name: 'anthropic',
   chatPath: '/v1/messages',
   authHeaders: (key) => ({ 'x-api-key': key }),
-  passHeaders(body, clientHeaders) {
-    const headers = {
-      'anthropic-version': asText(clientHeaders['anthropic-version']) ?? versionFor(body),
-    };
-    const beta = asText(clientHeaders['anthropic-beta']);
-    return beta === undefined ? headers : { ...headers, 'anthropic-beta': beta };
-  },
+  passHeaders: (body) => ({ 'anthropic-version': versionFor(body) }),
   writeRequest,
   readAnswer,
   readStream,

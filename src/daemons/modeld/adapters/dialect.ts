@@ -110,11 +110,8 @@ export type Dialect = {
   /** Path after the provider's base URL. */
   chatPath: string;
   authHeaders(key: string): Record<string, string>;
-  /** Headers for a body written by a client, with those of its own headers that matter. */
-  passHeaders(
-    body: JsonObject,
-    clientHeaders: Record<string, string | string[] | undefined>,
-  ): Record<string, string>;
+  /** Returns the headers for a body that a client wrote. */
+  passHeaders(body: JsonObject): Record<string, string>;
   writeRequest(request: ModelRequest, options: WriteOptions): WrittenRequest;
   readAnswer(json: unknown, names: WireNames): ModelResponse;
   readStream(names: WireNames): StreamReader;

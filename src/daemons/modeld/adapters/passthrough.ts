@@ -33,19 +33,7 @@ export function passRequest(options: {
   const streamOptions = asObject(body.stream_options) ?? {};
   const hidesUsage = dialect.name === 'openai' && stream && streamOptions.include_usage !== true;
   if (hidesUsage) changes.stream_options = { ...streamOptions, include_usage: true };
-  const isOnlyModel = maxOutputTokens === undefined && !hidesUsage;
-  const text =
-    isOnlyModel && saysModelOnce(options) ? options.text : spliceJson(options.text, changes);
-  return { text, stream, hidesUsage };
-}
-
-/**
- * The model stands there already, and nowhere a second one that another reader would believe: only
- * an escape could hide it.
- */
-function saysModelOnce({ text, body, model }: { text: string; body: JsonObject; model: string }) {
-  if (body.model !== model || text.includes('\\u')) return false;
-  return text.indexOf('"model"') === text.lastIndexOf('"model"');
+  return { text: spliceJson(options.text, changes), stream, hidesUsage };
 }
 
 /** What a whole answer says of itself. Its bytes are in the answer, to be sent as they are. */
@@ -71,31 +59,15 @@ export function passStream(options: {
     upstream,
     provider,
     reader: dialect.readStream(keptNames(model, provider)),
-    give: (blocks, chunk) => joinBlocks(blocks, chunk, hidesUsage),
+    give: (blocks) => joinBlocks(blocks, hidesUsage),
     giveEnd: () => undefined,
     // Ours and not the vendor's own event, whose words nobody has looked through.
     giveFault: (reason) => Buffer.from(dialect.writeStreamError(reason)),
   });
 }
 
-/**
- * Whole blocks only, so that a cut never leaves half an event at the client; no copy in the usual
- * case.
- */
-function joinBlocks(blocks: ReadBlock[], chunk: Buffer, hidesUsage: boolean): Buffer | undefined {
-  const raws: Buffer[] = [];
-  let size = 0;
-  for (const { block, isUsageOnly } of blocks) {
-    if (hidesUsage && isUsageOnly) continue;
-    raws.push(block.raw);
-    size += block.raw.length;
-  }
-  const first = raws[0];
-  if (first === undefined) return undefined;
-  if (raws.length === 1) return first;
-  const isUnbroken =
-    raws.length === blocks.length &&
-    first.buffer === chunk.buffer &&
-    first.byteOffset === chunk.byteOffset;
-  return isUnbroken ? chunk.subarray(0, size) : Buffer.concat(raws, size);
+/** Only whole blocks, so that an aborted stream never leaves half an event at the client. */
+function joinBlocks(blocks: ReadBlock[], hidesUsage: boolean): Buffer | undefined {
+  const sent = blocks.filter(({ isUsageOnly }) => !(hidesUsage && isUsageOnly));
+  return sent.length === 0 ? undefined : Buffer.concat(sent.map(({ block }) => block.raw));
 }

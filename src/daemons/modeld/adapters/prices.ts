@@ -161,7 +161,6 @@ export function makePriceBook(
 ): PriceBook {
   const rows = [...(options.rows ?? []), ...PRICE_ROWS];
   const fallback = { model: '*', ...(options.fallback ?? FALLBACK_PRICES), isKnown: false };
-  const known = new Map<string, PriceRow & { isKnown: boolean }>();
   const searchIn = (own: readonly PriceRow[], model: string): PriceRow | undefined => {
     const family = familyOf(model);
     return (
@@ -182,13 +181,8 @@ export function makePriceBook(
     );
   return {
     find(provider, model) {
-      const name = `${provider} ${model}`;
-      const cached = known.get(name);
-      if (cached !== undefined) return cached;
       const row = search(provider, model);
-      const found = row === undefined ? fallback : { ...row, isKnown: true };
-      if (known.size < 1_000) known.set(name, found);
-      return found;
+      return row === undefined ? fallback : { ...row, isKnown: true };
     },
   };
 }
@@ -216,29 +210,14 @@ function pricesAt(row: PriceRow, inputTokens: number): Prices {
   return row.long !== undefined && inputTokens > row.long.above_input_tokens ? row.long : row;
 }
 
-const UNIT = 1_000_000_000;
+const UNIT = 1_000_000_000n;
 
-/**
- * Sums of tokens times prices may pass what a number holds exactly; those are added up as big
- * integers.
- */
+/** Big integers, because tokens times prices may exceed the largest exact number. */
 function toMicrousd(terms: readonly [tokens: number, price: number][], times: number): number {
-  let sum = 0;
-  for (const [tokens, price] of terms) sum += tokens * price;
-  const scaled = sum * Math.ceil(times * 1_000);
-  if (!(scaled <= Number.MAX_SAFE_INTEGER)) return toMicrousdLarge(terms, times);
-  const whole = Math.floor(scaled / UNIT);
-  // Exact, unlike the quotient: both are whole numbers that a number holds.
-  const rest = scaled - whole * UNIT;
-  return rest > 0 ? whole + 1 : whole;
-}
-
-function toMicrousdLarge(terms: readonly [tokens: number, price: number][], times: number): number {
   let sum = 0n;
   for (const [tokens, price] of terms) sum += BigInt(tokens) * BigInt(price);
   const scaled = sum * BigInt(Math.ceil(times * 1_000));
-  const unit = BigInt(UNIT);
-  return Number((scaled + unit - 1n) / unit);
+  return Number((scaled + UNIT - 1n) / UNIT);
 }
 
 export function costMicrousd(

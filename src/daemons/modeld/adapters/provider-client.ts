@@ -18,8 +18,6 @@ export type Provider = {
   baseUrl: string;
   /** Gives the key, or undefined for a server that wants none. */
   readKey(): string | undefined;
-  /** Fixed headers from the configuration, such as an organization. */
-  headers?: Record<string, string>;
 };
 
 export type ProviderLimits = {
@@ -72,18 +70,9 @@ export type ProviderClient = {
 
 export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): ProviderClient {
   const pools = makePools();
-  const targets = new Map<string, ProviderTarget>();
-  const targetOf = (provider: Provider): ProviderTarget => {
-    const name = `${provider.dialect} ${provider.baseUrl}`;
-    const known = targets.get(name);
-    if (known !== undefined) return known;
-    const target = parseTarget(provider, pools);
-    targets.set(name, target);
-    return target;
-  };
   const callProvider = async (call: ProviderCall): Promise<WholeAnswer | StreamedAnswer> => {
     const limits = { sizeBytesMax: SIZE_BYTES_MAX, ...call.limits };
-    return new Attempt(call, targetOf(call.provider), limits, options.clock).run();
+    return new Attempt(call, parseTarget(call.provider, pools), limits, options.clock).run();
   };
   return {
     callProvider: callProvider as ProviderClient['callProvider'],
@@ -117,12 +106,9 @@ class Attempt implements ResponseHandler {
   #isOver = false;
   #resolve: (answer: Answer) => void = () => {};
   #reject: (reason: unknown) => void = () => {};
-  #timer: NodeJS.Timeout | undefined;
-  #timerAtMs = Number.POSITIVE_INFINITY;
-  #deadlineAtMs = 0;
-  /** When what is waited for now is late, and the words for it. */
-  #lateAtMs = Number.POSITIVE_INFINITY;
-  #late: (() => Fault) | undefined;
+  #deadlineTimer: NodeJS.Timeout | undefined;
+  /** For the connection, the first byte or the next one. */
+  #waitTimer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.#stop(this.#abortFault());
 
   constructor(
@@ -142,10 +128,11 @@ class Attempt implements ResponseHandler {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
-      const { signal, deadlineMs } = this.#call;
+      const { signal, deadlineMs, provider } = this.#call;
       if (signal?.aborted === true) return this.#fail(this.#abortFault());
       signal?.addEventListener('abort', this.#onAbort, { once: true });
-      this.#deadlineAtMs = performance.now() + deadlineMs;
+      const message = `provider ${provider.name} did not finish in ${deadlineMs} ms`;
+      this.#deadlineTimer = this.#after(deadlineMs, () => fault('deadline', message));
       this.#send();
     });
   }
@@ -233,7 +220,6 @@ class Attempt implements ResponseHandler {
       accept: stream ? 'text/event-stream' : 'application/json',
       'accept-encoding': 'identity',
       'user-agent': 'agentd-modeld',
-      ...provider.headers,
       ...headers,
       ...(this.#key === undefined || this.#key === '' ? {} : dialect.authHeaders(this.#key)),
     });
@@ -252,32 +238,13 @@ class Attempt implements ResponseHandler {
     );
   }
 
-  #wait(ms: number, late: () => Fault): void {
-    if (this.#isOver) return;
-    this.#lateAtMs = performance.now() + ms;
-    this.#late = late;
-    this.#arm();
+  #wait(ms: number, makeFault: () => Fault): void {
+    clearTimeout(this.#waitTimer);
+    if (!this.#isOver) this.#waitTimer = this.#after(ms, makeFault);
   }
 
-  /** One timer for everything that may be late; it looks again when it was too early. */
-  #arm(): void {
-    const atMs = Math.min(this.#lateAtMs, this.#deadlineAtMs);
-    if (this.#timer !== undefined && this.#timerAtMs <= atMs) return;
-    clearTimeout(this.#timer);
-    this.#timerAtMs = atMs;
-    const ms = Math.ceil(atMs - performance.now());
-    this.#timer = setTimeout(() => this.#look(), Math.min(Math.max(ms, 1), TIMER_MS_MAX)).unref();
-  }
-
-  #look(): void {
-    this.#timer = undefined;
-    const nowMs = performance.now();
-    const { provider, deadlineMs } = this.#call;
-    if (nowMs >= this.#deadlineAtMs) {
-      const words = `the provider ${provider.name} was not done in ${deadlineMs} ms`;
-      this.#stop(fault('deadline', words));
-    } else if (nowMs >= this.#lateAtMs) this.#stop(this.#late!());
-    else this.#arm();
+  #after(ms: number, makeFault: () => Fault): NodeJS.Timeout {
+    return setTimeout(() => this.#stop(makeFault()), Math.min(ms, TIMER_MS_MAX)).unref();
   }
 
   #stop(reason: Fault): void {
@@ -294,12 +261,13 @@ class Attempt implements ResponseHandler {
 
   #release(): void {
     this.#isOver = true;
-    clearTimeout(this.#timer);
+    clearTimeout(this.#deadlineTimer);
+    clearTimeout(this.#waitTimer);
     this.#call.signal?.removeEventListener('abort', this.#onAbort);
   }
 
   #openStream(head: ResponseHead): void {
-    this.#lateAtMs = Number.POSITIVE_INFINITY;
+    clearTimeout(this.#waitTimer);
     const body = new UpstreamBody(this.#sent!, {
       provider: this.#call.provider.name,
       idleTimeoutMs: this.#limits.idleTimeoutMs,

@@ -19,8 +19,6 @@ type AcquireOptions = { tokens: number; signal?: AbortSignal | undefined };
 
 export type RateLimiter = {
   acquire(who: AcquireOptions): Promise<Admission>;
-  /** Without waiting; undefined where `enter` would wait or refuse. */
-  tryAcquire(who: AcquireOptions): Admission | undefined;
   inFlight(): number;
   waiting(): number;
 };
@@ -120,18 +118,10 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
       if (line.size === 1) admitNext();
     });
 
-  const enterNow = ({ tokens: amount, signal }: AcquireOptions): Admission | undefined => {
-    const isFree = signal?.aborted !== true && line.size === 0 && blockedMs(amount) === 0;
-    return isFree ? take(amount) : undefined;
-  };
-
   return {
-    tryAcquire: enterNow,
-    async acquire(who) {
-      const { tokens: amount, signal } = who;
+    async acquire({ tokens: amount, signal }) {
       if (signal?.aborted === true) throw canceledFault(provider, signal);
-      const pass = enterNow(who);
-      if (pass !== undefined) return pass;
+      if (line.size === 0 && blockedMs(amount) === 0) return take(amount);
       if (line.size >= limits.queueMax) {
         throw fault('overloaded', `${line.size} calls already wait for provider ${provider}`, {
           retryAfterMs: 1_000,

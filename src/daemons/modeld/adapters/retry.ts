@@ -75,7 +75,7 @@ export function delayMs(
 
 type State<R> = { run: RouteRun<R, unknown>; endMs: number; number: number; isCommitted: boolean };
 
-/** One function for all of it: what waits in several costs every call, and most need one try. */
+/** Throws the last try's fault when no route succeeded. */
 export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
   const endMs = run.clock.nowMs() + run.totalMs;
   const state: State<R> = { run, endMs, number: 0, isCommitted: false };

@@ -16,7 +16,7 @@ export type StreamPlan<T> = {
   reader: StreamReader;
   provider: string;
   /** What the client gets for blocks that came together; undefined for nothing. */
-  give(blocks: ReadBlock[], chunk: Buffer): T | undefined;
+  give(blocks: ReadBlock[]): T | undefined;
   giveEnd(answer: ModelResponse): T | undefined;
   giveFault(fault: Fault): T | undefined;
 };
@@ -81,7 +81,7 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   const parser = new SseParser();
   for await (const chunk of upstream.body) {
     const { read, broken } = readBlocks(parser.push(chunk), reader);
-    const item = plan.give(read, chunk);
+    const item = plan.give(read);
     if (item !== undefined) yield item;
     if (broken !== undefined) throw broken;
     if (reader.isDone()) return upstream.body.complete();
@@ -92,7 +92,7 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
     // Half an event is no broken event: the stream was cut, and that is said below.
     const isHalf = broken instanceof Fault && broken.code === 'provider_malformed';
     if (broken !== undefined && !isHalf) throw broken;
-    const item = reader.isDone() ? plan.give(read, rest.raw) : undefined;
+    const item = reader.isDone() ? plan.give(read) : undefined;
     if (item !== undefined) yield item;
   }
   if (!reader.isDone()) {

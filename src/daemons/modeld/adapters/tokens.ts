@@ -15,12 +15,6 @@ const TOOLS_TOKENS = 1_024;
 /** Above what either vendor counts for one image at the highest detail. */
 const IMAGE_TOKENS = 12_000;
 
-export type TokenBound = {
-  tokens: number;
-  /** The body names something by address (a file, a URL) that may be of any size. */
-  isOpenEnded: boolean;
-};
-
 /** Walks only lists of content: the rest of a body cannot hold media. */
 function countMedia(body: JsonObject): { images: number; isOpenEnded: boolean } {
   const found = { images: 0, isOpenEnded: false };
@@ -69,14 +63,14 @@ export function boundInputTokens(options: {
   dialect: DialectName;
   /** No provider takes more than its window, so no call can cost more input. */
   contextTokens: number;
-}): TokenBound {
+}): number {
   const { body, sizeBytes, contextTokens } = options;
   const { images, isOpenEnded } = countMedia(body);
   const hasServerSide = options.dialect === 'anthropic' && usesServerTools(body);
-  if (isOpenEnded || hasServerSide) return { tokens: contextTokens, isOpenEnded: true };
+  if (isOpenEnded || hasServerSide) return contextTokens;
   const tools = asList(body.tools).length > 0 ? TOOLS_TOKENS : 0;
   const tokens = sizeBytes + OVERHEAD_TOKENS + tools + images * IMAGE_TOKENS;
-  return { tokens: Math.min(tokens, contextTokens), isOpenEnded: false };
+  return Math.min(tokens, contextTokens);
 }
 
 /** Tools that run at the vendor put their results into the input by themselves. */

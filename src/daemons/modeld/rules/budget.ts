@@ -16,13 +16,9 @@ export function keyText(key: BudgetKey): string {
 }
 
 const DAY_MS = 86_400_000;
-let lastDay = { number: -1, text: '' };
 
 export function dayOf(ms: number): string {
-  const number = Math.floor(ms / DAY_MS);
-  if (lastDay.number !== number)
-    lastDay = { number, text: new Date(ms).toISOString().slice(0, 10) };
-  return lastDay.text;
+  return new Date(ms).toISOString().slice(0, 10);
 }
 
 export function renewsAt(key: BudgetKey): string | null {
@@ -93,25 +89,11 @@ function outputForCost(costMicrousd: number, bound: Bound): number {
   return low;
 }
 
-/** Every budget asks for the same few costs. */
-function onceEach(costOf: Bound['costOf']): Bound['costOf'] {
-  let lastTokens = -1;
-  let lastCost = 0;
-  return (tokens) => {
-    if (tokens !== lastTokens) {
-      lastCost = costOf(tokens);
-      lastTokens = tokens;
-    }
-    return lastCost;
-  };
-}
-
 /** How much the call may take so that no budget can be overspent, or which budget refuses it. */
 export function clampToLeft(
   budgets: readonly BudgetRemaining[],
-  given: Bound,
+  bound: Bound,
 ): Fit | BudgetRefusal {
-  const bound = { ...given, costOf: onceEach(given.costOf) };
   let outputTokensMax = bound.outputTokensWanted;
   const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
   for (const budget of budgets) {

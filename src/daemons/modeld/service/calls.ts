@@ -18,7 +18,6 @@ import type { Order, Verdict } from './order.ts';
 import type { CheckModelUse } from './permission.ts';
 import type { ModelResult, Performed, RoutePlan, Upstream } from './ports.ts';
 import { labelsNow } from './runs.ts';
-import { SwapRemoveSet } from './swap-remove-set.ts';
 
 /** A call whose provider has answered, or begun to. */
 export type CallResponse = Performed & {
@@ -56,7 +55,7 @@ const ABORT_WAIT_MS = 2_000;
 
 export class ModelCalls {
   readonly #parts: CallsDeps;
-  readonly #underWay = new SwapRemoveSet<InFlightCall>();
+  readonly #inFlight = new Set<InFlightCall>();
   /** Answered, and not settled or written yet. */
   #ending = 0;
   /** What was refused → when it was last written down. */
@@ -83,12 +82,11 @@ export class ModelCalls {
       throw error;
     }
     try {
-      const send = this.#readyToAsk(held);
       await intent.recorded();
       failpoint('modeld.after-attempt-durable');
       const { signal } = order.controller;
       if (signal.aborted) throw abortFault(signal);
-      const performed = await send();
+      const performed = await this.#callProvider(held);
       failpoint('modeld.after-upstream');
       return { ...performed, finished: this.#finish(held, performed) };
     } catch (error) {
@@ -105,7 +103,7 @@ export class ModelCalls {
    */
   async drain(waitMs: number): Promise<void> {
     if (!(await this.#isQuiet(waitMs))) {
-      for (const { order } of this.#underWay.all())
+      for (const { order } of this.#inFlight)
         order.controller.abort(fault('stopping', 'the runtime is stopping'));
       await this.#isQuiet(ABORT_WAIT_MS);
     }
@@ -114,13 +112,13 @@ export class ModelCalls {
   }
 
   count(): number {
-    return this.#underWay.size;
+    return this.#inFlight.size;
   }
 
   async #isQuiet(waitMs: number): Promise<boolean> {
     const end = performance.now() + waitMs;
-    while (this.#underWay.size > 0 && performance.now() < end) await sleepBriefly();
-    return this.#underWay.size === 0;
+    while (this.#inFlight.size > 0 && performance.now() < end) await sleepBriefly();
+    return this.#inFlight.size === 0;
   }
 
   async #judge(order: Order): Promise<Verdict> {
@@ -183,19 +181,18 @@ export class ModelCalls {
   #enter(held: InFlightCall): void {
     const { controller, who } = held.order;
     who.run?.inFlight.add(controller);
-    this.#underWay.add(held);
+    this.#inFlight.add(held);
   }
 
   #leave(held: InFlightCall): void {
     const { controller, who } = held.order;
     who.run?.inFlight.delete(controller);
-    this.#underWay.delete(held);
+    this.#inFlight.delete(held);
   }
 
-  /** Made while the attempt becomes durable; nothing goes out before what it gives is called. */
-  #readyToAsk(held: InFlightCall): () => Promise<Performed> {
+  #callProvider(held: InFlightCall): Promise<Performed> {
     const { plan, tries, outputTokensMax, bound, order, reservations } = held;
-    return plan.ready({
+    return plan.run({
       outputTokensMax,
       isLimited: this.#parts.budgets.isLimited(reservations[0]!),
       tokensReserved: bound.tokens,
@@ -210,11 +207,8 @@ export class ModelCalls {
    * When an earlier try may be billed, the next one needs money of its own, durably, or is not
    * made.
    */
-  #coverTry(held: InFlightCall): Promise<void> | undefined {
-    return held.tries.lost < held.reservations.length ? undefined : this.#coverAgain(held);
-  }
-
-  async #coverAgain({ seq, reservations, bound, keys }: InFlightCall): Promise<void> {
+  async #coverTry({ seq, tries, reservations, bound, keys }: InFlightCall): Promise<void> {
+    if (tries.lost < reservations.length) return;
     const more = this.#parts.budgets.reserve(keys, {
       inputTokens: bound.tokens,
       outputTokensWanted: 0,
@@ -228,10 +222,7 @@ export class ModelCalls {
   async #finish(held: InFlightCall, performed: Performed): CallResponse['finished'] {
     this.#ending++;
     try {
-      const { ended } = performed;
-      const end = ended instanceof Promise ? await ended : ended;
-      // The answer goes first, unless a replay must find its outcome.
-      if (!held.order.isReplayed) await new Promise((resolve) => setImmediate(resolve));
+      const end = await performed.ended;
       const { charged, written } = this.#end(held, { performed, end });
       if (written !== undefined) await written;
       if (end.fault !== undefined) throw end.fault;
@@ -286,7 +277,6 @@ function newInFlightCall(
     outputTokensMax: taken.outputTokensMax,
     tries: { count: 0, lost: 0, chain: [] },
     seq: 0,
-    place: 0,
   };
 }
 

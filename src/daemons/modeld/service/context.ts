@@ -16,54 +16,15 @@ export type CallContext = {
 
 const PARAMS_SOURCE = 'request';
 
-type Hashed = { hash: string; body: string };
-
-/**
- * Every step of a run says again what was said before: what was hashed lately is not hashed again.
- */
-const KNOWN_CHARS_MAX = 2_000_000;
-/** Shorter texts are hashed faster than they are looked up. */
-const KNOWN_CHARS_LEAST = 512;
-const known = new Map<string, Hashed>();
-let knownChars = 0;
-
-function hashed(text: string, makeBody: () => string = () => text): Hashed {
-  const isWorth = text.length >= KNOWN_CHARS_LEAST;
-  const found = isWorth ? known.get(text) : undefined;
-  if (found !== undefined) return found;
-  const body = makeBody();
-  const made = { hash: sha256Hex(body), body };
-  if (!isWorth) return made;
-  knownChars += text.length;
-  if (knownChars > KNOWN_CHARS_MAX) {
-    known.clear();
-    knownChars = text.length;
-  }
-  known.set(text, made);
-  return made;
+function makePart(body: string, labels: number, source: string): ContextPart {
+  return { hash: sha256Hex(body), body, labels, source };
 }
 
 export function messagePart({ role, parts, labels }: Message, source: string): ContextPart {
-  const spoken = { role, parts };
-  const { hash, body } = hashed(JSON.stringify(spoken), () => canonicalJson(spoken));
-  return { hash, body, labels: toMask(labels ?? []), source };
+  return makePart(canonicalJson({ role, parts }), toMask(labels ?? []), source);
 }
 
-const PARAMS_MAX = 256;
-const PARAMS_CHARS_MAX = 4_096;
-const knownParams = new Map<string, ContextPart>();
-
-/** A client says the same of every call: its few forms are kept apart from what is said once. */
-function paramsPart(text: string): ContextPart {
-  const known = knownParams.get(text);
-  if (known !== undefined) return known;
-  const { hash, body } = hashed(text);
-  const part = { hash, body, labels: 0, source: PARAMS_SOURCE };
-  if (text.length > PARAMS_CHARS_MAX) return part;
-  if (knownParams.size >= PARAMS_MAX) knownParams.clear();
-  knownParams.set(text, part);
-  return part;
-}
+const paramsPart = (text: string): ContextPart => makePart(text, 0, PARAMS_SOURCE);
 
 /** The parts are hashed already, so the whole need not be hashed again. */
 function hashRequest(model: string, params: ContextPart, messages: readonly ContextPart[]): string {
@@ -100,10 +61,9 @@ export function clientContext(options: {
   if (!Array.isArray(given) || given.length === 0)
     throw fault('bad_request', 'messages must be a list with at least one message');
   const { source, labels } = options;
-  const messages = given.map((message: unknown): ContextPart => {
-    const { hash, body } = hashed(JSON.stringify(message));
-    return { hash, body, labels, source };
-  });
+  const messages = given.map((message: unknown) =>
+    makePart(JSON.stringify(message), labels, source),
+  );
   const params = paramsPart(JSON.stringify(rest));
   const requestHash = hashRequest(model, params, messages);
   return { model, messages, params, labels, requestHash };
@@ -114,10 +74,7 @@ export function embedContext(
   options: { model: string; source: string; labels: number },
 ): CallContext {
   const { source, labels, model } = options;
-  const messages = input.map((text): ContextPart => {
-    const body = JSON.stringify(text);
-    return { hash: sha256Hex(body), body, labels, source };
-  });
+  const messages = input.map((text) => makePart(JSON.stringify(text), labels, source));
   const params = paramsPart('"embed"');
   return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }

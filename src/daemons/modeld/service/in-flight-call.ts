@@ -26,8 +26,6 @@ export type InFlightCall = {
   tries: TryStats;
   seq: number;
   createdMs: number;
-  /** Among those under way. */
-  place: number;
 };
 
 export type CallEnd = {

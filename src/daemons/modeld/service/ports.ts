@@ -54,7 +54,7 @@ export type UpstreamOptions = {
   signal: AbortSignal;
   tries: TryStats;
   /** Before every try: takes the money for one more when an earlier one may cost too. */
-  beforeTry(): Promise<void> | undefined;
+  beforeTry(): Promise<void>;
 };
 
 export type ModelResult = { answer: ModelResponse; fault?: Fault };
@@ -72,7 +72,7 @@ export type ModelOutput =
 /** A call that a provider has answered, or begun to. */
 export type Performed = {
   route: ModelRoute;
-  ended: ModelResult | Promise<ModelResult>;
+  ended: Promise<ModelResult>;
   output: ModelOutput;
 };
 
@@ -82,8 +82,8 @@ export type RoutePlan = {
   inputTokensGuess: number;
   /** Costs of what was really used, at the route that answered. */
   costOf(route: ModelRoute, answer: Pick<ModelResponse, 'usage' | 'cacheWriteLongTokens'>): number;
-  /** Makes all that can be made before; what it gives asks the provider. To be called once. */
-  ready(options: UpstreamOptions): () => Promise<Performed>;
+  /** Calls the provider, with retries and further routes. */
+  run(options: UpstreamOptions): Promise<Performed>;
 };
 
 export type Upstream = {

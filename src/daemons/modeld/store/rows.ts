@@ -6,17 +6,16 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Spent } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
 import type { CallOutcome, Intent, Work } from './entries.ts';
-import { type ContextPart, PartWriter } from './parts.ts';
+import { type ContextPart, writePart } from './parts.ts';
 
 export class RowWriter {
   readonly #outbox: Outbox;
-  readonly #parts = new PartWriter();
 
   constructor(outbox: Outbox) {
     this.#outbox = outbox;
   }
 
-  /** Returns the number of the last event, 0 when there is none. */
+  /** Returns the last event's number, 0 when there is none. */
   writeAll(sql: SqlNow, works: readonly Work[]): number {
     const spent = new Map<BudgetKey, Spent>();
     const events: EventDraft[] = [];
@@ -33,7 +32,7 @@ export class RowWriter {
         nowMs = Math.max(nowMs, work.outcome.endedMs);
         if (work.outcome.response !== null) parts.push(work.outcome.response);
         events.push(work.outcome.event);
-        for (const one of work.outcome.spent) addSpent(spent, one);
+        for (const amount of work.outcome.spent) addSpent(spent, amount);
       } else if (work.kind === 'raise') {
         sql.run(
           'UPDATE model_calls SET reserved_tokens = ?, reserved_cost = ? WHERE seq = ?',
@@ -43,8 +42,8 @@ export class RowWriter {
         );
       }
     }
-    this.#parts.writeAll(sql, parts, nowMs);
-    for (const one of spent.values()) writeSpent(sql, one);
+    for (const part of parts) writePart(sql, part, nowMs);
+    for (const amount of spent.values()) writeSpent(sql, amount);
     return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
   }
 }
@@ -112,13 +111,13 @@ export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
   );
 }
 
-/** The ledger has one key for all that one budget was charged; another is only written apart. */
-function addSpent(all: Map<BudgetKey, Spent>, one: Spent): void {
-  const sum = all.get(one.key);
-  if (sum === undefined) all.set(one.key, { ...one });
+/** The ledger uses one key object per budget; an equal key is written as a row of its own. */
+function addSpent(sums: Map<BudgetKey, Spent>, amount: Spent): void {
+  const sum = sums.get(amount.key);
+  if (sum === undefined) sums.set(amount.key, { ...amount });
   else {
-    sum.tokens += one.tokens;
-    sum.costMicrousd += one.costMicrousd;
+    sum.tokens += amount.tokens;
+    sum.costMicrousd += amount.costMicrousd;
   }
 }
 

@@ -1,9 +1,8 @@
-// modeld's tables. A call has one row per attempt; bodies of messages and answers are parts, kept
-// once each by the hash of their content; what a budget holds in reserve is the sum over rows that
-// still run. A migration that was released stays as it is: what comes later is added after it.
+// modeld's tables. A call has one row per attempt; bodies of messages and responses are parts,
+// stored once each by content hash; a budget's reservations are the sum over rows that still run.
+// Released migrations never change: later changes are added after them.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
-import { LOOSEN_PARTS } from './parts.ts';
 
 const FIRST = `
 CREATE TABLE model_calls (
@@ -92,34 +91,52 @@ CREATE TABLE embeddings (
 ) WITHOUT ROWID;
 ${OUTBOX_TABLES}`;
 
-/**
- * In SQLite, which is all that modeld uses, an INTEGER key is the row's own number and needs no
- * index beside the table.
- */
+/** The first 48 bits of a hash as a number, in SQL. */
+const KEY_OF_HASH = Array.from(
+  { length: 12 },
+  (_, i) => `((instr('0123456789abcdef', substr(hash, ${i + 1}, 1)) - 1) << ${44 - 4 * i})`,
+).join(' | ');
+
+const PARTS_WITH_KEYS = `
+ALTER TABLE parts RENAME TO parts_by_hash;
+CREATE TABLE parts (
+  id INTEGER PRIMARY KEY,
+  hash TEXT NOT NULL,
+  labels INTEGER NOT NULL,
+  source TEXT NOT NULL,
+  created_ms INTEGER NOT NULL,
+  body TEXT
+);
+INSERT INTO parts (hash, labels, source, created_ms, body)
+  SELECT hash, labels, source, created_ms, body FROM parts_by_hash ORDER BY rowid;
+DROP TABLE parts_by_hash;
+CREATE TABLE part_keys (
+  key INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  PRIMARY KEY (key, id)
+) WITHOUT ROWID;
+INSERT INTO part_keys (key, id) SELECT ${KEY_OF_HASH} AS key, id FROM parts ORDER BY key, id;
+CREATE TABLE part_keys_end (id INTEGER NOT NULL);
+INSERT INTO part_keys_end (id) SELECT COALESCE(MAX(id), 0) FROM parts;`;
+
+/** In SQLite an INTEGER PRIMARY KEY is the rowid itself and needs no separate index. */
 const OUTBOX_IN_ONE_TREE = `
 CREATE TABLE outbox_new (seq INTEGER PRIMARY KEY, event TEXT NOT NULL);
 INSERT INTO outbox_new (seq, event) SELECT seq, event FROM outbox ORDER BY seq;
 DROP TABLE outbox;
 ALTER TABLE outbox_new RENAME TO outbox;`;
 
-/**
- * What a run was marked with after its admission, as bits. States that were made between releases
- * have the table.
- */
+/** The labels added to a run after its admission, as bits. State from between releases has it. */
 const RUN_LABELS = `
 CREATE TABLE IF NOT EXISTS run_labels (
   run_id TEXT PRIMARY KEY,
   labels INTEGER NOT NULL
 ) WITHOUT ROWID;`;
 
-/** USD per million tokens, as JSON, where the operator said it. */
+/** The operator's price in USD per million tokens, as JSON. */
 const PROVIDER_PRICE = 'ALTER TABLE providers ADD COLUMN price TEXT;';
 
-/**
- * Two trees that every call changed, for questions that are asked once a start or less. Marks
- * answer them: no call of an hour, or later, is before the hour's, and none before `seq` still
- * runs.
- */
+/** Replaces two indexes by low-water marks: the first call of each hour, and of those running. */
 const MARKS = `
 DROP INDEX model_calls_by_time;
 CREATE TABLE call_hours (hour INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
@@ -131,18 +148,25 @@ INSERT INTO calls_open (seq) VALUES (COALESCE(
   (SELECT MAX(seq) + 1 FROM model_calls), 1));
 DROP INDEX model_calls_running;`;
 
-/** The indexes are back: keeping the marks right was more code than they saved time. */
+/** Restores the indexes: maintaining the marks took more code than it saved time. */
 const INDEXES_AGAIN = `
 DROP TABLE call_hours;
 DROP TABLE calls_open;
 CREATE INDEX model_calls_by_time ON model_calls (created_ms);
 CREATE INDEX model_calls_running ON model_calls (seq) WHERE status = 'running';`;
 
+/** A plain index replaces the keys, which were added in batches to save time. */
+const PARTS_INDEX = `
+CREATE INDEX parts_by_hash ON parts (hash);
+DROP TABLE part_keys;
+DROP TABLE part_keys_end;`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
-  `${LOOSEN_PARTS}${OUTBOX_IN_ONE_TREE}`,
+  `${PARTS_WITH_KEYS}${OUTBOX_IN_ONE_TREE}`,
   RUN_LABELS,
   PROVIDER_PRICE,
   MARKS,
   INDEXES_AGAIN,
+  PARTS_INDEX,
 ];

@@ -93,8 +93,7 @@ export class PlayedUpstream implements Upstream {
       },
       inputTokensGuess: 1,
       costOf: (_route, { usage }) => costOf(usage.input_tokens, usage.output_tokens),
-      ready: (run) => () =>
-        this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
+      run: (run) => this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
     };
   }
 
@@ -121,9 +120,9 @@ export class PlayedUpstream implements Upstream {
     call: { run: UpstreamOptions; route: ModelRoute; input: number },
   ): Promise<Performed> {
     const { run, route, input } = call;
-    const give = (end: ModelResult | Promise<ModelResult>): Performed => ({
+    const perform = (result: ModelResult | Promise<ModelResult>): Performed => ({
       route,
-      ended: end,
+      ended: Promise.resolve(result),
       output: { type: 'answer' },
     });
     await run.beforeTry();
@@ -135,13 +134,13 @@ export class PlayedUpstream implements Upstream {
     await turns(part.turns);
     switch (part.behaviour) {
       case 'answers without usage':
-        return give(ended(undefined));
+        return perform(ended(undefined));
       case 'breaks, then answers':
         run.tries.lost++;
         await run.beforeTry();
         usage = this.#send(part, run, input);
         await turns(part.turns);
-        return give(ended(usage));
+        return perform(ended(usage));
       case 'breaks after billing':
         run.tries.lost++;
         throw fault('provider_malformed', 'half an answer');
@@ -153,16 +152,16 @@ export class PlayedUpstream implements Upstream {
         run.tries.lost++;
         throw fault('canceled', 'the caller went away');
       case 'streams':
-        return give(turns(part.turns).then(() => ended(usage)));
+        return perform(turns(part.turns).then(() => ended(usage)));
       case 'cuts its stream':
-        return give(
+        return perform(
           turns(part.turns).then(() => ({
             ...ended(usage),
             fault: fault('provider_malformed', 'cut off'),
           })),
         );
       default:
-        return give(ended(usage));
+        return perform(ended(usage));
     }
   }
 }

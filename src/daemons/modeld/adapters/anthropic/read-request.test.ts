@@ -82,13 +82,9 @@ for (const [name, body, words] of refused) {
   });
 }
 
-test("the client's own version and beta headers go with its body", () => {
-  const given = { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'b1', cookie: 'x' };
-  assert.deepEqual(anthropic.passHeaders({}, given), {
-    'anthropic-version': '2023-06-01',
-    'anthropic-beta': 'b1',
-  });
-  assert.deepEqual(anthropic.passHeaders({ top_k: 5 }, {}), { 'anthropic-version': '2023-06-01' });
+test('a body with sampling settings is sent as the version that accepts them', () => {
+  assert.deepEqual(anthropic.passHeaders({}), { 'anthropic-version': '2026-10-21' });
+  assert.deepEqual(anthropic.passHeaders({ top_k: 5 }), { 'anthropic-version': '2023-06-01' });
 });
 
 const errors: [Fault, number, string][] = [

@@ -1,4 +1,4 @@
-// Embeddings in OpenAI's dialect, both directions. Anthropic has none.
+// Writes embedding requests and reads their responses in OpenAI's dialect. Anthropic has none.
 import { fault } from '../../../../wire/errors.ts';
 import type { Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
@@ -51,41 +51,5 @@ export function readEmbedAnswer(
     embeddings: whole,
     usage: { ...NO_USAGE, input_tokens: asCount(usage?.prompt_tokens) },
     usageReported: usage !== undefined,
-  };
-}
-
-/** A client's embeddings body. Its SDK asks for base64 unless told otherwise. */
-export function readEmbedRequest(body: JsonObject): {
-  model: string;
-  input: string[];
-  encoding: 'float' | 'base64';
-} {
-  const model = asText(body.model);
-  if (model === undefined || model === '') throw fault('bad_request', 'model must be a name');
-  const given = typeof body.input === 'string' ? [body.input] : asList(body.input);
-  const input = given.filter((text) => typeof text === 'string' && text !== '') as string[];
-  if (input.length === 0 || input.length !== given.length)
-    throw fault('bad_request', 'input must be a text or a list of texts, none of them empty');
-  return { model, input, encoding: body.encoding_format === 'base64' ? 'base64' : 'float' };
-}
-
-export function writeEmbedAnswer(
-  answer: EmbedAnswer,
-  options: { model: string; encoding: 'float' | 'base64' },
-): JsonObject {
-  const write = (vector: number[]): number[] | string =>
-    options.encoding === 'float'
-      ? vector
-      : Buffer.from(Float32Array.from(vector).buffer).toString('base64');
-  const tokens = answer.usage.input_tokens;
-  return {
-    object: 'list',
-    data: answer.embeddings.map((vector, index) => ({
-      object: 'embedding',
-      index,
-      embedding: write(vector),
-    })),
-    model: options.model,
-    usage: { prompt_tokens: tokens, total_tokens: tokens },
   };
 }
