@@ -2,14 +2,14 @@
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { RawAnswer } from '../../platform/dispatch.ts';
 import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
-import type { ClientAnswer } from './service/client-calls.ts';
+import type { ClientResponse } from './service/client-calls.ts';
 import type { ModeldService } from './service/service.ts';
 
 type ModeldHandlers = Handlers<typeof modeldRoutes>;
 
 const SSE = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
-const patienceOf = ({
+const readDeadline = ({
   controller,
   deadlineMs,
 }: Pick<HandlerContext, 'controller' | 'deadlineMs'>) => ({
@@ -17,21 +17,25 @@ const patienceOf = ({
   deadlineMs,
 });
 
-async function* sse(events: AsyncIterable<GenerateEvent>): AsyncGenerator<string, void> {
+async function* writeEvents(events: AsyncIterable<GenerateEvent>): AsyncGenerator<string, void> {
   for await (const event of events) yield `data: ${JSON.stringify(event)}\n\n`;
 }
 
-function raw({ headers, body }: ClientAnswer): RawAnswer {
+function writeRaw({ headers, body }: ClientResponse): RawAnswer {
   return new RawAnswer({ status: 200, headers, body });
 }
 
 /** The local link has no text of its own: the parsed body is as good there. */
-function clientBody({ rawBody, body }: { rawBody: string | undefined; body: object }) {
+function readClientBody({ rawBody, body }: { rawBody: string | undefined; body: object }) {
   return { text: rawBody ?? JSON.stringify(body), body: body as Record<string, unknown> };
 }
 
 export function makeHandlers(service: ModeldService): ModeldHandlers {
-  return { ...modelHandlers(service), ...settingHandlers(service), ...runHandlers(service) };
+  return {
+    ...makeModelHandlers(service),
+    ...makeSettingHandlers(service),
+    ...makeRunHandlers(service),
+  };
 }
 
 type ModelRoutes =
@@ -44,13 +48,13 @@ type ModelRoutes =
   | 'anthropicMessages'
   | 'anthropicModels';
 
-function modelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
+function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
   // A run was told in its manifest's problems, and gets what there is.
   const assertMeant = (caller: HandlerContext['caller'], model: unknown): void => {
     if (caller.kind === 'operator' && typeof model === 'string')
-      service.providers.assertMeant(model);
+      service.providers.assertOffered(model);
   };
-  const asClient =
+  const makeClientHandler =
     (dialect: 'openai' | 'anthropic') =>
     async (context: {
       caller: HandlerContext['caller'];
@@ -60,31 +64,31 @@ function modelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes
       deadlineMs: number;
     }) => {
       const { caller } = context;
-      const body = clientBody(context);
+      const body = readClientBody(context);
       assertMeant(caller, body.body.model);
-      return raw(await service.callAsClient(caller, dialect, body, patienceOf(context)));
+      return writeRaw(await service.callAsClient(caller, dialect, body, readDeadline(context)));
     };
   return {
     async generate(context) {
       assertMeant(context.caller, context.body.model);
-      const made = await service.generate(context.caller, context.body, patienceOf(context));
-      if ('response' in made) return made.response;
-      return new RawAnswer({ status: 200, headers: SSE, body: sse(made.events) });
+      const generated = await service.generate(context.caller, context.body, readDeadline(context));
+      if ('response' in generated) return generated.response;
+      return new RawAnswer({ status: 200, headers: SSE, body: writeEvents(generated.events) });
     },
     async embed(context) {
       assertMeant(context.caller, context.body.model);
-      return service.embed(context.caller, context.body, patienceOf(context));
+      return service.embed(context.caller, context.body, readDeadline(context));
     },
     listModels: async () => ({
-      models: service.providers.models(),
-      providers: service.providers.views(),
+      models: service.providers.listModelViews(),
+      providers: service.providers.listViews(),
     }),
     testModel: (context) =>
-      service.testModel(context.caller, context.body.name, patienceOf(context)),
-    openaiChat: asClient('openai'),
-    openaiModels: async () => openaiModels(service.providers.models()),
-    anthropicMessages: asClient('anthropic'),
-    anthropicModels: async () => anthropicModels(service.providers.models()),
+      service.testModel(context.caller, context.body.name, readDeadline(context)),
+    openaiChat: makeClientHandler('openai'),
+    openaiModels: async () => writeOpenaiModels(service.providers.listModelViews()),
+    anthropicMessages: makeClientHandler('anthropic'),
+    anthropicModels: async () => writeAnthropicModels(service.providers.listModelViews()),
   };
 }
 
@@ -97,7 +101,7 @@ type SettingRoutes =
   | 'forgetPart'
   | 'addProvider';
 
-function settingHandlers({
+function makeSettingHandlers({
   settings,
   reports,
 }: ModeldService): Pick<ModeldHandlers, SettingRoutes> {
@@ -126,7 +130,7 @@ function settingHandlers({
   };
 }
 
-function runHandlers({
+function makeRunHandlers({
   runs,
 }: ModeldService): Pick<ModeldHandlers, 'admitRun' | 'dismissRun' | 'markRun'> {
   return {
@@ -140,7 +144,7 @@ function runHandlers({
 
 const LISTED_AT = '2026-01-01T00:00:00Z';
 
-function openaiModels(models: readonly ModelView[]) {
+function writeOpenaiModels(models: readonly ModelView[]) {
   return {
     object: 'list',
     data: models.map(({ name, routes }) => ({
@@ -152,7 +156,7 @@ function openaiModels(models: readonly ModelView[]) {
   };
 }
 
-function anthropicModels(models: readonly ModelView[]) {
+function writeAnthropicModels(models: readonly ModelView[]) {
   const data = models
     .filter((model) => model.kind === 'chat')
     .map(({ name, context_tokens, max_output_tokens }) => ({

@@ -5,14 +5,14 @@
 import type { BudgetView } from '../../wire/modeld.ts';
 import {
   type Amount,
-  type Bound,
   type BudgetKey,
   type BudgetRefusal,
   type BudgetRemaining,
   type BudgetSubject,
-  clampToLeft,
-  keyText,
-  renewsAt,
+  type CostBound,
+  computeRenewal,
+  fitToBudgets,
+  formatKey,
 } from './rules/budget.ts';
 
 /** Who said a limit. A later one in this list is not overruled by an earlier one. */
@@ -26,7 +26,7 @@ export type Limit = {
   costLimitMicrousd: number | null;
   setBy: SetBy;
 };
-export type Spent = { key: BudgetKey } & Amount;
+export type SpentAmount = { key: BudgetKey } & Amount;
 
 type Entry = {
   key: BudgetKey;
@@ -35,7 +35,7 @@ type Entry = {
   /** Runs that still need it in memory. */
   holders: number;
 };
-type Allowed = { tokensLimit: number | null; costLimitMicrousd: number | null };
+type BudgetLimits = { tokensLimit: number | null; costLimitMicrousd: number | null };
 
 /** What one attempt holds until it is settled. */
 export type Reservation = { amount: Amount; outputTokensMax: number; entries: Entry[] };
@@ -44,7 +44,7 @@ function newEntry(key: BudgetKey, spent: Amount): Entry {
   return { key, spent, reserved: { tokens: 0, costMicrousd: 0 }, holders: 0 };
 }
 
-const limitKey = (subject: string, name: string): string => `${subject} ${name}`;
+const makeLimitKey = (subject: string, name: string): string => `${subject} ${name}`;
 
 export class Budgets {
   readonly #limits = new Map<string, Limit>();
@@ -54,7 +54,7 @@ export class Budgets {
 
   constructor(start: {
     limits: readonly Limit[];
-    spent: readonly Spent[];
+    spent: readonly SpentAmount[];
     agentDefault: { tokens: number | null; costMicrousd: number | null };
   }) {
     this.#agentDefault = start.agentDefault;
@@ -66,7 +66,7 @@ export class Budgets {
    * A limit said by somebody of lower standing than the present one is not taken; false says so.
    */
   setLimit(limit: Limit): boolean {
-    const at = limitKey(limit.subject, limit.name);
+    const at = makeLimitKey(limit.subject, limit.name);
     const found = this.#limits.get(at);
     if (found !== undefined && SET_BY.indexOf(found.setBy) > SET_BY.indexOf(limit.setBy))
       return false;
@@ -74,29 +74,29 @@ export class Budgets {
     return true;
   }
 
-  limitOf(subject: BudgetSubject, name: string): Limit | undefined {
-    return this.#limits.get(limitKey(subject, name));
+  getLimit(subject: BudgetSubject, name: string): Limit | undefined {
+    return this.#limits.get(makeLimitKey(subject, name));
   }
 
   /** What the store remembers of a budget that is not in memory yet. */
-  load(spent: Spent): void {
-    const at = keyText(spent.key);
+  load(spent: SpentAmount): void {
+    const at = formatKey(spent.key);
     if (this.#entries.has(at)) return;
     const { tokens, costMicrousd } = spent;
     this.#entries.set(at, newEntry(spent.key, { tokens, costMicrousd }));
   }
 
-  knows(key: BudgetKey): boolean {
-    return this.#entries.has(keyText(key));
+  has(key: BudgetKey): boolean {
+    return this.#entries.has(formatKey(key));
   }
 
   hold(key: BudgetKey): void {
-    this.#entry(key).holders++;
+    this.#getEntry(key).holders++;
   }
 
   release(keys: readonly BudgetKey[]): void {
     for (const key of keys) {
-      const entry = this.#entries.get(keyText(key));
+      const entry = this.#entries.get(formatKey(key));
       if (entry !== undefined) entry.holders = Math.max(0, entry.holders - 1);
     }
   }
@@ -107,7 +107,7 @@ export class Budgets {
       if (key.subject !== 'task' || holders > 0) continue;
       if (reserved.tokens !== 0 || reserved.costMicrousd !== 0) continue;
       this.#entries.delete(at);
-      this.#limits.delete(limitKey(key.subject, key.name));
+      this.#limits.delete(makeLimitKey(key.subject, key.name));
     }
   }
 
@@ -115,10 +115,10 @@ export class Budgets {
    * Takes the bound from every budget or from none. The output is cut to what the tightest one has
    * left.
    */
-  reserve(keys: readonly BudgetKey[], bound: Bound): Reservation | BudgetRefusal {
-    const entries = keys.map((key) => this.#entry(key));
-    const fit = clampToLeft(
-      entries.map((entry) => this.#left(entry)),
+  reserve(keys: readonly BudgetKey[], bound: CostBound): Reservation | BudgetRefusal {
+    const entries = keys.map((key) => this.#getEntry(key));
+    const fit = fitToBudgets(
+      entries.map((entry) => this.#computeRemaining(entry)),
       bound,
     );
     if ('budget' in fit) return fit;
@@ -131,8 +131,8 @@ export class Budgets {
   }
 
   /** Gives the reservation back and books what was really used. To be called once. */
-  settle(reservation: Reservation, actual: Amount): Spent[] {
-    const booked: Spent[] = [];
+  settle(reservation: Reservation, actual: Amount): SpentAmount[] {
+    const booked: SpentAmount[] = [];
     for (const { key, spent, reserved } of reservation.entries) {
       reserved.tokens -= reservation.amount.tokens;
       reserved.costMicrousd -= reservation.amount.costMicrousd;
@@ -147,14 +147,14 @@ export class Budgets {
   /** False when no budget of it could ever refuse. */
   isLimited({ entries }: Reservation): boolean {
     return entries.some(({ key }) => {
-      const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
+      const { tokensLimit, costLimitMicrousd } = this.#findLimit(key);
       return tokensLimit !== null || costLimitMicrousd !== null;
     });
   }
 
   view(key: BudgetKey): BudgetView {
-    const entry = this.#entries.get(keyText(key));
-    const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
+    const entry = this.#entries.get(formatKey(key));
+    const { tokensLimit, costLimitMicrousd } = this.#findLimit(key);
     return {
       subject: key.subject,
       name: key.name,
@@ -164,21 +164,21 @@ export class Budgets {
       cost_limit_microusd: costLimitMicrousd,
       cost_spent_microusd: entry?.spent.costMicrousd ?? 0,
       cost_reserved_microusd: entry?.reserved.costMicrousd ?? 0,
-      renews_at: renewsAt(key),
+      renews_at: computeRenewal(key),
     };
   }
 
   /** Everything in memory of these periods, and every subject with a limit. */
-  keys(): BudgetKey[] {
+  listKeys(): BudgetKey[] {
     return [...this.#entries.values()].map((entry) => entry.key);
   }
 
-  limits(): Limit[] {
+  listLimits(): Limit[] {
     return [...this.#limits.values()];
   }
 
-  #entry(key: BudgetKey): Entry {
-    const at = keyText(key);
+  #getEntry(key: BudgetKey): Entry {
+    const at = formatKey(key);
     const found = this.#entries.get(at);
     if (found !== undefined) return found;
     if (key.period > this.#period) this.#renew(key.period);
@@ -199,16 +199,16 @@ export class Budgets {
     }
   }
 
-  #limitFor(key: BudgetKey): Allowed {
-    const found = this.#limits.get(limitKey(key.subject, key.name));
+  #findLimit(key: BudgetKey): BudgetLimits {
+    const found = this.#limits.get(makeLimitKey(key.subject, key.name));
     if (found !== undefined) return found;
     if (key.subject !== 'agent') return { tokensLimit: null, costLimitMicrousd: null };
     const { tokens, costMicrousd } = this.#agentDefault;
     return { tokensLimit: tokens, costLimitMicrousd: costMicrousd };
   }
 
-  #left({ key, spent, reserved }: Entry): BudgetRemaining {
-    const { tokensLimit, costLimitMicrousd } = this.#limitFor(key);
+  #computeRemaining({ key, spent, reserved }: Entry): BudgetRemaining {
+    const { tokensLimit, costLimitMicrousd } = this.#findLimit(key);
     const left = (limit: number | null, used: number): number | null =>
       limit === null ? null : Math.max(0, limit - used);
     return {

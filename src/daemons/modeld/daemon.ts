@@ -14,7 +14,7 @@ import type { NewEvent } from '../../wire/events.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
 import type { ArtifactId, RunId } from '../../wire/primitives.ts';
 import { writeDialectError } from './adapters/dialects.ts';
-import { makePriceBook, rowOf } from './adapters/prices.ts';
+import { makePriceBook, makePriceRow } from './adapters/prices.ts';
 import { makeHandlers } from './api.ts';
 import { type ModeldConfig, modeldConfig } from './config.ts';
 import type { ReadArtifact } from './service/ports.ts';
@@ -24,8 +24,8 @@ import { openKeys } from './store/keys.ts';
 import { MIGRATIONS } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
-const DRAIN_WAIT_MS = 5_000;
-const AUDIT_WAIT_MS = 2_000;
+const DRAIN_TIMEOUT_MS = 5_000;
+const AUDIT_TIMEOUT_MS = 2_000;
 /**
  * 40 MB of log. The tree of hashes should stay in memory; much more would cost every commit a walk
  * over all of it.
@@ -33,10 +33,10 @@ const AUDIT_WAIT_MS = 2_000;
 const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
 
 async function start(
-  floor: DaemonContext<ModeldConfig>,
+  context: DaemonContext<ModeldConfig>,
 ): Promise<DaemonHandle<typeof modeldRoutes>> {
-  const { clock, config, log, stateDir, metrics, failpoint, newId } = floor;
-  const audit = floor.peer('auditd-ai', auditRoutes);
+  const { clock, config, log, stateDir, metrics, failpoint, newId } = context;
+  const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const appendTexts = (texts: string[]) =>
     audit.append(
@@ -50,13 +50,13 @@ async function start(
     file: join(stateDir, 'policy', 'bundle.json'),
     log,
     clock,
-    onRefused: auditRefusals({ daemon: 'modeld', db, outbox, newId: floor.newId, log }),
+    onRefused: auditRefusals({ daemon: 'modeld', db, outbox, newId: context.newId, log }),
   });
   const upstream = makeUpstream({
     clock,
-    random: () => Buffer.from(floor.random(4)).readUInt32LE() / 2 ** 32,
+    random: () => Buffer.from(context.random(4)).readUInt32LE() / 2 ** 32,
     prices: makePriceBook({
-      rows: Object.entries(config.prices).map(([model, price]) => rowOf(model, price)),
+      rows: Object.entries(config.prices).map(([model, price]) => makePriceRow(model, price)),
     }),
   });
   const close = async (): Promise<void> => {
@@ -77,8 +77,8 @@ async function start(
       keys: openKeys(stateDir),
       upstream,
       policy,
-      readArtifact: artifactReader(floor),
-      sockets: floor.runSockets,
+      readArtifact: makeReadArtifact(context),
+      sockets: context.runSockets,
       clock,
       newId,
       log,
@@ -86,7 +86,7 @@ async function start(
       failpoint,
     });
     metrics.gauge('model_calls_in_flight', () => service.calls.count());
-    const finish = async (waitMs: number): Promise<void> => {
+    const drainCalls = async (waitMs: number): Promise<void> => {
       await service.calls
         .drain(waitMs)
         .catch((error: unknown) => log.error('outcomes could not be written', { error }));
@@ -95,10 +95,10 @@ async function start(
       handlers: makeHandlers(service),
       dialectErrors: writeDialectError,
       begin: () => service.runs.reopen(),
-      drain: () => finish(DRAIN_WAIT_MS),
+      drain: () => drainCalls(DRAIN_TIMEOUT_MS),
       async stop() {
-        await finish(0);
-        await outbox.drain(AUDIT_WAIT_MS);
+        await drainCalls(0);
+        await outbox.drain(AUDIT_TIMEOUT_MS);
         await close();
       },
     };
@@ -108,8 +108,8 @@ async function start(
   }
 }
 
-function artifactReader(floor: DaemonContext<ModeldConfig>): ReadArtifact {
-  const agentd = floor.peer('agentd', agentdRoutes);
+function makeReadArtifact(context: DaemonContext<ModeldConfig>): ReadArtifact {
+  const agentd = context.peer('agentd', agentdRoutes);
   return async (id, runId) => {
     const { artifact, text } = await agentd.getArtifact({
       params: { id: id as ArtifactId },

@@ -11,45 +11,45 @@ import {
   toModelRequest,
 } from './adapters/dialect.ts';
 import { dialects } from './adapters/dialects.ts';
-import { EMBED_PATH, readEmbedAnswer, writeEmbedRequest } from './adapters/openai/embed.ts';
-import { passRequest, passStream, tapAnswer } from './adapters/passthrough.ts';
+import { EMBED_PATH, readEmbedResponse, writeEmbedRequest } from './adapters/openai/embed.ts';
+import { passRequest, passStream, tapResponse } from './adapters/passthrough.ts';
 import {
   boundMicrousd,
+  makePriceRow,
   type PriceBook,
   type PriceRow,
-  rowOf,
-  surchargeOf,
+  readSurcharge,
 } from './adapters/prices.ts';
-import type { StreamedAnswer, WholeAnswer } from './adapters/provider-client.ts';
+import type { StreamedResponse, WholeResponse } from './adapters/provider-client.ts';
 import { startEvents, startTranslation } from './adapters/stream-response.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
-import { type ModelRoute, REHEARSAL, type Resolved } from './rules/models.ts';
-import type { ModelInput, Performed, ProviderSettings } from './service/ports.ts';
+import { type ModelRoute, REHEARSAL, type ResolvedModel } from './rules/models.ts';
+import type { ModelInput, ProviderResult, ProviderSettings } from './service/ports.ts';
 
-type Read = Omit<Performed, 'route'>;
-export type Sending = {
+type ReadResult = Omit<ProviderResult, 'route'>;
+export type PreparedRequest = {
   dialect: DialectName;
   path?: string;
   body: string;
   headers: Record<string, string>;
   stream: boolean;
-  readWhole(answer: WholeAnswer): Read;
-  readStream(upstream: StreamedAnswer): Promise<Read>;
+  readWhole(response: WholeResponse): ReadResult;
+  readStream(upstream: StreamedResponse): Promise<ReadResult>;
 };
 
-export type Prepared = {
+export type PreparedRoute = {
   inputTokens: number;
   inputTokensGuess: number;
   outputTokensWanted: number;
   price: PriceRow;
   times: number;
   boundCost(inputTokens: number, outputTokens: number): number;
-  send(limit: { outputTokensMax: number; isLimited: boolean }): Sending;
+  makeRequest(limit: { outputTokensMax: number; isLimited: boolean }): PreparedRequest;
 };
 
 export type Preparation = {
-  ask: ModelInput;
-  model: Resolved;
+  input: ModelInput;
+  model: ResolvedModel;
   route: ModelRoute;
   settings: ProviderSettings;
   prices: PriceBook;
@@ -57,28 +57,28 @@ export type Preparation = {
 };
 
 /** Larger than any window there is: the bound of a model whose window nobody told us. */
-const WINDOW_TOKENS_UNKNOWN = 4_000_000;
+const UNKNOWN_WINDOW_TOKENS = 4_000_000;
 const BYTES_PER_TOKEN_GUESS = 4;
 
-export function prepare(p: Preparation): Prepared {
-  const { ask } = p;
+export function prepare(p: Preparation): PreparedRoute {
+  const { input: ask } = p;
   if (ask.form === 'embed') return prepareEmbed(p, ask.input);
-  const dialect = dialects[dialectFor(p.settings, ask)];
+  const dialect = dialects[chooseDialect(p.settings, ask)];
   if (ask.form === 'neutral')
     return prepareNeutral(p, dialect, toModelRequest(ask.request, ask.messages));
   return ask.dialect === dialect.name
-    ? preparePassed(p, dialect, ask)
+    ? preparePassthrough(p, dialect, ask)
     : prepareTranslated(p, dialect, ask);
 }
 
 /** The played model speaks both dialects, so that clients of either are passed through. */
-function dialectFor(settings: ProviderSettings, ask: ModelInput): DialectName {
+function chooseDialect(settings: ProviderSettings, ask: ModelInput): DialectName {
   if (settings.name !== REHEARSAL) return settings.dialect;
   return ask.form === 'client' ? ask.dialect : 'anthropic';
 }
 
 type Costs = Pick<
-  Prepared,
+  PreparedRoute,
   'inputTokens' | 'inputTokensGuess' | 'outputTokensWanted' | 'price' | 'times' | 'boundCost'
 >;
 
@@ -88,10 +88,12 @@ export function findPrice(
   { name, price }: Pick<ProviderSettings, 'name' | 'price'>,
   model: string,
 ) {
-  return price === undefined ? prices.find(name, model) : { ...rowOf(model, price), isKnown: true };
+  return price === undefined
+    ? prices.find(name, model)
+    : { ...makePriceRow(model, price), isKnown: true };
 }
 
-function costsOf(
+function makeCosts(
   p: Preparation,
   size: { inputTokens: number; sizeBytes: number; outputTokensWanted: number; times?: number },
 ): Costs {
@@ -108,20 +110,20 @@ function costsOf(
   };
 }
 
-function windowOf(model: Resolved): number {
-  return model.isExact ? model.contextTokens : WINDOW_TOKENS_UNKNOWN;
+function getWindow(model: ResolvedModel): number {
+  return model.isExact ? model.contextTokens : UNKNOWN_WINDOW_TOKENS;
 }
 
-function wantedOutput(model: Resolved, asked: number | undefined): number {
+function computeWantedOutput(model: ResolvedModel, asked: number | undefined): number {
   if (asked === undefined || !Number.isFinite(asked)) return model.maxOutputTokens;
   const wanted = Math.max(1, Math.floor(asked));
   return model.isExact ? Math.min(wanted, model.maxOutputTokens) : wanted;
 }
 
-type Written = {
+type WrittenReaders = {
   body: string;
   headers: Record<string, string>;
-  readers: Pick<Sending, 'readWhole' | 'readStream'>;
+  readers: Pick<PreparedRequest, 'readWhole' | 'readStream'>;
 };
 
 /** Writing a neutral request, again when the output had to be cut. */
@@ -129,9 +131,9 @@ function prepareWritten(
   p: Preparation,
   dialect: Dialect,
   request: ModelRequest,
-  readers: (names: Parameters<Dialect['readAnswer']>[1]) => Written['readers'],
-): Prepared {
-  const wanted = wantedOutput(p.model, request.maxOutputTokens);
+  readers: (names: Parameters<Dialect['readResponse']>[1]) => WrittenReaders['readers'],
+): PreparedRoute {
+  const wanted = computeWantedOutput(p.model, request.maxOutputTokens);
   const write = (maxOutputTokens: number) => {
     const written = dialect.writeRequest(request, {
       provider: p.route.provider,
@@ -148,11 +150,11 @@ function prepareWritten(
     body: first.body,
     sizeBytes,
     dialect: dialect.name,
-    contextTokens: windowOf(p.model),
+    contextTokens: getWindow(p.model),
   });
   return {
-    ...costsOf(p, { inputTokens, sizeBytes, outputTokensWanted: wanted }),
-    send({ outputTokensMax }) {
+    ...makeCosts(p, { inputTokens, sizeBytes, outputTokensWanted: wanted }),
+    makeRequest({ outputTokensMax }) {
       const { text, headers, names } = outputTokensMax < wanted ? write(outputTokensMax) : first;
       return {
         dialect: dialect.name,
@@ -165,11 +167,11 @@ function prepareWritten(
   };
 }
 
-function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest): Prepared {
+function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest): PreparedRoute {
   const { provider } = p.route;
   return prepareWritten(p, dialect, request, (names) => ({
     readWhole: ({ json }) => ({
-      ended: Promise.resolve({ answer: dialect.readAnswer(json, names) }),
+      ended: Promise.resolve({ response: dialect.readResponse(json, names) }),
       output: { type: 'answer' },
     }),
     async readStream(upstream) {
@@ -180,9 +182,9 @@ function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest)
   }));
 }
 
-type ClientAsk = Extract<ModelInput, { form: 'client' }>;
+type ClientInput = Extract<ModelInput, { form: 'client' }>;
 
-function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepared {
+function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientInput): PreparedRoute {
   const client = dialects[ask.dialect];
   const request = client.readRequest(ask.body);
   const meta = {
@@ -194,10 +196,10 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientAsk): Pr
   const { provider } = p.route;
   return prepareWritten(p, dialect, request, (names) => ({
     readWhole({ json }) {
-      const answer = dialect.readAnswer(json, names);
-      const body = JSON.stringify(client.writeAnswer(answer, meta));
+      const response = dialect.readResponse(json, names);
+      const body = JSON.stringify(client.writeResponse(response, meta));
       const output = { type: 'bytes', headers: JSON_HEADERS, body } as const;
-      return { ended: Promise.resolve({ answer }), output };
+      return { ended: Promise.resolve({ response }), output };
     },
     async readStream(upstream) {
       const reader = dialect.readStream(names);
@@ -212,28 +214,28 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientAsk): Pr
 const JSON_HEADERS = { 'content-type': 'application/json' };
 const SSE_HEADERS = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
-function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepared {
+function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput): PreparedRoute {
   const { body, text } = ask;
   const { provider, model } = p.route;
   const own = dialect.readOutputLimit(body);
   const choices = Math.max(1, Math.floor(own.choices));
-  const perChoice = wantedOutput(p.model, own.tokens);
+  const perChoice = computeWantedOutput(p.model, own.tokens);
   const sizeBytes = Buffer.byteLength(text);
   const inputTokens = boundInputTokens({
     body,
     sizeBytes,
     dialect: dialect.name,
-    contextTokens: windowOf(p.model),
+    contextTokens: getWindow(p.model),
   });
-  const times = surchargeOf(dialect.name, body);
+  const times = readSurcharge(dialect.name, body);
   return {
-    ...costsOf(p, {
+    ...makeCosts(p, {
       inputTokens,
       sizeBytes,
       outputTokensWanted: perChoice * choices,
       times,
     }),
-    send({ outputTokensMax, isLimited }) {
+    makeRequest({ outputTokensMax, isLimited }) {
       const allowed = Math.max(1, Math.floor(outputTokensMax / choices));
       const isCut = own.tokens === undefined ? isLimited : allowed < own.tokens;
       const passed = passRequest({
@@ -249,9 +251,9 @@ function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepar
         body: passed.text,
         headers: dialect.passHeaders(body),
         stream: passed.stream,
-        readWhole: (answer) => ({
-          ended: Promise.resolve({ answer: tapAnswer({ dialect, answer, model, provider }) }),
-          output: { type: 'bytes', headers: answer.headers, body: answer.bytes },
+        readWhole: (response) => ({
+          ended: Promise.resolve({ response: tapResponse({ dialect, response, model, provider }) }),
+          output: { type: 'bytes', headers: response.headers, body: response.bytes },
         }),
         async readStream(upstream) {
           const { hidesUsage } = passed;
@@ -265,7 +267,7 @@ function preparePassed(p: Preparation, dialect: Dialect, ask: ClientAsk): Prepar
   };
 }
 
-function prepareEmbed(p: Preparation, input: string[]): Prepared {
+function prepareEmbed(p: Preparation, input: string[]): PreparedRoute {
   const { provider, model } = p.route;
   const isOpenai = p.settings.name === REHEARSAL || p.settings.dialect === 'openai';
   if (!isOpenai)
@@ -275,16 +277,16 @@ function prepareEmbed(p: Preparation, input: string[]): Prepared {
   const body = JSON.stringify(writeEmbedRequest({ input }, model));
   const inputTokens = boundEmbedTokens(input);
   return {
-    ...costsOf(p, { inputTokens, sizeBytes: Buffer.byteLength(body), outputTokensWanted: 0 }),
-    send: () => ({
+    ...makeCosts(p, { inputTokens, sizeBytes: Buffer.byteLength(body), outputTokensWanted: 0 }),
+    makeRequest: () => ({
       dialect: 'openai',
       path: EMBED_PATH,
       body,
       headers: {},
       stream: false,
       readWhole({ json }) {
-        const read = readEmbedAnswer(json, { count: input.length, model });
-        const answer: ModelResponse = {
+        const read = readEmbedResponse(json, { count: input.length, model });
+        const response: ModelResponse = {
           id: '',
           model: read.model,
           message: assistantMessage([]),
@@ -294,7 +296,7 @@ function prepareEmbed(p: Preparation, input: string[]): Prepared {
           cacheWriteLongTokens: 0,
         };
         return {
-          ended: Promise.resolve({ answer }),
+          ended: Promise.resolve({ response }),
           output: { type: 'embeddings', embeddings: read.embeddings },
         };
       },

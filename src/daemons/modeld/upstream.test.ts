@@ -13,7 +13,7 @@ import {
   sendJson,
   whole,
 } from './testing/provider-calls.ts';
-import { mayBeBilled } from './upstream.ts';
+import { canBeBilled } from './upstream.ts';
 
 afterEach(closeServers);
 
@@ -38,25 +38,25 @@ test('a try that got no connection is not billed', async () => {
   const silent = providerAt(`https://127.0.0.1:${await listenSilently()}`);
   const late = await faultOf(whole(silent, { limits: { ...LIMITS, connectTimeoutMs: 30 } }));
   assert.deepEqual(late.details, { provider: 'acme', reason: 'connect_timeout' });
-  assert.equal(mayBeBilled(late), false);
+  assert.equal(canBeBilled(late), false);
   const refused = await faultOf(whole(providerAt('http://127.0.0.1:1')));
   assert.equal(refused.details?.reason, 'ECONNREFUSED');
-  assert.equal(mayBeBilled(refused), false);
+  assert.equal(canBeBilled(refused), false);
 });
 
 test('a try that the provider rejected is not billed, one that it did not answer is', async () => {
   const rejecting = await provide((_, response) => void sendJson(response, {}, 500));
-  assert.equal(mayBeBilled(await faultOf(whole(rejecting))), false);
+  assert.equal(canBeBilled(await faultOf(whole(rejecting))), false);
   const silent = await provide(() => {});
   const late = await faultOf(whole(silent, { limits: { ...LIMITS, firstByteTimeoutMs: 30 } }));
   assert.deepEqual(late.details, { provider: 'acme', reason: 'response_timeout' });
-  assert.equal(mayBeBilled(late), true);
+  assert.equal(canBeBilled(late), true);
 });
 
 test('the words of a provider decide nothing', () => {
   for (const message of ['acme took no connection within 30 ms', 'connect_timeout'])
     for (const error of [{ message }, { message, type: message, code: message }]) {
       const reason = vendorFault(readVendorError({ error }), { provider: 'acme' });
-      assert.equal(mayBeBilled(reason), true, JSON.stringify(reason.toBody()));
+      assert.equal(canBeBilled(reason), true, JSON.stringify(reason.toBody()));
     }
 });

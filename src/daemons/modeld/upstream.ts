@@ -13,14 +13,14 @@ import {
   type ProviderClient,
   type TimeoutReason,
 } from './adapters/provider-client.ts';
-import { type Admission, makeGate, type RateLimiter } from './adapters/rate-limiter.ts';
+import { type Admission, makeRateLimiter, type RateLimiter } from './adapters/rate-limiter.ts';
 import { runRoutes } from './adapters/retry.ts';
-import { findPrice, type Prepared, prepare, type Sending } from './prepare.ts';
-import type { ModelRoute, Resolved } from './rules/models.ts';
+import { findPrice, type PreparedRequest, type PreparedRoute, prepare } from './prepare.ts';
+import type { ModelRoute, ResolvedModel } from './rules/models.ts';
 import type {
   ModelInput,
   ModelResult,
-  Performed,
+  ProviderResult,
   ProviderSettings,
   RoutePlan,
   Upstream,
@@ -29,11 +29,11 @@ import type {
 
 type Connection = {
   settings: ProviderSettings;
-  gate: RateLimiter;
+  rateLimiter: RateLimiter;
   circuit: Circuit;
   limits: CallLimits;
 };
-export type Hop = { route: ModelRoute; connection: Connection; prepared: Prepared };
+export type Hop = { route: ModelRoute; connection: Connection; prepared: PreparedRoute };
 
 const CONNECT_TIMEOUT: TimeoutReason = 'connect_timeout';
 
@@ -57,7 +57,7 @@ const NOT_CONNECTED: ReadonlySet<unknown> = new Set([
  * Decides by `details` alone whether a failed try may be billed, because a message can quote the
  * provider. When in doubt it may.
  */
-export function mayBeBilled(reason: Fault): boolean {
+export function canBeBilled(reason: Fault): boolean {
   const { upstream_status: status, reason: code } = reason.details ?? {};
   // An error status is the provider's own word that it did not do the work.
   if (typeof status === 'number' && status >= 400) return false;
@@ -77,7 +77,7 @@ export function makeUpstream(options: {
     const { timeouts } = settings;
     connections.set(settings.name, {
       settings,
-      gate: makeGate(settings.name, clock, {
+      rateLimiter: makeRateLimiter(settings.name, clock, {
         inFlightMax: settings.concurrency,
         requestsPerMinute: settings.requestsPerMinute,
         tokensPerMinute: settings.tokensPerMinute,
@@ -92,13 +92,24 @@ export function makeUpstream(options: {
     });
   };
 
-  const plan = (ask: ModelInput, model: Resolved, routes: readonly ModelRoute[]): RoutePlan => {
+  const plan = (
+    ask: ModelInput,
+    model: ResolvedModel,
+    routes: readonly ModelRoute[],
+  ): RoutePlan => {
     const hops = routes.map((route): Hop => {
       const connection = connections.get(route.provider)!;
       return {
         route,
         connection,
-        prepared: prepare({ ask, model, route, settings: connection.settings, prices, clock }),
+        prepared: prepare({
+          input: ask,
+          model,
+          route,
+          settings: connection.settings,
+          prices,
+          clock,
+        }),
       };
     });
     const first = hops[0]!.prepared;
@@ -107,11 +118,11 @@ export function makeUpstream(options: {
       bound: {
         inputTokens,
         outputTokensWanted: first.outputTokensWanted,
-        costOf: (outputTokens) =>
+        computeCost: (outputTokens) =>
           Math.max(...hops.map(({ prepared }) => prepared.boundCost(inputTokens, outputTokens))),
       },
       inputTokensGuess: first.inputTokensGuess,
-      costOf: (route, { usage, cacheWriteLongTokens }) => {
+      computeCost: (route, { usage, cacheWriteLongTokens }) => {
         const hop = hops.find((h) => h.route === route) ?? hops[0]!;
         const { times } = hop.prepared;
         return costMicrousd(hop.prepared.price, { usage, cacheWriteLongTokens, times });
@@ -128,12 +139,12 @@ export function makeUpstream(options: {
       if (connection === undefined) return { inFlight: 0, available: false, reason: 'not known' };
       const { available, reason } = connection.circuit.availability();
       return {
-        inFlight: connection.gate.inFlight(),
+        inFlight: connection.rateLimiter.inFlight(),
         available,
         ...(reason === undefined ? {} : { reason }),
       };
     },
-    priceOf(provider, model) {
+    getPrice(provider, model) {
       const settings = connections.get(provider)?.settings ?? { name: provider };
       const { input, output, isKnown } = findPrice(prices, settings, model);
       return { input: input / 1_000_000, output: output / 1_000_000, is_guess: !isKnown };
@@ -150,46 +161,46 @@ type PlanRun = {
   random: () => number;
 };
 
-function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Performed> {
+function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<ProviderResult> {
   const { tries, signal } = run;
   const totalMs = Math.min(
     run.totalMs,
     Math.max(...hops.map(({ connection }) => connection.settings.timeouts.totalMs)),
   );
-  return runRoutes<Hop, Performed>({
+  return runRoutes<Hop, ProviderResult>({
     routes: hops,
-    circuitOf: (hop) => hop.connection.circuit,
-    nameOf: (hop) => `the provider ${hop.route.provider}`,
+    getCircuit: (hop) => hop.connection.circuit,
+    getName: (hop) => `the provider ${hop.route.provider}`,
     totalMs,
     clock,
     random,
     signal,
     async attempt({ route: hop, budgetMs, commit }) {
       await run.beforeTry();
-      const pass = await hop.connection.gate.acquire({ tokens: run.tokensReserved, signal });
+      const pass = await hop.connection.rateLimiter.acquire({ tokens: run.tokensReserved, signal });
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {
-        const sending = hop.prepared.send(run);
-        const call = callOf({ hop, sending, run, budgetMs });
+        const sending = hop.prepared.makeRequest(run);
+        const call = makeProviderCall({ hop, sending, run, budgetMs });
         const read = sending.stream
           ? await sending.readStream(await client.callProvider({ ...call, stream: true }))
           : sending.readWhole(await client.callProvider({ ...call, stream: false }));
         const performed = { route: hop.route, ...read };
         commit();
-        releaseWhenOver(pass, performed.ended);
+        releaseWhenEnded(pass, performed.ended);
         return performed;
       } catch (error) {
         pass.release();
-        if (!(error instanceof Fault) || mayBeBilled(error)) tries.lost++;
+        if (!(error instanceof Fault) || canBeBilled(error)) tries.lost++;
         throw error;
       }
     },
   });
 }
 
-function releaseWhenOver(pass: Admission, ended: Promise<ModelResult>): void {
-  const release = ({ answer: { usage, usageReported } }: ModelResult): void =>
+function releaseWhenEnded(pass: Admission, ended: Promise<ModelResult>): void {
+  const release = ({ response: { usage, usageReported } }: ModelResult): void =>
     pass.release(
       usageReported
         ? usage.input_tokens + usage.output_tokens + usage.cache_write_tokens
@@ -198,9 +209,9 @@ function releaseWhenOver(pass: Admission, ended: Promise<ModelResult>): void {
   void ended.then(release, () => pass.release());
 }
 
-function callOf(options: {
+function makeProviderCall(options: {
   hop: Hop;
-  sending: Sending;
+  sending: PreparedRequest;
   run: UpstreamOptions;
   budgetMs: number;
 }): Omit<ProviderCall, 'stream'> {

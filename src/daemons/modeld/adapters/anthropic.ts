@@ -1,11 +1,11 @@
 // Anthropic Messages as a dialect. Its parts are in the folder of the same name.
 
 import { readRequest } from './anthropic/read-request.ts';
-import { readAnswer, readStream } from './anthropic/read-response.ts';
-import { versionFor } from './anthropic/version.ts';
-import { toAnthropicError, toAnthropicStreamError } from './anthropic/write-errors.ts';
+import { readResponse, readStream } from './anthropic/read-response.ts';
+import { chooseVersion } from './anthropic/version.ts';
+import { writeAnthropicError, writeAnthropicStreamError } from './anthropic/write-errors.ts';
 import { writeRequest } from './anthropic/write-request.ts';
-import { writeAnswer, writeStream } from './anthropic/write-response.ts';
+import { writeResponse, writeStream } from './anthropic/write-response.ts';
 import type { Dialect } from './dialect.ts';
 import { asNumber } from './reading.ts';
 
@@ -13,15 +13,15 @@ export const anthropic: Dialect = {
   name: 'anthropic',
   chatPath: '/v1/messages',
   authHeaders: (key) => ({ 'x-api-key': key }),
-  passHeaders: (body) => ({ 'anthropic-version': versionFor(body) }),
+  passHeaders: (body) => ({ 'anthropic-version': chooseVersion(body) }),
   writeRequest,
-  readAnswer,
+  readResponse: readResponse,
   readStream,
   readRequest,
-  writeAnswer,
+  writeResponse: writeResponse,
   writeStream,
-  writeError: toAnthropicError,
-  writeStreamError: toAnthropicStreamError,
+  writeError: writeAnthropicError,
+  writeStreamError: writeAnthropicStreamError,
   readOutputLimit: (body) => ({ tokens: asNumber(body.max_tokens), choices: 1 }),
   outputLimit: (_body, tokens) => ({ max_tokens: tokens }),
 };

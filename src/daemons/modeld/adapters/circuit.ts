@@ -22,7 +22,7 @@ export type CircuitToken = {
 
 export type Circuit = {
   /** Undefined when the provider is to be left alone now. */
-  enter(): CircuitToken | undefined;
+  acquire(): CircuitToken | undefined;
   availability(): Availability;
 };
 
@@ -30,11 +30,11 @@ export function makeCircuit(clock: Pick<Clock, 'nowMs'>, options = CIRCUIT): Cir
   let failures = 0;
   let openUntilMs = 0;
   let isProbing = false;
-  let lastWords = '';
+  let lastReason = '';
 
   const isOpen = (): boolean => failures >= options.failuresMax;
 
-  const permit = (isProbe: boolean): CircuitToken => {
+  const makeToken = (isProbe: boolean): CircuitToken => {
     let isOver = false;
     const finish = (then: () => void): void => {
       if (isOver) return;
@@ -50,7 +50,7 @@ export function makeCircuit(clock: Pick<Clock, 'nowMs'>, options = CIRCUIT): Cir
       fail: (reason) =>
         finish(() => {
           if (!COUNTED.includes(reason.code)) return;
-          lastWords = reason.message;
+          lastReason = reason.message;
           // A refused key does not get better by itself.
           failures = reason.code === 'provider_auth' ? options.failuresMax : failures + 1;
           if (isOpen()) openUntilMs = clock.nowMs() + (reason.retryAfterMs ?? options.openMs);
@@ -60,16 +60,16 @@ export function makeCircuit(clock: Pick<Clock, 'nowMs'>, options = CIRCUIT): Cir
   };
 
   return {
-    enter() {
-      if (!isOpen()) return permit(false);
+    acquire() {
+      if (!isOpen()) return makeToken(false);
       if (isProbing || clock.nowMs() < openUntilMs) return undefined;
       isProbing = true;
-      return permit(true);
+      return makeToken(true);
     },
     availability() {
       if (!isOpen()) return { available: true };
       const retryAfterMs = Math.max(0, openUntilMs - clock.nowMs());
-      return { available: false, reason: lastWords, retryAfterMs };
+      return { available: false, reason: lastReason, retryAfterMs };
     },
   };
 }

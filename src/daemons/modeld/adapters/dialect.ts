@@ -77,31 +77,31 @@ export type ModelResponse = {
 };
 
 /** One thing that happened in a streamed answer; `done` comes last and holds the whole. */
-export type AnswerEvent =
+export type ResponseEvent =
   | { type: 'text'; text: string }
   | { type: 'thinking'; text: string }
   | { type: 'signature'; signature: string }
   | { type: 'tool_call'; id: string; name: string }
   | { type: 'tool_arguments'; id: string; text: string }
-  | { type: 'done'; answer: ModelResponse };
+  | { type: 'done'; response: ModelResponse };
 
 export type StreamReader = {
   /** Takes a block's data; throws the fault that an error event tells of. */
-  push(block: SseBlock): AnswerEvent[];
+  push(block: SseBlock): ResponseEvent[];
   /** True once the vendor's own end mark was seen. */
   isDone(): boolean;
   /** True when the block just pushed carried usage and nothing else. */
   wasUsageOnly(): boolean;
   /** The answer as far as it has come. */
-  answer(): ModelResponse;
+  response(): ModelResponse;
 };
 
 export type StreamWriter = {
   /** The event as text for the client's stream; '' when its dialect has no word for it. */
-  write(event: AnswerEvent): string;
+  write(event: ResponseEvent): string;
 };
 
-export type AnswerMeta = { id: string; model: string; createdMs: number; streamUsage?: boolean };
+export type ResponseMeta = { id: string; model: string; createdMs: number; streamUsage?: boolean };
 
 export type DialectError = { status: number; headers: Record<string, string>; body: string };
 
@@ -113,11 +113,11 @@ export type Dialect = {
   /** Returns the headers for a body that a client wrote. */
   passHeaders(body: JsonObject): Record<string, string>;
   writeRequest(request: ModelRequest, options: WriteOptions): WrittenRequest;
-  readAnswer(json: unknown, names: WireNames): ModelResponse;
+  readResponse(json: unknown, names: WireNames): ModelResponse;
   readStream(names: WireNames): StreamReader;
   readRequest(body: JsonObject): ModelRequest & { model: string };
-  writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject;
-  writeStream(meta: AnswerMeta): StreamWriter;
+  writeResponse(response: ModelResponse, meta: ResponseMeta): JsonObject;
+  writeStream(meta: ResponseMeta): StreamWriter;
   writeError(fault: Fault): DialectError;
   /** An error inside a stream that has already begun. */
   writeStreamError(fault: Fault): string;
@@ -133,7 +133,7 @@ export type Dialect = {
   ): JsonObject;
 };
 
-const PARTS_OF_ROLE: Record<Message['role'], readonly string[]> = {
+const PARTS_BY_ROLE: Record<Message['role'], readonly string[]> = {
   system: ['text'],
   user: ['text', 'tool_result'],
   assistant: ['text', 'thinking', 'tool_call'],
@@ -143,7 +143,7 @@ const PARTS_OF_ROLE: Record<Message['role'], readonly string[]> = {
 export function assertParts(messages: Message[]): void {
   messages.forEach((message, index) => {
     for (const part of message.parts) {
-      if (PARTS_OF_ROLE[message.role].includes(part.type)) continue;
+      if (PARTS_BY_ROLE[message.role].includes(part.type)) continue;
       throw fault(
         'bad_request',
         `messages[${index}] has a ${part.type} part, which a ${message.role} message cannot have`,

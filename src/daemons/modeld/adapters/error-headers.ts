@@ -2,7 +2,7 @@
 // again.
 import type { Fault } from '../../../wire/errors.ts';
 
-export function errorHeaders(fault: Fault): Record<string, string> {
+export function makeErrorHeaders(fault: Fault): Record<string, string> {
   const headers: Record<string, string> = { 'content-type': 'application/json' };
   // Without it both SDKs repeat every 409, 429 and 5xx, also where that cannot help.
   if (!fault.retry) headers['x-should-retry'] = 'false';
@@ -14,7 +14,7 @@ export function errorHeaders(fault: Fault): Record<string, string> {
 }
 
 /** The vendor's own status of a refusal: the client's request was wrong, not the gateway. */
-export function upstreamStatus(fault: Fault): number | undefined {
+export function readUpstreamStatus(fault: Fault): number | undefined {
   const status = fault.details?.upstream_status;
   return typeof status === 'number' && status >= 400 && status < 500 ? status : undefined;
 }

@@ -1,10 +1,10 @@
 // OpenAI Chat Completions as a dialect. Its parts are in the folder of the same name.
 import type { Dialect } from './dialect.ts';
 import { readRequest } from './openai/read-request.ts';
-import { readAnswer, readStream } from './openai/read-response.ts';
-import { toOpenaiError, toOpenaiStreamError } from './openai/write-errors.ts';
+import { readResponse, readStream } from './openai/read-response.ts';
+import { writeOpenaiError, writeOpenaiStreamError } from './openai/write-errors.ts';
 import { writeRequest } from './openai/write-request.ts';
-import { writeAnswer, writeStream } from './openai/write-response.ts';
+import { writeResponse, writeStream } from './openai/write-response.ts';
 import { asNumber, type JsonObject } from './reading.ts';
 
 const LIMIT_FIELDS = ['max_completion_tokens', 'max_tokens'] as const;
@@ -15,13 +15,13 @@ export const openai: Dialect = {
   authHeaders: (key) => ({ authorization: `Bearer ${key}` }),
   passHeaders: () => ({}),
   writeRequest,
-  readAnswer,
+  readResponse: readResponse,
   readStream,
   readRequest,
-  writeAnswer,
+  writeResponse: writeResponse,
   writeStream,
-  writeError: toOpenaiError,
-  writeStreamError: toOpenaiStreamError,
+  writeError: writeOpenaiError,
+  writeStreamError: writeOpenaiStreamError,
   readOutputLimit(body) {
     const limits = LIMIT_FIELDS.map((name) => asNumber(body[name])).filter((n) => n !== undefined);
     const choices = Math.max(1, asNumber(body.n) ?? 1);

@@ -10,7 +10,7 @@ import { LIMITS } from '../testing/provider-calls.ts';
 import { anthropic } from './anthropic.ts';
 import type { Dialect } from './dialect.ts';
 import { openai } from './openai.ts';
-import { passRequest, passStream, tapAnswer } from './passthrough.ts';
+import { passRequest, passStream, tapResponse } from './passthrough.ts';
 import { makeProviderClient, type Provider } from './provider-client.ts';
 import type { JsonObject } from './reading.ts';
 
@@ -95,16 +95,16 @@ test('a whole answer is tapped for what it used', () => {
     usage: { input_tokens: 3, output_tokens: 4 },
   };
   const bytes = Buffer.from(JSON.stringify(json));
-  const answer = tapAnswer({
+  const response = tapResponse({
     dialect: anthropic,
-    answer: { headers: {}, bytes, json },
+    response: { headers: {}, bytes, json },
     model: 'up',
     provider: 'p',
   });
-  assert.deepEqual(answer.message.parts, [
+  assert.deepEqual(response.message.parts, [
     { type: 'tool_call', id: 't', name: 'git_diff', arguments: {} },
   ]);
-  assert.equal(answer.usage.output_tokens, 4);
+  assert.equal(response.usage.output_tokens, 4);
 });
 
 /** Serves the bytes cut at these places and gives what a client of ours would get. */
@@ -206,9 +206,9 @@ test('a stream comes back byte for byte, however it was cut, and is read on the 
       const { got, end } = await through({ dialect, bytes, cuts, hidesUsage: false });
       assert.deepEqual(got, bytes);
       assert.equal(end.fault, undefined);
-      assert.equal(end.answer.usage.input_tokens, 9);
-      assert.equal(end.answer.usage.output_tokens, 2);
-      assert.equal(end.answer.stopReason, 'end');
+      assert.equal(end.response.usage.input_tokens, 9);
+      assert.equal(end.response.usage.output_tokens, 2);
+      assert.equal(end.response.stopReason, 'end');
     }
   }
 });
@@ -219,7 +219,7 @@ test('the usage chunk we asked for is read and not passed on', async () => {
   for (const cuts of fc.sample(fc.array(fc.nat(), { maxLength: 8 }), 12)) {
     const { got, end } = await through({ dialect: openai, bytes, cuts, hidesUsage: true });
     assert.equal(got.toString(), expected);
-    assert.equal(end.answer.usage.input_tokens, 9);
+    assert.equal(end.response.usage.input_tokens, 9);
   }
 });
 

@@ -2,13 +2,13 @@
 // model and the output limit, and the answer's bytes come back untouched while a tap reads what was
 // used.
 import type { Dialect, ModelResponse } from './dialect.ts';
-import type { StreamedAnswer, WholeAnswer } from './provider-client.ts';
+import type { StreamedResponse, WholeResponse } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
 import { spliceJson } from './splice-json.ts';
 import { type ReadBlock, type StartedStream, startStream } from './stream-response.ts';
-import { keptNames } from './tool-names.ts';
+import { unchangedNames } from './tool-names.ts';
 
-export type PassedRequest = {
+export type PassthroughRequest = {
   text: string;
   stream: boolean;
   /** The client did not ask for usage in its stream; we did, and keep that chunk to ourselves. */
@@ -24,7 +24,7 @@ export function passRequest(options: {
   /** Left as the client wrote it when undefined. */
   maxOutputTokens?: number | undefined;
   maxTokensField?: 'max_completion_tokens' | 'max_tokens' | undefined;
-}): PassedRequest {
+}): PassthroughRequest {
   const { dialect, body, maxOutputTokens } = options;
   const changes: JsonObject = { model: options.model };
   if (maxOutputTokens !== undefined)
@@ -37,19 +37,19 @@ export function passRequest(options: {
 }
 
 /** What a whole answer says of itself. Its bytes are in the answer, to be sent as they are. */
-export function tapAnswer(options: {
+export function tapResponse(options: {
   dialect: Dialect;
-  answer: WholeAnswer;
+  response: WholeResponse;
   model: string;
   provider: string;
 }): ModelResponse {
-  const { dialect, answer, model, provider } = options;
-  return dialect.readAnswer(answer.json, keptNames(model, provider));
+  const { dialect, response, model, provider } = options;
+  return dialect.readResponse(response.json, unchangedNames(model, provider));
 }
 
 export function passStream(options: {
   dialect: Dialect;
-  upstream: StreamedAnswer;
+  upstream: StreamedResponse;
   model: string;
   provider: string;
   hidesUsage: boolean;
@@ -58,11 +58,11 @@ export function passStream(options: {
   return startStream<Buffer>({
     upstream,
     provider,
-    reader: dialect.readStream(keptNames(model, provider)),
-    give: (blocks) => joinBlocks(blocks, hidesUsage),
-    giveEnd: () => undefined,
+    reader: dialect.readStream(unchangedNames(model, provider)),
+    convert: (blocks) => joinBlocks(blocks, hidesUsage),
+    writeEnd: () => undefined,
     // Ours and not the vendor's own event, whose words nobody has looked through.
-    giveFault: (reason) => Buffer.from(dialect.writeStreamError(reason)),
+    writeFault: (reason) => Buffer.from(dialect.writeStreamError(reason)),
   });
 }
 

@@ -9,7 +9,7 @@ import {
   makePriceBook,
   PRICE_ROWS,
   type PriceRow,
-  surchargeOf,
+  readSurcharge,
 } from './prices.ts';
 import { boundEmbedTokens, boundInputTokens } from './tokens.ts';
 
@@ -99,11 +99,11 @@ test('no call can cost more than its bound', () => {
 });
 
 test('what costs more by the wish of the client is known', () => {
-  assert.equal(surchargeOf('openai', {}), 1);
-  assert.equal(surchargeOf('openai', { service_tier: 'priority' }), 2);
-  assert.equal(surchargeOf('openai', { service_tier: 'flex' }), 1);
+  assert.equal(readSurcharge('openai', {}), 1);
+  assert.equal(readSurcharge('openai', { service_tier: 'priority' }), 2);
+  assert.equal(readSurcharge('openai', { service_tier: 'flex' }), 1);
   assert.equal(
-    surchargeOf('anthropic', { inference_geo: 'us', speed: 'fast' }),
+    readSurcharge('anthropic', { inference_geo: 'us', speed: 'fast' }),
     6.6000000000000005,
   );
 });

@@ -151,7 +151,7 @@ export type PriceBook = {
  * `claude-haiku-4-5-20251001`, `gpt-5-2025-08-07` and `openai/gpt-5` all have the price of their
  * family.
  */
-function familyOf(model: string): string {
+function readFamily(model: string): string {
   const own = model.slice(model.lastIndexOf('/') + 1);
   return own.replace(/-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$/, '');
 }
@@ -162,7 +162,7 @@ export function makePriceBook(
   const rows = [...(options.rows ?? []), ...PRICE_ROWS];
   const fallback = { model: '*', ...(options.fallback ?? FALLBACK_PRICES), isKnown: false };
   const searchIn = (own: readonly PriceRow[], model: string): PriceRow | undefined => {
-    const family = familyOf(model);
+    const family = readFamily(model);
     return (
       own.find((row) => row.model === model) ??
       own.find((row) => row.model === family) ??
@@ -188,7 +188,7 @@ export function makePriceBook(
 }
 
 /** A row from prices in dollars. */
-export function rowOf(
+export function makePriceRow(
   model: string,
   price: {
     input: number;
@@ -206,7 +206,7 @@ export function rowOf(
   };
 }
 
-function pricesAt(row: PriceRow, inputTokens: number): Prices {
+function choosePrices(row: PriceRow, inputTokens: number): Prices {
   return row.long !== undefined && inputTokens > row.long.above_input_tokens ? row.long : row;
 }
 
@@ -226,7 +226,7 @@ export function costMicrousd(
 ): number {
   const { usage } = spent;
   const input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-  const prices = pricesAt(row, input);
+  const prices = choosePrices(row, input);
   const long = Math.min(spent.cacheWriteLongTokens ?? 0, usage.cache_write_tokens);
   // Reasoning is part of the output and already in it.
   return toMicrousd(
@@ -246,12 +246,12 @@ export function boundMicrousd(
   row: PriceRow,
   bound: { inputTokens: number; outputTokens: number; times?: number | undefined },
 ): number {
-  const most = (prices: Prices): number => {
+  const computeBound = (prices: Prices): number => {
     const { input, cache_read, cache_write, cache_write_long } = prices;
-    const dearest = Math.max(input, cache_read, cache_write, cache_write_long ?? 0);
+    const inputPrice = Math.max(input, cache_read, cache_write, cache_write_long ?? 0);
     return toMicrousd(
       [
-        [bound.inputTokens, dearest],
+        [bound.inputTokens, inputPrice],
         [bound.outputTokens, prices.output],
       ],
       bound.times ?? 1,
@@ -259,11 +259,11 @@ export function boundMicrousd(
   };
   // The real input may stay below the border, so neither row alone is the bound.
   const crosses = row.long !== undefined && bound.inputTokens > row.long.above_input_tokens;
-  return crosses ? Math.max(most(row), most(row.long!)) : most(row);
+  return crosses ? Math.max(computeBound(row), computeBound(row.long!)) : computeBound(row);
 }
 
 /** How often the price a client's own wishes cost: faster service, a chosen region. */
-export function surchargeOf(dialect: DialectName, body: JsonObject): number {
+export function readSurcharge(dialect: DialectName, body: JsonObject): number {
   let times = 1;
   const table: Record<string, Record<string, number>> = SURCHARGES[dialect];
   for (const [member, values] of Object.entries(table)) {

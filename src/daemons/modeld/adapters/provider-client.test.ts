@@ -24,7 +24,7 @@ import {
 } from '../testing/provider-calls.ts';
 import { openai } from './openai.ts';
 import { startEvents } from './stream-response.ts';
-import { keptNames } from './tool-names.ts';
+import { unchangedNames } from './tool-names.ts';
 
 afterEach(closeServers);
 
@@ -34,10 +34,10 @@ test('a call carries its key, its length and its body, and gives the bytes back'
     seen.push({ headers: request.headers, url: request.url ?? '', body });
     sendJson(response, { ok: 1 }, 200, { 'x-request-id': 'r1', 'set-cookie': 'a=b' });
   });
-  const answer = await whole(provider, { headers: { 'x-extra': '1' } });
-  assert.deepEqual(answer.json, { ok: 1 });
-  assert.equal(answer.bytes.toString(), '{"ok":1}');
-  assert.deepEqual(answer.headers, { 'content-type': 'application/json', 'x-request-id': 'r1' });
+  const response = await whole(provider, { headers: { 'x-extra': '1' } });
+  assert.deepEqual(response.json, { ok: 1 });
+  assert.equal(response.bytes.toString(), '{"ok":1}');
+  assert.deepEqual(response.headers, { 'content-type': 'application/json', 'x-request-id': 'r1' });
   const [first] = seen;
   assert.equal(first?.url, '/v1/chat/completions');
   assert.equal(first?.headers.authorization, `Bearer ${KEY}`);
@@ -106,7 +106,7 @@ test('sockets are used again, after errors and streams as well', async () => {
   });
   await whole(provider);
   await assert.rejects(whole(provider), isFault('provider_refused'));
-  const reader = openai.readStream(keptNames('m', 'acme'));
+  const reader = openai.readStream(unchangedNames('m', 'acme'));
   const { items } = await startEvents({
     upstream: await streamed(provider),
     reader,

@@ -9,7 +9,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from './dialect.ts';
 import { dialects } from './dialects.ts';
 import { makePools, type ProviderTarget, parseTarget } from './provider-target.ts';
-import { silent, tooLong, UpstreamBody } from './upstream-body.ts';
+import { silentFault, tooLongFault, UpstreamBody } from './upstream-body.ts';
 import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';
 
 export type Provider = {
@@ -48,29 +48,29 @@ export type ProviderCall = {
   limits: CallLimits;
 };
 
-export type WholeAnswer = {
+export type WholeResponse = {
   headers: Record<string, string>;
   bytes: Buffer;
   json: unknown;
 };
 
-export type StreamedAnswer = {
+export type StreamedResponse = {
   headers: Record<string, string>;
   body: UpstreamBody;
   /** A fault found while reading, without the key in its words. */
-  clean(fault: Fault): Fault;
+  scrub(fault: Fault): Fault;
 };
 
 export type ProviderClient = {
-  callProvider(call: ProviderCall & { stream: false }): Promise<WholeAnswer>;
-  callProvider(call: ProviderCall & { stream: true }): Promise<StreamedAnswer>;
+  callProvider(call: ProviderCall & { stream: false }): Promise<WholeResponse>;
+  callProvider(call: ProviderCall & { stream: true }): Promise<StreamedResponse>;
   /** Closes the sockets that wait for another call. */
   close(): void;
 };
 
 export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): ProviderClient {
   const pools = makePools();
-  const callProvider = async (call: ProviderCall): Promise<WholeAnswer | StreamedAnswer> => {
+  const callProvider = async (call: ProviderCall): Promise<WholeResponse | StreamedResponse> => {
     const limits = { sizeBytesMax: SIZE_BYTES_MAX, ...call.limits };
     return new Attempt(call, parseTarget(call.provider, pools), limits, options.clock).run();
   };
@@ -87,7 +87,7 @@ const HEADERS_KEPT = ['content-type', 'request-id', 'x-request-id'];
 const JSON_TYPE = /^application\/(.+\+)?json\b/i;
 const SSE_TYPE = /^text\/event-stream\b/i;
 
-type Answer = WholeAnswer | StreamedAnswer;
+type ProviderResponse = WholeResponse | StreamedResponse;
 
 /** The state of one call: what is waited for now, and how to stop it. */
 class Attempt implements ResponseHandler {
@@ -96,15 +96,15 @@ class Attempt implements ResponseHandler {
   readonly #clock: Pick<Clock, 'nowMs'>;
   readonly #limits: ProviderLimits;
   readonly #key: string | undefined;
-  #sent: ClientCall | undefined;
-  #mayRepeat = true;
+  #request: ClientCall | undefined;
+  #canRepeat = true;
   #head: ResponseHead | undefined;
   /** Of an answer that is only of use when it is whole. */
   #chunks: Buffer[] = [];
   #sizeBytes = 0;
   #body: UpstreamBody | undefined;
   #isOver = false;
-  #resolve: (answer: Answer) => void = () => {};
+  #resolve: (response: ProviderResponse) => void = () => {};
   #reject: (reason: unknown) => void = () => {};
   #deadlineTimer: NodeJS.Timeout | undefined;
   /** For the connection, the first byte or the next one. */
@@ -124,7 +124,7 @@ class Attempt implements ResponseHandler {
     this.#key = call.provider.readKey()?.trim();
   }
 
-  run(): Promise<Answer> {
+  run(): Promise<ProviderResponse> {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -144,7 +144,7 @@ class Attempt implements ResponseHandler {
   head(head: ResponseHead): void {
     this.#head = head;
     if (head.status !== 200) return;
-    const problem = this.#contentProblem(head);
+    const problem = this.#contentFault(head);
     if (problem !== undefined) return void this.#stop(problem);
     if (this.#call.stream) this.#openStream(head);
   }
@@ -153,10 +153,12 @@ class Attempt implements ResponseHandler {
     if (this.#body !== undefined) return void this.#body.push(chunk);
     this.#sizeBytes += chunk.length;
     const isError = this.#head?.status !== 200;
-    const most = isError ? ERROR_BODY_BYTES_MAX : this.#limits.sizeBytesMax;
-    if (this.#sizeBytes <= most) return void this.#chunks.push(chunk);
+    const sizeBytesMax = isError ? ERROR_BODY_BYTES_MAX : this.#limits.sizeBytesMax;
+    if (this.#sizeBytes <= sizeBytesMax) return void this.#chunks.push(chunk);
     // An error's status says enough; the rest of its body adds nothing.
-    const reason = isError ? this.#errorOf() : tooLong(this.#call.provider.name, most);
+    const reason = isError
+      ? this.#statusFault()
+      : tooLongFault(this.#call.provider.name, sizeBytesMax);
     this.#stop(reason);
   }
 
@@ -164,12 +166,12 @@ class Attempt implements ResponseHandler {
     if (this.#body !== undefined) return;
     const { name } = this.#call.provider;
     const { idleTimeoutMs } = this.#limits;
-    this.#wait(idleTimeoutMs, () => silent(name, idleTimeoutMs));
+    this.#wait(idleTimeoutMs, () => silentFault(name, idleTimeoutMs));
   }
 
   end(): void {
     if (this.#body !== undefined) return void this.#body.end();
-    if (this.#head?.status !== 200) return void this.#fail(this.#errorOf());
+    if (this.#head?.status !== 200) return void this.#fail(this.#statusFault());
     const bytes = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks);
     let json: unknown;
     try {
@@ -183,14 +185,14 @@ class Attempt implements ResponseHandler {
   }
 
   fail(cause: NodeJS.ErrnoException, isStale: boolean): void {
-    if (this.#body !== undefined) return void this.#body.cut(cause);
+    if (this.#body !== undefined) return void this.#body.abort(cause);
     // The server closed a kept socket just as it was used: it has not seen the request.
-    if (isStale && this.#mayRepeat) {
-      this.#mayRepeat = false;
+    if (isStale && this.#canRepeat) {
+      this.#canRepeat = false;
       return void this.#send();
     }
-    if (this.#head === undefined) return void this.#fail(this.#unreachable(cause));
-    if (this.#head.status !== 200) return void this.#fail(this.#errorOf());
+    if (this.#head === undefined) return void this.#fail(this.#unreachableFault(cause));
+    if (this.#head.status !== 200) return void this.#fail(this.#statusFault());
     const words = `the provider ${this.#call.provider.name} cut its answer off in the middle`;
     this.#fail(fault('provider_malformed', words, { cause }));
   }
@@ -207,7 +209,7 @@ class Attempt implements ResponseHandler {
       return void this.#fail(fault('provider_auth', words));
     }
     this.#waitFor('connectTimeoutMs', 'took no connection');
-    this.#sent = this.#target.pool.send({ method: 'POST', head, body, bodyBytes }, this);
+    this.#request = this.#target.pool.send({ method: 'POST', head, body, bodyBytes }, this);
   }
 
   #writeHead(bodyBytes: number): string {
@@ -249,14 +251,14 @@ class Attempt implements ResponseHandler {
 
   #stop(reason: Fault): void {
     if (this.#body !== undefined) return void this.#body.fail(reason);
-    this.#sent?.destroy();
+    this.#request?.destroy();
     this.#fail(reason);
   }
 
   #fail(reason: Fault): void {
     if (this.#isOver) return;
     this.#release();
-    this.#reject(this.#clean(reason));
+    this.#reject(this.#scrubFault(reason));
   }
 
   #release(): void {
@@ -268,18 +270,18 @@ class Attempt implements ResponseHandler {
 
   #openStream(head: ResponseHead): void {
     clearTimeout(this.#waitTimer);
-    const body = new UpstreamBody(this.#sent!, {
+    const body = new UpstreamBody(this.#request!, {
       provider: this.#call.provider.name,
       idleTimeoutMs: this.#limits.idleTimeoutMs,
       sizeBytesMax: this.#limits.sizeBytesMax,
-      onOver: () => this.#release(),
+      onEnd: () => this.#release(),
     });
     this.#body = body;
-    const clean = (reason: Fault): Fault => this.#clean(reason);
-    this.#resolve({ headers: this.#keepHeaders(head), body, clean });
+    const clean = (reason: Fault): Fault => this.#scrubFault(reason);
+    this.#resolve({ headers: this.#keepHeaders(head), body, scrub: clean });
   }
 
-  #errorOf(): Fault {
+  #statusFault(): Fault {
     const head = this.#head!;
     const text = Buffer.concat(this.#chunks).toString('utf8');
     let json: unknown;
@@ -295,7 +297,7 @@ class Attempt implements ResponseHandler {
     });
   }
 
-  #contentProblem({ headers }: ResponseHead): Fault | undefined {
+  #contentFault({ headers }: ResponseHead): Fault | undefined {
     const { name } = this.#call.provider;
     const type = headers['content-type'] ?? '';
     if (!(this.#call.stream ? SSE_TYPE : JSON_TYPE).test(type)) {
@@ -328,7 +330,7 @@ class Attempt implements ResponseHandler {
       : fault('canceled', `the call to provider ${name} was canceled`);
   }
 
-  #unreachable(cause: NodeJS.ErrnoException): Fault {
+  #unreachableFault(cause: NodeJS.ErrnoException): Fault {
     if (cause instanceof Fault) return cause;
     const { name } = this.#call.provider;
     const code = scrub(cause.code ?? 'no reason given', this.#key);
@@ -337,7 +339,7 @@ class Attempt implements ResponseHandler {
     });
   }
 
-  #clean(reason: Fault): Fault {
+  #scrubFault(reason: Fault): Fault {
     const key = this.#key;
     if (key === undefined || key === '') return reason;
     reason.message = reason.message.replaceAll(key, '[key]');

@@ -72,7 +72,7 @@ function openTlsPool(hostname: string, port: number): HttpPool {
 }
 
 /** OpenAI's base URLs end in /v1 by custom and Anthropic's do not; both spellings work for both. */
-function basePathOf(path: string, dialect: DialectName): string {
+function readBasePath(path: string, dialect: DialectName): string {
   const base = path.replace(/\/+$/, '');
   if (dialect === 'openai') return base === '' ? '/v1' : base;
   return base.endsWith('/v1') ? base.slice(0, -3) : base;
@@ -94,7 +94,7 @@ export function parseTarget(
   if (baseUrl.startsWith('unix:/')) {
     const { socketPath, path } = parseUnix(baseUrl);
     const pool = pools.poolFor({ kind: 'unix', path: socketPath });
-    return { pool, host: 'localhost', basePath: encodeURI(basePathOf(path, dialect)) };
+    return { pool, host: 'localhost', basePath: encodeURI(readBasePath(path, dialect)) };
   }
   const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
   if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
@@ -113,6 +113,6 @@ export function parseTarget(
   return {
     pool: pools.poolFor(place),
     host: url.host,
-    basePath: basePathOf(url.pathname, dialect),
+    basePath: readBasePath(url.pathname, dialect),
   };
 }

@@ -4,13 +4,13 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { manualClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
-import { type Admission, makeGate } from './rate-limiter.ts';
+import { type Admission, makeRateLimiter } from './rate-limiter.ts';
 
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('no more calls at once than allowed, and the next in line gets the free place', async () => {
-  const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 10 });
+  const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 10 });
   const first = await gate.acquire({ tokens: 1 });
   const order: number[] = [];
   const waiting = [1, 2].map((n) =>
@@ -20,23 +20,23 @@ test('no more calls at once than allowed, and the next in line gets the free pla
     }),
   );
   await settle();
-  assert.deepEqual([gate.inFlight(), gate.waiting(), order], [1, 2, []]);
+  assert.deepEqual([gate.inFlight(), gate.queued(), order], [1, 2, []]);
   first.release();
   first.release();
   (await waiting[0])?.release();
   await waiting[1];
-  assert.deepEqual([gate.inFlight(), gate.waiting(), order], [1, 0, [1, 2]]);
+  assert.deepEqual([gate.inFlight(), gate.queued(), order], [1, 0, [1, 2]]);
 });
 
 test('a full line is overloaded', async () => {
-  const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 1 });
+  const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 1 });
   await gate.acquire({ tokens: 1 });
   void gate.acquire({ tokens: 1 });
   await assert.rejects(gate.acquire({ tokens: 1 }), isFault('overloaded'));
 });
 
 test('who waits can leave, and the line closes behind', async () => {
-  const gate = makeGate('p', manualClock(0), { inFlightMax: 1, queueMax: 5 });
+  const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 5 });
   const first = await gate.acquire({ tokens: 1 });
   const abort = new AbortController();
   const left = gate.acquire({ tokens: 1, signal: abort.signal });
@@ -46,18 +46,18 @@ test('who waits can leave, and the line closes behind', async () => {
   await assert.rejects(gate.acquire({ tokens: 1, signal: abort.signal }), isFault('canceled'));
   first.release();
   await stays;
-  assert.deepEqual([gate.inFlight(), gate.waiting()], [1, 0]);
+  assert.deepEqual([gate.inFlight(), gate.queued()], [1, 0]);
 });
 
 test('who leaves the head of the line lets a smaller call through', async () => {
   const clock = manualClock(0);
-  const gate = makeGate('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 5 });
+  const gate = makeRateLimiter('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 5 });
   await gate.acquire({ tokens: 50 });
   const abort = new AbortController();
   const big = gate.acquire({ tokens: 80, signal: abort.signal });
   const small = gate.acquire({ tokens: 10 });
   await settle();
-  assert.equal(gate.waiting(), 2);
+  assert.equal(gate.queued(), 2);
   abort.abort();
   await assert.rejects(big);
   await small;
@@ -65,7 +65,7 @@ test('who leaves the head of the line lets a smaller call through', async () => 
 
 test('calls a minute are spread over the minute', async () => {
   const clock = manualClock(0);
-  const gate = makeGate('p', clock, { inFlightMax: 99, requestsPerMinute: 2, queueMax: 9 });
+  const gate = makeRateLimiter('p', clock, { inFlightMax: 99, requestsPerMinute: 2, queueMax: 9 });
   await gate.acquire({ tokens: 0 });
   await gate.acquire({ tokens: 0 });
   let isIn = false;
@@ -82,7 +82,7 @@ test('calls a minute are spread over the minute', async () => {
 
 test('tokens are corrected by what was used, and a call larger than the minute gets in when it is full', async () => {
   const clock = manualClock(0);
-  const gate = makeGate('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 9 });
+  const gate = makeRateLimiter('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 9 });
   const first = await gate.acquire({ tokens: 100 });
   first.release(10);
   await gate.acquire({ tokens: 90 });
@@ -108,7 +108,7 @@ test('any interleaving: never too many at once, first come first served, nobody 
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
       const clock = manualClock(0);
-      const gate = makeGate('p', clock, {
+      const gate = makeRateLimiter('p', clock, {
         inFlightMax: 3,
         requestsPerMinute: 20,
         tokensPerMinute: 100,
@@ -139,7 +139,7 @@ test('any interleaving: never too many at once, first come first served, nobody 
         await settle();
         assert.ok(gate.inFlight() <= 3);
         assert.equal(gate.inFlight(), held.length);
-        assert.equal(gate.waiting(), waiting.size);
+        assert.equal(gate.queued(), waiting.size);
       }
       assert.deepEqual(
         entered,
@@ -150,7 +150,7 @@ test('any interleaving: never too many at once, first come first served, nobody 
         clock.advance(60_000);
         await settle();
       }
-      assert.deepEqual([gate.waiting(), gate.inFlight()], [0, 0]);
+      assert.deepEqual([gate.queued(), gate.inFlight()], [0, 0]);
     }),
     { numRuns: 60 },
   );

@@ -3,7 +3,7 @@
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 
-export type GateLimits = {
+export type RateLimits = {
   inFlightMax: number;
   requestsPerMinute?: number | undefined;
   tokensPerMinute?: number | undefined;
@@ -20,7 +20,7 @@ type AcquireOptions = { tokens: number; signal?: AbortSignal | undefined };
 export type RateLimiter = {
   acquire(who: AcquireOptions): Promise<Admission>;
   inFlight(): number;
-  waiting(): number;
+  queued(): number;
 };
 
 const MINUTE_MS = 60_000;
@@ -44,7 +44,7 @@ function refill(bucket: Bucket, nowMs: number): void {
  * How long until the bucket holds `amount`. More than it can ever hold is let through when it is
  * full.
  */
-function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): number {
+function refillMs(bucket: Bucket | undefined, amount: number, nowMs: number): number {
   if (bucket === undefined) return 0;
   refill(bucket, nowMs);
   const missing = Math.min(amount, bucket.perMinute) - bucket.level;
@@ -53,21 +53,21 @@ function waitMs(bucket: Bucket | undefined, amount: number, nowMs: number): numb
 
 type Waiter = { tokens: number; admit(): void };
 
-export function makeGate(provider: string, clock: Clock, limits: GateLimits): RateLimiter {
+export function makeRateLimiter(provider: string, clock: Clock, limits: RateLimits): RateLimiter {
   const requests = makeBucket(limits.requestsPerMinute, clock.nowMs());
   const tokens = makeBucket(limits.tokensPerMinute, clock.nowMs());
-  const line = new Set<Waiter>();
+  const queue = new Set<Waiter>();
   let inFlight = 0;
   let timer: Timer | undefined;
 
   /** 0 when a call may start now; Infinity when only another's end can help. */
-  const blockedMs = (amount: number): number => {
+  const delayMs = (amount: number): number => {
     if (inFlight >= limits.inFlightMax) return Number.POSITIVE_INFINITY;
     const nowMs = clock.nowMs();
-    return Math.max(waitMs(requests, 1, nowMs), waitMs(tokens, amount, nowMs));
+    return Math.max(refillMs(requests, 1, nowMs), refillMs(tokens, amount, nowMs));
   };
 
-  const take = (amount: number): Admission => {
+  const makeAdmission = (amount: number): Admission => {
     inFlight++;
     if (requests !== undefined) requests.level -= 1;
     if (tokens !== undefined) tokens.level -= amount;
@@ -86,10 +86,10 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
   const admitNext = (): void => {
     timer?.cancel();
     timer = undefined;
-    for (const waiter of line) {
-      const ms = blockedMs(waiter.tokens);
+    for (const waiter of queue) {
+      const ms = delayMs(waiter.tokens);
       if (ms === 0) {
-        line.delete(waiter);
+        queue.delete(waiter);
         waiter.admit();
         continue;
       }
@@ -102,7 +102,7 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
   const wait = (amount: number, signal: AbortSignal | undefined): Promise<Admission> =>
     new Promise((resolve, reject) => {
       const onAbort = (): void => {
-        line.delete(waiter);
+        queue.delete(waiter);
         reject(canceledFault(provider, signal));
         admitNext();
       };
@@ -110,20 +110,20 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
         tokens: amount,
         admit() {
           signal?.removeEventListener('abort', onAbort);
-          resolve(take(amount));
+          resolve(makeAdmission(amount));
         },
       };
-      line.add(waiter);
+      queue.add(waiter);
       signal?.addEventListener('abort', onAbort, { once: true });
-      if (line.size === 1) admitNext();
+      if (queue.size === 1) admitNext();
     });
 
   return {
     async acquire({ tokens: amount, signal }) {
       if (signal?.aborted === true) throw canceledFault(provider, signal);
-      if (line.size === 0 && blockedMs(amount) === 0) return take(amount);
-      if (line.size >= limits.queueMax) {
-        throw fault('overloaded', `${line.size} calls already wait for provider ${provider}`, {
+      if (queue.size === 0 && delayMs(amount) === 0) return makeAdmission(amount);
+      if (queue.size >= limits.queueMax) {
+        throw fault('overloaded', `${queue.size} calls already wait for provider ${provider}`, {
           retryAfterMs: 1_000,
           details: { provider },
         });
@@ -131,7 +131,7 @@ export function makeGate(provider: string, clock: Clock, limits: GateLimits): Ra
       return wait(amount, signal);
     },
     inFlight: () => inFlight,
-    waiting: () => line.size,
+    queued: () => queue.size,
   };
 }
 

@@ -29,7 +29,7 @@ export function asNumber(value: unknown): number | undefined {
 }
 
 /** The object a JSON text holds, or undefined when it is not JSON or not an object. */
-export function tryObject(text: string): JsonObject | undefined {
+export function parseObject(text: string): JsonObject | undefined {
   try {
     return asObject(JSON.parse(text));
   } catch {
@@ -53,7 +53,7 @@ export function readArguments(text: string): Arguments {
 }
 
 /** Arguments that come as a value already, as Anthropic sends them. */
-export function takeArguments(value: unknown): Arguments {
+export function readArgumentsValue(value: unknown): Arguments {
   const object = asObject(value);
   if (object !== undefined) return { arguments: object };
   if (value === undefined || value === null) return { arguments: {} };
@@ -72,7 +72,7 @@ const CALL_ID_LENGTH_MAX = 128;
 export const TOOL_NAME_LENGTH_MAX = 128;
 
 /** A tool call's id as we keep it. Some servers give none, and two calls must never share one. */
-export function takeCallId(value: unknown): string {
+export function readCallId(value: unknown): string {
   const id = asText(value);
   if (id === undefined || id === '') return `call_${randomUUID().replaceAll('-', '')}`;
   if (id.length <= CALL_ID_LENGTH_MAX) return id;

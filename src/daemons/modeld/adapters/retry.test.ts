@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, type FaultExtra, fault } from '../../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './circuit.ts';
-import { delayMs, type ProviderTry, RETRY, type RouteRun, runRoutes } from './retry.ts';
+import { computeDelayMs, type ProviderTry, RETRY, type RouteRun, runRoutes } from './retry.ts';
 
 const down = (extra?: FaultExtra) => fault('provider_down', 'down', extra);
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
@@ -33,12 +33,12 @@ function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
   const next: string[] = [];
   const run = runRoutes<string, string>({
     routes: Object.keys(plan),
-    circuitOf: (route) => {
+    getCircuit: (route) => {
       const circuit = circuits.get(route) ?? makeCircuit(clock);
       circuits.set(route, circuit);
       return circuit;
     },
-    nameOf: (route) => route,
+    getName: (route) => route,
     attempt: async ({ route, budgetMs }) => {
       asked.push({ route, atMs: clock.nowMs(), budgetMs });
       const result = plan[route]?.shift() ?? 'ok';
@@ -153,7 +153,7 @@ test('waits are within full jitter, and never shorter than asked for', () => {
       fc.option(fc.nat({ max: 60_000 }), { nil: undefined }),
       fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
       (attempt, retryAfterMs, random) => {
-        const ms = delayMs({ attempt, retryAfterMs }, RETRY, () => random);
+        const ms = computeDelayMs({ attempt, retryAfterMs }, RETRY, () => random);
         assert.ok(Number.isSafeInteger(ms) && ms >= 0);
         if (retryAfterMs === undefined)
           assert.ok(ms <= Math.min(RETRY.delayMsMax, RETRY.baseMs * 2 ** (attempt - 1)));
@@ -166,52 +166,55 @@ test('waits are within full jitter, and never shorter than asked for', () => {
 test('a circuit opens after failures in a row, lets one call try, and closes again', () => {
   const clock = manualClock(0);
   const circuit = makeCircuit(clock, { failuresMax: 2, openMs: 1_000 });
-  circuit.enter()?.fail(down());
-  circuit.enter()?.succeed();
-  circuit.enter()?.fail(down());
+  circuit.acquire()?.fail(down());
+  circuit.acquire()?.succeed();
+  circuit.acquire()?.fail(down());
   assert.equal(circuit.availability().available, true);
-  circuit.enter()?.fail(down());
+  circuit.acquire()?.fail(down());
   assert.deepEqual(circuit.availability(), {
     available: false,
     reason: 'down',
     retryAfterMs: 1_000,
   });
-  assert.equal(circuit.enter(), undefined);
+  assert.equal(circuit.acquire(), undefined);
   clock.advance(1_000);
-  const probe = circuit.enter();
+  const probe = circuit.acquire();
   assert.notEqual(probe, undefined);
-  assert.equal(circuit.enter(), undefined, 'only one probe at a time');
+  assert.equal(circuit.acquire(), undefined, 'only one probe at a time');
   probe?.fail(down());
-  assert.equal(circuit.enter(), undefined);
+  assert.equal(circuit.acquire(), undefined);
   clock.advance(1_000);
-  circuit.enter()?.release();
-  circuit.enter()?.succeed();
+  circuit.acquire()?.release();
+  circuit.acquire()?.succeed();
   assert.equal(circuit.availability().available, true);
 });
 
 test('a refused key opens at once; a refused request and a full queue never do', () => {
   const circuit = makeCircuit(manualClock(0), { failuresMax: 2, openMs: 1_000 });
   for (let i = 0; i < 9; i++) {
-    circuit.enter()?.fail(fault('provider_refused', 'm'));
-    circuit.enter()?.fail(fault('overloaded', 'm'));
-    circuit.enter()?.fail(fault('canceled', 'm'));
+    circuit.acquire()?.fail(fault('provider_refused', 'm'));
+    circuit.acquire()?.fail(fault('overloaded', 'm'));
+    circuit.acquire()?.fail(fault('canceled', 'm'));
   }
   assert.equal(circuit.availability().available, true);
-  circuit.enter()?.fail(fault('provider_auth', 'm'));
+  circuit.acquire()?.fail(fault('provider_auth', 'm'));
   assert.equal(circuit.availability().available, false);
 });
 
 test('an open circuit is passed by, and if it is the only one the caller hears why', async () => {
   const clock = manualClock(0);
   const circuit = makeCircuit(clock, { failuresMax: 1, openMs: 1_000 });
-  circuit.enter()?.fail(down());
+  circuit.acquire()?.fail(down());
   const closed = makeCircuit(clock);
   const circuitOf = (route: string) => (route === 'a' ? circuit : closed);
-  const { result, asked } = play({ a: ['ok'], b: ['ok'] }, { circuitOf });
+  const { result, asked } = play({ a: ['ok'], b: ['ok'] }, { getCircuit: circuitOf });
   assert.equal(await result, 'b answered');
   assert.deepEqual(
     asked.map((entry) => entry.route),
     ['b'],
   );
-  await assert.rejects(play({ a: ['ok'] }, { circuitOf }).result, /left alone for now.*down/);
+  await assert.rejects(
+    play({ a: ['ok'] }, { getCircuit: circuitOf }).result,
+    /left alone for now.*down/,
+  );
 });

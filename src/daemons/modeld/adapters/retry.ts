@@ -11,14 +11,14 @@ export type RetryPolicy = {
   baseMs: number;
   delayMsMax: number;
   /** With another route left, a longer wait is not worth it. */
-  patienceMs: number;
+  rerouteDelayMsMax: number;
 };
 
 export const RETRY: RetryPolicy = {
   attemptsMax: 3,
   baseMs: 250,
   delayMsMax: 8_000,
-  patienceMs: 2_000,
+  rerouteDelayMsMax: 2_000,
 };
 
 export type ProviderTry<R> = {
@@ -33,8 +33,8 @@ export type ProviderTry<R> = {
 
 export type RouteRun<R, T> = {
   routes: readonly R[];
-  circuitOf(route: R): Circuit;
-  nameOf(route: R): string;
+  getCircuit(route: R): Circuit;
+  getName(route: R): string;
   attempt(current: ProviderTry<R>): Promise<T>;
   totalMs: number;
   clock: Clock;
@@ -51,17 +51,17 @@ export type RouteRun<R, T> = {
   }): void;
 };
 
-const AGAIN: readonly FaultCode[] = ['provider_down', 'provider_malformed', 'rate_limited'];
-const ELSEWHERE: readonly FaultCode[] = [...AGAIN, 'provider_auth', 'overloaded'];
+const RETRIED: readonly FaultCode[] = ['provider_down', 'provider_malformed', 'rate_limited'];
+const REROUTED: readonly FaultCode[] = [...RETRIED, 'provider_auth', 'overloaded'];
 
 /** A model that does not exist there, or an unpaid account, is that provider's matter alone. */
-function helpsElsewhere(reason: Fault): boolean {
-  if (ELSEWHERE.includes(reason.code)) return true;
+function canReroute(reason: Fault): boolean {
+  if (REROUTED.includes(reason.code)) return true;
   const { upstream_status: status, unpaid } = reason.details ?? {};
   return reason.code === 'provider_refused' && (status === 404 || unpaid === true);
 }
 
-export function delayMs(
+export function computeDelayMs(
   failure: { attempt: number; retryAfterMs: number | undefined },
   policy: RetryPolicy,
   random: () => number,
@@ -73,37 +73,42 @@ export function delayMs(
   return Math.ceil(random() * cap);
 }
 
-type State<R> = { run: RouteRun<R, unknown>; endMs: number; number: number; isCommitted: boolean };
+type RetryState<R> = {
+  run: RouteRun<R, unknown>;
+  endMs: number;
+  number: number;
+  isCommitted: boolean;
+};
 
 /** Throws the last try's fault when no route succeeded. */
 export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
   const endMs = run.clock.nowMs() + run.totalMs;
-  const state: State<R> = { run, endMs, number: 0, isCommitted: false };
+  const state: RetryState<R> = { run, endMs, number: 0, isCommitted: false };
   const commit = () => {
     state.isCommitted = true;
   };
   for (const [index, route] of run.routes.entries()) {
     const hasNext = index < run.routes.length - 1;
     for (let attempt = 1; ; attempt++) {
-      const asking = ask(state, route);
+      const asking = admit(state, route);
       let reason = asking.refused;
-      if (asking.permit !== undefined) {
-        const { permit, budgetMs } = asking;
+      if (asking.token !== undefined) {
+        const { token, budgetMs } = asking;
         try {
           const value = await run.attempt({ route, number: state.number, budgetMs, commit });
-          permit.succeed();
+          token.succeed();
           return value;
         } catch (error) {
           if (!(error instanceof Fault)) {
-            permit.release();
+            token.release();
             throw error;
           }
-          permit.fail(error);
+          token.fail(error);
           reason = error;
         }
       }
-      const failed = { route, attempt, hasNext, isAsked: asking.permit !== undefined };
-      const next = afterFailure(state, { ...failed, reason: reason! });
+      const failed = { route, attempt, hasNext, isAsked: asking.token !== undefined };
+      const next = chooseNextStep(state, { ...failed, reason: reason! });
       if (next.step === 'end') throw reason!;
       if (next.step === 'route') break;
       await sleep(next.waitMs, run.clock, run.signal);
@@ -112,39 +117,39 @@ export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
   throw fault('unavailable', 'this model has no route');
 }
 
-type Asking =
-  | { permit: CircuitToken; budgetMs: number; refused?: undefined }
-  | { permit?: undefined; refused: Fault };
+type TryAdmission =
+  | { token: CircuitToken; budgetMs: number; refused?: undefined }
+  | { token?: undefined; refused: Fault };
 
-function ask<R>(state: State<R>, route: R): Asking {
+function admit<R>(state: RetryState<R>, route: R): TryAdmission {
   const { run } = state;
   const budgetMs = state.endMs - run.clock.nowMs();
   if (budgetMs <= 0)
-    return { refused: fault('deadline', `no time is left to ask ${run.nameOf(route)}`) };
-  const circuit = run.circuitOf(route);
-  const permit = circuit.enter();
-  if (permit === undefined) return { refused: circuitOpenFault(run.nameOf(route), circuit) };
+    return { refused: fault('deadline', `no time is left to ask ${run.getName(route)}`) };
+  const circuit = run.getCircuit(route);
+  const token = circuit.acquire();
+  if (token === undefined) return { refused: circuitOpenFault(run.getName(route), circuit) };
   state.number++;
-  return { permit, budgetMs };
+  return { token, budgetMs };
 }
 
-function afterFailure<R>(
-  state: State<R>,
+function chooseNextStep<R>(
+  state: RetryState<R>,
   failed: { route: R; attempt: number; hasNext: boolean; isAsked: boolean; reason: Fault },
 ): { step: 'retry' | 'route' | 'end'; waitMs: number } {
   const { run, isCommitted, number } = state;
-  const { route, attempt, hasNext, isAsked, reason } = failed;
+  const { route, attempt, hasNext, isAsked: isSent, reason } = failed;
   const policy = run.policy ?? RETRY;
-  const waitMs = delayMs({ attempt, retryAfterMs: reason.retryAfterMs }, policy, run.random);
-  const mayRetry =
-    isAsked &&
+  const waitMs = computeDelayMs({ attempt, retryAfterMs: reason.retryAfterMs }, policy, run.random);
+  const canRetry =
+    isSent &&
     !isCommitted &&
-    AGAIN.includes(reason.code) &&
+    RETRIED.includes(reason.code) &&
     attempt < policy.attemptsMax &&
     run.clock.nowMs() + waitMs < state.endMs &&
-    !(hasNext && waitMs > policy.patienceMs);
-  const goesOn = hasNext && !isCommitted && helpsElsewhere(reason);
-  const step = mayRetry ? 'retry' : goesOn ? 'route' : 'end';
+    !(hasNext && waitMs > policy.rerouteDelayMsMax);
+  const hasRoute = hasNext && !isCommitted && canReroute(reason);
+  const step = canRetry ? 'retry' : hasRoute ? 'route' : 'end';
   run.onFailure?.({ route, number, fault: reason, next: step });
   return { step, waitMs };
 }

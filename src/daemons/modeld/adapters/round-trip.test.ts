@@ -6,14 +6,20 @@ import fc from 'fast-check';
 import type { Message, Part, StopReason, ToolSpec, Usage } from '../../../wire/modeld.ts';
 import { sealThinking } from './anthropic/thinking.ts';
 import { anthropic } from './anthropic.ts';
-import type { AnswerEvent, AnswerMeta, Dialect, ModelRequest, ModelResponse } from './dialect.ts';
+import type {
+  Dialect,
+  ModelRequest,
+  ModelResponse,
+  ResponseEvent,
+  ResponseMeta,
+} from './dialect.ts';
 import { openai } from './openai.ts';
 import type { JsonObject } from './reading.ts';
 import { SseParser } from './sse.ts';
-import { keptNames, type WireNames } from './tool-names.ts';
+import { unchangedNames, type WireNames } from './tool-names.ts';
 
 const MODEL = 'up/model:1';
-const META: AnswerMeta = { id: 'id_1', model: MODEL, createdMs: 1_000, streamUsage: true };
+const META: ResponseMeta = { id: 'id_1', model: MODEL, createdMs: 1_000, streamUsage: true };
 
 const words = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 }).map((s) => `.${s}`);
 const textPart: fc.Arbitrary<Part> = words.map((text) => ({ type: 'text', text }));
@@ -166,9 +172,9 @@ function answerOf(dialect: Dialect): fc.Arbitrary<ModelResponse> {
     });
 }
 
-const names = keptNames(MODEL, 'p');
-const plain = (answer: ModelResponse): JsonObject =>
-  JSON.parse(JSON.stringify(answer)) as JsonObject;
+const names = unchangedNames(MODEL, 'p');
+const plain = (response: ModelResponse): JsonObject =>
+  JSON.parse(JSON.stringify(response)) as JsonObject;
 
 function cutText(text: string, at: number): string[] {
   const middle = at % (text.length + 1);
@@ -176,9 +182,9 @@ function cutText(text: string, at: number): string[] {
 }
 
 /** The events a provider of any dialect would have caused with this answer. */
-function toEvents(answer: ModelResponse, at: number): AnswerEvent[] {
-  const events: AnswerEvent[] = [];
-  for (const part of answer.message.parts) {
+function toEvents(response: ModelResponse, at: number): ResponseEvent[] {
+  const events: ResponseEvent[] = [];
+  for (const part of response.message.parts) {
     if (part.type === 'text' || part.type === 'thinking')
       for (const text of cutText(part.text, at)) events.push({ type: part.type, text });
     if (part.type === 'thinking' && part.signature !== undefined)
@@ -188,7 +194,7 @@ function toEvents(answer: ModelResponse, at: number): AnswerEvent[] {
     for (const text of cutText(JSON.stringify(part.arguments), at))
       events.push({ type: 'tool_arguments', id: part.id, text });
   }
-  return [...events, { type: 'done', answer }];
+  return [...events, { type: 'done', response: response }];
 }
 
 function readBack(dialect: Dialect, text: string, cuts: number[]): ModelResponse {
@@ -202,15 +208,15 @@ function readBack(dialect: Dialect, text: string, cuts: number[]): ModelResponse
     from = end;
   }
   assert.equal(reader.isDone(), true);
-  return reader.answer();
+  return reader.response();
 }
 
 for (const dialect of [openai, anthropic]) {
   test(`${dialect.name}: an answer goes to a client and reads the same`, () => {
     fc.assert(
-      fc.property(answerOf(dialect), (answer) => {
-        const body: unknown = JSON.parse(JSON.stringify(dialect.writeAnswer(answer, META)));
-        assert.deepEqual(plain(dialect.readAnswer(body, names)), plain(answer));
+      fc.property(answerOf(dialect), (response) => {
+        const body: unknown = JSON.parse(JSON.stringify(dialect.writeResponse(response, META)));
+        assert.deepEqual(plain(dialect.readResponse(body, names)), plain(response));
       }),
     );
   });
@@ -221,12 +227,12 @@ for (const dialect of [openai, anthropic]) {
         answerOf(dialect),
         fc.nat(),
         fc.array(fc.nat(), { maxLength: 12 }),
-        (answer, at, cuts) => {
+        (response, at, cuts) => {
           const writer = dialect.writeStream(META);
-          const text = toEvents(answer, at)
+          const text = toEvents(response, at)
             .map((event) => writer.write(event))
             .join('');
-          assert.deepEqual(plain(readBack(dialect, text, cuts)), plain(answer));
+          assert.deepEqual(plain(readBack(dialect, text, cuts)), plain(response));
         },
       ),
       { numRuns: 200 },
@@ -240,20 +246,20 @@ test('from one dialect to the other and back: words, calls, counts and reasons s
     [anthropic, openai],
   ] as const) {
     fc.assert(
-      fc.property(answerOf(openai), fc.nat(), (answer, at) => {
-        const relay = (dialect: Dialect, source: AnswerEvent[]) => {
+      fc.property(answerOf(openai), fc.nat(), (response, at) => {
+        const relay = (dialect: Dialect, source: ResponseEvent[]) => {
           const writer = dialect.writeStream(META);
           const reader = dialect.readStream(names);
           const parser = new SseParser();
-          const events: AnswerEvent[] = [];
+          const events: ResponseEvent[] = [];
           const text = source.map((event) => writer.write(event)).join('');
           for (const block of parser.push(Buffer.from(text))) events.push(...reader.push(block));
-          events.push({ type: 'done', answer: reader.answer() });
-          return { events, answer: reader.answer() };
+          events.push({ type: 'done', response: reader.response() });
+          return { events, response: reader.response() };
         };
-        const there = relay(first, toEvents(answer, at));
+        const there = relay(first, toEvents(response, at));
         const back = relay(second, there.events);
-        assert.deepEqual(plain(back.answer), plain(answer));
+        assert.deepEqual(plain(back.response), plain(response));
       }),
     );
   }
@@ -261,13 +267,13 @@ test('from one dialect to the other and back: words, calls, counts and reasons s
 
 test('thinking that Anthropic signed survives a client of OpenAI that sends the message back', () => {
   fc.assert(
-    fc.property(answerOf(anthropic), fc.nat(), (answer, at) => {
-      const thought = answer.message.parts.filter((part) => part.type === 'thinking');
-      const whole = openai.writeAnswer(answer, META) as { choices: [{ message: JsonObject }] };
+    fc.property(answerOf(anthropic), fc.nat(), (response, at) => {
+      const thought = response.message.parts.filter((part) => part.type === 'thinking');
+      const whole = openai.writeResponse(response, META) as { choices: [{ message: JsonObject }] };
       const writer = openai.writeStream(META);
       // As the SDK does: later members of a delta replace earlier ones.
       const streamed: JsonObject = { role: 'assistant' };
-      for (const event of toEvents(answer, at)) {
+      for (const event of toEvents(response, at)) {
         for (const block of new SseParser().push(Buffer.from(writer.write(event)))) {
           if (block.data === null || block.data === '[DONE]') continue;
           const { choices } = JSON.parse(block.data) as { choices: { delta: JsonObject }[] };

@@ -8,10 +8,10 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import { anthropic } from './anthropic.ts';
-import type { AnswerEvent, AnswerMeta, Dialect, ModelResponse } from './dialect.ts';
+import type { Dialect, ModelResponse, ResponseEvent, ResponseMeta } from './dialect.ts';
 import { openai } from './openai.ts';
 
-const META: AnswerMeta = { id: 'id_1', model: 'coder', createdMs: 5_000, streamUsage: true };
+const META: ResponseMeta = { id: 'id_1', model: 'coder', createdMs: 5_000, streamUsage: true };
 const ANSWER: ModelResponse = {
   id: 'x',
   model: 'up',
@@ -34,7 +34,7 @@ const ANSWER: ModelResponse = {
   usageReported: true,
   cacheWriteLongTokens: 0,
 };
-const EVENTS: AnswerEvent[] = [
+const EVENTS: ResponseEvent[] = [
   { type: 'text', text: 'I will ' },
   { type: 'text', text: 'look.' },
   { type: 'tool_call', id: 'c1', name: 'f' },
@@ -42,7 +42,7 @@ const EVENTS: AnswerEvent[] = [
   { type: 'tool_call', id: 'c2', name: 'g' },
   { type: 'tool_arguments', id: 'c1', text: ':1}' },
   { type: 'tool_arguments', id: 'c2', text: '{}' },
-  { type: 'done', answer: ANSWER },
+  { type: 'done', response: ANSWER },
 ];
 
 /** What the server does next: answer, or fail, before or in the middle. */
@@ -63,7 +63,7 @@ function serve(dialect: Dialect, streams: boolean, response: http.ServerResponse
     for (const event of events) response.write(writer.write(event));
     response.end(midway === undefined ? '' : dialect.writeStreamError(midway));
   } else {
-    const body = JSON.stringify(dialect.writeAnswer(ANSWER, META));
+    const body = JSON.stringify(dialect.writeResponse(ANSWER, META));
     response.writeHead(200, { 'content-type': 'application/json' }).end(body);
   }
 }
@@ -95,8 +95,8 @@ const message = { ...chat, max_tokens: 10 };
 
 test('the OpenAI SDK reads a whole answer', async () => {
   next = {};
-  const answer = await openaiClient().chat.completions.create(chat);
-  const [choice] = answer.choices;
+  const response = await openaiClient().chat.completions.create(chat);
+  const [choice] = response.choices;
   assert.equal(choice?.message.content, 'I will look.');
   assert.equal(choice?.finish_reason, 'tool_calls');
   assert.deepEqual(
@@ -106,8 +106,8 @@ test('the OpenAI SDK reads a whole answer', async () => {
       { name: 'g', arguments: '{}' },
     ],
   );
-  assert.equal(answer.usage?.prompt_tokens, 17);
-  assert.equal(answer.usage?.prompt_tokens_details?.cached_tokens, 3);
+  assert.equal(response.usage?.prompt_tokens, 17);
+  assert.equal(response.usage?.prompt_tokens_details?.cached_tokens, 3);
 });
 
 test('the OpenAI SDK puts a stream together', async () => {
@@ -116,36 +116,36 @@ test('the OpenAI SDK puts a stream together', async () => {
     ...chat,
     stream_options: { include_usage: true },
   });
-  const answer = await stream.finalChatCompletion();
-  const [choice] = answer.choices;
+  const response = await stream.finalChatCompletion();
+  const [choice] = response.choices;
   assert.equal(choice?.message.content, 'I will look.');
   assert.deepEqual(
     choice?.message.tool_calls?.map((call) => call.type === 'function' && call.function.arguments),
     ['{"a":1}', '{}'],
   );
-  assert.equal(answer.usage?.completion_tokens, 20);
+  assert.equal(response.usage?.completion_tokens, 20);
 });
 
 test('the Anthropic SDK reads a whole answer', async () => {
   next = {};
-  const answer = await anthropicClient().messages.create(message);
+  const response = await anthropicClient().messages.create(message);
   assert.deepEqual(
-    answer.content.map((block) => block.type),
+    response.content.map((block) => block.type),
     ['text', 'tool_use', 'tool_use'],
   );
-  assert.equal(answer.stop_reason, 'tool_use');
-  assert.equal(answer.usage.cache_read_input_tokens, 3);
+  assert.equal(response.stop_reason, 'tool_use');
+  assert.equal(response.usage.cache_read_input_tokens, 3);
 });
 
 test('the Anthropic SDK puts a stream together, also with alternating calls', async () => {
   next = {};
-  const answer = await anthropicClient().messages.stream(message).finalMessage();
+  const response = await anthropicClient().messages.stream(message).finalMessage();
   assert.deepEqual(
-    answer.content.map((block) => (block.type === 'tool_use' ? block.input : block.type)),
+    response.content.map((block) => (block.type === 'tool_use' ? block.input : block.type)),
     ['text', { a: 1 }, {}],
   );
-  assert.equal(answer.usage.output_tokens, 20);
-  assert.equal(answer.usage.input_tokens, 10);
+  assert.equal(response.usage.output_tokens, 20);
+  assert.equal(response.usage.input_tokens, 10);
 });
 
 type Row = [Fault, new (...args: never[]) => Error, new (...args: never[]) => Error];

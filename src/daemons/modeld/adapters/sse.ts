@@ -9,7 +9,7 @@ export type SseBlock = { event: string; data: string | null; raw: Buffer };
 const LF = 10;
 const CR = 13;
 const BLOCK_BYTES_MAX = 4 * 1024 * 1024;
-const NOTHING = Buffer.alloc(0);
+const EMPTY = Buffer.alloc(0);
 
 export class SseParser {
   #blockBytesMax: number;
@@ -39,16 +39,16 @@ export class SseParser {
       if (cr !== -1 && cr < at) cr = chunk.indexOf(CR, at);
       const end = cr === -1 || (lf !== -1 && lf < cr) ? lf : cr;
       if (end === -1) break;
-      const line = this.#takeLine(chunk, at, end);
+      const line = this.#readLine(chunk, at, end);
       at = end + 1;
       if (end === cr) {
         if (at === chunk.length) this.#afterCr = true;
         else if (chunk[at] === LF) at++;
       }
       if (line === '') {
-        blocks.push(this.#takeBlock(chunk.subarray(rawFrom, at)));
+        blocks.push(this.#readBlock(chunk.subarray(rawFrom, at)));
         rawFrom = at;
-      } else this.#takeField(line);
+      } else this.#readField(line);
     }
     if (at < chunk.length) this.#lineParts.push(chunk.subarray(at));
     if (rawFrom < chunk.length) this.#keepRaw(chunk.subarray(rawFrom));
@@ -57,9 +57,9 @@ export class SseParser {
 
   /** What is left when the stream ends without the last blank line. Some servers leave it out. */
   end(): SseBlock | null {
-    if (this.#lineParts.length > 0) this.#takeField(this.#takeLine(NOTHING, 0, 0));
+    if (this.#lineParts.length > 0) this.#readField(this.#readLine(EMPTY, 0, 0));
     if (this.#rawBytes === 0) return null;
-    return this.#takeBlock(NOTHING);
+    return this.#readBlock(EMPTY);
   }
 
   #keepRaw(part: Buffer): void {
@@ -73,7 +73,7 @@ export class SseParser {
     }
   }
 
-  #takeLine(chunk: Buffer, from: number, to: number): string {
+  #readLine(chunk: Buffer, from: number, to: number): string {
     let line: string;
     if (this.#lineParts.length === 0) line = chunk.toString('utf8', from, to);
     else {
@@ -88,7 +88,7 @@ export class SseParser {
     return line;
   }
 
-  #takeField(line: string): void {
+  #readField(line: string): void {
     const colon = line.indexOf(':');
     if (colon === 0) return;
     const name = colon === -1 ? line : line.slice(0, colon);
@@ -98,7 +98,7 @@ export class SseParser {
     else if (name === 'event') this.#event = value;
   }
 
-  #takeBlock(last: Buffer): SseBlock {
+  #readBlock(last: Buffer): SseBlock {
     const raw = this.#rawParts.length === 0 ? last : Buffer.concat([...this.#rawParts, last]);
     const data =
       this.#data.length === 0

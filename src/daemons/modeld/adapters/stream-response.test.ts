@@ -14,7 +14,7 @@ import {
 import { openai } from './openai.ts';
 import type { Provider, ProviderCall } from './provider-client.ts';
 import { type StreamEnd, startEvents } from './stream-response.ts';
-import { keptNames } from './tool-names.ts';
+import { unchangedNames } from './tool-names.ts';
 
 afterEach(closeServers);
 
@@ -36,7 +36,7 @@ function sendStream(pieces: (string | Buffer)[], end: 'end' | 'cut' | 'hang'): P
 
 async function readStream(provider: Provider, more: Partial<ProviderCall> = {}) {
   const upstream = await streamed(provider, more);
-  const reader = openai.readStream(keptNames('m', 'acme'));
+  const reader = openai.readStream(unchangedNames('m', 'acme'));
   const { items, ended } = await startEvents({ upstream, reader, provider: 'acme' });
   let text = '';
   for await (const events of items) {
@@ -53,7 +53,7 @@ test('a stream that ends as it should is whole, also if the server keeps the con
     const { text, end: ended } = await readStream(await provide(sendStream(parts, end)));
     assert.equal(text, 'ab');
     assert.equal(ended.fault, undefined);
-    assert.equal(ended.answer.stopReason, 'end');
+    assert.equal(ended.response.stopReason, 'end');
   }
 });
 
@@ -156,19 +156,19 @@ test('a client that goes away ends the call and still hears what was used', asyn
     sendStream([chunk('a')], 'hang')(request, response, body);
   });
   const upstream = await streamed(provider);
-  const reader = openai.readStream(keptNames('m', 'acme'));
+  const reader = openai.readStream(unchangedNames('m', 'acme'));
   const { items, ended } = await startEvents({ upstream, reader, provider: 'acme' });
   for await (const _ of items) break;
   const end = await ended;
   isFault('canceled')(end.fault);
-  assert.deepEqual(end.answer.message.parts, [{ type: 'text', text: 'a' }]);
+  assert.deepEqual(end.response.message.parts, [{ type: 'text', text: 'a' }]);
   await left.promise;
 });
 
 test('a stream nobody reads is settled when its time is over', async () => {
   const provider = await provide(sendStream([chunk('a')], 'hang'));
   const upstream = await streamed(provider, { deadlineMs: 1_000 });
-  const reader = openai.readStream(keptNames('m', 'acme'));
+  const reader = openai.readStream(unchangedNames('m', 'acme'));
   const { ended } = await startEvents({ upstream, reader, provider: 'acme' });
   isFault('deadline')((await ended).fault);
 });

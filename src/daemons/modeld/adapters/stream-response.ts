@@ -2,23 +2,29 @@
 // learns exactly once how it ended. Nothing is given before the first piece is there, so that until
 // then the call may still be tried again or elsewhere.
 import { Fault, fault } from '../../../wire/errors.ts';
-import type { AnswerEvent, Dialect, ModelResponse, StreamReader, StreamWriter } from './dialect.ts';
-import type { StreamedAnswer } from './provider-client.ts';
+import type {
+  Dialect,
+  ModelResponse,
+  ResponseEvent,
+  StreamReader,
+  StreamWriter,
+} from './dialect.ts';
+import type { StreamedResponse } from './provider-client.ts';
 import { type SseBlock, SseParser } from './sse.ts';
 
 /** How a stream ended. With a fault, the answer is what had come until then. */
-export type StreamEnd = { answer: ModelResponse; fault?: Fault };
+export type StreamEnd = { response: ModelResponse; fault?: Fault };
 
-export type ReadBlock = { block: SseBlock; events: AnswerEvent[]; isUsageOnly: boolean };
+export type ReadBlock = { block: SseBlock; events: ResponseEvent[]; isUsageOnly: boolean };
 
 export type StreamPlan<T> = {
-  upstream: StreamedAnswer;
+  upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
   /** What the client gets for blocks that came together; undefined for nothing. */
-  give(blocks: ReadBlock[]): T | undefined;
-  giveEnd(answer: ModelResponse): T | undefined;
-  giveFault(fault: Fault): T | undefined;
+  convert(blocks: ReadBlock[]): T | undefined;
+  writeEnd(response: ModelResponse): T | undefined;
+  writeFault(fault: Fault): T | undefined;
 };
 
 export type StartedStream<T> = { items: AsyncIterableIterator<T>; ended: Promise<StreamEnd> };
@@ -28,7 +34,9 @@ export async function startStream<T>(plan: StreamPlan<T>): Promise<StartedStream
   const { promise: ended, resolve } = Promise.withResolvers<StreamEnd>();
   const items = readItems(plan, resolve);
   // Also when nobody reads any more, a deadline ends the call and what it cost must be settled.
-  plan.upstream.body.onFail((reason) => resolve({ answer: plan.reader.answer(), fault: reason }));
+  plan.upstream.body.onFail((reason) =>
+    resolve({ response: plan.reader.response(), fault: reason }),
+  );
   let first: IteratorResult<T, undefined> | undefined = await items.next();
   const iterator: AsyncIterableIterator<T> = {
     next() {
@@ -48,28 +56,30 @@ async function* readItems<T>(
   settle: (end: StreamEnd) => void,
 ): AsyncGenerator<T, undefined> {
   const { upstream, reader } = plan;
-  let isGiven = false;
+  let isStarted = false;
   try {
     for await (const item of readChunks(plan)) {
-      isGiven = true;
+      isStarted = true;
       yield item;
     }
-    const answer = reader.answer();
-    settle({ answer });
-    const last = plan.giveEnd(answer);
+    const response = reader.response();
+    settle({ response });
+    const last = plan.writeEnd(response);
     if (last !== undefined) yield last;
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    const reason = upstream.clean(error);
-    settle({ answer: reader.answer(), fault: reason });
-    if (!isGiven) throw reason;
-    const last = plan.giveFault(reason);
+    const reason = upstream.scrub(error);
+    settle({ response: reader.response(), fault: reason });
+    if (!isStarted) throw reason;
+    const last = plan.writeFault(reason);
     if (last !== undefined) yield last;
   } finally {
     // Only a client that left early gets here with the end still open.
     const left = fault('canceled', 'the client went away before the answer was whole');
     settle(
-      reader.isDone() ? { answer: reader.answer() } : { answer: reader.answer(), fault: left },
+      reader.isDone()
+        ? { response: reader.response() }
+        : { response: reader.response(), fault: left },
     );
     await upstream.body.return();
   }
@@ -81,7 +91,7 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   const parser = new SseParser();
   for await (const chunk of upstream.body) {
     const { read, broken } = readBlocks(parser.push(chunk), reader);
-    const item = plan.give(read);
+    const item = plan.convert(read);
     if (item !== undefined) yield item;
     if (broken !== undefined) throw broken;
     if (reader.isDone()) return upstream.body.complete();
@@ -92,7 +102,7 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
     // Half an event is no broken event: the stream was cut, and that is said below.
     const isHalf = broken instanceof Fault && broken.code === 'provider_malformed';
     if (broken !== undefined && !isHalf) throw broken;
-    const item = reader.isDone() ? plan.give(read) : undefined;
+    const item = reader.isDone() ? plan.convert(read) : undefined;
     if (item !== undefined) yield item;
   }
   if (!reader.isDone()) {
@@ -125,25 +135,25 @@ function readBlocks(
 
 /** The stream as neutral events, several at a time as they came. */
 export function startEvents(options: {
-  upstream: StreamedAnswer;
+  upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
-}): Promise<StartedStream<AnswerEvent[]>> {
-  return startStream<AnswerEvent[]>({
+}): Promise<StartedStream<ResponseEvent[]>> {
+  return startStream<ResponseEvent[]>({
     ...options,
-    give(blocks) {
+    convert(blocks) {
       const events = blocks.flatMap((read) => read.events);
       return events.length === 0 ? undefined : events;
     },
-    giveEnd: (answer) => [{ type: 'done', answer }],
+    writeEnd: (response) => [{ type: 'done', response: response }],
     // A neutral client hears of a fault from the service, which has `ended`.
-    giveFault: () => undefined,
+    writeFault: () => undefined,
   });
 }
 
 /** The stream of one dialect as text in another. */
 export function startTranslation(options: {
-  upstream: StreamedAnswer;
+  upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
   writer: StreamWriter;
@@ -152,12 +162,12 @@ export function startTranslation(options: {
   const { writer, client } = options;
   return startStream<string>({
     ...options,
-    give(blocks) {
+    convert(blocks) {
       let text = '';
       for (const { events } of blocks) for (const event of events) text += writer.write(event);
       return text === '' ? undefined : text;
     },
-    giveEnd: (answer) => writer.write({ type: 'done', answer }),
-    giveFault: (reason) => client.writeStreamError(reason),
+    writeEnd: (response) => writer.write({ type: 'done', response: response }),
+    writeFault: (reason) => client.writeStreamError(reason),
   });
 }

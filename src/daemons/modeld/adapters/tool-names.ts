@@ -9,33 +9,33 @@ const PLAIN = /^[a-zA-Z0-9_-]+$/;
 
 /** The same names in the same order give the same table, so that prompt caches keep matching. */
 export function makeNameTable(names: Iterable<string>, lengthMax: number): NameTable {
-  const wireOf = new Map<string, string>();
-  const nameOf = new Map<string, string>();
+  const wireNames = new Map<string, string>();
+  const ownNames = new Map<string, string>();
   const isPlain = (name: string) => name.length <= lengthMax && PLAIN.test(name);
   const claim = (name: string, wire: string): string => {
-    wireOf.set(name, wire);
-    nameOf.set(wire, name);
+    wireNames.set(name, wire);
+    ownNames.set(wire, name);
     return wire;
   };
   const findFree = (name: string): string => {
     const base = name.replace(/[^a-zA-Z0-9_-]/g, '_').slice(0, lengthMax);
     let wire = base;
-    for (let n = 2; nameOf.has(wire); n++) {
+    for (let n = 2; ownNames.has(wire); n++) {
       wire = `${base.slice(0, lengthMax - 1 - String(n).length)}_${n}`;
     }
     return wire;
   };
   const toWire = (name: string): string => {
-    const known = wireOf.get(name);
+    const known = wireNames.get(name);
     if (known !== undefined) return known;
-    return claim(name, isPlain(name) && !nameOf.has(name) ? name : findFree(name));
+    return claim(name, isPlain(name) && !ownNames.has(name) ? name : findFree(name));
   };
   // Names that are fine as they are go first: no changed name may take their place.
   const all = [...names];
   for (const name of all) if (isPlain(name)) claim(name, name);
   for (const name of all) toWire(name);
   // A name that no tool has is the model's invention and goes back as it came.
-  return { toWire, toName: (wire) => nameOf.get(wire) ?? wire };
+  return { toWire, toName: (wire) => ownNames.get(wire) ?? wire };
 }
 
 /** What readers need to give a request's own words back. */
@@ -69,9 +69,9 @@ export function makeWireNames(
   };
 }
 
-const SAME: NameTable = { toWire: (name) => name, toName: (wire) => wire };
+const IDENTITY: NameTable = { toWire: (name) => name, toName: (wire) => wire };
 
 /** For answers to a body that a client wrote itself: nothing was renamed. */
-export function keptNames(model: string, provider: string): WireNames {
-  return { tools: SAME, callIds: SAME, model, provider };
+export function unchangedNames(model: string, provider: string): WireNames {
+  return { tools: IDENTITY, callIds: IDENTITY, model, provider };
 }

@@ -10,22 +10,22 @@ export type UpstreamBodyOptions = {
   idleTimeoutMs: number;
   sizeBytesMax: number;
   /** Called once when nothing more is wanted or can come. */
-  onOver(): void;
+  onEnd(): void;
 };
 
-const DRAIN_MS = 1_000;
+const DRAIN_TIMEOUT_MS = 1_000;
 /** So much may wait for its reader. */
-const WAITING_BYTES_MAX = 65_536;
+const BUFFERED_BYTES_MAX = 65_536;
 
 export class UpstreamBody implements AsyncIterable<Buffer> {
   #source: BodySource;
   #options: UpstreamBodyOptions;
-  #waiting: Buffer[] = [];
-  #waitingBytes = 0;
+  #buffered: Buffer[] = [];
+  #bufferedBytes = 0;
   #sizeBytes = 0;
   #fault: Fault | undefined;
   #ended = false;
-  #over = false;
+  #isOver = false;
   #wake: (() => void) | undefined;
   #idle: NodeJS.Timeout;
   #draining: NodeJS.Timeout | undefined;
@@ -39,10 +39,10 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
 
   /** From the connection: the next bytes. */
   push(chunk: Buffer): void {
-    if (this.#over) return;
-    this.#waiting.push(chunk);
-    this.#waitingBytes += chunk.length;
-    if (this.#waitingBytes > WAITING_BYTES_MAX) this.#source.pause();
+    if (this.#isOver) return;
+    this.#buffered.push(chunk);
+    this.#bufferedBytes += chunk.length;
+    if (this.#bufferedBytes > BUFFERED_BYTES_MAX) this.#source.pause();
     this.#wakeReader();
   }
 
@@ -54,7 +54,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   /** From the connection: it ended before the answer did. */
-  cut(cause: Error): void {
+  abort(cause: Error): void {
     clearTimeout(this.#draining);
     if (this.#ended) return;
     const { provider } = this.#options;
@@ -69,7 +69,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   fail(reason: Fault): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#fault = reason;
     this.#finish();
     this.#source.destroy();
@@ -82,19 +82,19 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
    * again.
    */
   complete(): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#finish();
     if (this.#ended) return;
-    this.#draining = setTimeout(() => this.#source.destroy(), DRAIN_MS).unref();
+    this.#draining = setTimeout(() => this.#source.destroy(), DRAIN_TIMEOUT_MS).unref();
     this.#source.resume();
   }
 
   async next(): Promise<IteratorResult<Buffer, undefined>> {
     for (;;) {
       if (this.#fault !== undefined) throw this.#fault;
-      const chunk = this.#over ? undefined : this.#waiting.shift();
-      if (chunk !== undefined) return this.#take(chunk);
-      if (this.#ended || this.#over) {
+      const chunk = this.#isOver ? undefined : this.#buffered.shift();
+      if (chunk !== undefined) return this.#consume(chunk);
+      if (this.#ended || this.#isOver) {
         this.#finish();
         return { done: true, value: undefined };
       }
@@ -106,7 +106,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   async return(): Promise<IteratorResult<Buffer, undefined>> {
-    if (!this.#over) {
+    if (!this.#isOver) {
       this.#finish();
       this.#source.destroy();
     }
@@ -117,13 +117,13 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     return this;
   }
 
-  #take(chunk: Buffer): IteratorResult<Buffer, undefined> {
-    this.#waitingBytes -= chunk.length;
-    if (this.#waitingBytes <= WAITING_BYTES_MAX && !this.#ended) this.#source.resume();
+  #consume(chunk: Buffer): IteratorResult<Buffer, undefined> {
+    this.#bufferedBytes -= chunk.length;
+    if (this.#bufferedBytes <= BUFFERED_BYTES_MAX && !this.#ended) this.#source.resume();
     this.#sizeBytes += chunk.length;
     if (this.#sizeBytes > this.#options.sizeBytesMax) {
       const { provider, sizeBytesMax } = this.#options;
-      this.fail(tooLong(provider, sizeBytesMax));
+      this.fail(tooLongFault(provider, sizeBytesMax));
       throw this.#fault;
     }
     return { done: false, value: chunk };
@@ -133,7 +133,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     // Only silence while somebody waits is the provider's; otherwise the reader is slow.
     if (this.#wake === undefined) return void this.#idle.refresh();
     const { provider, idleTimeoutMs } = this.#options;
-    this.fail(silent(provider, idleTimeoutMs));
+    this.fail(silentFault(provider, idleTimeoutMs));
   }
 
   #wakeReader(): void {
@@ -143,21 +143,21 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   #finish(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#waiting = [];
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#buffered = [];
     clearTimeout(this.#idle);
-    this.#options.onOver();
+    this.#options.onEnd();
   }
 }
 
-export function tooLong(provider: string, sizeBytesMax: number): Fault {
+export function tooLongFault(provider: string, sizeBytesMax: number): Fault {
   return fault(
     'provider_malformed',
     `the provider ${provider} sent more than ${sizeBytesMax} bytes without coming to an end`,
   );
 }
 
-export function silent(provider: string, idleTimeoutMs: number): Fault {
+export function silentFault(provider: string, idleTimeoutMs: number): Fault {
   return fault('provider_down', `the provider ${provider} sent nothing for ${idleTimeoutMs} ms`);
 }

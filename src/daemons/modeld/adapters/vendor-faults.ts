@@ -3,7 +3,7 @@
 import { type Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import { asObject, asText, type JsonObject } from './reading.ts';
 
-const WORDS_LENGTH_MAX = 500;
+const MESSAGE_LENGTH_MAX = 500;
 const RETRY_AFTER_MS_MAX = 3_600_000;
 
 export type VendorError = {
@@ -46,7 +46,7 @@ function isUnpaid(error: VendorError): boolean {
   return error.code === 'insufficient_quota' || error.type === 'billing_error';
 }
 
-function codeByStatus(status: number, error: VendorError): FaultCode {
+function chooseCodeByStatus(status: number, error: VendorError): FaultCode {
   if (isUnpaid(error)) return 'provider_refused';
   if (status === 401 || status === 403) return 'provider_auth';
   if (status === 429) return 'rate_limited';
@@ -70,13 +70,13 @@ const CODE_BY_TYPE: Record<string, FaultCode> = {
   request_too_large: 'too_large',
 };
 
-function codeByType(error: VendorError): FaultCode {
+function chooseCodeByType(error: VendorError): FaultCode {
   if (isTooLong(error)) return 'context_too_long';
   if (isUnpaid(error)) return 'provider_refused';
   return CODE_BY_TYPE[error.code] ?? CODE_BY_TYPE[error.type] ?? 'provider_down';
 }
 
-const SAID: Partial<Record<FaultCode, string>> = {
+const STATEMENTS: Partial<Record<FaultCode, string>> = {
   provider_auth: 'refused the key',
   rate_limited: 'asks to wait',
   provider_down: 'could not answer',
@@ -90,8 +90,8 @@ export function vendorFault(
   context: { provider: string; key?: string | undefined; retryAfterMs?: number | undefined },
 ): Fault {
   const { status } = error;
-  const code = status === undefined ? codeByType(error) : codeByStatus(status, error);
-  const said = SAID[code] ?? `answered with status ${status}`;
+  const code = status === undefined ? chooseCodeByType(error) : chooseCodeByStatus(status, error);
+  const said = STATEMENTS[code] ?? `answered with status ${status}`;
   const words = scrub(error.message, context.key);
   return fault(
     code,
@@ -119,7 +119,7 @@ export function scrub(text: string, key: string | undefined): string {
     .replace(/[\u0000-\u001f\u007f]+/g, ' ')
     .replace(/\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9*_-]{6,}/g, '[key]')
     .trim();
-  return tidy.length <= WORDS_LENGTH_MAX ? tidy : `${tidy.slice(0, WORDS_LENGTH_MAX - 1)}…`;
+  return tidy.length <= MESSAGE_LENGTH_MAX ? tidy : `${tidy.slice(0, MESSAGE_LENGTH_MAX - 1)}…`;
 }
 
 /** `retry-after-ms`, or Retry-After in seconds or as an HTTP date. */

@@ -11,47 +11,47 @@ export type BudgetKey = { subject: BudgetSubject; name: string; period: string }
 /** A call must be able to write at least this much, else it is not worth its input. */
 const OUTPUT_TOKENS_USEFUL = 16;
 
-export function keyText(key: BudgetKey): string {
+export function formatKey(key: BudgetKey): string {
   return `${key.subject} ${key.name} ${key.period}`;
 }
 
 const DAY_MS = 86_400_000;
 
-export function dayOf(ms: number): string {
+export function toDay(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-export function renewsAt(key: BudgetKey): string | null {
+export function computeRenewal(key: BudgetKey): string | null {
   if (key.period === '') return null;
   return new Date(Date.parse(`${key.period}T00:00:00.000Z`) + DAY_MS).toISOString();
 }
 
-export function budgetKey(subject: BudgetSubject, name: string, day: string): BudgetKey {
+export function makeBudgetKey(subject: BudgetSubject, name: string, day: string): BudgetKey {
   return { subject, name, period: subject === 'day' || subject === 'agent' ? day : '' };
 }
 
 /** Who pays for a call, on the day it began. Only runs are charged to an agent and a task. */
-export function budgetsOf(call: {
+export function listBudgets(call: {
   runId: string | null;
   agent: string;
   taskId: string | null;
   rootTaskId: string | null;
   day: string;
 }): BudgetKey[] {
-  const keys = [budgetKey('site', '', call.day), budgetKey('day', '', call.day)];
+  const keys = [makeBudgetKey('site', '', call.day), makeBudgetKey('day', '', call.day)];
   if (call.runId === null) return keys;
-  keys.push(budgetKey('agent', call.agent, call.day));
-  if (call.rootTaskId !== null) keys.push(budgetKey('task', call.rootTaskId, call.day));
+  keys.push(makeBudgetKey('agent', call.agent, call.day));
+  if (call.rootTaskId !== null) keys.push(makeBudgetKey('task', call.rootTaskId, call.day));
   if (call.taskId !== null && call.taskId !== call.rootTaskId)
-    keys.push(budgetKey('task', call.taskId, call.day));
+    keys.push(makeBudgetKey('task', call.taskId, call.day));
   return keys;
 }
 
 /** The most a call can use. `costOf` grows with the output tokens. */
-export type Bound = {
+export type CostBound = {
   inputTokens: number;
   outputTokensWanted: number;
-  costOf: (outputTokens: number) => number;
+  computeCost: (outputTokens: number) => number;
 };
 export type BudgetRemaining = {
   key: BudgetKey;
@@ -60,12 +60,12 @@ export type BudgetRemaining = {
   tokensLimit: number | null;
   costLimitMicrousd: number | null;
 };
-export type Fit = Amount & { outputTokensMax: number };
+export type BudgetFit = Amount & { outputTokensMax: number };
 export type BudgetRefusal = { budget: BudgetRemaining; unit: 'tokens' | 'cost'; needed: number };
 
-function outputWithin(
+function fitOutput(
   left: BudgetRemaining,
-  bound: Bound,
+  bound: CostBound,
 ): { tokens: number; unit: 'tokens' | 'cost' } {
   const byTokens = (left.tokens ?? Number.POSITIVE_INFINITY) - bound.inputTokens;
   const byCost =
@@ -76,30 +76,31 @@ function outputWithin(
 }
 
 /** The most output tokens that cost no more than this; -1 when the input alone costs more. */
-function outputForCost(costMicrousd: number, bound: Bound): number {
-  if (bound.costOf(bound.outputTokensWanted) <= costMicrousd) return bound.outputTokensWanted;
-  if (bound.costOf(0) > costMicrousd) return -1;
+function outputForCost(costMicrousd: number, bound: CostBound): number {
+  if (bound.computeCost(bound.outputTokensWanted) <= costMicrousd) return bound.outputTokensWanted;
+  if (bound.computeCost(0) > costMicrousd) return -1;
   let low = 0;
   let high = bound.outputTokensWanted;
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2);
-    if (bound.costOf(middle) <= costMicrousd) low = middle;
+    if (bound.computeCost(middle) <= costMicrousd) low = middle;
     else high = middle;
   }
   return low;
 }
 
 /** How much the call may take so that no budget can be overspent, or which budget refuses it. */
-export function clampToLeft(
+export function fitToBudgets(
   budgets: readonly BudgetRemaining[],
-  bound: Bound,
-): Fit | BudgetRefusal {
+  bound: CostBound,
+): BudgetFit | BudgetRefusal {
   let outputTokensMax = bound.outputTokensWanted;
   const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
   for (const budget of budgets) {
-    const within = outputWithin(budget, bound);
+    const within = fitOutput(budget, bound);
     if (within.tokens < useful) {
-      const needed = within.unit === 'tokens' ? bound.inputTokens + useful : bound.costOf(useful);
+      const needed =
+        within.unit === 'tokens' ? bound.inputTokens + useful : bound.computeCost(useful);
       return { budget, unit: within.unit, needed };
     }
     outputTokensMax = Math.min(outputTokensMax, within.tokens);
@@ -107,15 +108,15 @@ export function clampToLeft(
   return {
     outputTokensMax,
     tokens: bound.inputTokens + outputTokensMax,
-    costMicrousd: bound.costOf(outputTokensMax),
+    costMicrousd: bound.computeCost(outputTokensMax),
   };
 }
 
-export function usd(microusd: number): string {
+export function formatUsd(microusd: number): string {
   return `$${(microusd / 1_000_000).toFixed(6).replace(/(\.\d\d\d*?)0+$/, '$1')}`;
 }
 
-function budgetWords(key: BudgetKey): string {
+function describeBudget(key: BudgetKey): string {
   if (key.subject === 'site') return 'the budget of the site';
   if (key.subject === 'day') return 'the budget of the day';
   return `the budget of ${key.subject} ${key.name}`;
@@ -123,18 +124,18 @@ function budgetWords(key: BudgetKey): string {
 
 export function budgetFault({ budget, unit, needed }: BudgetRefusal): Fault {
   const { key } = budget;
-  const renews = renewsAt(key);
-  const left = unit === 'tokens' ? `${budget.tokens} tokens` : usd(budget.costMicrousd ?? 0);
+  const renews = computeRenewal(key);
+  const left = unit === 'tokens' ? `${budget.tokens} tokens` : formatUsd(budget.costMicrousd ?? 0);
   const limit =
-    unit === 'tokens' ? `${budget.tokensLimit} tokens` : usd(budget.costLimitMicrousd ?? 0);
-  const need = unit === 'tokens' ? `${needed} tokens` : usd(needed);
+    unit === 'tokens' ? `${budget.tokensLimit} tokens` : formatUsd(budget.costLimitMicrousd ?? 0);
+  const need = unit === 'tokens' ? `${needed} tokens` : formatUsd(needed);
   const who = key.name === '' ? '' : ` ${key.name}`;
   const option = unit === 'tokens' ? '--tokens N' : '--cost USD';
   const command = `agentctl model budget ${key.subject}${who} ${option}`;
   const wait = renews === null ? '' : ` It renews at ${renews}.`;
   return fault(
     'budget',
-    `${budgetWords(key)} has ${left} left of ${limit}; this call may need ${need}`,
+    `${describeBudget(key)} has ${left} left of ${limit}; this call may need ${need}`,
     {
       hint: `An operator can raise it: ${command}.${wait}`,
       details: {
@@ -151,7 +152,7 @@ export function budgetFault({ budget, unit, needed }: BudgetRefusal): Fault {
   );
 }
 
-export function tokensOf(usage: Usage): number {
+export function sumTokens(usage: Usage): number {
   return (
     usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
   );

@@ -25,7 +25,7 @@ export function fromMask(mask: number): Label[] {
 export type RouteCheck<R> = { open: R[] } | { refused: Fault };
 
 /** The routes whose providers may see data with these labels. */
-export function allowedRoutes<R extends { provider: string; labelsAllowed: number }>(
+export function filterRoutes<R extends { provider: string; labelsAllowed: number }>(
   routes: readonly R[],
   labels: number,
 ): RouteCheck<R> {

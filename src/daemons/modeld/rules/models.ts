@@ -3,20 +3,20 @@
 // played model for all names while there is no real one.
 import { fault } from '../../../wire/errors.ts';
 
-export type Kind = 'chat' | 'embedding';
+export type ModelKind = 'chat' | 'embedding';
 export type ModelRoute = { provider: string; model: string };
 export type ModelEntry = {
   routes: readonly ModelRoute[];
-  kind: Kind;
+  kind: ModelKind;
   contextTokens: number;
   maxOutputTokens: number;
   /** The two numbers were told to us; otherwise they are a guess that must not limit anybody. */
   isExact: boolean;
 };
-export type Resolved = ModelEntry & { name: string; rehearsal: boolean };
+export type ResolvedModel = ModelEntry & { name: string; rehearsal: boolean };
 
 /** What can be asked for now. Providers are in the order in which they are preferred. */
-export type Offer = {
+export type ModelOffer = {
   models: ReadonlyMap<string, ModelEntry>;
   providers: readonly { name: string; models: readonly string[] }[];
   defaultModel: string | undefined;
@@ -52,29 +52,29 @@ const REHEARSAL_MODELS: ReadonlyMap<string, ModelEntry> = new Map(
 /** For models that are known by name only. */
 const OFFERED = { contextTokens: 128_000, maxOutputTokens: 8_192, isExact: false };
 
-export function kindOfName(model: string): Kind {
+export function guessKind(model: string): ModelKind {
   return /embed/i.test(model) ? 'embedding' : 'chat';
 }
 
-function offered(provider: string, model: string, kind = kindOfName(model)): ModelEntry {
+function makeOfferedEntry(provider: string, model: string, kind = guessKind(model)): ModelEntry {
   return { ...OFFERED, kind, routes: [{ provider, model }] };
 }
 
-function findNamed(offer: Offer, name: string, kind?: Kind): ModelEntry | undefined {
+function findNamed(offer: ModelOffer, name: string, kind?: ModelKind): ModelEntry | undefined {
   const configured = offer.models.get(name);
   if (configured !== undefined) return configured;
   const slash = name.indexOf('/');
   if (slash > 0) {
     const provider = offer.providers.find((p) => p.name === name.slice(0, slash));
     if (provider !== undefined && slash < name.length - 1)
-      return offered(provider.name, name.slice(slash + 1), kind);
+      return makeOfferedEntry(provider.name, name.slice(slash + 1), kind);
   }
   const provider = offer.providers.find((p) => p.models.includes(name));
-  if (provider !== undefined) return offered(provider.name, name);
+  if (provider !== undefined) return makeOfferedEntry(provider.name, name);
   return offer.hasRehearsal ? REHEARSAL_MODELS.get(name) : undefined;
 }
 
-function findDefault(offer: Offer, kind: Kind): ModelEntry | undefined {
+function findDefault(offer: ModelOffer, kind: ModelKind): ModelEntry | undefined {
   if (offer.defaultModel !== undefined) {
     const named = findNamed(offer, offer.defaultModel);
     if (named?.kind === kind) return named;
@@ -82,15 +82,15 @@ function findDefault(offer: Offer, kind: Kind): ModelEntry | undefined {
   for (const entry of offer.models.values()) if (entry.kind === kind) return entry;
   for (const provider of offer.providers)
     for (const model of provider.models)
-      if (kindOfName(model) === kind) return offered(provider.name, model);
+      if (guessKind(model) === kind) return makeOfferedEntry(provider.name, model);
   return undefined;
 }
 
-export function hasRealModel(offer: Offer): boolean {
+export function hasRealModel(offer: ModelOffer): boolean {
   return offer.models.size > 0 || offer.providers.some((p) => p.models.length > 0);
 }
 
-function findRehearsal(offer: Offer, kind: Kind): ModelEntry | undefined {
+function findRehearsal(offer: ModelOffer, kind: ModelKind): ModelEntry | undefined {
   if (!offer.hasRehearsal || hasRealModel(offer)) return undefined;
   return REHEARSAL_MODELS.get(kind === 'chat' ? 'rehearsal-large' : 'rehearsal-embed');
 }
@@ -99,22 +99,22 @@ function findRehearsal(offer: Offer, kind: Kind): ModelEntry | undefined {
 export const DEFAULT = 'default';
 
 /** What answers for names that nobody offers. */
-function findAny(offer: Offer, kind: Kind): ModelEntry | undefined {
+function findFallback(offer: ModelOffer, kind: ModelKind): ModelEntry | undefined {
   return findDefault(offer, kind) ?? findRehearsal(offer, kind);
 }
 
 /** A name that stands for something by itself, and not only because there is a default. */
-export function isOffered(offer: Offer, name: string): boolean {
+export function isOffered(offer: ModelOffer, name: string): boolean {
   return name === DEFAULT || findNamed(offer, name) !== undefined;
 }
 
-export function resolveModel(offer: Offer, name: string, kind: Kind): Resolved {
+export function resolveModel(offer: ModelOffer, name: string, kind: ModelKind): ResolvedModel {
   const named = findNamed(offer, name, kind);
   if (named !== undefined && named.kind !== kind) {
     const other = kind === 'chat' ? 'makes embeddings, not answers' : 'answers, it does not embed';
     throw fault('bad_request', `the model ${name} ${other}`);
   }
-  const entry = named ?? findAny(offer, kind);
+  const entry = named ?? findFallback(offer, kind);
   if (entry === undefined) {
     throw fault('not_found', `there is no ${kind} model for the name ${name}`, {
       hint: 'Add a provider that offers one: agentctl model add NAME.',
@@ -124,8 +124,8 @@ export function resolveModel(offer: Offer, name: string, kind: Kind): Resolved {
 }
 
 /** Every name that can be asked for, with what it stands for. */
-export function listModels(offer: Offer): (Resolved & { isDefault: boolean })[] {
-  const chosen = findAny(offer, 'chat')?.routes[0];
+export function listModels(offer: ModelOffer): (ResolvedModel & { isDefault: boolean })[] {
+  const chosen = findFallback(offer, 'chat')?.routes[0];
   const names = new Set<string>(offer.models.keys());
   for (const provider of offer.providers) for (const model of provider.models) names.add(model);
   if (offer.hasRehearsal) for (const name of REHEARSAL_MODELS.keys()) names.add(name);

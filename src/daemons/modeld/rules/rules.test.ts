@@ -4,18 +4,18 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { Label } from '../../../wire/primitives.ts';
 import {
-  type Bound,
   type BudgetRemaining,
   budgetFault,
-  budgetKey,
-  budgetsOf,
-  clampToLeft,
-  renewsAt,
-  usd,
+  type CostBound,
+  computeRenewal,
+  fitToBudgets,
+  formatUsd,
+  listBudgets,
+  makeBudgetKey,
 } from './budget.ts';
-import { allowedRoutes, fromMask, toMask } from './labels.ts';
-import { listModels, type ModelEntry, type Offer, resolveModel } from './models.ts';
-import { askRecord, type RecordedAttempt } from './record.ts';
+import { filterRoutes, fromMask, toMask } from './labels.ts';
+import { listModels, type ModelEntry, type ModelOffer, resolveModel } from './models.ts';
+import { findRecorded, type RecordedAttempt } from './record.ts';
 
 describe('how much a call may take', () => {
   const left = fc.record({
@@ -34,10 +34,10 @@ describe('how much a call may take', () => {
       fc.property(fc.array(left, { maxLength: 5 }), bound, (lefts, given) => {
         const costOf = (output: number) =>
           Math.ceil((given.inputTokens * given.inputPrice + output * given.outputPrice) / 10);
-        const asked: Bound = { ...given, costOf };
+        const asked: CostBound = { ...given, computeCost: costOf };
         const budgets = lefts.map(
           (one): BudgetRemaining => ({
-            key: budgetKey('site', '', ''),
+            key: makeBudgetKey('site', '', ''),
             ...one,
             tokensLimit: one.tokens,
             costLimitMicrousd: one.costMicrousd,
@@ -49,7 +49,7 @@ describe('how much a call may take', () => {
               (tokens === null || given.inputTokens + output <= tokens) &&
               (costMicrousd === null || costOf(output) <= costMicrousd),
           );
-        const result = clampToLeft(budgets, asked);
+        const result = fitToBudgets(budgets, asked);
         const useful = Math.min(16, given.outputTokensWanted);
         if ('budget' in result) return assert.ok(!fits(useful));
         assert.ok(fits(result.outputTokensMax));
@@ -64,35 +64,35 @@ describe('how much a call may take', () => {
 
   test('the tightest budget is named in money or tokens', () => {
     const budget: BudgetRemaining = {
-      key: budgetKey('agent', 'coder', '2026-05-01'),
+      key: makeBudgetKey('agent', 'coder', '2026-05-01'),
       tokens: null,
       costMicrousd: 1_500,
       tokensLimit: null,
       costLimitMicrousd: 2_000_000,
     };
-    const refusal = clampToLeft([budget], {
+    const refusal = fitToBudgets([budget], {
       inputTokens: 1,
       outputTokensWanted: 100,
-      costOf: () => 9_000,
+      computeCost: () => 9_000,
     });
     assert.ok('budget' in refusal);
     const words = budgetFault(refusal);
     assert.match(words.message, /agent coder has \$0.0015 left of \$2.00; .* need \$0.009/);
     assert.match(words.hint, /agentctl model budget agent coder --cost USD/);
     assert.match(words.hint, /2026-05-02/);
-    assert.equal(usd(1_234_567), '$1.234567');
+    assert.equal(formatUsd(1_234_567), '$1.234567');
   });
 
   test('who pays', () => {
     const day = '2026-05-01';
-    const subjects = (call: Parameters<typeof budgetsOf>[0]) =>
-      budgetsOf(call).map(({ subject, name }) => `${subject}:${name}`);
+    const subjects = (call: Parameters<typeof listBudgets>[0]) =>
+      listBudgets(call).map(({ subject, name }) => `${subject}:${name}`);
     const none = { runId: null, agent: 'coder', taskId: 't', rootTaskId: null, day };
     assert.deepEqual(subjects(none), ['site:', 'day:']);
     const run = { runId: 'r', agent: 'coder', taskId: 't1', rootTaskId: 't1', day };
     assert.deepEqual(subjects(run), ['site:', 'day:', 'agent:coder', 'task:t1']);
     assert.deepEqual(subjects({ ...run, taskId: 't2' }).slice(3), ['task:t1', 'task:t2']);
-    assert.equal(renewsAt(budgetKey('task', 't', day)), null);
+    assert.equal(computeRenewal(makeBudgetKey('task', 't', day)), null);
   });
 });
 
@@ -103,7 +103,7 @@ describe('what the record answers', () => {
     errorCode: RecordedAttempt['errorCode'] = null,
   ): RecordedAttempt => ({ attempt: 1, status, requestHash, errorCode });
   const ask = (attempts: RecordedAttempt[], mode: 'live' | 'replay' = 'live') =>
-    askRecord(attempts, { requestHash: 'a', mode }).answer;
+    findRecorded(attempts, { requestHash: 'a', mode }).result;
 
   test('a live call', () => {
     assert.equal(ask([]), 'none');
@@ -141,9 +141,9 @@ describe('labels', () => {
   test('routes that may not see it are left out; with none left, the label is named', () => {
     const open = { provider: 'local', labelsAllowed: toMask(['person', 'secret']) };
     const closed = { provider: 'cloud', labelsAllowed: toMask(['person']) };
-    const some = allowedRoutes([closed, open], toMask(['secret']));
+    const some = filterRoutes([closed, open], toMask(['secret']));
     assert.deepEqual(some, { open: [open] });
-    const none = allowedRoutes([closed], toMask(['person', 'secret']));
+    const none = filterRoutes([closed], toMask(['person', 'secret']));
     assert.ok('refused' in none);
     assert.match(none.refused.message, /labelled secret may not go to cloud/);
   });
@@ -157,14 +157,14 @@ describe('names of models', () => {
     maxOutputTokens: 1,
     isExact: true,
   });
-  const offer = (more: Partial<Offer> = {}): Offer => ({
+  const offer = (more: Partial<ModelOffer> = {}): ModelOffer => ({
     models: new Map(),
     providers: [],
     defaultModel: undefined,
     hasRehearsal: false,
     ...more,
   });
-  const providerOf = (of: Offer, name: string, kind: 'chat' | 'embedding' = 'chat') =>
+  const providerOf = (of: ModelOffer, name: string, kind: 'chat' | 'embedding' = 'chat') =>
     resolveModel(of, name, kind).routes[0]!;
 
   test('configured, provider/model, offered, default', () => {

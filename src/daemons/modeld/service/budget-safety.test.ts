@@ -214,7 +214,7 @@ function assertWithin(views: readonly BudgetView[]): void {
 }
 
 const viewsOf = ({ service }: Open): BudgetView[] =>
-  service.budgets.keys().map((key) => service.budgets.view(key));
+  service.budgets.listKeys().map((key) => service.budgets.view(key));
 
 const EXPECTED = [
   'budget',

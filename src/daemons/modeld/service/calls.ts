@@ -8,19 +8,25 @@ import type { Outbox } from '../../../platform/outbox.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
-import { type Amount, budgetFault, budgetsOf, dayOf } from '../rules/budget.ts';
-import { allowedRoutes } from '../rules/labels.ts';
+import { type Amount, budgetFault, listBudgets, toDay } from '../rules/budget.ts';
+import { filterRoutes } from '../rules/labels.ts';
 import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
-import { refusedEvent } from './events.ts';
-import { chargeOf, type InFlightCall, intentOf, outcomeOf, times } from './in-flight-call.ts';
-import type { Order, Verdict } from './order.ts';
+import { makeRefusedEvent } from './events.ts';
+import {
+  computeCharge,
+  type InFlightCall,
+  makeIntent,
+  makeOutcome,
+  multiply,
+} from './in-flight-call.ts';
+import type { ModelCall, ModelUseDecision } from './model-call.ts';
 import type { CheckModelUse } from './permission.ts';
-import type { ModelResult, Performed, RoutePlan, Upstream } from './ports.ts';
-import { labelsNow } from './runs.ts';
+import type { ModelResult, ProviderResult, RoutePlan, Upstream } from './ports.ts';
+import { readLabels } from './runs.ts';
 
 /** A call whose provider has answered, or begun to. */
-export type CallResponse = Performed & {
+export type CallResponse = ProviderResult & {
   /**
    * Resolves when it is settled and, where a replay depends on it, durable. Throws how it failed.
    */
@@ -28,7 +34,7 @@ export type CallResponse = Performed & {
 };
 
 export type CallsDeps = {
-  permit: CheckModelUse;
+  checkModelUse: CheckModelUse;
   upstream: Upstream;
   budgets: Budgets;
   journal: Journal;
@@ -37,11 +43,11 @@ export type CallsDeps = {
   log: Log;
   metrics: Metrics;
   /** Writes down that a call was refused. */
-  refused(makeEvent: (id: string) => EventDraft): void;
+  recordRefusal(makeEvent: (id: string) => EventDraft): void;
   failpoint(name: string): void;
 };
 
-const NOTHING: Amount = { tokens: 0, costMicrousd: 0 };
+const NO_AMOUNT: Amount = { tokens: 0, costMicrousd: 0 };
 const REFUSALS: readonly FaultCode[] = [
   'denied',
   'budget',
@@ -49,12 +55,12 @@ const REFUSALS: readonly FaultCode[] = [
   'data_not_allowed',
   'context_too_long',
 ];
-const REFUSALS_KEPT_MAX = 10_000;
-const REFUSAL_EVERY_MS = 1_000;
-const ABORT_WAIT_MS = 2_000;
+const REFUSALS_MAX = 10_000;
+const REFUSAL_INTERVAL_MS = 1_000;
+const ABORT_TIMEOUT_MS = 2_000;
 
 export class ModelCalls {
-  readonly #parts: CallsDeps;
+  readonly #deps: CallsDeps;
   readonly #inFlight = new Set<InFlightCall>();
   /** Answered, and not settled or written yet. */
   #ending = 0;
@@ -62,37 +68,37 @@ export class ModelCalls {
   readonly #refusals = new Map<string, number>();
 
   constructor(parts: CallsDeps) {
-    this.#parts = parts;
+    this.#deps = parts;
   }
 
   /** Asks the provider; throws when there is no answer. The call is settled either way. */
-  async perform(order: Order): Promise<CallResponse> {
-    const { log, failpoint, journal } = this.#parts;
-    if (order.who.run !== undefined) order.verdict = await this.#judge(order);
-    const held = this.#hold(order);
-    this.#enter(held);
+  async perform(call: ModelCall): Promise<CallResponse> {
+    const { log, failpoint, journal } = this.#deps;
+    if (call.identity.run !== undefined) call.decision = await this.#decide(call);
+    const inFlight = this.#reserve(call);
+    this.#add(inFlight);
     let intent: WrittenIntent;
     try {
       failpoint('modeld.before-intent');
-      intent = await journal.intent(intentOf(held));
-      held.seq = intent.seq;
+      intent = await journal.intent(makeIntent(inFlight));
+      inFlight.seq = intent.seq;
       failpoint('modeld.after-intent');
     } catch (error) {
-      this.#undo(held);
+      this.#undo(inFlight);
       throw error;
     }
     try {
       await intent.recorded();
       failpoint('modeld.after-attempt-durable');
-      const { signal } = order.controller;
+      const { signal } = call.controller;
       if (signal.aborted) throw abortFault(signal);
-      const performed = await this.#callProvider(held);
+      const performed = await this.#callProvider(inFlight);
       failpoint('modeld.after-upstream');
-      return { ...performed, finished: this.#finish(held, performed) };
+      return { ...performed, finished: this.#finish(inFlight, performed) };
     } catch (error) {
       const reason = asFault(error, log);
       // A full disk must not hide why the call failed; the journal keeps trying.
-      await this.#end(held, { reason }).written?.catch(() => undefined);
+      await this.#end(inFlight, { reason }).written?.catch(() => undefined);
       throw reason;
     }
   }
@@ -102,62 +108,62 @@ export class ModelCalls {
    * written.
    */
   async drain(waitMs: number): Promise<void> {
-    if (!(await this.#isQuiet(waitMs))) {
-      for (const { order } of this.#inFlight)
-        order.controller.abort(fault('stopping', 'the runtime is stopping'));
-      await this.#isQuiet(ABORT_WAIT_MS);
+    if (!(await this.#waitUntilIdle(waitMs))) {
+      for (const { call } of this.#inFlight)
+        call.controller.abort(fault('stopping', 'the runtime is stopping'));
+      await this.#waitUntilIdle(ABORT_TIMEOUT_MS);
     }
     while (this.#ending > 0) await sleepBriefly();
-    await this.#parts.journal.flush();
+    await this.#deps.journal.flush();
   }
 
   count(): number {
     return this.#inFlight.size;
   }
 
-  async #isQuiet(waitMs: number): Promise<boolean> {
+  async #waitUntilIdle(waitMs: number): Promise<boolean> {
     const end = performance.now() + waitMs;
     while (this.#inFlight.size > 0 && performance.now() < end) await sleepBriefly();
     return this.#inFlight.size === 0;
   }
 
-  async #judge(order: Order): Promise<Verdict> {
+  async #decide(call: ModelCall): Promise<ModelUseDecision> {
     try {
-      return await this.#parts.permit(order);
+      return await this.#deps.checkModelUse(call);
     } catch (error) {
-      this.#noteRefusal(order, error);
+      this.#recordRefusal(call, error);
       throw error;
     }
   }
 
   /** Nothing of it was written. */
-  #undo(held: InFlightCall): void {
-    this.#leave(held);
-    this.#parts.budgets.settle(held.reservations[0]!, NOTHING);
-    if (isStep(held.order)) held.order.who.run!.steps--;
+  #undo(inFlight: InFlightCall): void {
+    this.#remove(inFlight);
+    this.#deps.budgets.settle(inFlight.reservations[0]!, NO_AMOUNT);
+    if (isStep(inFlight.call)) inFlight.call.identity.run!.steps--;
   }
 
   /** Everything that may refuse a call, and the reservation, in one go without waiting. */
-  #hold(order: Order): InFlightCall {
-    const { budgets, upstream, outbox, clock } = this.#parts;
-    if (order.controller.signal.aborted) throw abortFault(order.controller.signal);
+  #reserve(call: ModelCall): InFlightCall {
+    const { budgets, upstream, outbox, clock } = this.#deps;
+    if (call.controller.signal.aborted) throw abortFault(call.controller.signal);
     // A call that waited is not in flight yet, so the end of its activation did not abort it.
-    if (order.who.run?.ended !== undefined) throw order.who.run.ended;
+    if (call.identity.run?.ended !== undefined) throw call.identity.run.ended;
     outbox.assertAuditAccepting();
     try {
-      const open = allowedRoutes(order.routes, order.context.labels | labelsNow(order.who));
+      const open = filterRoutes(call.routes, call.context.labels | readLabels(call.identity));
       if ('refused' in open) throw open.refused;
-      const plan = upstream.plan(order.ask, order.model, open.open);
-      assertFits(order, plan);
-      if (isStep(order)) assertStepLeft(order);
+      const plan = upstream.plan(call.input, call.model, open.open);
+      assertFits(call, plan);
+      if (isStep(call)) assertStepLeft(call);
       const createdMs = clock.nowMs();
-      const keys = budgetsOf({ ...order.who, day: dayOf(createdMs) });
+      const keys = listBudgets({ ...call.identity, day: toDay(createdMs) });
       const taken = budgets.reserve(keys, plan.bound);
       if ('budget' in taken) throw budgetFault(taken);
-      if (isStep(order)) order.who.run!.steps++;
-      return newInFlightCall({ order, plan, keys, routes: open.open, createdMs }, taken);
+      if (isStep(call)) call.identity.run!.steps++;
+      return newInFlightCall({ call, plan, keys, routes: open.open, createdMs }, taken);
     } catch (error) {
-      this.#noteRefusal(order, error);
+      this.#recordRefusal(call, error);
       throw error;
     }
   }
@@ -165,41 +171,41 @@ export class ModelCalls {
   /**
    * Once per named call, else once a second per caller: who asks in a circle must not fill the log.
    */
-  #noteRefusal(order: Order, error: unknown): void {
+  #recordRefusal(call: ModelCall, error: unknown): void {
     if (!(error instanceof Fault) || !REFUSALS.includes(error.code)) return;
-    const { who, callId, isReplayed } = order;
-    const known = `${isReplayed ? callId : (who.runId ?? who.principal)} ${error.code}`;
-    const nowMs = this.#parts.clock.nowMs();
+    const { identity, callId, isReplayed } = call;
+    const known = `${isReplayed ? callId : (identity.runId ?? identity.principal)} ${error.code}`;
+    const nowMs = this.#deps.clock.nowMs();
     const lastMs = this.#refusals.get(known);
-    if (lastMs !== undefined && (isReplayed || nowMs - lastMs < REFUSAL_EVERY_MS)) return;
-    if (this.#refusals.size >= REFUSALS_KEPT_MAX) this.#refusals.clear();
+    if (lastMs !== undefined && (isReplayed || nowMs - lastMs < REFUSAL_INTERVAL_MS)) return;
+    if (this.#refusals.size >= REFUSALS_MAX) this.#refusals.clear();
     this.#refusals.set(known, nowMs);
-    this.#parts.refused((id) => refusedEvent(id, order, error));
+    this.#deps.recordRefusal((id) => makeRefusedEvent(id, call, error));
   }
 
   /** From here on it can be stopped, and a drain waits for it. */
-  #enter(held: InFlightCall): void {
-    const { controller, who } = held.order;
-    who.run?.inFlight.add(controller);
-    this.#inFlight.add(held);
+  #add(inFlight: InFlightCall): void {
+    const { controller, identity } = inFlight.call;
+    identity.run?.inFlight.add(controller);
+    this.#inFlight.add(inFlight);
   }
 
-  #leave(held: InFlightCall): void {
-    const { controller, who } = held.order;
-    who.run?.inFlight.delete(controller);
-    this.#inFlight.delete(held);
+  #remove(inFlight: InFlightCall): void {
+    const { controller, identity } = inFlight.call;
+    identity.run?.inFlight.delete(controller);
+    this.#inFlight.delete(inFlight);
   }
 
-  #callProvider(held: InFlightCall): Promise<Performed> {
-    const { plan, tries, outputTokensMax, bound, order, reservations } = held;
+  #callProvider(inFlight: InFlightCall): Promise<ProviderResult> {
+    const { plan, tries, outputTokensMax, bound, call, reservations } = inFlight;
     return plan.run({
       outputTokensMax,
-      isLimited: this.#parts.budgets.isLimited(reservations[0]!),
+      isLimited: this.#deps.budgets.isLimited(reservations[0]!),
       tokensReserved: bound.tokens,
-      totalMs: order.deadlineMs,
-      signal: order.controller.signal,
+      totalMs: call.deadlineMs,
+      signal: call.controller.signal,
       tries,
-      beforeTry: () => this.#coverTry(held),
+      beforeTry: () => this.#coverTry(inFlight),
     });
   }
 
@@ -209,21 +215,21 @@ export class ModelCalls {
    */
   async #coverTry({ seq, tries, reservations, bound, keys }: InFlightCall): Promise<void> {
     if (tries.lost < reservations.length) return;
-    const more = this.#parts.budgets.reserve(keys, {
+    const more = this.#deps.budgets.reserve(keys, {
       inputTokens: bound.tokens,
       outputTokensWanted: 0,
-      costOf: () => bound.costMicrousd,
+      computeCost: () => bound.costMicrousd,
     });
     if ('budget' in more) throw budgetFault(more);
     reservations.push(more);
-    await this.#parts.journal.raise(seq, times(bound, reservations.length));
+    await this.#deps.journal.raise(seq, multiply(bound, reservations.length));
   }
 
-  async #finish(held: InFlightCall, performed: Performed): CallResponse['finished'] {
+  async #finish(inFlight: InFlightCall, performed: ProviderResult): CallResponse['finished'] {
     this.#ending++;
     try {
       const end = await performed.ended;
-      const { charged, written } = this.#end(held, { performed, end });
+      const { charged, written } = this.#end(inFlight, { performed, end });
       if (written !== undefined) await written;
       if (end.fault !== undefined) throw end.fault;
       return { ended: end, costMicrousd: charged.costMicrousd };
@@ -237,28 +243,28 @@ export class ModelCalls {
    * on it.
    */
   #end(
-    held: InFlightCall,
-    how: { performed?: Performed; end?: ModelResult; reason?: Fault },
+    inFlight: InFlightCall,
+    how: { performed?: ProviderResult; end?: ModelResult; reason?: Fault },
   ): { charged: Amount; written?: Promise<void> } {
-    const { budgets, journal, clock, metrics } = this.#parts;
-    this.#leave(held);
-    const charged = chargeOf(held, how);
-    const [first, ...extra] = held.reservations;
+    const { budgets, journal, clock, metrics } = this.#deps;
+    this.#remove(inFlight);
+    const charged = computeCharge(inFlight, how);
+    const [first, ...extra] = inFlight.reservations;
     const spent = budgets.settle(first!, charged);
-    for (const one of extra) budgets.settle(one, NOTHING);
-    const outcome = outcomeOf(held, { ...how, charged, spent, nowMs: clock.nowMs() });
+    for (const one of extra) budgets.settle(one, NO_AMOUNT);
+    const outcome = makeOutcome(inFlight, { ...how, charged, spent, nowMs: clock.nowMs() });
     metrics.count('model_calls', { provider: outcome.provider, status: outcome.status });
-    metrics.observeMs('model_call', outcome.endedMs - held.createdMs);
+    metrics.observeMs('model_call', outcome.endedMs - inFlight.createdMs);
     metrics.count('model_tokens', {}, charged.tokens);
     metrics.count('model_cost_microusd', {}, charged.costMicrousd);
-    if (held.order.isReplayed) return { charged, written: this.#write(outcome) };
+    if (inFlight.call.isReplayed) return { charged, written: this.#write(outcome) };
     journal.deferOutcome(outcome);
     return { charged };
   }
 
   async #write(outcome: CallOutcome): Promise<void> {
-    await this.#parts.journal.outcome(outcome);
-    this.#parts.failpoint('modeld.after-outcome');
+    await this.#deps.journal.outcome(outcome);
+    this.#deps.failpoint('modeld.after-outcome');
   }
 }
 
@@ -267,7 +273,7 @@ function sleepBriefly(): Promise<void> {
 }
 
 function newInFlightCall(
-  known: Pick<InFlightCall, 'order' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
+  known: Pick<InFlightCall, 'call' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
   taken: Reservation,
 ): InFlightCall {
   return {
@@ -281,12 +287,12 @@ function newInFlightCall(
 }
 
 /** A second attempt at the same call is not one more step of the run. */
-function isStep({ via, attempt, who }: Order): boolean {
-  return via !== 'embed' && attempt === 1 && who.run !== undefined;
+function isStep({ via, attempt, identity }: ModelCall): boolean {
+  return via !== 'embed' && attempt === 1 && identity.run !== undefined;
 }
 
-function assertStepLeft({ who }: Order): void {
-  const { runId, steps, stepsMax } = who.run!;
+function assertStepLeft({ identity }: ModelCall): void {
+  const { runId, steps, stepsMax } = identity.run!;
   if (steps < stepsMax) return;
   throw fault('limit', `${runId} has made its ${stepsMax} model calls`, {
     hint: 'End the task with what is there, or start one with a higher --max-steps.',
@@ -296,7 +302,7 @@ function assertStepLeft({ who }: Order): void {
 
 /** By a guess of four bytes a token: the bound would refuse much that fits. */
 function assertFits(
-  { model, inputTokensMax }: Order,
+  { model, inputTokensMax }: ModelCall,
   { inputTokensGuess: guess }: RoutePlan,
 ): void {
   // Near the window the provider decides: it can count.

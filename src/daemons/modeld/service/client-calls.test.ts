@@ -27,7 +27,7 @@ describe('clients of a vendor', () => {
   }));
 
   const post = async (path: string, text: string, caller = OPERATOR): Promise<RawAnswer> => {
-    const answer = await modeld.dispatch.run({
+    const response = await modeld.dispatch.run({
       method: 'POST',
       path,
       query: {},
@@ -35,10 +35,10 @@ describe('clients of a vendor', () => {
       rawBody: text,
       caller,
     });
-    assert.ok(answer instanceof RawAnswer);
+    assert.ok(response instanceof RawAnswer);
     // A call is settled when its answer is on its way.
     await new Promise((resolve) => setImmediate(resolve));
-    return answer;
+    return response;
   };
   const textOf = async ({ body }: RawAnswer): Promise<string> => {
     if (typeof body === 'string') return body;
@@ -61,12 +61,12 @@ describe('clients of a vendor', () => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(sent);
     });
-    const answer = await post(CHAT, text);
+    const response = await post(CHAT, text);
     assert.equal(provider.asked[0]!.text, text.replace('"oai/gpt-test"', '"gpt-test"'));
-    assert.equal(await textOf(answer), sent);
-    assert.equal(answer.headers['agentd-provider'], 'oai');
+    assert.equal(await textOf(response), sent);
+    assert.equal(response.headers['agentd-provider'], 'oai');
     const { calls } = await modeld.operator.listCalls({ query: { limit: 1 } });
-    assert.equal(calls[0]!.call_id, answer.headers['agentd-call-id']);
+    assert.equal(calls[0]!.call_id, response.headers['agentd-call-id']);
     assert.equal(calls[0]!.agent, '');
     assert.equal(calls[0]!.task_id, null);
     assert.equal(calls[0]!.cost_microusd, 13);
@@ -75,9 +75,9 @@ describe('clients of a vendor', () => {
   test('a stream of the same dialect keeps its bytes, but for usage nobody asked for', async () => {
     const text =
       '{"model":"oai/gpt-test","messages":[{"role":"user","content":"hi"}],"stream":true}';
-    const answer = await post(CHAT, text);
+    const response = await post(CHAT, text);
     const chunks = openaiChunks(['hel', 'lo']);
-    assert.equal(await textOf(answer), [...chunks.slice(0, 4), chunks[5]].join(''));
+    assert.equal(await textOf(response), [...chunks.slice(0, 4), chunks[5]].join(''));
     await until(async () => {
       const { calls } = await modeld.operator.listCalls({ query: { limit: 1 } });
       return calls[0]!.status === 'completed' && calls[0]!.usage?.output_tokens === 7;
@@ -85,11 +85,11 @@ describe('clients of a vendor', () => {
   });
 
   test('the other dialect is translated, both ways', async () => {
-    const answer = await post(
+    const response = await post(
       '/anthropic/v1/messages',
       '{"model":"oai/gpt-test","max_tokens":50,"messages":[{"role":"user","content":"hi"}]}',
     );
-    const body = JSON.parse(await textOf(answer)) as Record<string, unknown>;
+    const body = JSON.parse(await textOf(response)) as Record<string, unknown>;
     assert.equal(body.type, 'message');
     assert.equal((body.content as { text: string }[])[0]!.text, 'hello');
     assert.equal(provider.asked[0]!.path, '/v1/chat/completions');
@@ -103,12 +103,12 @@ describe('clients of a vendor', () => {
   });
 
   test('when a route fails before it answers, the next does; the log has the chain', async () => {
-    const answer = await post(
+    const response = await post(
       CHAT,
       '{"model":"chain","messages":[{"role":"user","content":"hi"}]}',
     );
-    assert.equal(answer.headers['agentd-provider'], 'ant');
-    const callId = answer.headers['agentd-call-id']!;
+    assert.equal(response.headers['agentd-provider'], 'ant');
+    const callId = response.headers['agentd-call-id']!;
     const find = () =>
       modeld.events.find((event) => event.event === 'model.call.ended' && event.call_id === callId);
     await until(() => find() !== undefined, 'the end in the audit log');

@@ -6,13 +6,13 @@ import { fault } from '../../../wire/errors.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { ModelCalls } from './calls.ts';
-import { clientContext } from './context.ts';
+import { makeClientContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
 import type { DialectName } from './ports.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
-export type ClientAnswer = {
+export type ClientResponse = {
   headers: Record<string, string>;
   body: Uint8Array | string | AsyncIterable<Uint8Array | string>;
 };
@@ -31,16 +31,16 @@ export function makeClientCalls(parts: {
     dialect: DialectName,
     { text, body }: ClientBody,
     patience: CallDeadline,
-  ): Promise<ClientAnswer> {
-    const who = identify(runs, caller);
-    if (who.mode === 'replay')
+  ): Promise<ClientResponse> {
+    const identity = identify(runs, caller);
+    if (identity.mode === 'replay')
       throw fault('replay_differs', 'calls of a vendor SDK have no name and cannot be replayed');
-    const { labels, principal: source } = who;
-    const context = clientContext({ body, source, labels });
+    const { labels, principal: source } = identity;
+    const context = makeClientContext({ body, source, labels });
     const { model, routes } = providers.resolve(context.model, 'chat');
     const callId = newId<CallId>('call');
     const answered = await calls.perform({
-      who,
+      identity,
       via: dialect,
       callId,
       attempt: 1,
@@ -48,7 +48,7 @@ export function makeClientCalls(parts: {
       routes,
       purpose: '',
       context,
-      ask: { form: 'client', dialect, text, body, callId },
+      input: { form: 'client', dialect, text, body, callId },
       inputTokensMax: undefined,
       ...patience,
       isReplayed: false,

@@ -20,36 +20,36 @@ function makePart(body: string, labels: number, source: string): ContextPart {
   return { hash: sha256Hex(body), body, labels, source };
 }
 
-export function messagePart({ role, parts, labels }: Message, source: string): ContextPart {
+export function makeMessagePart({ role, parts, labels }: Message, source: string): ContextPart {
   return makePart(canonicalJson({ role, parts }), toMask(labels ?? []), source);
 }
 
-const paramsPart = (text: string): ContextPart => makePart(text, 0, PARAMS_SOURCE);
+const makeParamsPart = (text: string): ContextPart => makePart(text, 0, PARAMS_SOURCE);
 
 /** The parts are hashed already, so the whole need not be hashed again. */
 function hashRequest(model: string, params: ContextPart, messages: readonly ContextPart[]): string {
   return sha256Hex([model, params.hash, ...messages.map((part) => part.hash)].join('\n'));
 }
 
-function labelsOf(parts: readonly ContextPart[]): number {
+function combineLabels(parts: readonly ContextPart[]): number {
   let labels = 0;
   for (const part of parts) labels |= part.labels;
   return labels;
 }
 
 /** An artifact is named, not read: it never changes, so its name is as good as its text. */
-export function neutralContext(request: GenerateRequest, source: string): CallContext {
-  const messages = (request.messages ?? []).map((message) => messagePart(message, source));
+export function makeNeutralContext(request: GenerateRequest, source: string): CallContext {
+  const messages = (request.messages ?? []).map((message) => makeMessagePart(message, source));
   const { tools, tool_choice, temperature, stop, limits, input_ref } = request;
-  const params = paramsPart(
+  const params = makeParamsPart(
     canonicalJson({ tools, tool_choice, temperature, stop, limits, input_ref }),
   );
   const requestHash = hashRequest(request.model, params, messages);
-  return { messages, params, labels: labelsOf(messages), requestHash };
+  return { messages, params, labels: combineLabels(messages), requestHash };
 }
 
 /** A vendor's body: only what is needed to keep it is looked at, the rest is the adapter's. */
-export function clientContext(options: {
+export function makeClientContext(options: {
   body: Record<string, unknown>;
   source: string;
   labels: number;
@@ -64,17 +64,17 @@ export function clientContext(options: {
   const messages = given.map((message: unknown) =>
     makePart(JSON.stringify(message), labels, source),
   );
-  const params = paramsPart(JSON.stringify(rest));
+  const params = makeParamsPart(JSON.stringify(rest));
   const requestHash = hashRequest(model, params, messages);
   return { model, messages, params, labels, requestHash };
 }
 
-export function embedContext(
+export function makeEmbedContext(
   input: readonly string[],
   options: { model: string; source: string; labels: number },
 ): CallContext {
   const { source, labels, model } = options;
   const messages = input.map((text) => makePart(JSON.stringify(text), labels, source));
-  const params = paramsPart('"embed"');
+  const params = makeParamsPart('"embed"');
   return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }

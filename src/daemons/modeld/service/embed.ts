@@ -10,17 +10,17 @@ import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { NO_USAGE } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { attemptsOf } from '../store/calls.ts';
-import { findVectors, keepVectors } from '../store/embeddings.ts';
+import { readAttempts } from '../store/calls.ts';
+import { findVectors, writeVectors } from '../store/embeddings.ts';
 import type { ModelCalls } from './calls.ts';
-import { embedContext } from './context.ts';
+import { makeEmbedContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
-import type { OpenRoute, Order } from './order.ts';
+import type { LabeledRoute, ModelCall } from './model-call.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
 /** Vectors of different models do not compare, so only routes to the same model stand in. */
-function sameModel(routes: readonly OpenRoute[]): OpenRoute[] {
+function filterSameModel(routes: readonly LabeledRoute[]): LabeledRoute[] {
   return routes.filter((route) => route.model === routes[0]!.model);
 }
 
@@ -32,20 +32,20 @@ export function makeEmbed(parts: {
   newId: NewId;
 }) {
   const { calls, runs, providers, db, newId } = parts;
-  const underWay = new Set<string>();
+  const inFlight = new Set<string>();
 
   /** Asks for texts that nobody has embedded yet. */
-  const ask = async (order: Omit<Order, 'attempt'>, isNamed: boolean) => {
-    const { callId } = order;
-    if (underWay.has(callId))
+  const ask = async (call: Omit<ModelCall, 'attempt'>, isNamed: boolean) => {
+    const { callId } = call;
+    if (inFlight.has(callId))
       throw fault('conflict', `${callId} is under way`, { retryAfterMs: 100 });
-    underWay.add(callId);
+    inFlight.add(callId);
     try {
-      const before = isNamed ? await db.read((sql) => attemptsOf(sql, callId)) : [];
-      const answered = await calls.perform({ ...order, attempt: before.length + 1 });
+      const before = isNamed ? await db.read((sql) => readAttempts(sql, callId)) : [];
+      const answered = await calls.perform({ ...call, attempt: before.length + 1 });
       return { answered, ...(await answered.finished) };
     } finally {
-      underWay.delete(callId);
+      inFlight.delete(callId);
     }
   };
 
@@ -54,11 +54,11 @@ export function makeEmbed(parts: {
     request: EmbedRequest,
     patience: CallDeadline,
   ): Promise<EmbedResponse> {
-    const who = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
-    if (who.runId !== null && request.call_id !== undefined)
-      assertCallOf(who.runId, request.call_id);
+    const identity = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
+    if (identity.runId !== null && request.call_id !== undefined)
+      assertCallOf(identity.runId, request.call_id);
     const { model, routes: all } = providers.resolve(request.model, 'embedding');
-    const routes = sameModel(all);
+    const routes = filterSameModel(all);
     const hashes = request.input.map(sha256Hex);
     const first = routes[0]!;
     const found = await db.read((sql) => findVectors(sql, first.model, hashes));
@@ -68,44 +68,44 @@ export function makeEmbed(parts: {
       if (vector === undefined) missing.set(hashes[i]!, request.input[i]!);
     });
     const callId = request.call_id ?? newId<CallId>('call');
-    const answer = { call_id: callId, rehearsal: model.rehearsal };
+    const response = { call_id: callId, rehearsal: model.rehearsal };
     if (missing.size === 0) {
       const embeddings = found as number[][];
       const by = { model: first.model, provider: first.provider };
-      return { ...answer, ...by, embeddings, usage: NO_USAGE, cost_microusd: 0, recorded: true };
+      return { ...response, ...by, embeddings, usage: NO_USAGE, cost_microusd: 0, recorded: true };
     }
-    if (who.mode === 'replay')
+    if (identity.mode === 'replay')
       throw fault('replay_differs', `${callId}: these texts were not embedded in the recorded run`);
     const input = [...missing.values()];
-    const { principal: source, labels } = who;
-    const order = {
-      who,
+    const { principal: source, labels } = identity;
+    const call = {
+      identity,
       via: 'embed',
       callId,
       model,
       routes,
       purpose: request.purpose ?? '',
-      context: embedContext(input, { model: request.model, source, labels }),
-      ask: { form: 'embed', input },
+      context: makeEmbedContext(input, { model: request.model, source, labels }),
+      input: { form: 'embed', input },
       inputTokensMax: undefined,
       ...patience,
       isReplayed: false,
     } as const;
     const isNamed = request.call_id !== undefined;
-    const { answered, ended, costMicrousd } = await ask(order, isNamed);
+    const { answered, ended, costMicrousd } = await ask(call, isNamed);
     const { route, output } = answered;
     if (output.type !== 'embeddings')
       throw new Error('embeddings were answered with something else');
     const made = [...missing.keys()].map((hash, i) => ({ hash, vector: output.embeddings[i]! }));
-    await db.write((sql) => keepVectors(sql, first.model, made));
+    await db.write((sql) => writeVectors(sql, first.model, made));
     const fresh = new Map(made.map(({ hash, vector }) => [hash, vector]));
     return {
-      ...answer,
+      ...response,
       model: route.model,
       provider: route.provider,
       rehearsal: route.provider === REHEARSAL,
       embeddings: hashes.map((hash, i) => found[i] ?? fresh.get(hash)!),
-      usage: ended.answer.usage,
+      usage: ended.response.usage,
       cost_microusd: costMicrousd,
       recorded: false,
     };

@@ -6,7 +6,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { ModelRoute } from '../rules/models.ts';
 import type { ModelCallRow } from '../store/calls.ts';
-import type { Order, Verdict } from './order.ts';
+import type { ModelCall, ModelUseDecision } from './model-call.ts';
 import type { ModelResult, TryStats } from './ports.ts';
 
 type Subject = {
@@ -17,7 +17,7 @@ type Subject = {
   runId: string | null;
 };
 
-function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
+function writeSubject({ principal, agent, taskId, rootTaskId, runId }: Subject) {
   return {
     principal,
     ...(agent === '' ? {} : { agent }),
@@ -27,13 +27,13 @@ function subjectOf({ principal, agent, taskId, rootTaskId, runId }: Subject) {
   };
 }
 
-export function attemptedEvent(order: Order, route: ModelRoute, bound: Amount): EventDraft {
-  const { callId, attempt, who, model, context, via, verdict } = order;
+export function makeAttemptedEvent(call: ModelCall, route: ModelRoute, bound: Amount): EventDraft {
+  const { callId, attempt, identity, model, context, via, decision: verdict } = call;
   const decision = verdict === undefined ? undefined : recordModelUse(verdict);
   return {
     id: `${callId}.attempted.${attempt}`,
     event: 'model.call.attempted',
-    ...subjectOf(who),
+    ...writeSubject(identity),
     call_id: callId,
     model: model.name,
     ...(decision === undefined ? {} : { allowed: true, policy: decision.policy }),
@@ -51,7 +51,7 @@ export function attemptedEvent(order: Order, route: ModelRoute, bound: Amount): 
   };
 }
 
-export type EndedFacts = {
+export type CallEndFacts = {
   status: string;
   route: ModelRoute;
   end: ModelResult | undefined;
@@ -61,14 +61,14 @@ export type EndedFacts = {
   tookMs: number;
 };
 
-export function endedEvent(order: Order, facts: EndedFacts): EventDraft {
-  const { callId, attempt, who, model } = order;
+export function makeEndedEvent(call: ModelCall, facts: CallEndFacts): EventDraft {
+  const { callId, attempt, identity, model } = call;
   const { status, route, end, reason, charged, tries, tookMs } = facts;
-  const usage = end?.answer.usageReported === true ? end.answer.usage : undefined;
+  const usage = end?.response.usageReported === true ? end.response.usage : undefined;
   return {
     id: `${callId}.ended.${attempt}`,
     event: 'model.call.ended',
-    ...subjectOf(who),
+    ...writeSubject(identity),
     call_id: callId,
     model: model.name,
     status,
@@ -97,11 +97,11 @@ export function endedEvent(order: Order, facts: EndedFacts): EventDraft {
 }
 
 /** A call that a crash left open: nobody knows what came of it, so it is charged in full. */
-export function unknownEvent(row: ModelCallRow): EventDraft {
+export function makeUnknownEvent(row: ModelCallRow): EventDraft {
   return {
     id: `${row.call_id}.ended.${row.attempt}`,
     event: 'model.call.ended',
-    ...subjectOf({
+    ...writeSubject({
       principal: row.principal,
       agent: row.agent,
       taskId: row.task_id,
@@ -121,21 +121,23 @@ export function unknownEvent(row: ModelCallRow): EventDraft {
   };
 }
 
-export function refusedEvent(id: string, order: Order, reason: Fault): EventDraft {
+export function makeRefusedEvent(id: string, call: ModelCall, reason: Fault): EventDraft {
   const { subject, name, unit, left, labels } = reason.details ?? {};
   const decision =
-    reason.code === 'denied' ? recordModelUse(reason.details as unknown as Verdict) : undefined;
+    reason.code === 'denied'
+      ? recordModelUse(reason.details as unknown as ModelUseDecision)
+      : undefined;
   return {
     id,
     event: 'model.call.refused',
-    ...subjectOf(order.who),
-    call_id: order.callId,
-    model: order.model.name,
+    ...writeSubject(call.identity),
+    call_id: call.callId,
+    model: call.model.name,
     allowed: false,
     status: reason.code,
     ...(decision === undefined ? {} : { policy: decision.policy }),
     data: {
-      request_hash: order.context.requestHash,
+      request_hash: call.context.requestHash,
       ...(typeof subject === 'string' ? { subject } : {}),
       ...(typeof name === 'string' ? { name } : {}),
       ...(typeof unit === 'string' ? { unit } : {}),

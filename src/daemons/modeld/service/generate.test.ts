@@ -9,7 +9,7 @@ describe('generate', () => {
   startWithProvider();
 
   test('an operator asks and gets an answer with usage and cost', async () => {
-    const answer = await modeld.operator.generate({
+    const response = await modeld.operator.generate({
       body: {
         model: 'coder-large',
         messages: [said('hi')],
@@ -17,14 +17,14 @@ describe('generate', () => {
         task_id: taskId(9),
       },
     });
-    assert.equal(answer.provider, 'local');
-    assert.equal(answer.model, 'gpt-test');
-    assert.equal(answer.rehearsal, false);
-    assert.equal(answer.recorded, false);
-    assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'hello' }]);
-    assert.equal(answer.usage.input_tokens, 11);
-    assert.equal(answer.cost_microusd, 11 * 1 + 7 * 10);
-    const { call } = await modeld.operator.getCall({ params: { id: answer.call_id } });
+    assert.equal(response.provider, 'local');
+    assert.equal(response.model, 'gpt-test');
+    assert.equal(response.rehearsal, false);
+    assert.equal(response.recorded, false);
+    assert.deepEqual(response.message.parts, [{ type: 'text', text: 'hello' }]);
+    assert.equal(response.usage.input_tokens, 11);
+    assert.equal(response.cost_microusd, 11 * 1 + 7 * 10);
+    const { call } = await modeld.operator.getCall({ params: { id: response.call_id } });
     assert.equal(call.agent, 'coder');
     assert.equal(call.task_id, taskId(9));
     assert.equal(call.run_id, null);
@@ -64,7 +64,7 @@ describe('generate', () => {
     await modeld.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
     const run = modeld.as(runCaller(2, 1));
     const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
-    const { promise: go, resolve: answer } = Promise.withResolvers<void>();
+    const { promise: go, resolve: response } = Promise.withResolvers<void>();
     provider.plays.push(async ({ response }) => {
       isAsked();
       await go;
@@ -74,7 +74,7 @@ describe('generate', () => {
     const first = run.generate({ body });
     await asked;
     const second = run.generate({ body });
-    answer();
+    response();
     const answers = await Promise.all([first, second]);
     assert.equal(provider.asked.length, 1);
     assert.deepEqual(answers[0].message, answers[1].message);
@@ -119,8 +119,8 @@ describe('generate', () => {
       body: admission(1, { mode: 'replay' }),
     });
     const replay = modeld.as(runCaller(1, 1, 'replay'));
-    const answer = await replay.generate({ body });
-    assert.equal(answer.recorded, true);
+    const response = await replay.generate({ body });
+    assert.equal(response.recorded, true);
     await rejects(
       replay.generate({ body: { ...body, messages: [said('changed')] } }),
       'replay_differs',
@@ -205,7 +205,7 @@ describe('generate', () => {
   test('a stream gives deltas, then done; cut in the middle it tells of it', async () => {
     let onFirst = () => {};
     const open = async (n: number, step: number) => {
-      const answer = await modeld.dispatch.run({
+      const response = await modeld.dispatch.run({
         method: 'POST',
         path: '/v1/models/generate',
         query: {},
@@ -218,7 +218,7 @@ describe('generate', () => {
         caller: runCaller(n, 1),
       });
       const events: Record<string, unknown>[] = [];
-      for await (const chunk of (answer as { body: AsyncIterable<string> }).body) {
+      for await (const chunk of (response as { body: AsyncIterable<string> }).body) {
         events.push(JSON.parse(chunk.replace(/^data: /, '')) as Record<string, unknown>);
         onFirst();
       }

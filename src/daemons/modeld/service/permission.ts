@@ -5,16 +5,16 @@ import { requestOfModel } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import { fromMask } from '../rules/labels.ts';
-import type { Order, Verdict } from './order.ts';
-import { labelsNow } from './runs.ts';
+import type { ModelCall, ModelUseDecision } from './model-call.ts';
+import { readLabels } from './runs.ts';
 
-export type ModelUseQuery = Pick<Order, 'who' | 'model' | 'context'>;
-export type CheckModelUse = (asked: ModelUseQuery) => Promise<Verdict>;
+export type ModelUseQuery = Pick<ModelCall, 'identity' | 'model' | 'context'>;
+export type CheckModelUse = (asked: ModelUseQuery) => Promise<ModelUseDecision>;
 
-export function makePermit(policy: Pick<PolicySource, 'decide'>): CheckModelUse {
-  return async ({ who, model, context }) => {
-    const labels = fromMask(context.labels | labelsNow(who));
-    const { agent, taskId, rootTaskId } = who;
+export function makeCheckModelUse(policy: Pick<PolicySource, 'decide'>): CheckModelUse {
+  return async ({ identity, model, context }) => {
+    const labels = fromMask(context.labels | readLabels(identity));
+    const { agent, taskId, rootTaskId } = identity;
     const answer = await policy.decide(
       requestOfModel({ agent, model: model.name, taskId, rootTaskId, labels }),
     );

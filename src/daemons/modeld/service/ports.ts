@@ -1,9 +1,9 @@
 // What the service needs of the outside, as small interfaces; upstream.ts and daemon.ts fit them.
 import type { Fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
-import type { AnswerEvent, DialectName, ModelResponse } from '../adapters/dialect.ts';
-import type { Bound } from '../rules/budget.ts';
-import type { ModelRoute, Resolved } from '../rules/models.ts';
+import type { DialectName, ModelResponse, ResponseEvent } from '../adapters/dialect.ts';
+import type { CostBound } from '../rules/budget.ts';
+import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 
 /** A provider as the service knows it. The key is only ever handed on, by a function. */
 export type ProviderSettings = {
@@ -57,11 +57,11 @@ export type UpstreamOptions = {
   beforeTry(): Promise<void>;
 };
 
-export type ModelResult = { answer: ModelResponse; fault?: Fault };
+export type ModelResult = { response: ModelResponse; fault?: Fault };
 export type ModelOutput =
   | { type: 'answer' }
   | { type: 'embeddings'; embeddings: number[][] }
-  | { type: 'events'; items: AsyncIterable<AnswerEvent[]> }
+  | { type: 'events'; items: AsyncIterable<ResponseEvent[]> }
   | { type: 'bytes'; headers: Record<string, string>; body: Uint8Array | string }
   | {
       type: 'stream';
@@ -70,27 +70,30 @@ export type ModelOutput =
     };
 
 /** A call that a provider has answered, or begun to. */
-export type Performed = {
+export type ProviderResult = {
   route: ModelRoute;
   ended: Promise<ModelResult>;
   output: ModelOutput;
 };
 
 export type RoutePlan = {
-  bound: Bound;
+  bound: CostBound;
   /** A guess for people's limits, where the bound would be too strict. */
   inputTokensGuess: number;
   /** Costs of what was really used, at the route that answered. */
-  costOf(route: ModelRoute, answer: Pick<ModelResponse, 'usage' | 'cacheWriteLongTokens'>): number;
+  computeCost(
+    route: ModelRoute,
+    response: Pick<ModelResponse, 'usage' | 'cacheWriteLongTokens'>,
+  ): number;
   /** Calls the provider, with retries and further routes. */
-  run(options: UpstreamOptions): Promise<Performed>;
+  run(options: UpstreamOptions): Promise<ProviderResult>;
 };
 
 export type Upstream = {
   connect(settings: ProviderSettings): void;
   state(provider: string): ProviderState;
-  priceOf(provider: string, model: string): ModelView['price'];
-  plan(ask: ModelInput, model: Resolved, routes: readonly ModelRoute[]): RoutePlan;
+  getPrice(provider: string, model: string): ModelView['price'];
+  plan(ask: ModelInput, model: ResolvedModel, routes: readonly ModelRoute[]): RoutePlan;
   close(): void;
 };
 
@@ -100,4 +103,4 @@ export type ReadArtifact = (
   runId: string | null,
 ) => Promise<{ text: string; labels: Message['labels'] }>;
 
-export type { AnswerEvent, DialectName };
+export type { DialectName, ResponseEvent };

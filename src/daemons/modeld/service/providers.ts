@@ -10,21 +10,21 @@ import type { Label } from '../../../wire/primitives.ts';
 import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import {
+  guessKind,
   hasRealModel,
   isOffered,
-  type Kind,
-  kindOfName,
   listModels,
   type ModelEntry,
+  type ModelKind,
+  type ModelOffer,
   type ModelRoute,
-  type Offer,
   REHEARSAL,
-  type Resolved,
+  type ResolvedModel,
   resolveModel,
 } from '../rules/models.ts';
 import { type Keys, readPrivateFile } from '../store/keys.ts';
 import { readProviders, type StoredProvider } from '../store/settings.ts';
-import type { OpenRoute } from './order.ts';
+import type { LabeledRoute } from './model-call.ts';
 import type { ProviderSettings, Upstream } from './ports.ts';
 
 type ProviderEntry = {
@@ -35,7 +35,7 @@ type ProviderEntry = {
   hasKey: boolean;
 };
 
-export type ProvidersParts = {
+export type ProvidersDeps = {
   config: ModeldConfig;
   db: Database;
   keys: Keys;
@@ -46,13 +46,13 @@ const REHEARSAL_KEY = 'rehearsal';
 const REHEARSAL_CONCURRENCY = 256;
 
 export class Providers {
-  readonly #parts: ProvidersParts;
-  readonly #live = new Map<string, ProviderEntry>();
+  readonly #deps: ProvidersDeps;
+  readonly #providers = new Map<string, ProviderEntry>();
   readonly #models: ReadonlyMap<string, ModelEntry>;
-  #offer: Offer | undefined;
+  #offer: ModelOffer | undefined;
 
-  private constructor(parts: ProvidersParts) {
-    this.#parts = parts;
+  private constructor(parts: ProvidersDeps) {
+    this.#deps = parts;
     this.#models = new Map(
       Object.entries(parts.config.models).map(([name, model]) => [
         name,
@@ -67,48 +67,48 @@ export class Providers {
     );
   }
 
-  static async open(parts: ProvidersParts): Promise<Providers> {
+  static async open(parts: ProvidersDeps): Promise<Providers> {
     const { config, db, keys } = parts;
     const own = new Providers(parts);
     for (const [name, provider] of Object.entries(config.providers))
-      own.#put(fromConfig(name, provider, keyOf(name, provider, config.credentials_dir)));
+      own.#connect(fromConfig(name, provider, readKey(name, provider, config.credentials_dir)));
     for (const stored of await db.read(readProviders))
-      if (!own.#live.has(stored.name)) own.#put(fromStore(stored, keys.read(stored.name)));
-    if (config.rehearsal !== undefined) own.#put(rehearsal(config.rehearsal.address));
+      if (!own.#providers.has(stored.name)) own.#connect(fromStore(stored, keys.read(stored.name)));
+    if (config.rehearsal !== undefined) own.#connect(makeRehearsal(config.rehearsal.address));
     own.#assertRoutes();
     return own;
   }
 
-  resolve(name: string, kind: Kind): { model: Resolved; routes: OpenRoute[] } {
-    const model = resolveModel(this.#offers(), name, kind);
-    return { model, routes: this.open(model.routes) };
+  resolve(name: string, kind: ModelKind): { model: ResolvedModel; routes: LabeledRoute[] } {
+    const model = resolveModel(this.#getOffer(), name, kind);
+    return { model, routes: this.withLabels(model.routes) };
   }
 
   /** The same objects as the model has, with what each provider may see. */
-  open(routes: readonly ModelRoute[]): OpenRoute[] {
+  withLabels(routes: readonly ModelRoute[]): LabeledRoute[] {
     return routes.map((route) => ({
       ...route,
-      labelsAllowed: this.#live.get(route.provider)?.labelsAllowed ?? 0,
+      labelsAllowed: this.#providers.get(route.provider)?.labelsAllowed ?? 0,
     }));
   }
 
   /** A name that somebody offers; for all others an agent is answered by the default. */
-  offers(name: string): boolean {
-    return isOffered(this.#offers(), name);
+  isOffered(name: string): boolean {
+    return isOffered(this.#getOffer(), name);
   }
 
   /**
    * Whoever calls by hand means the model they name, and not whichever there is. Where the
    * configuration names a default it answers; so does the rehearsal, which says what it is.
    */
-  assertMeant(name: string): void {
-    const offer = this.#offers();
+  assertOffered(name: string): void {
+    const offer = this.#getOffer();
     if (offer.defaultModel === undefined && hasRealModel(offer) && !isOffered(offer, name))
-      throw this.unknown(name);
+      throw this.unknownModelFault(name);
   }
 
-  unknown(name: string): Fault {
-    const known = [...this.models().map((model) => model.name), ...this.#live.keys()];
+  unknownModelFault(name: string): Fault {
+    const known = [...this.listModelViews().map((model) => model.name), ...this.#providers.keys()];
     const near = nearest(name, known);
     const guess = near === undefined ? '' : `; did you mean ${near}?`;
     return fault('not_found', `there is no model ${name}${guess}`, {
@@ -116,27 +116,27 @@ export class Providers {
     });
   }
 
-  kindOf(name: string): Kind {
-    return this.#models.get(name)?.kind ?? kindOfName(name);
+  getKind(name: string): ModelKind {
+    return this.#models.get(name)?.kind ?? guessKind(name);
   }
 
   has(name: string): boolean {
-    return this.#live.has(name);
+    return this.#providers.has(name);
   }
 
-  modelsOf(name: string): readonly string[] {
-    return this.#live.get(name)?.models ?? [];
+  getModels(name: string): readonly string[] {
+    return this.#providers.get(name)?.models ?? [];
   }
 
-  priceOf(name: string): ProviderPrice | undefined {
-    return this.#live.get(name)?.settings.price;
+  getPrice(name: string): ProviderPrice | undefined {
+    return this.#providers.get(name)?.settings.price;
   }
 
   /** What will be when it is added; nothing has changed yet. */
-  check(name: string, asked: { dialect: 'anthropic' | 'openai'; base_url: string }): void {
+  assertCanAdd(name: string, asked: { dialect: 'anthropic' | 'openai'; base_url: string }): void {
     if (name === REHEARSAL)
       throw fault('bad_request', `${REHEARSAL} is the name of the played model`);
-    if (this.#live.get(name)?.isConfigured === true) {
+    if (this.#providers.get(name)?.isConfigured === true) {
       throw fault('conflict', `the provider ${name} is set in the configuration`, {
         hint: 'Change it in agentd.yaml, or add yours under another name.',
       });
@@ -148,13 +148,13 @@ export class Providers {
   }
 
   add(stored: StoredProvider): ProviderView {
-    this.#put(fromStore(stored, this.#parts.keys.read(stored.name)));
+    this.#connect(fromStore(stored, this.#deps.keys.read(stored.name)));
     return this.view(stored.name);
   }
 
   view(name: string): ProviderView {
-    const live = this.#live.get(name)!;
-    const { inFlight, available, reason } = this.#parts.upstream.state(name);
+    const live = this.#providers.get(name)!;
+    const { inFlight, available, reason } = this.#deps.upstream.state(name);
     const isUseless = live.models.length === 0 && !this.#isRouted(name);
     const why = isUseless
       ? `no model is named for it: agentctl model add ${name} --model MODEL`
@@ -172,15 +172,15 @@ export class Providers {
   }
 
   /** The real ones: what is played is said by the models. */
-  views(): ProviderView[] {
-    return [...this.#live.keys()]
+  listViews(): ProviderView[] {
+    return [...this.#providers.keys()]
       .filter((name) => name !== REHEARSAL)
       .map((name) => this.view(name));
   }
 
-  models(): ModelView[] {
-    return listModels(this.#offers()).map((model) => {
-      const states = model.routes.map((route) => this.#parts.upstream.state(route.provider));
+  listModelViews(): ModelView[] {
+    return listModels(this.#getOffer()).map((model) => {
+      const states = model.routes.map((route) => this.#deps.upstream.state(route.provider));
       const available = states.some((state) => state.available);
       const reason = available ? undefined : states[0]?.reason;
       return {
@@ -191,21 +191,21 @@ export class Providers {
         max_output_tokens: model.maxOutputTokens,
         rehearsal: model.rehearsal,
         is_default: model.isDefault,
-        price: this.#parts.upstream.priceOf(model.routes[0]!.provider, model.routes[0]!.model),
+        price: this.#deps.upstream.getPrice(model.routes[0]!.provider, model.routes[0]!.model),
         available,
         ...(reason === undefined ? {} : { reason }),
       };
     });
   }
 
-  #offers(): Offer {
+  #getOffer(): ModelOffer {
     this.#offer ??= {
       models: this.#models,
-      providers: [...this.#live.values()]
+      providers: [...this.#providers.values()]
         .filter(({ settings }) => settings.name !== REHEARSAL)
         .map(({ settings, models }) => ({ name: settings.name, models })),
-      defaultModel: this.#parts.config.default_model,
-      hasRehearsal: this.#live.has(REHEARSAL),
+      defaultModel: this.#deps.config.default_model,
+      hasRehearsal: this.#providers.has(REHEARSAL),
     };
     return this.#offer;
   }
@@ -217,27 +217,27 @@ export class Providers {
     );
   }
 
-  #put(live: ProviderEntry): void {
-    this.#live.set(live.settings.name, live);
+  #connect(live: ProviderEntry): void {
+    this.#providers.set(live.settings.name, live);
     this.#offer = undefined;
-    this.#parts.upstream.connect(live.settings);
+    this.#deps.upstream.connect(live.settings);
   }
 
   #assertRoutes(): void {
     for (const [name, { routes }] of this.#models) {
-      const missing = routes.find(({ provider }) => !this.#live.has(provider));
+      const missing = routes.find(({ provider }) => !this.#providers.has(provider));
       if (missing === undefined) continue;
       throw fault(
         'bad_config',
         `modeld.models.${name} names the provider ${missing.provider}, which there is not`,
-        { hint: `There are: ${[...this.#live.keys()].join(', ') || 'none'}.` },
+        { hint: `There are: ${[...this.#providers.keys()].join(', ') || 'none'}.` },
       );
     }
   }
 }
 
 /** Read once: the key lives in a closure and is handed to nothing but the call that needs it. */
-function keyOf(
+function readKey(
   name: string,
   provider: ProviderConfig,
   credentialsDir: string | undefined,
@@ -293,7 +293,7 @@ function fromStore(stored: StoredProvider, key: string | undefined): ProviderEnt
 }
 
 /** It is part of this runtime and keeps nothing, so it may see everything. */
-function rehearsal(address: string): ProviderEntry {
+function makeRehearsal(address: string): ProviderEntry {
   const provider = ProviderConfig.parse({
     dialect: 'anthropic',
     base_url: address,

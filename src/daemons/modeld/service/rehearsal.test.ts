@@ -39,14 +39,14 @@ describe('the rehearsal', () => {
   });
 
   test('every name is its large model, flagged and free', async () => {
-    const answer = await modeld.operator.generate({
+    const response = await modeld.operator.generate({
       body: { model: 'coder-large', messages: [said('What is 2 + 2?', ['secret'])] },
     });
-    assert.equal(answer.rehearsal, true);
-    assert.equal(answer.provider, 'rehearsal');
-    assert.equal(answer.model, 'rehearsal-large');
-    assert.equal(answer.cost_microusd, 0);
-    assert.ok(answer.usage.input_tokens > 0);
+    assert.equal(response.rehearsal, true);
+    assert.equal(response.provider, 'rehearsal');
+    assert.equal(response.model, 'rehearsal-large');
+    assert.equal(response.cost_microusd, 0);
+    assert.ok(response.usage.input_tokens > 0);
     const { models } = await modeld.operator.listModels({});
     assert.ok(models.every((model) => model.rehearsal));
   });
@@ -64,7 +64,7 @@ describe('the rehearsal', () => {
       },
     };
     for (const [path, body] of Object.entries(bodies)) {
-      const answer = await modeld.dispatch.run({
+      const response = await modeld.dispatch.run({
         method: 'POST',
         path,
         query: {},
@@ -72,16 +72,16 @@ describe('the rehearsal', () => {
         rawBody: JSON.stringify(body),
         caller: OPERATOR,
       });
-      assert.ok(answer instanceof RawAnswer);
-      assert.equal(answer.headers['agentd-rehearsal'], 'true');
-      assert.match(String(answer.body), /"usage"/);
+      assert.ok(response instanceof RawAnswer);
+      assert.equal(response.headers['agentd-rehearsal'], 'true');
+      assert.match(String(response.body), /"usage"/);
     }
   });
 
   test('it embeds', async () => {
-    const answer = await modeld.operator.embed({ body: { model: 'memory', input: ['one'] } });
-    assert.equal(answer.rehearsal, true);
-    assert.equal(answer.embeddings[0]!.length, 256);
+    const response = await modeld.operator.embed({ body: { model: 'memory', input: ['one'] } });
+    assert.equal(response.rehearsal, true);
+    assert.equal(response.embeddings[0]!.length, 256);
   });
 
   test('it can be tried', async () => {
@@ -117,9 +117,9 @@ describe('the rehearsal', () => {
       body: { dialect: 'openai', base_url: provider.url, models: ['gpt-test'] },
     });
     await rejects(ask('coder-large'), 'not_found');
-    const answer = await ask('default');
-    assert.equal(answer.rehearsal, false);
-    assert.equal(answer.provider, 'real');
+    const response = await ask('default');
+    assert.equal(response.rehearsal, false);
+    assert.equal(response.provider, 'real');
     assert.equal((await ask('rehearsal-large')).rehearsal, true);
   });
 });

@@ -5,8 +5,8 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
-import { type Kind, kindOfName, type ModelRoute, REHEARSAL } from '../rules/models.ts';
-import { callView, hashesOf, listCalls, readLatest, sumUsage } from '../store/calls.ts';
+import { guessKind, type ModelKind, type ModelRoute, REHEARSAL } from '../rules/models.ts';
+import { listCalls, readHashes, readLatest, sumUsage, toCallView } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
 import type { CallDeadline } from './generate.ts';
@@ -15,28 +15,28 @@ import type { Providers } from './providers.ts';
 
 const FORGOTTEN = '[forgotten]';
 
-export type UsageAsk = {
+export type UsageQuery = {
   agent: string | undefined;
   taskId: string | undefined;
   since: string | undefined;
 };
-export type ListAsk = {
+export type CallsQuery = {
   runId: string | undefined;
   taskId: string | undefined;
   limit: number;
   cursor: string | undefined;
 };
-export type ReportsParts = {
+export type ReportsDeps = {
   db: Database;
   journal: Journal;
-  upstream: Pick<Upstream, 'priceOf'>;
+  upstream: Pick<Upstream, 'getPrice'>;
 };
 
 export class Reports {
-  readonly #parts: ReportsParts;
+  readonly #deps: ReportsDeps;
 
-  constructor(parts: ReportsParts) {
-    this.#parts = parts;
+  constructor(parts: ReportsDeps) {
+    this.#deps = parts;
   }
 
   /**
@@ -44,13 +44,13 @@ export class Reports {
    * says so in the log and tries again; what is there can be read meanwhile, and shows such a call
    * as running.
    */
-  async #catchUp(): Promise<void> {
-    await this.#parts.journal.flush().catch(() => undefined);
+  async #flush(): Promise<void> {
+    await this.#deps.journal.flush().catch(() => undefined);
   }
 
-  async usage(asked: UsageAsk) {
-    const { db } = this.#parts;
-    await this.#catchUp();
+  async usage(asked: UsageQuery) {
+    const { db } = this.#deps;
+    await this.#flush();
     const sums = await db.read((sql) =>
       sumUsage(sql, {
         agent: asked.agent?.replace(/^agent:/, ''),
@@ -58,50 +58,50 @@ export class Reports {
         sinceMs: asked.since === undefined ? undefined : Date.parse(asked.since),
       }),
     );
-    const { upstream } = this.#parts;
+    const { upstream } = this.#deps;
     const rows = sums.map(
       ({ cost, ...row }): UsageRow => ({
         ...row,
         cost_microusd: cost,
-        cost_is_guess: cost > 0 && upstream.priceOf(row.provider, row.model).is_guess,
+        cost_is_guess: cost > 0 && upstream.getPrice(row.provider, row.model).is_guess,
       }),
     );
-    return { rows, total: totalOf(rows) };
+    return { rows, total: sumRows(rows) };
   }
 
-  async list(asked: ListAsk) {
-    const { db } = this.#parts;
-    await this.#catchUp();
+  async list(asked: CallsQuery) {
+    const { db } = this.#deps;
+    await this.#flush();
     const { runId, taskId, limit } = asked;
     const before = readNumberCursor(asked.cursor);
     const found = await db.read((sql) =>
       listCalls(sql, { runId, taskId, before, limit: limit + 1 }),
     );
     const { rows, cursor } = cutPage(found, limit, ({ seq }) => seq);
-    return { calls: rows.map(callView), cursor };
+    return { calls: rows.map(toCallView), cursor };
   }
 
   async get(
     callId: string,
   ): Promise<{ call: ModelCallView; messages: unknown[]; params: unknown; response: unknown }> {
-    const { db } = this.#parts;
-    await this.#catchUp();
+    const { db } = this.#deps;
+    await this.#flush();
     return db.read(async (sql) => {
       const row = await readLatest(sql, callId);
       if (row === undefined) throw fault('not_found', `there is no model call ${callId}`);
-      const bodyOf = async (hash: string): Promise<unknown> => {
+      const readBody = async (hash: string): Promise<unknown> => {
         const part = await readPart(sql, hash);
         return part?.body == null ? FORGOTTEN : (JSON.parse(part.body) as unknown);
       };
       const messages: unknown[] = [];
-      for (const hash of hashesOf(row.context)) messages.push(await bodyOf(hash));
-      const response = row.response === null ? null : await bodyOf(row.response);
-      return { call: callView(row), messages, params: await bodyOf(row.params), response };
+      for (const hash of readHashes(row.context)) messages.push(await readBody(hash));
+      const response = row.response === null ? null : await readBody(row.response);
+      return { call: toCallView(row), messages, params: await readBody(row.params), response };
     });
   }
 }
 
-function totalOf(rows: readonly UsageRow[]): {
+function sumRows(rows: readonly UsageRow[]): {
   calls: number;
   usage: Usage;
   cost_microusd: number;
@@ -146,7 +146,7 @@ export async function testModel(
   name: string,
   patience: CallDeadline,
 ): Promise<TestResult> {
-  const routes = routesToTest(parts.providers, name);
+  const routes = chooseRoutes(parts.providers, name);
   const results: { route: ModelRoute; ok: boolean; tookMs: number; words: string }[] = [];
   for (const route of routes) {
     const started = parts.nowMs();
@@ -174,17 +174,17 @@ export async function testModel(
   };
 }
 
-function routesToTest(providers: Providers, name: string): (ModelRoute & { kind: Kind })[] {
-  if (name === REHEARSAL) return routesToTest(providers, 'rehearsal-large');
+function chooseRoutes(providers: Providers, name: string): (ModelRoute & { kind: ModelKind })[] {
+  if (name === REHEARSAL) return chooseRoutes(providers, 'rehearsal-large');
   if (providers.has(name)) {
-    const models = providers.modelsOf(name).slice(0, ROUTES_TESTED_MAX);
+    const models = providers.getModels(name).slice(0, ROUTES_TESTED_MAX);
     if (models.length === 0)
       throw fault('not_found', `no model is named for the provider ${name}`, {
         hint: `agentctl model add ${name} --model MODEL`,
       });
-    return models.map((model) => ({ provider: name, model, kind: kindOfName(model) }));
+    return models.map((model) => ({ provider: name, model, kind: guessKind(model) }));
   }
-  if (!providers.offers(name)) throw providers.unknown(name);
-  const kind = providers.kindOf(name);
+  if (!providers.isOffered(name)) throw providers.unknownModelFault(name);
+  const kind = providers.getKind(name);
   return providers.resolve(name, kind).model.routes.map((route) => ({ ...route, kind }));
 }

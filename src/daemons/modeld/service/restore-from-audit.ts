@@ -10,13 +10,13 @@ import type { DeferredSyncDatabase } from '../../../platform/sql/deferred-sync.t
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { type BudgetKey, budgetsOf, dayOf } from '../rules/budget.ts';
+import { type BudgetKey, listBudgets, toDay } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { type ModelCallRow, runningCalls } from '../store/calls.ts';
+import { type ModelCallRow, readRunningCalls } from '../store/calls.ts';
 import type { CallOutcome, Intent } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
-import { unknownEvent } from './events.ts';
+import { makeUnknownEvent } from './events.ts';
 
 /** Fetches a page of this store's events after a number, in order; an empty page is the end. */
 export type FetchEvents = (after: number) => Promise<readonly NewEvent[]>;
@@ -78,19 +78,19 @@ export async function settleLeftCalls(options: {
   nowMs: () => number;
 }): Promise<number> {
   const { db, journal, nowMs } = options;
-  const rows = await db.read(runningCalls);
-  await Promise.all(rows.map((row) => journal.outcome(unknownOutcome(row, nowMs()))));
+  const rows = await db.read(readRunningCalls);
+  await Promise.all(rows.map((row) => journal.outcome(makeUnknownOutcome(row, nowMs()))));
   return rows.length;
 }
 
 function restoreIntent(sql: SqlNow, event: NewEvent): boolean {
-  if (find(sql, event) !== undefined) return false;
+  if (findAttempt(sql, event) !== undefined) return false;
   const last = sql.one<{ seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM model_calls')!;
-  writeIntent(sql, { seq: last.seq + 1, intent: intentOf(event) });
+  writeIntent(sql, { seq: last.seq + 1, intent: readIntent(event) });
   return true;
 }
 
-function intentOf(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] {
+function readIntent(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] {
   const data = event.data ?? {};
   // Events of earlier versions do not name the provider.
   const provider = String(data.provider ?? '');
@@ -122,7 +122,7 @@ function intentOf(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'] 
 
 /** The answer was lost, so asking again makes a new attempt; the charge is known. */
 function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
-  const row = find(sql, event);
+  const row = findAttempt(sql, event);
   if (row?.status !== 'running') return false;
   const data = event.data ?? {};
   const count = (name: string): number => Number(data[name] ?? 0);
@@ -150,11 +150,11 @@ function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
     tries: count('tries'),
     endedMs: Date.parse(event.ts),
   });
-  for (const key of budgetsOfRow(row)) writeSpent(sql, { key, ...charged });
+  for (const key of listBudgetsOfRow(row)) writeSpent(sql, { key, ...charged });
   return true;
 }
 
-function find(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | undefined {
+function findAttempt(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | undefined {
   return sql.one<ModelCallRow>(
     'SELECT * FROM model_calls WHERE call_id = ? AND attempt = ?',
     call_id!,
@@ -162,7 +162,7 @@ function find(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | undefine
   );
 }
 
-function unknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
+function makeUnknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
   const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
   const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
   return {
@@ -178,17 +178,17 @@ function unknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
     error: reason.toBody(),
     tries: row.tries,
     endedMs: nowMs,
-    spent: budgetsOfRow(row).map((key) => ({ key, ...charged })),
-    event: unknownEvent(row),
+    spent: listBudgetsOfRow(row).map((key) => ({ key, ...charged })),
+    event: makeUnknownEvent(row),
   };
 }
 
-function budgetsOfRow(row: ModelCallRow): BudgetKey[] {
-  return budgetsOf({
+function listBudgetsOfRow(row: ModelCallRow): BudgetKey[] {
+  return listBudgets({
     runId: row.run_id,
     agent: row.agent,
     taskId: row.task_id,
     rootTaskId: row.root_task_id,
-    day: dayOf(row.created_ms),
+    day: toDay(row.created_ms),
   });
 }

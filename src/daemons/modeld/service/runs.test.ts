@@ -207,9 +207,9 @@ describe('the calls of a run', () => {
       params: { id: runId(11) },
       body: admission(11, { fence: 2 }),
     });
-    const answer = await modeld.as(runCaller(11, 2)).generate({ body });
+    const response = await modeld.as(runCaller(11, 2)).generate({ body });
     await old;
-    assert.equal(answer.recorded, false);
+    assert.equal(response.recorded, false);
     const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(11) } });
     assert.deepEqual(
       calls.map(({ attempt, status, fence }) => `${attempt} ${status} ${fence}`),

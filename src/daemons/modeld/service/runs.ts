@@ -13,7 +13,7 @@ import type { Caller } from '../../../wire/caller.ts';
 import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
 import type { Label, RunId } from '../../../wire/primitives.ts';
 import type { Budgets } from '../budgets.ts';
-import { type BudgetKey, budgetKey } from '../rules/budget.ts';
+import { type BudgetKey, makeBudgetKey } from '../rules/budget.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import { countSteps } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
@@ -51,12 +51,12 @@ export function makeRuns(options: {
    */
   const loadBudgets = async (body: AdmitModelRunBody): Promise<BudgetKey[]> => {
     const tasks = [...new Set([body.root_task_id, body.task_id])];
-    const keys = tasks.map((task) => budgetKey('task', task, ''));
+    const keys = tasks.map((task) => makeBudgetKey('task', task, ''));
     await db.read(async (sql) => {
       for (const key of keys) {
         const limit = await readLimit(sql, 'task', key.name);
         if (limit !== undefined) budgets.setLimit(limit);
-        if (!budgets.knows(key)) budgets.load(await readSpent(sql, key));
+        if (!budgets.has(key)) budgets.load(await readSpent(sql, key));
         budgets.hold(key);
       }
     });
@@ -76,13 +76,13 @@ export function makeRuns(options: {
     const isLive = body.mode === 'live';
     const marks = await db.read((sql) => readRunLabels(sql, runId));
     const steps = isLive ? await db.read((sql) => countSteps(sql, runId)) : 0;
-    const held = isLive ? await loadBudgets(body) : [];
+    const budgetKeys = isLive ? await loadBudgets(body) : [];
     if (before !== undefined) releaseBudgets(before);
     return {
       stepsMax: body.max_steps,
       labels: toMask(body.labels) | marks | (before?.labels ?? 0),
       steps: Math.max(steps, before?.steps ?? 0),
-      budgets: held,
+      budgets: budgetKeys,
       inFlight: new Set(),
     };
   };
@@ -167,4 +167,4 @@ export function identify(
 }
 
 /** A mark may have come since the caller was identified. */
-export const labelsNow = ({ labels, run }: CallerIdentity): number => labels | (run?.labels ?? 0);
+export const readLabels = ({ labels, run }: CallerIdentity): number => labels | (run?.labels ?? 0);

@@ -12,15 +12,15 @@ import type { Caller } from '../../../wire/caller.ts';
 import type { EventDraft, NewEvent } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
 import type { LimitConfig, ModeldConfig } from '../config.ts';
-import { dayOf } from '../rules/budget.ts';
+import { toDay } from '../rules/budget.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
-import { spentNow, standingLimits } from '../store/settings.ts';
+import { readCurrentSpent, readStandingLimits } from '../store/settings.ts';
 import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
 import { type CallDeadline, Generate } from './generate.ts';
-import { makePermit } from './permission.ts';
+import { makeCheckModelUse } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { Reports, type TryRoute, testModel } from './reports.ts';
@@ -54,12 +54,12 @@ export async function openService(parts: ModeldServiceDeps) {
   const restored = await restoreFromAudit(db, parts.lost);
   if (restored.calls + restored.outcomes > 0)
     log.warn('model calls lost in the last crash were restored from the audit log', restored);
-  const journal = new Journal({ db, outbox, log, lastSeq: await lastSeq(db) });
+  const journal = new Journal({ db, outbox, log, lastSeq: await readLastSeq(db) });
   // Before any budget is read: what was left open is part of what was spent.
   const left = await settleLeftCalls({ db, journal, nowMs });
   if (left > 0)
     log.warn('model calls were left without an outcome and are charged in full', { left });
-  const budgets = await openBudgets(db, config, dayOf(nowMs()));
+  const budgets = await openBudgets(db, config, toDay(nowMs()));
   const providers = await Providers.open(parts);
   const runs = makeRuns({ db, budgets, sockets, journal, policy, log });
   const refused = (makeEvent: (id: string) => EventDraft): void => {
@@ -70,7 +70,7 @@ export async function openService(parts: ModeldServiceDeps) {
   };
   const { failpoint } = parts;
   const calls = new ModelCalls({
-    permit: makePermit(policy),
+    checkModelUse: makeCheckModelUse(policy),
     upstream,
     budgets,
     journal,
@@ -78,7 +78,7 @@ export async function openService(parts: ModeldServiceDeps) {
     clock,
     log,
     metrics,
-    refused,
+    recordRefusal: refused,
     failpoint,
   });
   const common = { ...parts, calls, runs, providers, journal, budgets };
@@ -129,7 +129,7 @@ function makeTries(generate: Generate, embed: ReturnType<typeof makeEmbed>) {
   return { chat, embedding };
 }
 
-async function lastSeq(db: Database): Promise<number> {
+async function readLastSeq(db: Database): Promise<number> {
   const row = await db.read((sql) =>
     sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM model_calls'),
   );
@@ -153,8 +153,8 @@ function toMicrousd(usd: number | undefined): number | null {
 async function openBudgets(db: Database, config: ModeldConfig, day: string): Promise<Budgets> {
   const { site, day: perDay, agents } = config.budgets;
   const [stored, spent] = await db.read(async (sql) => [
-    await standingLimits(sql),
-    await spentNow(sql, day),
+    await readStandingLimits(sql),
+    await readCurrentSpent(sql, day),
   ]);
   return new Budgets({
     limits: [toLimit('site', site), toLimit('day', perDay), ...stored],

@@ -205,8 +205,8 @@ describe('providers', () => {
     const { provider: view } = await add('mine', { key: KEY, models: ['gpt-test'] });
     assert.equal(view.has_key, true);
     assert.deepEqual(view.labels_allowed, ['person', 'own', 'agent', 'tool', 'outside']);
-    const answer = await modeld.operator.generate(ask('hi'));
-    assert.equal(answer.provider, 'mine');
+    const response = await modeld.operator.generate(ask('hi'));
+    assert.equal(response.provider, 'mine');
     assert.equal(provider.asked[0]!.headers.authorization, `Bearer ${KEY}`);
     // A provider that quotes the key in its error.
     provider.plays.push(({ response }) =>
@@ -217,7 +217,7 @@ describe('providers', () => {
     const models = await modeld.operator.listModels({});
     const seen = [
       modeld.said(),
-      JSON.stringify([view, answer, calls, models, refused.toBody()]),
+      JSON.stringify([view, response, calls, models, refused.toBody()]),
       refused.message,
       JSON.stringify(process.env),
     ].join('\n');

@@ -7,16 +7,22 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { BudgetView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Budgets, Limit } from '../budgets.ts';
-import { type BudgetSubject, budgetKey, dayOf } from '../rules/budget.ts';
+import { type BudgetSubject, makeBudgetKey, toDay } from '../rules/budget.ts';
 import type { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { forgetBody } from '../store/parts.ts';
-import { readLimit, readSpent, taskLimits, writeLimit, writeProvider } from '../store/settings.ts';
+import {
+  readLimit,
+  readSpent,
+  readTaskLimits,
+  writeLimit,
+  writeProvider,
+} from '../store/settings.ts';
 import type { Providers } from './providers.ts';
 
 const TASKS_LISTED_MAX = 200;
 
-export type SettingsParts = {
+export type SettingsDeps = {
   db: Database;
   outbox: Outbox;
   journal: Journal;
@@ -27,14 +33,14 @@ export type SettingsParts = {
   newId: NewId;
 };
 
-export type BudgetAsk = {
+export type BudgetChange = {
   subject: BudgetSubject;
   name?: string | undefined;
   tokens_limit?: number | null | undefined;
   cost_limit_microusd?: number | null | undefined;
 };
 
-export type ProviderAsk = {
+export type ProviderChange = {
   dialect: 'anthropic' | 'openai';
   base_url: string;
   key?: string | undefined;
@@ -43,21 +49,22 @@ export type ProviderAsk = {
 };
 
 export class Settings {
-  readonly #parts: SettingsParts;
+  readonly #deps: SettingsDeps;
 
-  constructor(parts: SettingsParts) {
-    this.#parts = parts;
+  constructor(parts: SettingsDeps) {
+    this.#deps = parts;
   }
 
-  async setBudget(by: { principal: string; setBy: Limit['setBy'] }, ask: BudgetAsk) {
-    const { db, outbox, budgets, newId } = this.#parts;
+  async setBudget(by: { principal: string; setBy: Limit['setBy'] }, ask: BudgetChange) {
+    const { db, outbox, budgets, newId } = this.#deps;
     const { subject } = ask;
-    const name = nameOf(ask);
+    const name = readName(ask);
     await db.write(async (sql) => {
       const found = await readLimit(sql, subject, name);
       if (found?.setBy === 'operator' && by.setBy !== 'operator') return;
       // What is not said stays as it is, also where it is so by default.
-      const before = found ?? (subject === 'task' ? undefined : this.#limitNow(subject, name));
+      const before =
+        found ?? (subject === 'task' ? undefined : this.#readCurrentLimit(subject, name));
       const { tokens_limit: tokens, cost_limit_microusd: cost } = ask;
       const limit: Limit = {
         subject,
@@ -87,21 +94,21 @@ export class Settings {
     outbox.wake();
     // A task's limit is only needed in memory while a run of it is.
     const now = await db.read((sql) => readLimit(sql, subject, name));
-    const isInMemory = subject !== 'task' || budgets.knows(budgetKey('task', name, ''));
+    const isInMemory = subject !== 'task' || budgets.has(makeBudgetKey('task', name, ''));
     if (now !== undefined && isInMemory) budgets.setLimit(now);
     return this.viewBudget(subject, name);
   }
 
-  #limitNow(subject: BudgetSubject, name: string) {
-    const { budgets, clock } = this.#parts;
-    const view = budgets.view(budgetKey(subject, name, dayOf(clock.nowMs())));
+  #readCurrentLimit(subject: BudgetSubject, name: string) {
+    const { budgets, clock } = this.#deps;
+    const view = budgets.view(makeBudgetKey(subject, name, toDay(clock.nowMs())));
     return { tokensLimit: view.tokens_limit, costLimitMicrousd: view.cost_limit_microusd };
   }
 
   async viewBudget(subject: BudgetSubject, name: string): Promise<BudgetView> {
-    const { budgets, clock, db } = this.#parts;
-    const key = budgetKey(subject, name, dayOf(clock.nowMs()));
-    if (subject !== 'task' || budgets.knows(key)) return budgets.view(key);
+    const { budgets, clock, db } = this.#deps;
+    const key = makeBudgetKey(subject, name, toDay(clock.nowMs()));
+    if (subject !== 'task' || budgets.has(key)) return budgets.view(key);
     const [spent, limit] = await db.read(async (sql) => [
       await readSpent(sql, key),
       await readLimit(sql, subject, name),
@@ -119,25 +126,25 @@ export class Settings {
    * The site, the day, every agent that has a limit or spent today, and the newest limited tasks.
    */
   async listBudgets(): Promise<BudgetView[]> {
-    const { budgets, clock, db } = this.#parts;
-    const day = dayOf(clock.nowMs());
+    const { budgets, clock, db } = this.#deps;
+    const day = toDay(clock.nowMs());
     const agents = new Set<string>();
-    for (const key of budgets.keys())
+    for (const key of budgets.listKeys())
       if (key.subject === 'agent' && key.period === day) agents.add(key.name);
-    for (const limit of budgets.limits()) if (limit.subject === 'agent') agents.add(limit.name);
-    const tasks = await db.read((sql) => taskLimits(sql, TASKS_LISTED_MAX));
+    for (const limit of budgets.listLimits()) if (limit.subject === 'agent') agents.add(limit.name);
+    const tasks = await db.read((sql) => readTaskLimits(sql, TASKS_LISTED_MAX));
     const views = [
-      budgets.view(budgetKey('site', '', day)),
-      budgets.view(budgetKey('day', '', day)),
-      ...[...agents].sort().map((name) => budgets.view(budgetKey('agent', name, day))),
+      budgets.view(makeBudgetKey('site', '', day)),
+      budgets.view(makeBudgetKey('day', '', day)),
+      ...[...agents].sort().map((name) => budgets.view(makeBudgetKey('agent', name, day))),
     ];
     for (const { name } of tasks) views.push(await this.viewBudget('task', name));
     return views;
   }
 
-  async addProvider(principal: string, name: string, ask: ProviderAsk): Promise<ProviderView> {
-    const { db, outbox, providers, keys, clock, newId } = this.#parts;
-    providers.check(name, { dialect: ask.dialect, base_url: ask.base_url });
+  async addProvider(principal: string, name: string, ask: ProviderChange): Promise<ProviderView> {
+    const { db, outbox, providers, keys, clock, newId } = this.#deps;
+    providers.assertCanAdd(name, { dialect: ask.dialect, base_url: ask.base_url });
     const key = ask.key?.trim();
     if (key !== undefined && (key === '' || !/^[\x21-\x7e]+$/.test(key)))
       throw fault('bad_request', 'key must be visible ASCII characters on one line');
@@ -145,8 +152,8 @@ export class Settings {
       name,
       dialect: ask.dialect,
       baseUrl: ask.base_url,
-      models: ask.models ?? [...providers.modelsOf(name)],
-      price: ask.price ?? providers.priceOf(name),
+      models: ask.models ?? [...providers.getModels(name)],
+      price: ask.price ?? providers.getPrice(name),
     };
     // The key first: a provider that is written down without its key would fail with the next
     // restart.
@@ -174,7 +181,7 @@ export class Settings {
 
   /** The body goes everywhere it stands; the hash stays, so that the record still adds up. */
   async forgetPart(principal: string, hash: string): Promise<boolean> {
-    const { db, outbox, journal, newId } = this.#parts;
+    const { db, outbox, journal, newId } = this.#deps;
     await journal.flush();
     const forgotten = await db.write(async (sql) => {
       if (!(await forgetBody(sql, hash))) return false;
@@ -191,7 +198,7 @@ export class Settings {
   }
 }
 
-function nameOf({ subject, name = '' }: BudgetAsk): string {
+function readName({ subject, name = '' }: BudgetChange): string {
   if (subject === 'site' || subject === 'day') {
     if (name !== '') throw fault('bad_request', `the budget of the ${subject} has no name`);
     return '';

@@ -52,12 +52,12 @@ export type UsageTotals = {
   cost: number;
 };
 
-export function hashesOf(context: Uint8Array): string[] {
+export function readHashes(context: Uint8Array): string[] {
   const hex = Buffer.from(context).toString('hex');
   return hex.match(/.{64}/g) ?? [];
 }
 
-export function usageOf(row: ModelCallRow): Usage | null {
+export function readUsage(row: ModelCallRow): Usage | null {
   if (row.input_tokens === null) return null;
   return {
     input_tokens: row.input_tokens,
@@ -68,11 +68,11 @@ export function usageOf(row: ModelCallRow): Usage | null {
   };
 }
 
-export function errorOf(row: ModelCallRow): FaultBody | null {
+export function readError(row: ModelCallRow): FaultBody | null {
   return row.error === null ? null : (JSON.parse(row.error) as FaultBody);
 }
 
-export function callView(row: ModelCallRow): ModelCallView {
+export function toCallView(row: ModelCallRow): ModelCallView {
   return {
     call_id: row.call_id as ModelCallView['call_id'],
     attempt: row.attempt,
@@ -85,17 +85,17 @@ export function callView(row: ModelCallRow): ModelCallView {
     status: row.status,
     purpose: row.purpose,
     request_hash: row.request_hash,
-    context: hashesOf(row.context),
+    context: readHashes(row.context),
     stop_reason: row.stop_reason,
-    usage: usageOf(row),
+    usage: readUsage(row),
     cost_microusd: row.cost,
-    error: errorOf(row),
+    error: readError(row),
     created_at: toTimestamp(row.created_ms),
     ended_at: row.ended_ms === null ? null : toTimestamp(row.ended_ms),
   };
 }
 
-export async function attemptsOf(sql: Sql, callId: string): Promise<RecordedAttempt[]> {
+export async function readAttempts(sql: Sql, callId: string): Promise<RecordedAttempt[]> {
   const rows = await sql.all<Pick<ModelCallRow, 'attempt' | 'status' | 'request_hash' | 'error'>>(
     `SELECT attempt, status, request_hash, error FROM model_calls
      WHERE call_id = ? ORDER BY attempt`,
@@ -122,7 +122,7 @@ export function readAttempt(
 }
 
 /** Calls without an outcome: at the start of modeld, those that a crash left. */
-export function runningCalls(sql: Sql): Promise<ModelCallRow[]> {
+export function readRunningCalls(sql: Sql): Promise<ModelCallRow[]> {
   return sql.all<ModelCallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
 }
 
@@ -195,7 +195,7 @@ export async function sumUsage(
     model: row.upstream_model,
     provider: row.provider,
     calls: row.calls,
-    usage: usageOf(row)!,
+    usage: readUsage(row)!,
     cost: row.cost,
   }));
 }

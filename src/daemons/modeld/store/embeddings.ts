@@ -24,7 +24,7 @@ export async function findVectors(
   return found;
 }
 
-export async function keepVectors(
+export async function writeVectors(
   sql: Sql,
   model: string,
   vectors: readonly { hash: string; vector: number[] }[],

@@ -3,7 +3,7 @@
 import type { FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
-import type { Spent } from '../budgets.ts';
+import type { SpentAmount } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { ContextPart } from './parts.ts';
 
@@ -48,7 +48,7 @@ export type CallOutcome = {
   error: FaultBody | null;
   tries: number;
   endedMs: number;
-  spent: Spent[];
+  spent: SpentAmount[];
   event: EventDraft;
 };
 

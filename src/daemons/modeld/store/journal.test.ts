@@ -33,7 +33,7 @@ describe('groups', () => {
     await Promise.all(written.map(({ recorded }) => recorded()));
     assert.equal(events.length, 5);
     for (const { seq } of written) journal.deferOutcome(outcome(seq));
-    assert.equal(journal.awaits('call_1'), true);
+    assert.equal(journal.isPending('call_1'), true);
     const sixth = await journal.intent(intent(6));
     assert.equal(state.transactions, before + 2);
     assert.deepEqual(await statuses(db), [...Array(5).fill('completed'), 'running']);
@@ -154,7 +154,7 @@ describe('a disk that refuses', () => {
       await rejects(journal.outcome(outcome(first.seq)), 'storage_full');
       journal.deferOutcome(outcome(second.seq));
       await rejects(journal.flush(), 'storage_full');
-      assert.equal(journal.awaits('call_1'), true);
+      assert.equal(journal.isPending('call_1'), true);
       assert.deepEqual(await statuses(db), ['running', 'running']);
       state.isFull = false;
       await until(() => journal.isIdle(), 'both outcomes on the disk');
@@ -200,7 +200,7 @@ test('after a failed sync nothing is written, and no outcome is recorded again',
   await rejects(journal.outcome(outcome(seq)), 'storage_broken');
   await rejects(journal.intent(intent(2)), 'storage_broken');
   await rejects(journal.flush(), 'storage_broken');
-  assert.equal(journal.awaits('call_1'), true);
+  assert.equal(journal.isPending('call_1'), true);
   assert.deepEqual(await statuses(db), ['completed']);
   await until(() => events.length === 2, 'the event of the outcome, once');
   await close();

@@ -76,7 +76,7 @@ export class Journal {
   }
 
   /** True while the call has ended and its outcome is not durable. */
-  awaits(callId: string): boolean {
+  isPending(callId: string): boolean {
     return this.#undurable.has(callId);
   }
 

@@ -13,11 +13,11 @@ export type Keys = {
 /** The keys that operators gave: one file per provider. */
 export function openKeys(stateDir: string): Keys {
   const dir = ownDir(join(stateDir, 'keys'));
-  const fileOf = (provider: string): string => join(dir, `${provider}.key`);
+  const keyFile = (provider: string): string => join(dir, `${provider}.key`);
   return {
     read: (provider) =>
-      existsSync(fileOf(provider)) ? readPrivateFile(fileOf(provider), 'owner') : undefined,
-    write: (provider, key) => writeAtomically(fileOf(provider), `${key}\n`),
+      existsSync(keyFile(provider)) ? readPrivateFile(keyFile(provider), 'owner') : undefined,
+    write: (provider, key) => writeAtomically(keyFile(provider), `${key}\n`),
   };
 }
 
@@ -27,7 +27,7 @@ export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
   try {
     stat = statSync(file);
   } catch (cause) {
-    throw unreadable(file, cause);
+    throw unreadableFault(file, cause);
   }
   if ((stat.mode & 0o077) !== 0) {
     const mode = (stat.mode & 0o777).toString(8);
@@ -51,11 +51,11 @@ function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (cause) {
-    throw unreadable(file, cause);
+    throw unreadableFault(file, cause);
   }
 }
 
-function unreadable(file: string, cause: unknown): Fault {
+function unreadableFault(file: string, cause: unknown): Fault {
   const code = (cause as NodeJS.ErrnoException).code ?? 'no reason given';
   return fault('bad_config', `the key file ${file} cannot be read (${code})`, {
     cause,

@@ -6,7 +6,7 @@ import { after, describe, test } from 'node:test';
 import { sha256Hex } from '../../../platform/json.ts';
 import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
-import { runningCalls, sumUsage } from './calls.ts';
+import { readRunningCalls, sumUsage } from './calls.ts';
 import { readPart, writePart } from './parts.ts';
 import { MIGRATIONS } from './tables.ts';
 
@@ -86,7 +86,7 @@ test('calls written while the indexes were absent are found by time and by statu
   await old.close();
   const db = openSqlite({ file, migrations: MIGRATIONS });
   assert.deepEqual(
-    (await db.read(runningCalls)).map(({ seq }) => seq),
+    (await db.read(readRunningCalls)).map(({ seq }) => seq),
     [4],
   );
   const since = async (sinceMs: number): Promise<number | undefined> => {

@@ -3,7 +3,7 @@
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
-import type { Spent } from '../budgets.ts';
+import type { SpentAmount } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
 import type { CallOutcome, Intent, Work } from './entries.ts';
 import { type ContextPart, writePart } from './parts.ts';
@@ -17,7 +17,7 @@ export class RowWriter {
 
   /** Returns the last event's number, 0 when there is none. */
   writeAll(sql: SqlNow, works: readonly Work[]): number {
-    const spent = new Map<BudgetKey, Spent>();
+    const spent = new Map<BudgetKey, SpentAmount>();
     const events: EventDraft[] = [];
     const parts: ContextPart[] = [];
     let nowMs = 0;
@@ -112,7 +112,7 @@ export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
 }
 
 /** The ledger uses one key object per budget; an equal key is written as a row of its own. */
-function addSpent(sums: Map<BudgetKey, Spent>, amount: Spent): void {
+function addSpent(sums: Map<BudgetKey, SpentAmount>, amount: SpentAmount): void {
   const sum = sums.get(amount.key);
   if (sum === undefined) sums.set(amount.key, { ...amount });
   else {
@@ -121,7 +121,7 @@ function addSpent(sums: Map<BudgetKey, Spent>, amount: Spent): void {
   }
 }
 
-export function writeSpent(sql: SqlNow, { key, tokens, costMicrousd }: Spent): void {
+export function writeSpent(sql: SqlNow, { key, tokens, costMicrousd }: SpentAmount): void {
   if (tokens === 0 && costMicrousd === 0) return;
   sql.run(
     `INSERT INTO budget_spent (subject, name, period, tokens, cost) VALUES (?, ?, ?, ?, ?)

@@ -2,7 +2,7 @@
 // budgets have spent. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { ProviderPrice } from '../../../wire/modeld.ts';
-import type { Limit, SetBy, Spent } from '../budgets.ts';
+import type { Limit, SetBy, SpentAmount } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
 
 type LimitRow = {
@@ -27,14 +27,14 @@ const toLimit = (row: LimitRow): Limit => ({
   costLimitMicrousd: row.cost_limit,
   setBy: row.set_by,
 });
-const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): Spent => ({
+const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): SpentAmount => ({
   key: { subject, name, period },
   tokens,
   costMicrousd: cost,
 });
 
 /** Limits of everything but tasks: those come with their runs. */
-export async function standingLimits(sql: Sql): Promise<Limit[]> {
+export async function readStandingLimits(sql: Sql): Promise<Limit[]> {
   const rows = await sql.all<LimitRow>(`SELECT * FROM budget_limits WHERE subject <> 'task'`);
   return rows.map(toLimit);
 }
@@ -53,7 +53,7 @@ export async function readLimit(
 }
 
 /** The task budgets with a limit, the newest first. */
-export async function taskLimits(sql: Sql, count: number): Promise<Limit[]> {
+export async function readTaskLimits(sql: Sql, count: number): Promise<Limit[]> {
   const rows = await sql.all<LimitRow>(
     `SELECT * FROM budget_limits WHERE subject = 'task' ORDER BY name DESC LIMIT ?`,
     count,
@@ -76,7 +76,7 @@ export async function writeLimit(sql: Sql, limit: Limit): Promise<void> {
 }
 
 /** What the site and this day have spent. */
-export async function spentNow(sql: Sql, day: string): Promise<Spent[]> {
+export async function readCurrentSpent(sql: Sql, day: string): Promise<SpentAmount[]> {
   const rows = await sql.all<SpentRow>(
     `SELECT * FROM budget_spent WHERE subject = 'site'
      UNION ALL SELECT * FROM budget_spent WHERE subject IN ('day', 'agent') AND period = ?`,
@@ -85,7 +85,7 @@ export async function spentNow(sql: Sql, day: string): Promise<Spent[]> {
   return rows.map(toSpent);
 }
 
-export async function readSpent(sql: Sql, key: BudgetKey): Promise<Spent> {
+export async function readSpent(sql: Sql, key: BudgetKey): Promise<SpentAmount> {
   const row = await sql.one<SpentRow>(
     'SELECT * FROM budget_spent WHERE subject = ? AND name = ? AND period = ?',
     key.subject,

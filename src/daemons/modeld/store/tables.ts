@@ -149,7 +149,7 @@ INSERT INTO calls_open (seq) VALUES (COALESCE(
 DROP INDEX model_calls_running;`;
 
 /** Restores the indexes: maintaining the marks took more code than it saved time. */
-const INDEXES_AGAIN = `
+const RESTORED_INDEXES = `
 DROP TABLE call_hours;
 DROP TABLE calls_open;
 CREATE INDEX model_calls_by_time ON model_calls (created_ms);
@@ -167,6 +167,6 @@ export const MIGRATIONS: Migrations = [
   RUN_LABELS,
   PROVIDER_PRICE,
   MARKS,
-  INDEXES_AGAIN,
+  RESTORED_INDEXES,
   PARTS_INDEX,
 ];

@@ -126,7 +126,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     },
   });
   const agentd = dispatchOf(agentdRoutes, { getArtifact: artifactHandler(artifacts) });
-  const floor: DaemonContext<ModeldConfig> = {
+  const context: DaemonContext<ModeldConfig> = {
     name: 'modeld',
     version: 'test',
     mode: 'split',
@@ -149,12 +149,12 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
       options.failpoint?.(name);
     },
   };
-  const running = await modeld.start(floor);
+  const running = await modeld.start(context);
   const dispatch = makeDispatch({
     routes: modeldRoutes,
     handlers: running.handlers,
-    log: floor.log,
-    metrics: floor.metrics,
+    log: context.log,
+    metrics: context.metrics,
   });
   await running.begin?.();
   const as = (caller: Caller) =>

@@ -8,7 +8,7 @@ import type { ModelRoute } from '../rules/models.ts';
 import type {
   ModelInput,
   ModelResult,
-  Performed,
+  ProviderResult,
   RoutePlan,
   Upstream,
   UpstreamOptions,
@@ -50,7 +50,7 @@ function usageOf(inputTokens: number, outputTokens: number): Usage {
 
 function ended(usage: Usage | undefined): ModelResult {
   return {
-    answer: {
+    response: {
       id: '',
       model: 'played',
       message: { role: 'assistant', parts: [{ type: 'text', text: 'ok' }] },
@@ -78,7 +78,7 @@ export class PlayedUpstream implements Upstream {
   state() {
     return { inFlight: 0, available: true };
   }
-  priceOf() {
+  getPrice() {
     return { input: 1, output: 1, is_guess: false };
   }
 
@@ -89,10 +89,10 @@ export class PlayedUpstream implements Upstream {
       bound: {
         inputTokens: text.length,
         outputTokensWanted: wanted,
-        costOf: (outputTokens) => costOf(text.length, outputTokens),
+        computeCost: (outputTokens) => costOf(text.length, outputTokens),
       },
       inputTokensGuess: 1,
-      costOf: (_route, { usage }) => costOf(usage.input_tokens, usage.output_tokens),
+      computeCost: (_route, { usage }) => costOf(usage.input_tokens, usage.output_tokens),
       run: (run) => this.#run(this.#partOf(ask), { run, route: routes[0]!, input: text.length }),
     };
   }
@@ -118,9 +118,9 @@ export class PlayedUpstream implements Upstream {
   async #run(
     part: PlayedPart,
     call: { run: UpstreamOptions; route: ModelRoute; input: number },
-  ): Promise<Performed> {
+  ): Promise<ProviderResult> {
     const { run, route, input } = call;
-    const perform = (result: ModelResult | Promise<ModelResult>): Performed => ({
+    const perform = (result: ModelResult | Promise<ModelResult>): ProviderResult => ({
       route,
       ended: Promise.resolve(result),
       output: { type: 'answer' },

@@ -4,7 +4,14 @@
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
 import type { ModelRequest } from '../dialect.ts';
-import { asList, asNumber, asObject, asText, type JsonObject, takeArguments } from '../reading.ts';
+import {
+  asList,
+  asNumber,
+  asObject,
+  asText,
+  type JsonObject,
+  readArgumentsValue,
+} from '../reading.ts';
 import { sealRedacted } from './thinking.ts';
 
 function refuse(what: string): never {
@@ -13,7 +20,7 @@ function refuse(what: string): never {
   });
 }
 
-function wrong(what: string): never {
+function reject(what: string): never {
   throw fault('bad_request', what);
 }
 
@@ -22,12 +29,12 @@ const REFUSED = ['container', 'mcp_servers', 'context_management', 'fallbacks'];
 export function readRequest(body: JsonObject): ModelRequest & { model: string } {
   for (const name of REFUSED) if (body[name] !== undefined && body[name] !== null) refuse(name);
   const model = asText(body.model);
-  if (model === undefined || model === '') wrong('model must be a name');
+  if (model === undefined || model === '') reject('model must be a name');
   const maxOutputTokens = asNumber(body.max_tokens);
   if (maxOutputTokens === undefined || maxOutputTokens < 1)
-    wrong('max_tokens must be a number above 0');
+    reject('max_tokens must be a number above 0');
   if (!Array.isArray(body.messages) || body.messages.length === 0)
-    wrong('messages must be a list with at least one message');
+    reject('messages must be a list with at least one message');
   const messages = body.messages.map(readMessage);
   if (body.system !== undefined && body.system !== null && body.system !== '')
     messages.unshift({ role: 'system', parts: readText(body.system, 'system') });
@@ -55,11 +62,11 @@ function readMessage(value: unknown, index: number): Message {
   const message = asObject(value);
   const role = message?.role;
   if (role !== 'user' && role !== 'assistant' && role !== 'system')
-    wrong(`${where}.role must be user, assistant or system`);
+    reject(`${where}.role must be user, assistant or system`);
   const content = message?.content;
   if (role === 'system') return { role, parts: readText(content, where) };
   if (typeof content === 'string') return { role, parts: [{ type: 'text', text: content }] };
-  if (!Array.isArray(content)) wrong(`${where}.content must be text or a list of blocks`);
+  if (!Array.isArray(content)) reject(`${where}.content must be text or a list of blocks`);
   const parts = content.map((block, at) => readPart(block, `${where}.content[${at}]`));
   return { role, parts: parts.length > 0 ? parts : [{ type: 'text', text: '' }] };
 }
@@ -67,7 +74,7 @@ function readMessage(value: unknown, index: number): Message {
 function readText(content: unknown, where: string): (Part & { type: 'text' })[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   if (!Array.isArray(content) || content.length === 0)
-    wrong(`${where} must be text or a list of text blocks`);
+    reject(`${where} must be text or a list of text blocks`);
   return content.map((value, index) => {
     const block = asObject(value);
     if (block?.type !== 'text')
@@ -92,8 +99,8 @@ function readPart(value: unknown, where: string): Part {
       const id = asText(block.id);
       const name = asText(block.name);
       if (id === undefined || id === '' || name === undefined || name === '')
-        wrong(`${where} must have an id and a name`);
-      return { type: 'tool_call', id, name, ...takeArguments(block.input) };
+        reject(`${where} must have an id and a name`);
+      return { type: 'tool_call', id, name, ...readArgumentsValue(block.input) };
     }
     case 'tool_result':
       return readResult(block, where);
@@ -104,7 +111,7 @@ function readPart(value: unknown, where: string): Part {
 
 function readResult(block: JsonObject, where: string): Part {
   const id = asText(block.tool_use_id);
-  if (id === undefined || id === '') wrong(`${where}.tool_use_id must name the call`);
+  if (id === undefined || id === '') reject(`${where}.tool_use_id must name the call`);
   const given = block.content;
   const isEmpty = given === undefined || given === null || asList(given).length === 0;
   const texts =
@@ -124,7 +131,7 @@ function readTool(value: unknown, index: number): ToolSpec {
   if (type !== undefined && type !== null && type !== 'custom')
     refuse(`tools[${index}] of type ${String(type)}`);
   const name = asText(tool?.name);
-  if (name === undefined || name === '') wrong(`tools[${index}].name must be a name`);
+  if (name === undefined || name === '') reject(`tools[${index}].name must be a name`);
   return {
     name,
     description: asText(tool?.description) ?? '',
@@ -143,11 +150,11 @@ function readChoice(choice: JsonObject | undefined): ModelRequest['toolChoice'] 
       return 'required';
     case 'tool': {
       const name = asText(choice?.name);
-      if (name === undefined) wrong('tool_choice.name must be a name');
+      if (name === undefined) reject('tool_choice.name must be a name');
       return { name };
     }
     default:
-      return wrong('tool_choice.type must be auto, any, tool or none');
+      return reject('tool_choice.type must be auto, any, tool or none');
   }
 }
 

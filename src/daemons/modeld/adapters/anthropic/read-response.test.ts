@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { RawMessageStreamEvent } from '@anthropic-ai/sdk/resources/messages';
 import { call, isFault, request, text } from '../../testing/requests.ts';
 import { anthropic } from '../anthropic.ts';
-import type { AnswerEvent } from '../dialect.ts';
+import type { ResponseEvent } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 
 const MODEL = 'claude-opus-5-5';
@@ -15,7 +15,7 @@ const names = anthropic.writeRequest(
 ).names;
 
 test('an answer is read with thinking, calls, usage and reason', () => {
-  const answer = anthropic.readAnswer(
+  const response = anthropic.readResponse(
     {
       id: 'msg_1',
       type: 'message',
@@ -44,18 +44,18 @@ test('an answer is read with thinking, calls, usage and reason', () => {
     },
     names,
   );
-  assert.deepEqual(answer.message.parts.slice(0, 5), [
+  assert.deepEqual(response.message.parts.slice(0, 5), [
     { type: 'thinking', text: 'hm', signature: `signed:${MODEL}:s1` },
     { type: 'thinking', text: '', signature: `redacted:${MODEL}:d1` },
     { type: 'thinking', text: '', signature: `signed:${MODEL}:s2` },
     text('look'),
     call('t1', 'git.diff', { a: 1 }),
   ]);
-  const broken = answer.message.parts[5];
+  const broken = response.message.parts[5];
   assert.match((broken?.type === 'tool_call' && broken.arguments_error) || '', /"broken"/);
-  assert.equal(answer.stopReason, 'tool_calls');
-  assert.equal(answer.cacheWriteLongTokens, 4);
-  assert.deepEqual(answer.usage, {
+  assert.equal(response.stopReason, 'tool_calls');
+  assert.equal(response.cacheWriteLongTokens, 4);
+  assert.deepEqual(response.usage, {
     input_tokens: 10,
     output_tokens: 20,
     cache_read_tokens: 5,
@@ -76,19 +76,19 @@ test('every stop reason has its word', () => {
   ];
   for (const [said, expected] of rows)
     assert.equal(
-      anthropic.readAnswer({ content: [], stop_reason: said }, names).stopReason,
+      anthropic.readResponse({ content: [], stop_reason: said }, names).stopReason,
       expected,
     );
 });
 
 test('answers that are no messages are malformed', () => {
   for (const body of [null, [], {}, { content: 'x' }, 'x'])
-    assert.throws(() => anthropic.readAnswer(body, names), isFault('provider_malformed'));
+    assert.throws(() => anthropic.readResponse(body, names), isFault('provider_malformed'));
 });
 
 function readEvents(values: (RawMessageStreamEvent | JsonObject)[]) {
   const reader = anthropic.readStream(names);
-  const events: AnswerEvent[] = [];
+  const events: ResponseEvent[] = [];
   for (const value of values) {
     const event = String(value.type);
     events.push(...reader.push({ event, data: JSON.stringify(value), raw: Buffer.alloc(0) }));
@@ -164,14 +164,14 @@ test('a stream is put together again', () => {
     { type: 'message_stop' },
   ]);
   assert.equal(reader.isDone(), true);
-  assert.deepEqual(reader.answer().message.parts, [
+  assert.deepEqual(reader.response().message.parts, [
     { type: 'thinking', text: 'hm', signature: `signed:${MODEL}:sig` },
     { type: 'thinking', text: '', signature: `redacted:${MODEL}:d` },
     text('Hello'),
     call('t1', 'git.diff', { a: 1 }),
     call('t2', 'whole', { b: 2 }),
   ]);
-  assert.deepEqual(reader.answer().usage, {
+  assert.deepEqual(reader.response().usage, {
     input_tokens: 9,
     output_tokens: 30,
     cache_read_tokens: 4,

@@ -5,9 +5,9 @@ import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
 import {
-  type AnswerEvent,
   assistantMessage,
   type ModelResponse,
+  type ResponseEvent,
   type StreamReader,
 } from '../dialect.ts';
 import {
@@ -17,11 +17,11 @@ import {
   asText,
   clip,
   type JsonObject,
+  parseObject,
   readArguments,
+  readArgumentsValue,
+  readCallId,
   TOOL_NAME_LENGTH_MAX,
-  takeArguments,
-  takeCallId,
-  tryObject,
 } from '../reading.ts';
 import type { SseBlock } from '../sse.ts';
 import type { WireNames } from '../tool-names.ts';
@@ -56,7 +56,7 @@ const newDraft = (): Draft => ({
 });
 
 /** Counts grow while a stream runs: each report replaces the fields it has. */
-function takeUsage(draft: Draft, value: unknown): void {
+function readUsage(draft: Draft, value: unknown): void {
   const usage = asObject(value);
   if (usage === undefined) return;
   const before = draft.usage ?? NO_USAGE;
@@ -74,7 +74,7 @@ function takeUsage(draft: Draft, value: unknown): void {
   if (typeof hour === 'number') draft.cacheWriteLongTokens = asCount(hour);
 }
 
-function takeStop(draft: Draft, value: JsonObject): void {
+function readStop(draft: Draft, value: JsonObject): void {
   draft.stop = asText(value.stop_reason) ?? draft.stop;
   draft.stopSequence = asText(value.stop_sequence) ?? draft.stopSequence;
 }
@@ -103,9 +103,9 @@ function readBlock(block: JsonObject, names: WireNames): Part | undefined {
     case 'tool_use':
       return {
         type: 'tool_call',
-        id: takeCallId(block.id),
+        id: readCallId(block.id),
         name: names.tools.toName(clip(asText(block.name) ?? '', TOOL_NAME_LENGTH_MAX)),
-        ...takeArguments(block.input),
+        ...readArgumentsValue(block.input),
       };
     default:
       return undefined;
@@ -113,42 +113,42 @@ function readBlock(block: JsonObject, names: WireNames): Part | undefined {
 }
 
 /** A part that neither says nor signs anything. */
-const isVoid = (part: Part): boolean =>
+const isEmpty = (part: Part): boolean =>
   (part.type === 'text' && part.text === '') ||
   (part.type === 'thinking' && part.text === '' && part.signature === undefined) ||
   (part.type === 'tool_call' && part.name === '');
 
-export function readAnswer(value: unknown, names: WireNames): ModelResponse {
+export function readResponse(value: unknown, names: WireNames): ModelResponse {
   const json = asObject(value);
   if (json === undefined || !Array.isArray(json.content))
     throw fault('provider_malformed', 'the provider sent a message without content');
   const draft = newDraft();
   draft.id = asText(json.id) ?? '';
   draft.model = asText(json.model) ?? '';
-  takeUsage(draft, json.usage);
-  takeStop(draft, json);
+  readUsage(draft, json.usage);
+  readStop(draft, json);
   const parts: Part[] = [];
   for (const block of asList(json.content)) {
     const part = readBlock(asObject(block) ?? {}, names);
-    if (part !== undefined && !isVoid(part)) parts.push(part);
+    if (part !== undefined && !isEmpty(part)) parts.push(part);
   }
   return finishDraft(draft, parts, names);
 }
 
 /** One block while it streams: text grows piece by piece, arguments stay text until the end. */
-type Open = { part: Part; text: string; signature: string };
+type OpenBlock = { part: Part; text: string; signature: string };
 
 export function readStream(names: WireNames): StreamReader {
   const draft = newDraft();
-  const open = new Map<number, Open>();
+  const open = new Map<number, OpenBlock>();
   let isDone = false;
 
-  const startBlock = (json: JsonObject): AnswerEvent[] => {
+  const startBlock = (json: JsonObject): ResponseEvent[] => {
     const block = asObject(json.content_block) ?? {};
     const part = readBlock(block, names);
     if (part === undefined) return [];
     const signature = asText(block.signature) ?? '';
-    const entry: Open = { part, text: '', signature };
+    const entry: OpenBlock = { part, text: '', signature };
     open.set(asCount(json.index), entry);
     if (part.type === 'text' || part.type === 'thinking') {
       entry.text = part.text;
@@ -158,7 +158,7 @@ export function readStream(names: WireNames): StreamReader {
     return [{ type: 'tool_call', id: part.id, name: part.name }];
   };
 
-  const growBlock = (json: JsonObject): AnswerEvent[] => {
+  const extendBlock = (json: JsonObject): ResponseEvent[] => {
     const entry = open.get(asCount(json.index));
     const delta = asObject(json.delta) ?? {};
     if (entry === undefined) return [];
@@ -175,22 +175,22 @@ export function readStream(names: WireNames): StreamReader {
     return part.type === 'tool_result' ? [] : [{ type: part.type, text }];
   };
 
-  const take = (type: string, json: JsonObject): AnswerEvent[] => {
+  const readEvent = (type: string, json: JsonObject): ResponseEvent[] => {
     switch (type) {
       case 'message_start': {
         const message = asObject(json.message) ?? {};
         draft.id = asText(message.id) ?? '';
         draft.model = asText(message.model) ?? '';
-        takeUsage(draft, message.usage);
+        readUsage(draft, message.usage);
         return [];
       }
       case 'content_block_start':
         return startBlock(json);
       case 'content_block_delta':
-        return growBlock(json);
+        return extendBlock(json);
       case 'message_delta':
-        takeStop(draft, asObject(json.delta) ?? {});
-        takeUsage(draft, json.usage);
+        readStop(draft, asObject(json.delta) ?? {});
+        readUsage(draft, json.usage);
         return [];
       case 'message_stop':
         isDone = true;
@@ -202,29 +202,29 @@ export function readStream(names: WireNames): StreamReader {
     }
   };
 
-  const push = (block: SseBlock): AnswerEvent[] => {
+  const push = (block: SseBlock): ResponseEvent[] => {
     if (block.data === null || isDone) return [];
-    const json = tryObject(block.data);
+    const json = parseObject(block.data);
     if (json === undefined)
       throw fault('provider_malformed', 'the provider sent a stream event that is not JSON');
-    return take(asText(json.type) ?? block.event, json);
+    return readEvent(asText(json.type) ?? block.event, json);
   };
 
   return {
     push,
     isDone: () => isDone,
     wasUsageOnly: () => false,
-    answer() {
+    response() {
       const parts = [...open]
         .sort(([a], [b]) => a - b)
         .map(([, entry]) => closeBlock(entry, names))
-        .filter((part) => !isVoid(part));
+        .filter((part) => !isEmpty(part));
       return finishDraft(draft, parts, names);
     },
   };
 }
 
-function closeBlock({ part, text, signature }: Open, names: WireNames): Part {
+function closeBlock({ part, text, signature }: OpenBlock, names: WireNames): Part {
   if (part.type === 'text') return { type: 'text', text };
   if (part.type === 'tool_call') {
     if (text === '') return part;

@@ -28,7 +28,7 @@ export function sealRedacted(data: string, model: string): ThinkingPart {
 type UnsealedThinking = { isRedacted: boolean; model: string | undefined; signature: string };
 
 /** A signature without our mark came from the client and is taken to fit. */
-function openSignature(signature: string): UnsealedThinking {
+function parseSignature(signature: string): UnsealedThinking {
   const [kind, model, ...rest] = signature.split(':');
   if ((kind === SIGNED || kind === REDACTED) && model !== undefined && rest.length > 0)
     return { isRedacted: kind === REDACTED, model, signature: rest.join(':') };
@@ -38,15 +38,15 @@ function openSignature(signature: string): UnsealedThinking {
 /** The block for the provider, or undefined when this model did not sign it. */
 export function writeThinking(part: ThinkingPart, model: string): JsonObject | undefined {
   if (part.signature === undefined || part.signature === '') return undefined;
-  const opened = openSignature(part.signature);
+  const opened = parseSignature(part.signature);
   if (opened.model !== undefined && opened.model !== encodeURIComponent(model)) return undefined;
   if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };
   return { type: 'thinking', thinking: part.text, signature: opened.signature };
 }
 
 /** The block for a client, which gets what the provider said. */
-export function giveThinking(part: ThinkingPart): JsonObject {
-  const opened = openSignature(part.signature ?? '');
+export function restoreThinking(part: ThinkingPart): JsonObject {
+  const opened = parseSignature(part.signature ?? '');
   if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };
   return { type: 'thinking', thinking: part.text, signature: opened.signature };
 }

@@ -1,7 +1,7 @@
 // A fault as Anthropic writes errors, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
-import { errorHeaders, upstreamStatus } from '../error-headers.ts';
+import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -25,8 +25,8 @@ const TYPES: Record<number, string> = {
   529: 'overloaded_error',
 };
 
-function statusOf(fault: Fault): number {
-  const upstream = upstreamStatus(fault);
+function chooseStatus(fault: Fault): number {
+  const upstream = readUpstreamStatus(fault);
   if (fault.code === 'provider_refused') return upstream ?? 400;
   if (fault.code === 'provider_down' && fault.details?.upstream_status === OVERLOADED)
     return OVERLOADED;
@@ -34,7 +34,7 @@ function statusOf(fault: Fault): number {
 }
 
 function writeBody(fault: Fault): JsonObject {
-  const status = statusOf(fault);
+  const status = chooseStatus(fault);
   const type = TYPES[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error');
   const { code, hint, retry, retry_after_ms, details } = fault.toBody();
   return {
@@ -49,14 +49,14 @@ function writeBody(fault: Fault): JsonObject {
   };
 }
 
-export function toAnthropicError(fault: Fault): DialectError {
+export function writeAnthropicError(fault: Fault): DialectError {
   return {
-    status: statusOf(fault),
-    headers: errorHeaders(fault),
+    status: chooseStatus(fault),
+    headers: makeErrorHeaders(fault),
     body: JSON.stringify(writeBody(fault)),
   };
 }
 
-export function toAnthropicStreamError(fault: Fault): string {
+export function writeAnthropicStreamError(fault: Fault): string {
   return writeSse({ event: 'error', data: JSON.stringify(writeBody(fault)) });
 }

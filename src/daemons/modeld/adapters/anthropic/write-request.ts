@@ -10,7 +10,7 @@ import {
 import type { JsonObject } from '../reading.ts';
 import { makeWireNames, type WireNames } from '../tool-names.ts';
 import { writeThinking } from './thinking.ts';
-import { versionFor } from './version.ts';
+import { chooseVersion } from './version.ts';
 
 const NAME_LENGTH_MAX = 128;
 
@@ -37,7 +37,7 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
   const config = writeOutputConfig(request);
   if (config !== undefined) body.output_config = config;
   if (options.stream) body.stream = true;
-  return { body, names, headers: { 'anthropic-version': versionFor(body) } };
+  return { body, names, headers: { 'anthropic-version': chooseVersion(body) } };
 }
 
 const isBlank = (text: string): boolean => text.trim() === '';
@@ -75,14 +75,14 @@ function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
     else out.push({ role: message.role, content });
   }
   for (const message of out) {
-    if (message.role === 'user' && message.content.length > 1) putResultsFirst(message.content);
+    if (message.role === 'user' && message.content.length > 1) sortResultsFirst(message.content);
   }
   return out;
 }
 
-function putResultsFirst(content: JsonObject[]): void {
-  const isResult = (block: JsonObject) => (block.type === 'tool_result' ? 0 : 1);
-  content.sort((a, b) => isResult(a) - isResult(b));
+function sortResultsFirst(content: JsonObject[]): void {
+  const rank = (block: JsonObject) => (block.type === 'tool_result' ? 0 : 1);
+  content.sort((a, b) => rank(a) - rank(b));
 }
 
 function writePart(part: Part, names: WireNames): JsonObject | undefined {
@@ -112,7 +112,7 @@ function writePart(part: Part, names: WireNames): JsonObject | undefined {
 function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): void {
   if (request.tools.length === 0) {
     // A history with calls needs its tools named, also when none may be called any more.
-    const used = usedTools(request.messages);
+    const used = listUsedTools(request.messages);
     if (used.length === 0) return;
     body.tools = used.map((name) => ({
       name: names.tools.toWire(name),
@@ -131,7 +131,7 @@ function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): 
   if (choice !== undefined) body.tool_choice = choice;
 }
 
-function usedTools(messages: Message[]): string[] {
+function listUsedTools(messages: Message[]): string[] {
   const used = new Set<string>();
   for (const { parts } of messages)
     for (const part of parts) if (part.type === 'tool_call') used.add(part.name);

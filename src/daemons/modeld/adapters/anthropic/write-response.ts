@@ -1,9 +1,9 @@
 // A neutral answer as Anthropic writes it, whole or as stream events, for SDK clients.
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
-import type { AnswerEvent, AnswerMeta, ModelResponse, StreamWriter } from '../dialect.ts';
+import type { ModelResponse, ResponseEvent, ResponseMeta, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
-import { giveThinking } from './thinking.ts';
+import { restoreThinking } from './thinking.ts';
 
 const STOP_REASONS: Record<StopReason, string> = {
   end: 'end_turn',
@@ -41,7 +41,7 @@ function writeBlock(part: Part): JsonObject[] {
     case 'text':
       return part.text === '' ? [] : [{ type: 'text', text: part.text, citations: null }];
     case 'thinking':
-      return [giveThinking(part)];
+      return [restoreThinking(part)];
     case 'tool_call':
       return [{ type: 'tool_use', id: part.id, name: part.name, input: part.arguments }];
     case 'tool_result':
@@ -49,7 +49,7 @@ function writeBlock(part: Part): JsonObject[] {
   }
 }
 
-function writeMessage(meta: AnswerMeta, content: JsonObject[], rest: JsonObject): JsonObject {
+function writeMessage(meta: ResponseMeta, content: JsonObject[], rest: JsonObject): JsonObject {
   return {
     id: meta.id,
     type: 'message',
@@ -62,15 +62,15 @@ function writeMessage(meta: AnswerMeta, content: JsonObject[], rest: JsonObject)
   };
 }
 
-export function writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject {
-  return writeMessage(meta, answer.message.parts.flatMap(writeBlock), {
-    stop_reason: STOP_REASONS[answer.stopReason],
-    stop_sequence: answer.stopSequence ?? null,
-    usage: { ...NO_USAGE_YET, ...writeUsage(answer.usage) },
+export function writeResponse(response: ModelResponse, meta: ResponseMeta): JsonObject {
+  return writeMessage(meta, response.message.parts.flatMap(writeBlock), {
+    stop_reason: STOP_REASONS[response.stopReason],
+    stop_sequence: response.stopSequence ?? null,
+    usage: { ...NO_USAGE_YET, ...writeUsage(response.usage) },
   });
 }
 
-export function writeStream(meta: AnswerMeta): StreamWriter {
+export function writeStream(meta: ResponseMeta): StreamWriter {
   let isStarted = false;
   let blocks = 0;
   /** The open text or thinking block, or -1. Tool blocks stay open: their pieces may alternate. */
@@ -78,66 +78,73 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
   let openType = '';
   const tools = new Map<string, number>();
 
-  const say = (type: string, rest: JsonObject): string =>
+  const writeEvent = (type: string, rest: JsonObject): string =>
     writeSse({ event: type, data: JSON.stringify({ type, ...rest }) });
   const start = (): string => {
     if (isStarted) return '';
     isStarted = true;
     const rest = { stop_reason: null, stop_sequence: null, usage: NO_USAGE_YET };
-    return say('message_start', { message: writeMessage(meta, [], rest) });
+    return writeEvent('message_start', { message: writeMessage(meta, [], rest) });
   };
   const close = (): string => {
-    let text = open === -1 ? '' : say('content_block_stop', { index: open });
-    for (const index of tools.values()) text += say('content_block_stop', { index });
+    let text = open === -1 ? '' : writeEvent('content_block_stop', { index: open });
+    for (const index of tools.values()) text += writeEvent('content_block_stop', { index });
     open = -1;
     tools.clear();
     return text;
   };
-  const grow = (index: number, delta: JsonObject): string =>
-    say('content_block_delta', { index, delta });
-  const inBlock = (type: 'text' | 'thinking', block: JsonObject, delta: JsonObject): string => {
-    if (open !== -1 && openType === type) return grow(open, delta);
+  const writeDelta = (index: number, delta: JsonObject): string =>
+    writeEvent('content_block_delta', { index, delta });
+  const writeInBlock = (
+    type: 'text' | 'thinking',
+    block: JsonObject,
+    delta: JsonObject,
+  ): string => {
+    if (open !== -1 && openType === type) return writeDelta(open, delta);
     const before = `${start()}${close()}`;
     open = blocks++;
     openType = type;
-    const begin = say('content_block_start', { index: open, content_block: { type, ...block } });
-    return `${before}${begin}${grow(open, delta)}`;
+    const begin = writeEvent('content_block_start', {
+      index: open,
+      content_block: { type, ...block },
+    });
+    return `${before}${begin}${writeDelta(open, delta)}`;
   };
   const startTool = (id: string, name: string): string => {
     const before = open === -1 ? start() : `${start()}${close()}`;
     const index = blocks++;
     tools.set(id, index);
     const block = { type: 'tool_use', id, name, input: {} };
-    return `${before}${say('content_block_start', { index, content_block: block })}`;
+    return `${before}${writeEvent('content_block_start', { index, content_block: block })}`;
   };
-  const finish = (answer: ModelResponse): string => {
+  const finish = (response: ModelResponse): string => {
     const delta = {
-      stop_reason: STOP_REASONS[answer.stopReason],
-      stop_sequence: answer.stopSequence ?? null,
+      stop_reason: STOP_REASONS[response.stopReason],
+      stop_sequence: response.stopSequence ?? null,
       stop_details: null,
       container: null,
     };
-    const usage = writeUsage(answer.usage);
-    return `${start()}${close()}${say('message_delta', { delta, usage })}${say('message_stop', {})}`;
+    const usage = writeUsage(response.usage);
+    return `${start()}${close()}${writeEvent('message_delta', { delta, usage })}${writeEvent('message_stop', {})}`;
   };
 
   return {
-    write(event: AnswerEvent): string {
+    write(event: ResponseEvent): string {
       switch (event.type) {
         case 'text':
-          return inBlock(
+          return writeInBlock(
             'text',
             { text: '', citations: null },
             { type: 'text_delta', text: event.text },
           );
         case 'thinking':
-          return inBlock(
+          return writeInBlock(
             'thinking',
             { thinking: '', signature: '' },
             { type: 'thinking_delta', thinking: event.text },
           );
         case 'signature':
-          return inBlock(
+          return writeInBlock(
             'thinking',
             { thinking: '', signature: '' },
             { type: 'signature_delta', signature: event.signature },
@@ -147,10 +154,10 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
         case 'tool_arguments': {
           const index = tools.get(event.id);
           if (index === undefined) return '';
-          return grow(index, { type: 'input_json_delta', partial_json: event.text });
+          return writeDelta(index, { type: 'input_json_delta', partial_json: event.text });
         }
         case 'done':
-          return finish(event.answer);
+          return finish(event.response);
       }
     },
   };

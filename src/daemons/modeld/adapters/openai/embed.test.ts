@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isFault } from '../../testing/requests.ts';
-import { readEmbedAnswer } from './embed.ts';
+import { readEmbedResponse } from './embed.ts';
 
 test('embeddings are put in order, and too few are malformed', () => {
   const floats = Buffer.from(Float32Array.from([0.5, -2]).buffer).toString('base64');
@@ -11,14 +11,14 @@ test('embeddings are put in order, and too few are malformed', () => {
     { index: 0, embedding: [1, 2] },
   ];
   const usage = { prompt_tokens: 4, total_tokens: 4 };
-  const answer = readEmbedAnswer({ data, usage, model: 'e' }, { count: 2, model: 'x' });
-  assert.deepEqual(answer.embeddings, [
+  const response = readEmbedResponse({ data, usage, model: 'e' }, { count: 2, model: 'x' });
+  assert.deepEqual(response.embeddings, [
     [1, 2],
     [0.5, -2],
   ]);
-  assert.equal(answer.usage.input_tokens, 4);
+  assert.equal(response.usage.input_tokens, 4);
   assert.throws(
-    () => readEmbedAnswer({ data, usage }, { count: 3, model: 'x' }),
+    () => readEmbedResponse({ data, usage }, { count: 3, model: 'x' }),
     isFault('provider_malformed', /2 embeddings for 3 texts/),
   );
 });

@@ -6,7 +6,7 @@ import { asCount, asList, asObject, asText, type JsonObject } from '../reading.t
 
 export const EMBED_PATH = '/embeddings';
 
-export type EmbedAnswer = {
+export type ProviderEmbedResponse = {
   model: string;
   embeddings: number[][];
   usage: Usage;
@@ -26,10 +26,10 @@ function readVector(value: unknown): number[] | undefined {
   return Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readFloatLE(i * 4));
 }
 
-export function readEmbedAnswer(
+export function readEmbedResponse(
   value: unknown,
   expected: { count: number; model: string },
-): EmbedAnswer {
+): ProviderEmbedResponse {
   const json = asObject(value);
   const embeddings: (number[] | undefined)[] = Array.from({ length: expected.count });
   const rows = asList(json?.data);

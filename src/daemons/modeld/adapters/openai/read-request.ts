@@ -12,7 +12,7 @@ function refuse(what: string): never {
   });
 }
 
-function wrong(what: string): never {
+function reject(what: string): never {
   throw fault('bad_request', what);
 }
 
@@ -24,9 +24,9 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
   if ((asNumber(body.n) ?? 1) !== 1) refuse('n other than 1');
   if (asList(body.modalities).some((value) => value !== 'text')) refuse('modalities');
   const model = asText(body.model);
-  if (model === undefined || model === '') wrong('model must be a name');
+  if (model === undefined || model === '') reject('model must be a name');
   if (!Array.isArray(body.messages) || body.messages.length === 0)
-    wrong('messages must be a list with at least one message');
+    reject('messages must be a list with at least one message');
   const stop = body.stop;
   return {
     model,
@@ -52,7 +52,7 @@ function readMessages(values: unknown[]): Message[] {
   values.forEach((value, index) => {
     const where = `messages[${index}]`;
     const message = asObject(value);
-    if (message === undefined) wrong(`${where} must be an object`);
+    if (message === undefined) reject(`${where} must be an object`);
     const role = message.role;
     if (role === 'tool') {
       // The results of one turn are one message in our form.
@@ -65,7 +65,7 @@ function readMessages(values: unknown[]): Message[] {
       messages.push({ role: 'user', parts: readText(message.content, where) });
     } else if (role === 'assistant') {
       messages.push({ role: 'assistant', parts: readAssistant(message, where) });
-    } else wrong(`${where}.role must be system, developer, user, assistant or tool`);
+    } else reject(`${where}.role must be system, developer, user, assistant or tool`);
     isResults = role === 'tool';
   });
   return messages;
@@ -74,14 +74,14 @@ function readMessages(values: unknown[]): Message[] {
 function readText(content: unknown, where: string): (Part & { type: 'text' })[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   if (!Array.isArray(content) || content.length === 0)
-    wrong(`${where}.content must be text or a list of parts`);
+    reject(`${where}.content must be text or a list of parts`);
   return content.map((value, index) => {
     const part = asObject(value);
     const type = asText(part?.type);
     if (type !== 'text' && type !== 'refusal')
       refuse(`${where}.content[${index}] of type ${type ?? 'unknown'}`);
     const text = asText(part?.[type]);
-    if (text === undefined) wrong(`${where}.content[${index}].${type} must be text`);
+    if (text === undefined) reject(`${where}.content[${index}].${type} must be text`);
     return { type: 'text', text };
   });
 }
@@ -108,7 +108,7 @@ function readAssistant(message: JsonObject, where: string): Part[] {
     const id = asText(call?.id);
     const name = asText(called?.name);
     if (id === undefined || id === '' || name === undefined || name === '')
-      wrong(`${where}.tool_calls[${index}] must have an id and a function with a name`);
+      reject(`${where}.tool_calls[${index}] must have an id and a function with a name`);
     const text = asText(called?.arguments) ?? '';
     parts.push({ type: 'tool_call', id, name, ...readArguments(text) });
   });
@@ -117,7 +117,7 @@ function readAssistant(message: JsonObject, where: string): Part[] {
 
 function readResult(message: JsonObject, where: string): Part {
   const id = asText(message.tool_call_id);
-  if (id === undefined || id === '') wrong(`${where}.tool_call_id must name the call`);
+  if (id === undefined || id === '') reject(`${where}.tool_call_id must name the call`);
   const content = readText(message.content, where)
     .map((part) => part.text)
     .join('\n');
@@ -129,7 +129,7 @@ function readTool(value: unknown, index: number): ToolSpec {
   if (tool?.type !== 'function') refuse(`tools[${index}] that is not a function`);
   const spec = asObject(tool.function);
   const name = asText(spec?.name);
-  if (name === undefined || name === '') wrong(`tools[${index}].function.name must be a name`);
+  if (name === undefined || name === '') reject(`tools[${index}].function.name must be a name`);
   return {
     name,
     description: asText(spec?.description) ?? '',

@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCompletion, ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { call, isFault, request, text } from '../../testing/requests.ts';
-import type { AnswerEvent } from '../dialect.ts';
+import type { ResponseEvent } from '../dialect.ts';
 import { openai } from '../openai.ts';
 import type { JsonObject } from '../reading.ts';
-import { keptNames } from '../tool-names.ts';
+import { unchangedNames } from '../tool-names.ts';
 
 const names = openai.writeRequest(
   request({ tools: [{ name: 'git.diff', description: '', input_schema: {} }] }),
@@ -31,7 +31,7 @@ const completion = (message: object, more: object = {}, finish = 'stop'): ChatCo
   }) as ChatCompletion;
 
 test('an answer is read with its calls, usage and reason', () => {
-  const answer = openai.readAnswer(
+  const response = openai.readResponse(
     completion(
       {
         content: 'look',
@@ -55,22 +55,22 @@ test('an answer is read with its calls, usage and reason', () => {
     ),
     names,
   );
-  const [said, one, two, three, four] = answer.message.parts;
+  const [said, one, two, three, four] = response.message.parts;
   assert.deepEqual(said, text('look'));
   assert.deepEqual(one, call('c1', 'git.diff', { a: 1 }));
   assert.equal(two?.type === 'tool_call' && two.name, 'git.diff');
   assert.match((two?.type === 'tool_call' && two.arguments_error) || '', /wrote: \{"a":$/);
   assert.deepEqual(three, call('c3', 'invented'));
   assert.deepEqual(four, call('c4', 'shell', { input: 'ls' }));
-  assert.equal(answer.stopReason, 'tool_calls');
-  assert.deepEqual(answer.usage, {
+  assert.equal(response.stopReason, 'tool_calls');
+  assert.deepEqual(response.usage, {
     input_tokens: 30,
     output_tokens: 20,
     cache_read_tokens: 60,
     cache_write_tokens: 10,
     reasoning_tokens: 5,
   });
-  assert.equal(answer.usageReported, true);
+  assert.equal(response.usageReported, true);
 });
 
 const answers: [string, ChatCompletion, object][] = [
@@ -117,15 +117,15 @@ const answers: [string, ChatCompletion, object][] = [
 ];
 for (const [name, body, expected] of answers) {
   test(`answer: ${name}`, () => {
-    const answer = openai.readAnswer(body, names) as unknown as JsonObject;
-    for (const [key, value] of Object.entries(expected)) assert.deepEqual(answer[key], value);
+    const response = openai.readResponse(body, names) as unknown as JsonObject;
+    for (const [key, value] of Object.entries(expected)) assert.deepEqual(response[key], value);
   });
 }
 
 test('a call without an id gets one, and a too long id a shorter one', () => {
   const read = (id: unknown) => {
     const calls = [{ id, type: 'function', function: { name: 'f', arguments: '{}' } }];
-    const part = openai.readAnswer(completion({ tool_calls: calls }), names).message.parts[0];
+    const part = openai.readResponse(completion({ tool_calls: calls }), names).message.parts[0];
     return part?.type === 'tool_call' ? part.id : '';
   };
   assert.match(read(undefined), /^call_[0-9a-f]{32}$/);
@@ -135,12 +135,12 @@ test('a call without an id gets one, and a too long id a shorter one', () => {
 
 test('answers that are no completions are malformed', () => {
   for (const body of [null, [], {}, { choices: [] }, { choices: [{}] }, 'x'])
-    assert.throws(() => openai.readAnswer(body, names), isFault('provider_malformed'));
+    assert.throws(() => openai.readResponse(body, names), isFault('provider_malformed'));
 });
 
 function readChunks(chunks: unknown[]) {
   const reader = openai.readStream(names);
-  const events: AnswerEvent[] = [];
+  const events: ResponseEvent[] = [];
   for (const chunk of chunks) {
     const data = typeof chunk === 'string' ? chunk : JSON.stringify(chunk);
     events.push(...reader.push({ event: '', data, raw: Buffer.alloc(0) }));
@@ -178,12 +178,12 @@ test('a stream is put together again', () => {
     '[DONE]',
   ]);
   assert.equal(reader.isDone(), true);
-  assert.deepEqual(reader.answer().message.parts, [
+  assert.deepEqual(reader.response().message.parts, [
     text('Hello'),
     call('c1', 'git.diff', { a: 1 }),
     call('c2', 'f'),
   ]);
-  assert.equal(reader.answer().usage.input_tokens, 7);
+  assert.equal(reader.response().usage.input_tokens, 7);
   assert.deepEqual(
     events.map((event) => event.type),
     [
@@ -224,6 +224,6 @@ test('errors inside a stream become faults', () => {
 
 test('names are kept where a client wrote the body', () => {
   const calls = [{ id: 'a', type: 'function', function: { name: 'git_diff', arguments: '{}' } }];
-  const answer = openai.readAnswer(completion({ tool_calls: calls }), keptNames('m', 'p'));
-  assert.deepEqual(answer.message.parts, [call('a', 'git_diff')]);
+  const response = openai.readResponse(completion({ tool_calls: calls }), unchangedNames('m', 'p'));
+  assert.deepEqual(response.message.parts, [call('a', 'git_diff')]);
 });

@@ -3,9 +3,9 @@ import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
 import {
-  type AnswerEvent,
   assistantMessage,
   type ModelResponse,
+  type ResponseEvent,
   type StreamReader,
 } from '../dialect.ts';
 import {
@@ -15,10 +15,10 @@ import {
   asText,
   clip,
   type JsonObject,
+  parseObject,
   readArguments,
+  readCallId,
   TOOL_NAME_LENGTH_MAX,
-  takeCallId,
-  tryObject,
 } from '../reading.ts';
 import type { SseBlock } from '../sse.ts';
 import type { WireNames } from '../tool-names.ts';
@@ -51,7 +51,7 @@ const STOP_REASONS: Record<string, StopReason> = {
   content_filter: 'refusal',
 };
 
-type Call = { id: string; name: string; text: string; given: boolean };
+type Call = { id: string; name: string; text: string; isSent: boolean };
 
 /**
  * What has been read of one answer. Only the first choice counts; modeld itself never asks for
@@ -97,21 +97,21 @@ function finishDraft(draft: Draft, names: WireNames): ModelResponse {
     id: draft.id,
     model: draft.model === '' ? names.model : draft.model,
     message: assistantMessage(parts),
-    stopReason: stopReasonOf(draft),
+    stopReason: readStopReason(draft),
     usage: draft.usage ?? NO_USAGE,
     usageReported: draft.usage !== undefined,
     cacheWriteLongTokens: 0,
   };
 }
 
-function stopReasonOf(draft: Draft): StopReason {
+function readStopReason(draft: Draft): StopReason {
   if (draft.refusal !== '') return 'refusal';
   const reason = STOP_REASONS[draft.finish] ?? 'other';
   // Some servers say `stop` although the model called a tool.
   return reason === 'end' && draft.calls.size > 0 ? 'tool_calls' : reason;
 }
 
-function takeHead(draft: Draft, json: JsonObject): void {
+function readHead(draft: Draft, json: JsonObject): void {
   if (draft.id === '') draft.id = asText(json.id) ?? '';
   if (draft.model === '') draft.model = asText(json.model) ?? '';
   draft.usage = readUsage(json.usage) ?? draft.usage;
@@ -126,8 +126,8 @@ function readContent(content: unknown): string {
 }
 
 /** Adds a message or a delta to the draft and says what was new. */
-function takeMessage(draft: Draft, message: JsonObject, names: WireNames): AnswerEvent[] {
-  const events: AnswerEvent[] = [];
+function readMessage(draft: Draft, message: JsonObject, names: WireNames): ResponseEvent[] {
+  const events: ResponseEvent[] = [];
   const thinking = asText(message.reasoning_content) ?? asText(message.reasoning) ?? '';
   if (thinking !== '') {
     draft.thinking += thinking;
@@ -140,30 +140,30 @@ function takeMessage(draft: Draft, message: JsonObject, names: WireNames): Answe
   if (text + refusal !== '') events.push({ type: 'text', text: text + refusal });
   asList(message.tool_calls).forEach((value, position) => {
     const piece = asObject(value);
-    if (piece !== undefined) takeCall(draft, piece, position, names, events);
+    if (piece !== undefined) readCall(draft, piece, position, names, events);
   });
   return events;
 }
 
-function takeCall(
+function readCall(
   draft: Draft,
   piece: JsonObject,
   position: number,
   names: WireNames,
-  events: AnswerEvent[],
+  events: ResponseEvent[],
 ): void {
   const index = typeof piece.index === 'number' ? piece.index : position;
   let call = draft.calls.get(index);
   if (call === undefined) {
-    call = { id: takeCallId(piece.id), name: '', text: '', given: false };
+    call = { id: readCallId(piece.id), name: '', text: '', isSent: false };
     draft.calls.set(index, call);
   }
   const custom = asObject(piece.custom);
   const called = asObject(piece.function) ?? custom ?? {};
   // A name comes whole; some servers repeat it in every piece.
   if (call.name === '') call.name = clip(asText(called.name) ?? '', TOOL_NAME_LENGTH_MAX);
-  if (call.name !== '' && !call.given) {
-    call.given = true;
+  if (call.name !== '' && !call.isSent) {
+    call.isSent = true;
     events.push({ type: 'tool_call', id: call.id, name: names.tools.toName(call.name) });
   }
   // A custom tool takes free text; in our form that is one argument called `input`.
@@ -174,15 +174,15 @@ function takeCall(
   events.push({ type: 'tool_arguments', id: call.id, text });
 }
 
-export function readAnswer(value: unknown, names: WireNames): ModelResponse {
+export function readResponse(value: unknown, names: WireNames): ModelResponse {
   const json = asObject(value);
   const choice = asObject(asList(json?.choices)[0]);
   const message = asObject(choice?.message);
   if (json === undefined || choice === undefined || message === undefined)
     throw fault('provider_malformed', 'the provider sent a chat completion without a message');
   const draft = newDraft();
-  takeHead(draft, json);
-  takeMessage(draft, message, names);
+  readHead(draft, json);
+  readMessage(draft, message, names);
   draft.finish = asText(choice.finish_reason) ?? '';
   return finishDraft(draft, names);
 }
@@ -191,30 +191,30 @@ export function readStream(names: WireNames): StreamReader {
   const draft = newDraft();
   let isDone = false;
   let wasUsageOnly = false;
-  const push = (block: SseBlock): AnswerEvent[] => {
+  const push = (block: SseBlock): ResponseEvent[] => {
     wasUsageOnly = false;
     if (block.data === null || isDone) return [];
     if (block.data === '[DONE]') {
       isDone = true;
       return [];
     }
-    const json = tryObject(block.data);
+    const json = parseObject(block.data);
     if (json === undefined)
       throw fault('provider_malformed', 'the provider sent a stream event that is not JSON');
     if (json.error !== undefined && json.error !== null)
       throw vendorFault(readVendorError(json), { provider: names.provider });
-    takeHead(draft, json);
+    readHead(draft, json);
     const choices = asList(json.choices);
     if (choices.length === 0) {
       wasUsageOnly = asObject(json.usage) !== undefined;
       return [];
     }
-    const events: AnswerEvent[] = [];
+    const events: ResponseEvent[] = [];
     for (const value of choices) {
       const choice = asObject(value);
       if (choice === undefined || asCount(choice.index) !== 0) continue;
       const delta = asObject(choice.delta);
-      if (delta !== undefined) events.push(...takeMessage(draft, delta, names));
+      if (delta !== undefined) events.push(...readMessage(draft, delta, names));
       draft.finish = asText(choice.finish_reason) ?? draft.finish;
     }
     return events;
@@ -223,6 +223,6 @@ export function readStream(names: WireNames): StreamReader {
     push,
     isDone: () => isDone,
     wasUsageOnly: () => wasUsageOnly,
-    answer: () => finishDraft(draft, names),
+    response: () => finishDraft(draft, names),
   };
 }

@@ -1,7 +1,7 @@
 // A fault as OpenAI writes errors, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
-import { errorHeaders, upstreamStatus } from '../error-headers.ts';
+import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -21,14 +21,14 @@ const ROWS: Partial<Record<FaultCode, Row>> = {
   limit: { status: 429, type: 'insufficient_quota', code: 'insufficient_quota' },
 };
 
-function statusOf(fault: Fault): number {
-  if (fault.code === 'provider_refused') return upstreamStatus(fault) ?? 400;
+function chooseStatus(fault: Fault): number {
+  if (fault.code === 'provider_refused') return readUpstreamStatus(fault) ?? 400;
   return ROWS[fault.code]?.status ?? fault.http;
 }
 
 function writeBody(fault: Fault): JsonObject {
   const row = ROWS[fault.code];
-  const status = statusOf(fault);
+  const status = chooseStatus(fault);
   return {
     error: {
       message: fault.message,
@@ -40,14 +40,14 @@ function writeBody(fault: Fault): JsonObject {
   };
 }
 
-export function toOpenaiError(fault: Fault): DialectError {
+export function writeOpenaiError(fault: Fault): DialectError {
   return {
-    status: statusOf(fault),
-    headers: errorHeaders(fault),
+    status: chooseStatus(fault),
+    headers: makeErrorHeaders(fault),
     body: JSON.stringify(writeBody(fault)),
   };
 }
 
-export function toOpenaiStreamError(fault: Fault): string {
+export function writeOpenaiStreamError(fault: Fault): string {
   return writeSse({ data: JSON.stringify(writeBody(fault)) });
 }

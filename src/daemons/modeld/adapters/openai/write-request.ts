@@ -123,10 +123,10 @@ function writeAssistant(parts: Part[], names: WireNames): JsonObject {
 
 /** This API cannot mark a result as failed, so the text must say it. */
 function writeResult(part: Part & { type: 'tool_result' }, names: WireNames): JsonObject {
-  const isSaid = part.is_error !== true || /^\W*error\b/i.test(part.content);
+  const isStated = part.is_error !== true || /^\W*error\b/i.test(part.content);
   return {
     role: 'tool',
     tool_call_id: names.callIds.toWire(part.tool_call_id),
-    content: isSaid ? part.content : `Error: ${part.content}`,
+    content: isStated ? part.content : `Error: ${part.content}`,
   };
 }

@@ -1,6 +1,6 @@
 // A neutral answer as OpenAI writes it, whole or as stream chunks, for SDK clients.
 import type { Message, Part, StopReason, Usage } from '../../../../wire/modeld.ts';
-import type { AnswerEvent, AnswerMeta, ModelResponse, StreamWriter } from '../dialect.ts';
+import type { ModelResponse, ResponseEvent, ResponseMeta, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -33,7 +33,7 @@ const joinText = (parts: Part[], type: 'text' | 'thinking'): string =>
 /**
  * Signed thinking for clients that send a message back whole; others lose nothing they could use.
  */
-function signedThinking(parts: Part[]): JsonObject {
+function writeSignedThinking(parts: Part[]): JsonObject {
   const details: JsonObject[] = [];
   for (const part of parts) {
     if (part.type !== 'thinking' || part.signature === undefined) continue;
@@ -60,12 +60,12 @@ function writeMessage(message: Message, stopReason: StopReason): JsonObject {
     content: isRefusal || (text === '' && calls.length > 0) ? null : text,
     refusal: isRefusal ? text : null,
     ...(thinking === '' ? {} : { reasoning_content: thinking }),
-    ...signedThinking(message.parts),
+    ...writeSignedThinking(message.parts),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
 }
 
-export function writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject {
+export function writeResponse(response: ModelResponse, meta: ResponseMeta): JsonObject {
   return {
     id: meta.id,
     object: 'chat.completion',
@@ -74,17 +74,17 @@ export function writeAnswer(answer: ModelResponse, meta: AnswerMeta): JsonObject
     choices: [
       {
         index: 0,
-        message: writeMessage(answer.message, answer.stopReason),
+        message: writeMessage(response.message, response.stopReason),
         logprobs: null,
-        finish_reason: FINISH[answer.stopReason],
+        finish_reason: FINISH[response.stopReason],
       },
     ],
-    usage: writeUsage(answer.usage),
+    usage: writeUsage(response.usage),
   };
 }
 
-export function writeStream(meta: AnswerMeta): StreamWriter {
-  const indexOf = new Map<string, number>();
+export function writeStream(meta: ResponseMeta): StreamWriter {
+  const indexes = new Map<string, number>();
   let isOpen = false;
   const head = {
     id: meta.id,
@@ -94,7 +94,7 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
   };
   const write = (choices: unknown[], more: JsonObject = {}): string =>
     writeSse({ data: JSON.stringify({ ...head, choices, ...more }) });
-  const give = (delta: JsonObject, finish: string | null = null): string => {
+  const writeDelta = (delta: JsonObject, finish: string | null = null): string => {
     const first = isOpen ? {} : { role: 'assistant', content: '' };
     isOpen = true;
     const choice = {
@@ -105,34 +105,37 @@ export function writeStream(meta: AnswerMeta): StreamWriter {
     };
     return write([choice]);
   };
-  const giveCall = (id: string, more: JsonObject): string => {
-    if (!indexOf.has(id)) indexOf.set(id, indexOf.size);
-    return give({ tool_calls: [{ index: indexOf.get(id), ...more }] });
+  const writeCall = (id: string, more: JsonObject): string => {
+    if (!indexes.has(id)) indexes.set(id, indexes.size);
+    return writeDelta({ tool_calls: [{ index: indexes.get(id), ...more }] });
   };
-  const finish = (answer: ModelResponse): string => {
-    const last = give(signedThinking(answer.message.parts), FINISH[answer.stopReason]);
-    const usage = meta.streamUsage === true ? write([], { usage: writeUsage(answer.usage) }) : '';
+  const finish = (response: ModelResponse): string => {
+    const last = writeDelta(
+      writeSignedThinking(response.message.parts),
+      FINISH[response.stopReason],
+    );
+    const usage = meta.streamUsage === true ? write([], { usage: writeUsage(response.usage) }) : '';
     return `${last}${usage}${writeSse({ data: '[DONE]' })}`;
   };
   return {
-    write(event: AnswerEvent): string {
+    write(event: ResponseEvent): string {
       switch (event.type) {
         case 'text':
-          return give({ content: event.text });
+          return writeDelta({ content: event.text });
         case 'thinking':
-          return give({ reasoning_content: event.text });
+          return writeDelta({ reasoning_content: event.text });
         case 'signature':
           return '';
         case 'tool_call':
-          return giveCall(event.id, {
+          return writeCall(event.id, {
             id: event.id,
             type: 'function',
             function: { name: event.name, arguments: '' },
           });
         case 'tool_arguments':
-          return giveCall(event.id, { function: { arguments: event.text } });
+          return writeCall(event.id, { function: { arguments: event.text } });
         case 'done':
-          return finish(event.answer);
+          return finish(event.response);
       }
     },
   };
