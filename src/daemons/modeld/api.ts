@@ -1,4 +1,4 @@
-// modeld's routes: what came in goes to the service, what comes back is given its form on the wire.
+// Handles modeld's routes: passes requests to the service and writes its results for the wire.
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { RawAnswer } from '../../platform/dispatch.ts';
 import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
@@ -25,7 +25,7 @@ function writeRaw({ headers, body }: ClientResponse): RawAnswer {
   return new RawAnswer({ status: 200, headers, body });
 }
 
-/** The local link has no text of its own: the parsed body is as good there. */
+/** The local link has no raw text, so the parsed body is written again. */
 function readClientBody({ rawBody, body }: { rawBody: string | undefined; body: object }) {
   return { text: rawBody ?? JSON.stringify(body), body: body as Record<string, unknown> };
 }
@@ -49,7 +49,7 @@ type ModelRoutes =
   | 'anthropicModels';
 
 function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
-  // A run was told in its manifest's problems, and gets what there is.
+  // A run gets the default model: the manifest check has already reported an unknown name.
   const assertMeant = (caller: HandlerContext['caller'], model: unknown): void => {
     if (caller.kind === 'operator' && typeof model === 'string')
       service.providers.assertOffered(model);

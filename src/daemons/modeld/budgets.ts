@@ -1,7 +1,6 @@
-// The ledger of money and tokens: what each budget may spend, has spent and holds in reserve. It
-// lives in memory and decides without waiting, so that callers at the same moment cannot both take
-// the last of it; every change it allows is written by the journal in the transaction of the call
-// it belongs to.
+// The ledger of money and tokens: each budget's limit, spending and reservations. It decides in
+// memory without awaiting, so that concurrent callers cannot both reserve the last of a budget; the
+// journal writes every change in the transaction of its call.
 import type { BudgetView } from '../../wire/modeld.ts';
 import {
   type Amount,
@@ -15,7 +14,7 @@ import {
   formatKey,
 } from './rules/budget.ts';
 
-/** Who said a limit. A later one in this list is not overruled by an earlier one. */
+/** Sources of a limit, in ascending precedence. */
 export const SET_BY = ['config', 'agentd', 'operator'] as const;
 export type SetBy = (typeof SET_BY)[number];
 
@@ -32,12 +31,12 @@ type Entry = {
   key: BudgetKey;
   spent: Amount;
   reserved: Amount;
-  /** Runs that still need it in memory. */
+  /** Number of runs that need it in memory. */
   holders: number;
 };
 type BudgetLimits = { tokensLimit: number | null; costLimitMicrousd: number | null };
 
-/** What one attempt holds until it is settled. */
+/** One attempt's reservation, until it is settled. */
 export type Reservation = { amount: Amount; outputTokensMax: number; entries: Entry[] };
 
 function newEntry(key: BudgetKey, spent: Amount): Entry {
@@ -62,9 +61,7 @@ export class Budgets {
     for (const spent of start.spent) this.load(spent);
   }
 
-  /**
-   * A limit said by somebody of lower standing than the present one is not taken; false says so.
-   */
+  /** Returns false when the current limit has higher precedence and stays. */
   setLimit(limit: Limit): boolean {
     const at = makeLimitKey(limit.subject, limit.name);
     const found = this.#limits.get(at);
@@ -78,7 +75,7 @@ export class Budgets {
     return this.#limits.get(makeLimitKey(subject, name));
   }
 
-  /** What the store remembers of a budget that is not in memory yet. */
+  /** Adds a budget from the store, unless it is in memory. */
   load(spent: SpentAmount): void {
     const at = formatKey(spent.key);
     if (this.#entries.has(at)) return;
@@ -101,7 +98,7 @@ export class Budgets {
     }
   }
 
-  /** Drops the tasks nobody needs in memory. Only while everything they spent is in the store. */
+  /** Drops tasks that no run needs. Call it only while all their spending is in the store. */
   sweep(): void {
     for (const [at, { key, reserved, holders }] of this.#entries) {
       if (key.subject !== 'task' || holders > 0) continue;
@@ -111,10 +108,7 @@ export class Budgets {
     }
   }
 
-  /**
-   * Takes the bound from every budget or from none. The output is cut to what the tightest one has
-   * left.
-   */
+  /** Reserves in every budget or in none. The output is clamped to the tightest budget. */
   reserve(keys: readonly BudgetKey[], bound: CostBound): Reservation | BudgetRefusal {
     const entries = keys.map((key) => this.#getEntry(key));
     const fit = fitToBudgets(
@@ -130,7 +124,7 @@ export class Budgets {
     return { amount, outputTokensMax: fit.outputTokensMax, entries };
   }
 
-  /** Gives the reservation back and books what was really used. To be called once. */
+  /** Releases the reservation and books the actual usage. Call it once. */
   settle(reservation: Reservation, actual: Amount): SpentAmount[] {
     const booked: SpentAmount[] = [];
     for (const { key, spent, reserved } of reservation.entries) {
@@ -144,7 +138,7 @@ export class Budgets {
     return booked;
   }
 
-  /** False when no budget of it could ever refuse. */
+  /** Returns false when none of its budgets has a limit. */
   isLimited({ entries }: Reservation): boolean {
     return entries.some(({ key }) => {
       const { tokensLimit, costLimitMicrousd } = this.#findLimit(key);
@@ -168,7 +162,6 @@ export class Budgets {
     };
   }
 
-  /** Everything in memory of these periods, and every subject with a limit. */
   listKeys(): BudgetKey[] {
     return [...this.#entries.values()].map((entry) => entry.key);
   }
@@ -187,9 +180,7 @@ export class Budgets {
     return entry;
   }
 
-  /**
-   * A new day: what is left of the days before is in the store only, but for calls still running.
-   */
+  /** Drops the budgets of earlier days from memory, except those with calls in flight. */
   #renew(period: string): void {
     this.#period = period;
     for (const [at, { key, reserved, holders }] of this.#entries) {

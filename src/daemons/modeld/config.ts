@@ -4,13 +4,13 @@ import * as z from 'zod';
 import { Label } from '../../wire/primitives.ts';
 
 export const LABELS = Label.options;
-/** What a provider may see when nothing else is said. */
+/** The labels a provider may see by default. */
 const LABELS_ALLOWED_DEFAULT = LABELS.filter((l) => l !== 'secret' && l !== 'personal');
 
 const name = z
   .string()
   .regex(/^[a-z][a-z0-9-]{0,31}$/, 'must be a lowercase name such as anthropic')
-  .refine((value) => value !== 'rehearsal', 'rehearsal is the name of the played model');
+  .refine((value) => value !== 'rehearsal', 'rehearsal is a reserved name');
 const modelName = z.string().min(1).max(128);
 const baseUrl = z
   .string()
@@ -21,7 +21,7 @@ const timeoutMs = (fallback: number) => z.int().min(10).max(3_600_000).default(f
 const Timeouts = z.strictObject({
   connect_ms: timeoutMs(10_000),
   first_byte_ms: timeoutMs(120_000),
-  /** The longest silence inside an answer. */
+  /** The longest silence inside a response. */
   idle_ms: timeoutMs(60_000),
   total_ms: timeoutMs(600_000),
 });
@@ -38,7 +38,7 @@ export const ProviderConfig = z
       .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, 'must be a plain file name')
       .optional(),
     labels_allowed: z.array(Label).max(16).default(LABELS_ALLOWED_DEFAULT),
-    /** Names of its models that can be asked for as they are. */
+    /** Names of its models that callers can use directly. */
     models: z.array(modelName).max(64).default([]),
     concurrency: z.int().min(1).max(4_096).default(64),
     requests_per_min: z.int().min(1).max(10_000_000).optional(),
@@ -63,7 +63,7 @@ export const ModelConfig = z.strictObject({
 export type ModelConfig = z.output<typeof ModelConfig>;
 
 const usdPerMillion = z.number().nonnegative().max(1_000_000);
-/** Money per million tokens, as the vendors' price lists say it. */
+/** USD per million tokens, as in the vendors' price lists. */
 const Price = z.strictObject({
   input: usdPerMillion,
   output: usdPerMillion,
@@ -80,21 +80,21 @@ export type LimitConfig = z.output<typeof Limit>;
 export const modeldConfig = z.strictObject({
   providers: z.record(name, ProviderConfig).default({}),
   models: z.record(modelName, ModelConfig).default({}),
-  /** The name that answers for names nobody knows; else the first one that there is. */
+  /** The fallback for unknown names; without it, the first available model. */
   default_model: modelName.optional(),
   /** Upstream model → price, over the built-in list. */
   prices: z.record(modelName, Price).default({}),
   budgets: z
     .strictObject({
-      /** For ever, everything together. */
+      /** In total, over all callers. */
       site: Limit.prefault({}),
-      /** Per day (UTC), everything together. */
+      /** Per day (UTC), over all callers. */
       day: Limit.prefault({}),
-      /** Per agent and day, where the agent's manifest and the operator say nothing. */
+      /** Per agent and day, unless the manifest or an operator sets a limit. */
       agents: z.strictObject({ default: Limit.prefault({}) }).prefault({}),
     })
     .prefault({}),
-  /** Where the played model answers while no real one is configured. Set by the entry. */
+  /** The rehearsal's address, used while no real model is configured. Set by the entry. */
   rehearsal: z.strictObject({ address: baseUrl }).optional(),
   /** A directory of screenplays that the rehearsal plays before its own. */
   screenplays_dir: z.string().min(1).max(4_096).optional(),

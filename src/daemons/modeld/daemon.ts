@@ -1,4 +1,4 @@
-// modeld as a value: the one file that knows all its parts.
+// Assembles modeld: opens its database, policy, upstream and service.
 import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
@@ -26,10 +26,7 @@ import { makeUpstream } from './upstream.ts';
 
 const DRAIN_TIMEOUT_MS = 5_000;
 const AUDIT_TIMEOUT_MS = 2_000;
-/**
- * 40 MB of log. The tree of hashes should stay in memory; much more would cost every commit a walk
- * over all of it.
- */
+/** 40 MB of write-ahead log; a larger one makes every commit slower. */
 const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
 
 async function start(
@@ -89,7 +86,7 @@ async function start(
     const drainCalls = async (waitMs: number): Promise<void> => {
       await service.calls
         .drain(waitMs)
-        .catch((error: unknown) => log.error('outcomes could not be written', { error }));
+        .catch((error: unknown) => log.error('writing outcomes failed', { error }));
     };
     return {
       handlers: makeHandlers(service),

@@ -1,5 +1,5 @@
-// One call made ready for one route: its body in the provider's dialect, the most it may use and
-// cost there, and how its answer is read. The same dialect in and out goes through untouched.
+// Prepares one call for one route: the body in the provider's dialect, the bounds of its usage and
+// cost, and the readers of its response. A client of the provider's dialect is passed through.
 import type { Clock } from '../../platform/clock.ts';
 import { fault } from '../../wire/errors.ts';
 import {
@@ -56,7 +56,7 @@ export type Preparation = {
   clock: Pick<Clock, 'nowMs'>;
 };
 
-/** Larger than any window there is: the bound of a model whose window nobody told us. */
+/** Larger than any existing window: the bound for a model with an unknown window. */
 const UNKNOWN_WINDOW_TOKENS = 4_000_000;
 const BYTES_PER_TOKEN_GUESS = 4;
 
@@ -71,7 +71,7 @@ export function prepare(p: Preparation): PreparedRoute {
     : prepareTranslated(p, dialect, ask);
 }
 
-/** The played model speaks both dialects, so that clients of either are passed through. */
+/** The rehearsal speaks both dialects, so that clients of either are passed through. */
 function chooseDialect(settings: ProviderSettings, ask: ModelInput): DialectName {
   if (settings.name !== REHEARSAL) return settings.dialect;
   return ask.form === 'client' ? ask.dialect : 'anthropic';
@@ -82,7 +82,7 @@ type Costs = Pick<
   'inputTokens' | 'inputTokensGuess' | 'outputTokensWanted' | 'price' | 'times' | 'boundCost'
 >;
 
-/** What the operator said of this provider before what anybody says of the model. */
+/** The operator's price for this provider takes precedence. */
 export function findPrice(
   prices: PriceBook,
   { name, price }: Pick<ProviderSettings, 'name' | 'price'>,
@@ -126,7 +126,7 @@ type WrittenReaders = {
   readers: Pick<PreparedRequest, 'readWhole' | 'readStream'>;
 };
 
-/** Writing a neutral request, again when the output had to be cut. */
+/** Writes a neutral request, and again when the output limit is lower than wanted. */
 function prepareWritten(
   p: Preparation,
   dialect: Dialect,
@@ -271,8 +271,8 @@ function prepareEmbed(p: Preparation, input: string[]): PreparedRoute {
   const { provider, model } = p.route;
   const isOpenai = p.settings.name === REHEARSAL || p.settings.dialect === 'openai';
   if (!isOpenai)
-    throw fault('unavailable', `the provider ${provider} makes no embeddings`, {
-      hint: 'Map the name to a provider that speaks the OpenAI dialect.',
+    throw fault('unavailable', `provider ${provider} has no embeddings`, {
+      hint: 'Map the name to a provider of the OpenAI dialect.',
     });
   const body = JSON.stringify(writeEmbedRequest({ input }, model));
   const inputTokens = boundEmbedTokens(input);

@@ -1,4 +1,4 @@
-// Which failed tries may be billed: decided by the details of the fault, never by its message.
+// Tests which failed tries may be billed: decided by a fault's details, never by its message.
 import assert from 'node:assert/strict';
 import net, { type AddressInfo } from 'node:net';
 import { afterEach, test } from 'node:test';
@@ -26,7 +26,7 @@ const faultOf = async (call: Promise<unknown>): Promise<Fault> => {
   return error;
 };
 
-/** Accepts TCP connections and never says a word, so that no TLS handshake ends. */
+/** Accepts TCP connections and sends nothing, so that no TLS handshake completes. */
 async function listenSilently(): Promise<number> {
   const server = net.createServer((socket) => closing.push(() => socket.destroy()));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -44,7 +44,7 @@ test('a try that got no connection is not billed', async () => {
   assert.equal(canBeBilled(refused), false);
 });
 
-test('a try that the provider rejected is not billed, one that it did not answer is', async () => {
+test('a try that the provider rejected is not billed, one without a response is', async () => {
   const rejecting = await provide((_, response) => void sendJson(response, {}, 500));
   assert.equal(canBeBilled(await faultOf(whole(rejecting))), false);
   const silent = await provide(() => {});
@@ -53,8 +53,8 @@ test('a try that the provider rejected is not billed, one that it did not answer
   assert.equal(canBeBilled(late), true);
 });
 
-test('the words of a provider decide nothing', () => {
-  for (const message of ['acme took no connection within 30 ms', 'connect_timeout'])
+test("a provider's message decides nothing", () => {
+  for (const message of ['acme accepted no connection within 30 ms', 'connect_timeout'])
     for (const error of [{ message }, { message, type: message, code: message }]) {
       const reason = vendorFault(readVendorError({ error }), { provider: 'acme' });
       assert.equal(canBeBilled(reason), true, JSON.stringify(reason.toBody()));

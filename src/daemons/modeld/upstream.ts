@@ -1,6 +1,5 @@
-// Fits the adapters to what the service needs: a plan for a call (what it may cost at most, over
-// all its routes) and running it (tries, gates, circuits, the same dialect or another). Money and
-// records are the service's.
+// Implements the service's Upstream port with the adapters: plans a call (its maximum cost over all
+// routes) and runs it (tries, rate limits, circuits). Budgets and records belong to the service.
 import type { Clock } from '../../platform/clock.ts';
 import { Fault } from '../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './adapters/circuit.ts';
@@ -37,7 +36,7 @@ export type Hop = { route: ModelRoute; connection: Connection; prepared: Prepare
 
 const CONNECT_TIMEOUT: TimeoutReason = 'connect_timeout';
 
-/** Failures of a connection that was never made: nothing was sent, so nothing is billed. */
+/** Failures before a connection was made: nothing was sent, so nothing is billed. */
 const NOT_CONNECTED: ReadonlySet<unknown> = new Set([
   CONNECT_TIMEOUT,
   'ECONNREFUSED',
@@ -53,13 +52,10 @@ const NOT_CONNECTED: ReadonlySet<unknown> = new Set([
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
 ]);
 
-/**
- * Decides by `details` alone whether a failed try may be billed, because a message can quote the
- * provider. When in doubt it may.
- */
+/** Uses only `details`, because a message can quote the provider. Returns true when in doubt. */
 export function canBeBilled(reason: Fault): boolean {
   const { upstream_status: status, reason: code } = reason.details ?? {};
-  // An error status is the provider's own word that it did not do the work.
+  // With an error status the provider states that it did not do the work.
   if (typeof status === 'number' && status >= 400) return false;
   return !NOT_CONNECTED.has(code);
 }
@@ -136,7 +132,8 @@ export function makeUpstream(options: {
     plan,
     state(provider) {
       const connection = connections.get(provider);
-      if (connection === undefined) return { inFlight: 0, available: false, reason: 'not known' };
+      if (connection === undefined)
+        return { inFlight: 0, available: false, reason: 'unknown provider' };
       const { available, reason } = connection.circuit.availability();
       return {
         inFlight: connection.rateLimiter.inFlight(),
@@ -170,7 +167,7 @@ function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Provide
   return runRoutes<Hop, ProviderResult>({
     routes: hops,
     getCircuit: (hop) => hop.connection.circuit,
-    getName: (hop) => `the provider ${hop.route.provider}`,
+    getName: (hop) => `provider ${hop.route.provider}`,
     totalMs,
     clock,
     random,

@@ -1,5 +1,4 @@
-// Anthropic Messages as a dialect. Its parts are in the folder of the same name.
-
+// The Anthropic Messages dialect, assembled from the folder of the same name.
 import { readRequest } from './anthropic/read-request.ts';
 import { readResponse, readStream } from './anthropic/read-response.ts';
 import { chooseVersion } from './anthropic/version.ts';

@@ -1,6 +1,5 @@
-// Whether a provider is worth asking: closed after failures in a row, tried again by one call at a
-// time. Only what is the provider's own fault counts; a refused request or a full queue says
-// nothing of it.
+// A circuit breaker per provider: opens after consecutive failures, then lets one call at a time
+// probe. Only the provider's own failures count, not refused requests or a full queue.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Fault, FaultCode } from '../../../wire/errors.ts';
 
@@ -12,16 +11,16 @@ export type Availability = { available: boolean; reason?: string; retryAfterMs?:
 
 const COUNTED: readonly FaultCode[] = ['provider_down', 'provider_malformed', 'provider_auth'];
 
-/** What a call reports when it is over. One of the two must be called, or `release`. */
+/** Every call must report its end with exactly one of these. */
 export type CircuitToken = {
   succeed(): void;
   fail(fault: Fault): void;
-  /** The call ended without saying anything about the provider. */
+  /** The call's end says nothing about the provider. */
   release(): void;
 };
 
 export type Circuit = {
-  /** Undefined when the provider is to be left alone now. */
+  /** Returns undefined while the circuit is open. */
   acquire(): CircuitToken | undefined;
   availability(): Availability;
 };
@@ -51,7 +50,7 @@ export function makeCircuit(clock: Pick<Clock, 'nowMs'>, options = CIRCUIT): Cir
         finish(() => {
           if (!COUNTED.includes(reason.code)) return;
           lastReason = reason.message;
-          // A refused key does not get better by itself.
+          // A rejected key does not recover by itself.
           failures = reason.code === 'provider_auth' ? options.failuresMax : failures + 1;
           if (isOpen()) openUntilMs = clock.nowMs() + (reason.retryAfterMs ?? options.openMs);
         }),

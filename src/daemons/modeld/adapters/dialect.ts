@@ -1,5 +1,5 @@
-// What every vendor's dialect can do, and the forms between them: a request, an answer, a stream of
-// events. The dialects themselves are openai.ts and anthropic.ts; nothing here knows a vendor.
+// The interface of a vendor's dialect, and the neutral request, response and stream events between
+// dialects. openai.ts and anthropic.ts implement it.
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type {
   GenerateRequest,
@@ -14,9 +14,7 @@ import type { WireNames } from './tool-names.ts';
 
 export type DialectName = 'openai' | 'anthropic';
 
-/**
- * A model call in neutral form. The last five fields only come from clients with a vendor's SDK.
- */
+/** A neutral request. Only clients of a vendor's SDK set the last five fields. */
 export type ModelRequest = {
   messages: Message[];
   tools: ToolSpec[];
@@ -25,7 +23,7 @@ export type ModelRequest = {
   stop: string[];
   maxOutputTokens?: number | undefined;
   stream: boolean;
-  /** Whether the client wants the usage in its stream; only OpenAI's clients can say no. */
+  /** The client wants usage in its stream; only OpenAI's clients can decline it. */
   streamUsage?: boolean | undefined;
   parallelToolCalls?: boolean | undefined;
   topP?: number | undefined;
@@ -63,20 +61,20 @@ export type WrittenRequest = {
 };
 
 export type ModelResponse = {
-  /** The provider's own id of the answer. */
+  /** The provider's id of the response. */
   id: string;
   model: string;
   message: Message;
   stopReason: StopReason;
   stopSequence?: string | undefined;
   usage: Usage;
-  /** False when the provider did not say what was used: charge the bound, not zero. */
+  /** False when the provider did not report usage: charge the bound, not zero. */
   usageReported: boolean;
   /** The part of `cache_write_tokens` kept for an hour, which costs more. */
   cacheWriteLongTokens: number;
 };
 
-/** One thing that happened in a streamed answer; `done` comes last and holds the whole. */
+/** One event of a streamed response; `done` comes last and contains the whole response. */
 export type ResponseEvent =
   | { type: 'text'; text: string }
   | { type: 'thinking'; text: string }
@@ -86,18 +84,18 @@ export type ResponseEvent =
   | { type: 'done'; response: ModelResponse };
 
 export type StreamReader = {
-  /** Takes a block's data; throws the fault that an error event tells of. */
+  /** Reads a block. Throws the fault of an error event. */
   push(block: SseBlock): ResponseEvent[];
-  /** True once the vendor's own end mark was seen. */
+  /** True once the vendor's end marker was read. */
   isDone(): boolean;
-  /** True when the block just pushed carried usage and nothing else. */
+  /** True when the last block contained only usage. */
   wasUsageOnly(): boolean;
-  /** The answer as far as it has come. */
+  /** Returns the response as far as it has arrived. */
   response(): ModelResponse;
 };
 
 export type StreamWriter = {
-  /** The event as text for the client's stream; '' when its dialect has no word for it. */
+  /** Returns text for the client's stream; '' when its dialect has no such event. */
   write(event: ResponseEvent): string;
 };
 
@@ -119,13 +117,11 @@ export type Dialect = {
   writeResponse(response: ModelResponse, meta: ResponseMeta): JsonObject;
   writeStream(meta: ResponseMeta): StreamWriter;
   writeError(fault: Fault): DialectError;
-  /** An error inside a stream that has already begun. */
+  /** Writes an error inside a started stream. */
   writeStreamError(fault: Fault): string;
-  /**
-   * The most tokens the client's body lets the model write, over all choices; undefined: no limit.
-   */
+  /** Returns the output limit of a client's body, per choice; undefined: no limit. */
   readOutputLimit(body: JsonObject): { tokens: number | undefined; choices: number };
-  /** The members of a client's body that set its output limit to `tokens`. */
+  /** Returns the members that set the output limit of a client's body. */
   outputLimit(
     body: JsonObject,
     tokens: number,
@@ -139,7 +135,7 @@ const PARTS_BY_ROLE: Record<Message['role'], readonly string[]> = {
   assistant: ['text', 'thinking', 'tool_call'],
 };
 
-/** No vendor takes a part in the wrong role, and moving it would change what was said. */
+/** No vendor accepts a part in the wrong role, and moving it would change the meaning. */
 export function assertParts(messages: Message[]): void {
   messages.forEach((message, index) => {
     for (const part of message.parts) {
@@ -152,7 +148,7 @@ export function assertParts(messages: Message[]): void {
   });
 }
 
-/** A message without parts is not allowed, and an empty answer is still an answer. */
+/** A message needs at least one part, also for an empty response. */
 export function assistantMessage(parts: Message['parts']): Message {
   return { role: 'assistant', parts: parts.length > 0 ? parts : [{ type: 'text', text: '' }] };
 }

@@ -1,4 +1,4 @@
-// The two dialects by name, and errors in the words of the client's own.
+// The two dialects by name, and errors in a client's dialect.
 import type { Fault } from '../../../wire/errors.ts';
 import { anthropic } from './anthropic.ts';
 import type { Dialect, DialectError, DialectName } from './dialect.ts';

@@ -1,4 +1,4 @@
-// OpenAI Chat Completions as a dialect. Its parts are in the folder of the same name.
+// The OpenAI Chat Completions dialect, assembled from the folder of the same name.
 import type { Dialect } from './dialect.ts';
 import { readRequest } from './openai/read-request.ts';
 import { readResponse, readStream } from './openai/read-response.ts';

@@ -1,5 +1,4 @@
-// The same dialect in and out: nothing is lost on the way there, no byte is changed on the way
-// back.
+// Tests passthrough: requests keep all members, and responses every byte.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +25,7 @@ afterEach(() => {
 const pass = (dialect: Dialect, text: string, more: object = {}) =>
   passRequest({ dialect, text, body: JSON.parse(text) as JsonObject, model: 'up', ...more });
 
-test('a body goes out with its model and limit changed and all else as it was', () => {
+test('only the model and the limit of a body change', () => {
   const text =
     '{ "model":"coder", "unknown":{"deep":[1.50,1e3]}, "max_tokens" : 999,"seed":9007199254740993 }';
   const passed = pass(anthropic, text, { maxOutputTokens: 10 });
@@ -37,7 +36,7 @@ test('a body goes out with its model and limit changed and all else as it was', 
   assert.deepEqual([passed.stream, passed.hidesUsage], [false, false]);
 });
 
-test('the model is set at every place where one stands, however it is spelled', () => {
+test('every occurrence of the model is set, however it is spelled', () => {
   const untouched = '{ "model" : "up","messages":[{"content":"a \\"model\\" is"}] }';
   assert.equal(pass(openai, untouched).text, untouched);
   const places = [
@@ -49,7 +48,7 @@ test('the model is set at every place where one stands, however it is spelled', 
     assert.equal(pass(openai, text).text, text.replace('"other"', '"up"'), text);
 });
 
-test('usage is asked for in streams of clients that did not, and only there', () => {
+test('usage is requested in streams whose client did not, and only there', () => {
   const read = (text: string) => {
     const passed = pass(openai, text);
     return [passed.hidesUsage, (JSON.parse(passed.text) as JsonObject).stream_options];
@@ -84,7 +83,7 @@ test('any body: other members keep their meaning', () => {
   );
 });
 
-test('a whole answer is tapped for what it used', () => {
+test('the usage of a whole response is read', () => {
   const json = {
     id: 'm',
     content: [
@@ -107,7 +106,7 @@ test('a whole answer is tapped for what it used', () => {
   assert.equal(response.usage.output_tokens, 4);
 });
 
-/** Serves the bytes cut at these places and gives what a client of ours would get. */
+/** Serves the bytes split at these offsets. Resolves to what a client would get. */
 async function through(options: {
   dialect: Dialect;
   bytes: Buffer;
@@ -195,7 +194,7 @@ const ANTHROPIC = [
   named({ type: 'message_stop' }),
 ];
 
-test('a stream comes back byte for byte, however it was cut, and is read on the way', async () => {
+test('a stream is passed byte for byte, however it is split, and its usage is read', async () => {
   const draws = fc.sample(fc.array(fc.nat(), { maxLength: 8 }), 12);
   for (const cuts of draws) {
     for (const [dialect, parts] of [
@@ -213,7 +212,7 @@ test('a stream comes back byte for byte, however it was cut, and is read on the 
   }
 });
 
-test('the usage chunk we asked for is read and not passed on', async () => {
+test('a usage chunk that only modeld requested is not passed on', async () => {
   const bytes = Buffer.from(OPENAI.join(''));
   const expected = OPENAI.filter((part) => part !== USAGE).join('');
   for (const cuts of fc.sample(fc.array(fc.nat(), { maxLength: 8 }), 12)) {
@@ -223,7 +222,7 @@ test('the usage chunk we asked for is read and not passed on', async () => {
   }
 });
 
-test('a cut stream gives whole events and then an error in the dialect of the client', async () => {
+test("an aborted stream gives whole events and then an error in the client's dialect", async () => {
   for (const [dialect, parts, mark] of [
     [openai, OPENAI, /^data: \{"error":\{"message":"the provider p ended/],
     [anthropic, ANTHROPIC, /^event: error\ndata: \{"type":"error","error":\{"type":"api_error"/],
@@ -237,7 +236,7 @@ test('a cut stream gives whole events and then an error in the dialect of the cl
   }
 });
 
-test("the provider's own error event is replaced by ours", async () => {
+test("the provider's error event is replaced by modeld's", async () => {
   const bytes = Buffer.from(
     `${delta('a')}${line({ error: { message: 'odd words', type: 'server_error' } })}`,
   );
@@ -246,7 +245,7 @@ test("the provider's own error event is replaced by ours", async () => {
   assert.equal(end.fault?.code, 'provider_down');
 });
 
-test('a slow client holds the provider back', async () => {
+test('a slow client slows the provider', async () => {
   let isOver = false;
   let written = 0;
   const big = delta('x'.repeat(60_000));
@@ -278,7 +277,7 @@ test('a slow client holds the provider back', async () => {
     before = written;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  // What is on the way is bounded by socket buffers; without back-pressure it would grow for ever.
+  // Socket buffers bound the bytes in transit; without backpressure they would grow for ever.
   assert.ok(written < 64 * 1024 * 1024);
   isOver = true;
   await items.return?.(undefined);

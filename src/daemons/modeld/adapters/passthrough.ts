@@ -1,6 +1,5 @@
-// Client and provider speak the same dialect: the client's body goes out as it came but for the
-// model and the output limit, and the answer's bytes come back untouched while a tap reads what was
-// used.
+// Passes a call through when client and provider share a dialect: only the model and the output
+// limit of the body change, and the response's bytes are unchanged while a tap reads the usage.
 import type { Dialect, ModelResponse } from './dialect.ts';
 import type { StreamedResponse, WholeResponse } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
@@ -11,17 +10,17 @@ import { unchangedNames } from './tool-names.ts';
 export type PassthroughRequest = {
   text: string;
   stream: boolean;
-  /** The client did not ask for usage in its stream; we did, and keep that chunk to ourselves. */
+  /** The client did not request usage in its stream; modeld did, and removes that chunk. */
   hidesUsage: boolean;
 };
 
 export function passRequest(options: {
   dialect: Dialect;
-  /** The body as it came, and the same parsed. */
+  /** The client's body as received, and parsed. */
   text: string;
   body: JsonObject;
   model: string;
-  /** Left as the client wrote it when undefined. */
+  /** Undefined leaves the client's limit. */
   maxOutputTokens?: number | undefined;
   maxTokensField?: 'max_completion_tokens' | 'max_tokens' | undefined;
 }): PassthroughRequest {
@@ -36,7 +35,6 @@ export function passRequest(options: {
   return { text: spliceJson(options.text, changes), stream, hidesUsage };
 }
 
-/** What a whole answer says of itself. Its bytes are in the answer, to be sent as they are. */
 export function tapResponse(options: {
   dialect: Dialect;
   response: WholeResponse;
@@ -61,7 +59,7 @@ export function passStream(options: {
     reader: dialect.readStream(unchangedNames(model, provider)),
     convert: (blocks) => joinBlocks(blocks, hidesUsage),
     writeEnd: () => undefined,
-    // Ours and not the vendor's own event, whose words nobody has looked through.
+    // Not the vendor's own event, which may contain the key.
     writeFault: (reason) => Buffer.from(dialect.writeStreamError(reason)),
   });
 }

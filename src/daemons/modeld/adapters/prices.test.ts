@@ -1,4 +1,4 @@
-// Prices: cost of an answer, the bound before it, rounding up, names nobody knows.
+// Tests prices: a call's cost, its bound, rounding up, and unknown models.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -35,7 +35,7 @@ test('a model is found by name, by family, by provider, and else costs the most'
     assert.ok(unknown.input >= row.input && unknown.output >= row.output);
 });
 
-test('a site says its own prices', () => {
+test('the configuration overrides prices', () => {
   const own = makePriceBook({
     rows: [
       { provider: 'local', model: '*', input: 0, output: 0, cache_read: 0, cache_write: 0 },
@@ -64,7 +64,7 @@ test('a cost is the sum of its parts, rounded up', () => {
   assert.equal(costMicrousd(row, { usage: spent, cacheWriteLongTokens: 100, times: 1.1 }), 19_580);
 });
 
-test('a long prompt has the prices of long prompts, for all of it', () => {
+test('a long prompt has the long-prompt price for all of it', () => {
   const row = book.find('x', 'claude-haiku-5-5');
   assert.equal(costMicrousd(row, { usage: usage({ input_tokens: 100_000 }) }), 10_000);
   assert.equal(
@@ -98,7 +98,7 @@ test('no call can cost more than its bound', () => {
   );
 });
 
-test('what costs more by the wish of the client is known', () => {
+test('surcharges of client options are read', () => {
   assert.equal(readSurcharge('openai', {}), 1);
   assert.equal(readSurcharge('openai', { service_tier: 'priority' }), 2);
   assert.equal(readSurcharge('openai', { service_tier: 'flex' }), 1);

@@ -1,5 +1,5 @@
-// Prices as the vendors publish them, in micro-USD per million tokens, and the cost of a call by
-// them: whole micro-USD, rounded up. Rows of the configuration take precedence.
+// The vendors' published prices in micro-USD per million tokens, and the cost of a call in whole
+// micro-USD, rounded up. Rows of the configuration take precedence.
 import type { Usage } from '../../../wire/modeld.ts';
 import type { DialectName } from './dialect.ts';
 import { asText, type JsonObject } from './reading.ts';
@@ -23,7 +23,6 @@ export type PriceRow = Prices & {
   long?: (Prices & { above_input_tokens: number }) | undefined;
 };
 
-/** Vendors publish dollars; the table counts millionths of them. */
 const usd = (dollars: number): number => Math.round(dollars * 1_000_000);
 
 type Claude = { input: number; output: number; cacheRead: number };
@@ -48,10 +47,7 @@ const gpt = (model: string, { input, output, cacheRead, cacheWrite }: Gpt): Pric
   cache_write: usd(cacheWrite ?? input),
 });
 
-/**
- * Above 272,000 tokens of input OpenAI's newer models cost twice for input and half more for
- * output.
- */
+/** Above 272,000 input tokens, OpenAI's newer models cost 2x for input and 1.5x for output. */
 const longer = (row: PriceRow): PriceRow => ({
   ...row,
   long: {
@@ -135,9 +131,7 @@ const FALLBACK_PRICES = {
   cache_write_long: usd(30),
 };
 
-/**
- * What a client can ask for that costs more, by dialect and member of its body: times the price.
- */
+/** Price multipliers of options in a client's body, by dialect and member. */
 const SURCHARGES = {
   openai: { service_tier: { priority: 2, fast: 2 } },
   anthropic: { speed: { fast: 6 }, inference_geo: { '*': 1.1 } },
@@ -147,10 +141,7 @@ export type PriceBook = {
   find(provider: string, model: string): PriceRow & { isKnown: boolean };
 };
 
-/**
- * `claude-haiku-4-5-20251001`, `gpt-5-2025-08-07` and `openai/gpt-5` all have the price of their
- * family.
- */
+/** `claude-haiku-4-5-20251001` and `openai/gpt-5` have the price of their family. */
 function readFamily(model: string): string {
   const own = model.slice(model.lastIndexOf('/') + 1);
   return own.replace(/-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$/, '');
@@ -169,7 +160,7 @@ export function makePriceBook(
       own.find((row) => row.model === '*')
     );
   };
-  // What is said of one provider, even of all its models, beats what is said of a model anywhere.
+  // A provider's row, even for all its models, takes precedence over rows for any provider.
   const search = (provider: string, model: string): PriceRow | undefined =>
     searchIn(
       rows.filter((row) => row.provider === provider),
@@ -187,7 +178,7 @@ export function makePriceBook(
   };
 }
 
-/** A row from prices in dollars. */
+/** Makes a row from prices in USD. */
 export function makePriceRow(
   model: string,
   price: {
@@ -228,7 +219,7 @@ export function costMicrousd(
   const input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
   const prices = choosePrices(row, input);
   const long = Math.min(spent.cacheWriteLongTokens ?? 0, usage.cache_write_tokens);
-  // Reasoning is part of the output and already in it.
+  // Reasoning tokens are part of the output.
   return toMicrousd(
     [
       [usage.input_tokens, prices.input],
@@ -241,7 +232,7 @@ export function costMicrousd(
   );
 }
 
-/** The most a call can cost: all input at its dearest, all output that is allowed. */
+/** Returns the maximum cost: all input at its highest price, and the maximum output. */
 export function boundMicrousd(
   row: PriceRow,
   bound: { inputTokens: number; outputTokens: number; times?: number | undefined },
@@ -257,12 +248,12 @@ export function boundMicrousd(
       bound.times ?? 1,
     );
   };
-  // The real input may stay below the border, so neither row alone is the bound.
+  // The actual input may stay below the threshold, so neither row alone is the bound.
   const crosses = row.long !== undefined && bound.inputTokens > row.long.above_input_tokens;
   return crosses ? Math.max(computeBound(row), computeBound(row.long!)) : computeBound(row);
 }
 
-/** How often the price a client's own wishes cost: faster service, a chosen region. */
+/** Returns the price multiplier of a client's options, such as faster service. */
 export function readSurcharge(dialect: DialectName, body: JsonObject): number {
   let times = 1;
   const table: Record<string, Record<string, number>> = SURCHARGES[dialect];

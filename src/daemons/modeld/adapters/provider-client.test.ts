@@ -1,5 +1,4 @@
-// One call against small servers that do what real ones do on a bad day. Streams are in
-// stream-answer.test.ts.
+// Tests calls against small failing servers. Streams are in stream-response.test.ts.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type http from 'node:http';
@@ -28,7 +27,7 @@ import { unchangedNames } from './tool-names.ts';
 
 afterEach(closeServers);
 
-test('a call carries its key, its length and its body, and gives the bytes back', async () => {
+test('a call sends its key, length and body, and returns the bytes', async () => {
   const seen: { headers: http.IncomingHttpHeaders; url: string; body: string }[] = [];
   const provider = await provide((request, response, body) => {
     seen.push({ headers: request.headers, url: request.url ?? '', body });
@@ -93,7 +92,7 @@ test('a base URL of another kind is refused as configuration', async () => {
   await assert.rejects(whole(providerAt('ftp://x')), isFault('bad_config', /acme/));
 });
 
-test('sockets are used again, after errors and streams as well', async () => {
+test('sockets are reused, also after errors and streams', async () => {
   const ports = new Set<number | undefined>();
   let turn = 0;
   const provider = await provide((request, response) => {
@@ -118,7 +117,7 @@ test('sockets are used again, after errors and streams as well', async () => {
   assert.equal(ports.size, 1);
 });
 
-test('a kept socket that the server closes as it is used costs one quiet repeat', async () => {
+test('a call on an idle socket that the server closes is repeated once', async () => {
   let connections = 0;
   const server = await serve((request, response) => {
     const socket = request.socket as typeof request.socket & { used?: boolean };
@@ -133,7 +132,7 @@ test('a kept socket that the server closes as it is used costs one quiet repeat'
   assert.equal(connections, 2);
 });
 
-test("the vendor's errors come as faults with their wait, without the key", async () => {
+test("the vendor's errors become faults with retry-after, without the key", async () => {
   let headers: Record<string, string> = {};
   let status = 429;
   const message = `Rate limit for ${KEY} reached`;
@@ -142,7 +141,7 @@ test("the vendor's errors come as faults with their wait, without the key", asyn
   );
   headers = { 'retry-after': '3' };
   await assert.rejects(whole(provider), (error: Fault) => {
-    isFault('rate_limited', /acme asks to wait: Rate limit for \[key\] reached/)(error);
+    isFault('rate_limited', /acme rate limited the call: Rate limit for \[key\] reached/)(error);
     assert.equal(error.retryAfterMs, 3000);
     return true;
   });
@@ -166,7 +165,7 @@ test('a key that is echoed in a header or a content type goes no further', async
   await assert.rejects(whole(html), isFault('provider_malformed', /text\/html/));
 });
 
-test('a key that no header can carry is named, not shown', async () => {
+test('a key that is invalid in a header is reported without the key', async () => {
   const provider = await provide((_, response) => sendJson(response, {}), {
     readKey: () => `${KEY}\nx: y`,
   });
@@ -186,7 +185,7 @@ const broken: [string, ProviderScript, string, RegExp][] = [
     'provider_malformed',
     /text\/html/,
   ],
-  ['no type', (_, r) => r.writeHead(200).end('{}'), 'provider_malformed', /no stated type/],
+  ['no type', (_, r) => r.writeHead(200).end('{}'), 'provider_malformed', /without a content type/],
   [
     'gzip unasked',
     (_, r) =>
@@ -201,14 +200,14 @@ const broken: [string, ProviderScript, string, RegExp][] = [
     /307/,
   ],
   [
-    'a body shorter than said',
+    'a body shorter than its content-length',
     (_, r) => {
       r.writeHead(200, { 'content-type': 'application/json', 'content-length': 99 });
       r.write('{');
       setTimeout(() => r.destroy(), 5);
     },
     'provider_malformed',
-    /cut/,
+    /closed the connection/,
   ],
   [
     'nesting without end',
@@ -224,7 +223,7 @@ for (const [name, answering, code, words] of broken) {
   });
 }
 
-test('nobody listening is down, and says why', async () => {
+test('a refused connection is provider_down with its reason', async () => {
   await assert.rejects(
     whole(providerAt('http://127.0.0.1:1')),
     isFault('provider_down', /ECONNREFUSED/),
@@ -239,7 +238,7 @@ test('silence before, silence within and too many bytes all end', async () => {
   const silent = await provide(() => {});
   await assert.rejects(
     whole(silent, { limits: { ...LIMITS, firstByteTimeoutMs: 30 } }),
-    isFault('provider_down', /began no answer within 30 ms/),
+    isFault('provider_down', /did not start a response within 30 ms/),
   );
   const stalls = await provide((_, response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).write('{');

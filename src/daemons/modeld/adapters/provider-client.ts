@@ -1,6 +1,5 @@
-// Calls to providers over HTTP: headers and key out, bytes in, and every way it can go wrong as a
-// fault. The key is read once per call and goes into one header only. Knows no retry, no route and
-// no budget.
+// Calls providers over HTTP and turns every failure into a fault. The key is read once per call and
+// sent in one header only. Retries, routes and budgets are handled elsewhere.
 import type { Clock } from '../../../platform/clock.ts';
 import type { ClientCall, ResponseHandler } from '../../../platform/http1/client.ts';
 import { isSendable, type ResponseHead, writeHeaders } from '../../../platform/http1/head.ts';
@@ -16,18 +15,17 @@ export type Provider = {
   name: string;
   dialect: DialectName;
   baseUrl: string;
-  /** Gives the key, or undefined for a server that wants none. */
+  /** Returns undefined for a server that needs no key. */
   readKey(): string | undefined;
 };
 
 export type ProviderLimits = {
   connectTimeoutMs: number;
-  /** Until the headers of the answer; a whole answer is only sent when the model is done. */
+  /** Until the response headers; a whole response is only sent when the model has finished. */
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
   sizeBytesMax: number;
 };
-/** The configuration has no limit of the size. */
 export type CallLimits = Omit<ProviderLimits, 'sizeBytesMax'> & { sizeBytesMax?: number };
 
 const SIZE_BYTES_MAX = 32 * 1024 * 1024;
@@ -57,14 +55,14 @@ export type WholeResponse = {
 export type StreamedResponse = {
   headers: Record<string, string>;
   body: UpstreamBody;
-  /** A fault found while reading, without the key in its words. */
+  /** Removes the key from a fault. */
   scrub(fault: Fault): Fault;
 };
 
 export type ProviderClient = {
   callProvider(call: ProviderCall & { stream: false }): Promise<WholeResponse>;
   callProvider(call: ProviderCall & { stream: true }): Promise<StreamedResponse>;
-  /** Closes the sockets that wait for another call. */
+  /** Closes idle sockets. */
   close(): void;
 };
 
@@ -81,7 +79,7 @@ export function makeProviderClient(options: { clock: Pick<Clock, 'nowMs'> }): Pr
 }
 
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** Longer timers fire at once. */
+/** Node fires longer timers immediately. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 const HEADERS_KEPT = ['content-type', 'request-id', 'x-request-id'];
 const JSON_TYPE = /^application\/(.+\+)?json\b/i;
@@ -89,7 +87,7 @@ const SSE_TYPE = /^text\/event-stream\b/i;
 
 type ProviderResponse = WholeResponse | StreamedResponse;
 
-/** The state of one call: what is waited for now, and how to stop it. */
+/** One request to a provider. */
 class Attempt implements ResponseHandler {
   readonly #call: ProviderCall;
   readonly #target: ProviderTarget;
@@ -99,7 +97,7 @@ class Attempt implements ResponseHandler {
   #request: ClientCall | undefined;
   #canRepeat = true;
   #head: ResponseHead | undefined;
-  /** Of an answer that is only of use when it is whole. */
+  /** The body of a whole response. */
   #chunks: Buffer[] = [];
   #sizeBytes = 0;
   #body: UpstreamBody | undefined;
@@ -138,7 +136,7 @@ class Attempt implements ResponseHandler {
   }
 
   connected(): void {
-    this.#waitFor('firstByteTimeoutMs', 'began no answer');
+    this.#waitFor('firstByteTimeoutMs', 'did not start a response');
   }
 
   head(head: ResponseHead): void {
@@ -155,7 +153,7 @@ class Attempt implements ResponseHandler {
     const isError = this.#head?.status !== 200;
     const sizeBytesMax = isError ? ERROR_BODY_BYTES_MAX : this.#limits.sizeBytesMax;
     if (this.#sizeBytes <= sizeBytesMax) return void this.#chunks.push(chunk);
-    // An error's status says enough; the rest of its body adds nothing.
+    // An error's status is enough; the rest of its body is not needed.
     const reason = isError
       ? this.#statusFault()
       : tooLongFault(this.#call.provider.name, sizeBytesMax);
@@ -177,8 +175,8 @@ class Attempt implements ResponseHandler {
     try {
       json = parseJson(bytes.toString('utf8'));
     } catch (cause) {
-      const words = `the provider ${this.#call.provider.name} sent an answer that is not JSON`;
-      return void this.#fail(fault('provider_malformed', words, { cause }));
+      const message = `the provider ${this.#call.provider.name} sent a response that is not JSON`;
+      return void this.#fail(fault('provider_malformed', message, { cause }));
     }
     this.#release();
     this.#resolve({ headers: this.#keepHeaders(this.#head), bytes, json });
@@ -186,15 +184,15 @@ class Attempt implements ResponseHandler {
 
   fail(cause: NodeJS.ErrnoException, isStale: boolean): void {
     if (this.#body !== undefined) return void this.#body.abort(cause);
-    // The server closed a kept socket just as it was used: it has not seen the request.
+    // The server closed an idle socket as it was reused, and has not received the request.
     if (isStale && this.#canRepeat) {
       this.#canRepeat = false;
       return void this.#send();
     }
     if (this.#head === undefined) return void this.#fail(this.#unreachableFault(cause));
     if (this.#head.status !== 200) return void this.#fail(this.#statusFault());
-    const words = `the provider ${this.#call.provider.name} cut its answer off in the middle`;
-    this.#fail(fault('provider_malformed', words, { cause }));
+    const message = `the provider ${this.#call.provider.name} closed the connection during its response`;
+    this.#fail(fault('provider_malformed', message, { cause }));
   }
 
   #send(): void {
@@ -204,11 +202,11 @@ class Attempt implements ResponseHandler {
     try {
       head = this.#writeHead(bodyBytes);
     } catch {
-      // The cause would quote the header, so it is left out.
-      const words = `the key of provider ${this.#call.provider.name} cannot be sent in a header`;
-      return void this.#fail(fault('provider_auth', words));
+      // Without the cause, which would quote the header.
+      const message = `the key of provider ${this.#call.provider.name} cannot be sent in a header`;
+      return void this.#fail(fault('provider_auth', message));
     }
-    this.#waitFor('connectTimeoutMs', 'took no connection');
+    this.#waitFor('connectTimeoutMs', 'accepted no connection');
     this.#request = this.#target.pool.send({ method: 'POST', head, body, bodyBytes }, this);
   }
 
@@ -301,7 +299,7 @@ class Attempt implements ResponseHandler {
     const { name } = this.#call.provider;
     const type = headers['content-type'] ?? '';
     if (!(this.#call.stream ? SSE_TYPE : JSON_TYPE).test(type)) {
-      const got = type === '' ? 'an answer of no stated type' : scrub(type, this.#key);
+      const got = type === '' ? 'a response without a content type' : scrub(type, this.#key);
       return fault('provider_malformed', `the provider ${name} sent ${got}`);
     }
     const encoding = headers['content-encoding'] ?? 'identity';
@@ -326,7 +324,7 @@ class Attempt implements ResponseHandler {
     if (reason instanceof Fault) return reason;
     const { name } = this.#call.provider;
     return reason instanceof Error && reason.name === 'TimeoutError'
-      ? fault('deadline', `the provider ${name} was not done in time`)
+      ? fault('deadline', `the provider ${name} did not finish in time`)
       : fault('canceled', `the call to provider ${name} was canceled`);
   }
 

@@ -1,4 +1,4 @@
-// Where a provider is: an http or https URL, or a Unix socket. Sockets stay open between calls.
+// Resolves a provider's address (an http or https URL, or a Unix socket) to a connection pool.
 import net from 'node:net';
 import tls from 'node:tls';
 import { type HttpPool, makePool } from '../../../platform/http1/client.ts';
@@ -7,14 +7,13 @@ import type { DialectName } from './dialect.ts';
 
 export type ProviderTarget = {
   pool: HttpPool;
-  /** What the Host header says. */
   host: string;
-  /** Put before every path. */
+  /** Prefix of every path. */
   basePath: string;
 };
 
-/** Pools by place: providers at the same place share their sockets. */
-export type Pools = { poolFor(place: Endpoint): HttpPool; close(): void };
+/** Providers at the same endpoint share a pool. */
+export type Pools = { poolFor(endpoint: Endpoint): HttpPool; close(): void };
 type Endpoint =
   | { kind: 'unix'; path: string }
   | { kind: 'tcp' | 'tls'; hostname: string; port: number };
@@ -22,9 +21,9 @@ type Endpoint =
 export function makePools(): Pools {
   const pools = new Map<string, HttpPool>();
   return {
-    poolFor(place) {
-      const name = JSON.stringify(place);
-      const known = pools.get(name) ?? openPool(place);
+    poolFor(endpoint) {
+      const name = JSON.stringify(endpoint);
+      const known = pools.get(name) ?? openPool(endpoint);
       pools.set(name, known);
       return known;
     },
@@ -34,14 +33,14 @@ export function makePools(): Pools {
   };
 }
 
-/** The gate limits how many calls run at once; a second limit here would only hide a queue. */
-function openPool(place: Endpoint): HttpPool {
-  if (place.kind === 'tls') return openTlsPool(place.hostname, place.port);
+/** Unlimited: the rate limiter bounds concurrency, and a second queue would be invisible. */
+function openPool(endpoint: Endpoint): HttpPool {
+  if (endpoint.kind === 'tls') return openTlsPool(endpoint.hostname, endpoint.port);
   const options = { noDelay: true, keepAlive: true };
   const connect = (onread: net.OnReadOpts): net.Socket =>
-    place.kind === 'unix'
-      ? net.connect({ path: place.path, onread })
-      : net.connect({ host: place.hostname, port: place.port, onread, ...options });
+    endpoint.kind === 'unix'
+      ? net.connect({ path: endpoint.path, onread })
+      : net.connect({ host: endpoint.hostname, port: endpoint.port, onread, ...options });
   return makePool({ connect });
 }
 
@@ -62,7 +61,7 @@ function openTlsPool(hostname: string, port: number): HttpPool {
     socket.on('session', (made: Buffer) => {
       session = made;
     });
-    // One that the other side does not know any more must not be offered again.
+    // A session that the server has dropped must not be offered again.
     socket.once('error', () => {
       session = undefined;
     });
@@ -104,14 +103,14 @@ export function parseTarget(
     );
   }
   const isTls = url.protocol === 'https:';
-  const place: Endpoint = {
+  const endpoint: Endpoint = {
     kind: isTls ? 'tls' : 'tcp',
     // A literal IPv6 address has brackets in a URL and none in a connect call.
     hostname: url.hostname.replace(/^\[|\]$/g, ''),
     port: url.port === '' ? (isTls ? 443 : 80) : Number(url.port),
   };
   return {
-    pool: pools.poolFor(place),
+    pool: pools.poolFor(endpoint),
     host: url.host,
     basePath: readBasePath(url.pathname, dialect),
   };

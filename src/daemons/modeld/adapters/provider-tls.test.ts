@@ -1,4 +1,4 @@
-// Providers over TLS: the certificate counts, the connection is kept, and a name is asked for.
+// Tests providers over TLS: certificate checks, connection reuse and SNI.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -22,7 +22,7 @@ const hasOpenssl = (): boolean => {
   }
 };
 
-describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no openssl' }, () => {
+describe('providers over TLS', { skip: hasOpenssl() ? false : 'openssl not found' }, () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-tls-'));
   const [key, cert] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
   const names = new Set<string | undefined>();
@@ -53,7 +53,7 @@ describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no opens
     rmSync(dir, { recursive: true, force: true });
   });
 
-  it('a certificate nobody vouches for is refused before anything is sent', async () => {
+  it('an untrusted certificate is rejected before anything is sent', async () => {
     const client = makeProviderClient({ clock: systemClock() });
     const provider = {
       name: 'acme',
@@ -80,7 +80,7 @@ describe('providers over TLS', { skip: hasOpenssl() ? false : 'there is no opens
     assert.deepEqual([...names], []);
   });
 
-  it('one that is trusted is used for several calls', async () => {
+  it('a trusted connection is used for several calls', async () => {
     const code = `import { makeProviderClient } from ${JSON.stringify(join(import.meta.dirname, 'provider-client.ts'))};
       const client = makeProviderClient({ clock: { nowMs: () => Date.now() } });
       const provider = { name: 'acme', dialect: 'openai', baseUrl: 'https://localhost:${port}', readKey: () => 'k' };

@@ -1,4 +1,4 @@
-// The gate: limits at the same time and per minute, a queue that is bounded, leaving it early.
+// Tests the rate limiter: concurrency, limits per minute, the bounded queue, and aborting in it.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -9,7 +9,7 @@ import { type Admission, makeRateLimiter } from './rate-limiter.ts';
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-test('no more calls at once than allowed, and the next in line gets the free place', async () => {
+test('concurrency is limited, and the next in the queue is admitted', async () => {
   const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 10 });
   const first = await gate.acquire({ tokens: 1 });
   const order: number[] = [];
@@ -28,14 +28,14 @@ test('no more calls at once than allowed, and the next in line gets the free pla
   assert.deepEqual([gate.inFlight(), gate.queued(), order], [1, 0, [1, 2]]);
 });
 
-test('a full line is overloaded', async () => {
+test('a full queue is overloaded', async () => {
   const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 1 });
   await gate.acquire({ tokens: 1 });
   void gate.acquire({ tokens: 1 });
   await assert.rejects(gate.acquire({ tokens: 1 }), isFault('overloaded'));
 });
 
-test('who waits can leave, and the line closes behind', async () => {
+test('a queued call can be aborted, and the queue advances', async () => {
   const gate = makeRateLimiter('p', manualClock(0), { inFlightMax: 1, queueMax: 5 });
   const first = await gate.acquire({ tokens: 1 });
   const abort = new AbortController();
@@ -49,7 +49,7 @@ test('who waits can leave, and the line closes behind', async () => {
   assert.deepEqual([gate.inFlight(), gate.queued()], [1, 0]);
 });
 
-test('who leaves the head of the line lets a smaller call through', async () => {
+test('aborting the first call in the queue admits a smaller one', async () => {
   const clock = manualClock(0);
   const gate = makeRateLimiter('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 5 });
   await gate.acquire({ tokens: 50 });
@@ -98,7 +98,7 @@ test('tokens are corrected by what was used, and a call larger than the minute g
   assert.equal(isIn, true);
 });
 
-test('any interleaving: never too many at once, first come first served, nobody forgotten', async () => {
+test('any interleaving: bounded concurrency, first in first out, no call forgotten', async () => {
   const step = fc.oneof(
     fc.record({ kind: fc.constant('enter' as const), tokens: fc.nat({ max: 60 }) }),
     fc.record({ kind: fc.constant('release' as const), index: fc.nat() }),

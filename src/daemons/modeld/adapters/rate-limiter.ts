@@ -1,5 +1,5 @@
-// The door to one provider: how many calls at once, how many calls and tokens a minute. Who does
-// not get in waits in a line of bounded length, first come first served, and can leave it.
+// Limits the calls to one provider: concurrency, and calls and tokens per minute. Further calls
+// wait in a bounded first-in, first-out queue, and can be aborted there.
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 
@@ -11,7 +11,7 @@ export type RateLimits = {
 };
 
 export type Admission = {
-  /** Gives the place back. The tokens really used correct what was taken for them. */
+  /** Ends the call. The actual tokens replace the estimate. */
   release(tokensUsed?: number): void;
 };
 
@@ -25,10 +25,7 @@ export type RateLimiter = {
 
 const MINUTE_MS = 60_000;
 
-/**
- * Fills evenly over a minute and holds one minute's worth. May go below zero and then refills
- * first.
- */
+/** Refills evenly and holds one minute's worth. May go below zero, and then refills first. */
 type Bucket = { level: number; perMinute: number; atMs: number };
 
 const makeBucket = (perMinute: number | undefined, nowMs: number): Bucket | undefined =>
@@ -40,10 +37,7 @@ function refill(bucket: Bucket, nowMs: number): void {
   bucket.atMs = nowMs;
 }
 
-/**
- * How long until the bucket holds `amount`. More than it can ever hold is let through when it is
- * full.
- */
+/** Returns the time until the bucket holds `amount`. A larger amount passes a full bucket. */
 function refillMs(bucket: Bucket | undefined, amount: number, nowMs: number): number {
   if (bucket === undefined) return 0;
   refill(bucket, nowMs);
@@ -60,7 +54,7 @@ export function makeRateLimiter(provider: string, clock: Clock, limits: RateLimi
   let inFlight = 0;
   let timer: Timer | undefined;
 
-  /** 0 when a call may start now; Infinity when only another's end can help. */
+  /** Returns 0 when a call may start; Infinity when another call has to end first. */
   const delayMs = (amount: number): number => {
     if (inFlight >= limits.inFlightMax) return Number.POSITIVE_INFINITY;
     const nowMs = clock.nowMs();
@@ -93,7 +87,7 @@ export function makeRateLimiter(provider: string, clock: Clock, limits: RateLimi
         waiter.admit();
         continue;
       }
-      // The first in line holds up the rest: a small call must not starve a large one.
+      // The first in the queue blocks the rest: small calls must not starve a large one.
       if (ms !== Number.POSITIVE_INFINITY) timer = clock.at(clock.nowMs() + ms, admitNext);
       return;
     }
@@ -139,6 +133,6 @@ function canceledFault(provider: string, signal: AbortSignal | undefined): Fault
   const reason: unknown = signal?.reason;
   if (reason instanceof Fault) return reason;
   return reason instanceof Error && reason.name === 'TimeoutError'
-    ? fault('deadline', `no place at provider ${provider} came free in time`)
+    ? fault('deadline', `the queue for provider ${provider} did not move in time`)
     : fault('canceled', `the call was canceled while it waited for provider ${provider}`);
 }

@@ -1,5 +1,5 @@
-// Reading JSON that somebody else wrote: values of the wrong kind become nothing instead of a
-// crash. What is missing or wrong is judged by the dialect that reads.
+// Reads untrusted JSON: values of the wrong type become undefined or empty. The dialect decides
+// what is missing or invalid.
 import { createHash, randomUUID } from 'node:crypto';
 import { parseJson } from '../../../platform/json.ts';
 
@@ -19,7 +19,7 @@ export function asText(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** A count of something. A provider that reports nonsense counts as having reported nothing. */
+/** Returns 0 for anything but a positive integer. */
 export function asCount(value: unknown): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
@@ -28,7 +28,7 @@ export function asNumber(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
 }
 
-/** The object a JSON text holds, or undefined when it is not JSON or not an object. */
+/** Returns undefined when the text is not a JSON object. */
 export function parseObject(text: string): JsonObject | undefined {
   try {
     return asObject(JSON.parse(text));
@@ -39,7 +39,7 @@ export function parseObject(text: string): JsonObject | undefined {
 
 export type Arguments = { arguments: JsonObject; arguments_error?: string };
 
-/** The arguments a model wrote as text. Models leave them empty for a tool without parameters. */
+/** Parses arguments from text. Models leave them empty for a tool without parameters. */
 export function readArguments(text: string): Arguments {
   if (text.trim() === '') return { arguments: {} };
   let problem = 'not a JSON object';
@@ -52,7 +52,7 @@ export function readArguments(text: string): Arguments {
   return { arguments: {}, arguments_error: clip(`${problem}; the model wrote: ${text}`, 600) };
 }
 
-/** Arguments that come as a value already, as Anthropic sends them. */
+/** Reads arguments that Anthropic sends as a value. */
 export function readArgumentsValue(value: unknown): Arguments {
   const object = asObject(value);
   if (object !== undefined) return { arguments: object };
@@ -68,10 +68,10 @@ export function clip(text: string, lengthMax: number): string {
 }
 
 const CALL_ID_LENGTH_MAX = 128;
-/** The longest name our own form has room for; no vendor allows a longer one. */
+/** The longest name in a neutral request; no vendor allows a longer one. */
 export const TOOL_NAME_LENGTH_MAX = 128;
 
-/** A tool call's id as we keep it. Some servers give none, and two calls must never share one. */
+/** Some servers send no id, and two calls must never share one. */
 export function readCallId(value: unknown): string {
   const id = asText(value);
   if (id === undefined || id === '') return `call_${randomUUID().replaceAll('-', '')}`;

@@ -1,4 +1,4 @@
-// Trying again and the next route: when, how long between, and never after the client has bytes.
+// Tests retries and failover: when, with which delay, and never after the client has bytes.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -10,7 +10,7 @@ import { computeDelayMs, type ProviderTry, RETRY, type RouteRun, runRoutes } fro
 const down = (extra?: FaultExtra) => fault('provider_down', 'down', extra);
 const isFault = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 
-/** Moves the clock on whenever the run only waits for it. */
+/** Advances the clock whenever the run waits for it. */
 async function drive<T>(clock: ManualClock, work: Promise<T>): Promise<T> {
   let isOver = false;
   const settled = work.finally(() => {
@@ -54,7 +54,7 @@ function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
   return { result: drive(clock, run), asked, next, clock };
 }
 
-test('what passes is tried again, with growing waits', async () => {
+test('transient failures are retried with growing delays', async () => {
   const { result, asked, next } = play({ a: [down(), down(), 'ok'] });
   assert.equal(await result, 'a answered');
   assert.equal(asked.length, 3);
@@ -62,7 +62,7 @@ test('what passes is tried again, with growing waits', async () => {
   assert.deepEqual(next, ['retry', 'retry']);
 });
 
-test('Retry-After is kept to', async () => {
+test('Retry-After is respected', async () => {
   const { result, asked } = play({
     a: [fault('rate_limited', 'w', { retryAfterMs: 5_000 }), 'ok'],
   });
@@ -70,14 +70,14 @@ test('Retry-After is kept to', async () => {
   assert.ok(asked[1]!.atMs >= 5_000);
 });
 
-test('with another route left, a long wait is not waited', async () => {
+test('a long delay goes to the next route instead', async () => {
   const wait = fault('rate_limited', 'w', { retryAfterMs: 5_000 });
   const { result, asked } = play({ a: [wait], b: ['ok'] });
   assert.equal(await result, 'b answered');
   assert.ok(asked[1]!.atMs < 1_000);
 });
 
-test('a wait beyond the total time is not begun, and the caller hears of it', async () => {
+test('a delay beyond the total time ends the call with its fault', async () => {
   const wait = fault('rate_limited', 'w', { retryAfterMs: 90_000 });
   const { result, asked } = play({ a: [wait] });
   await assert.rejects(result, (error: Fault) => error.retryAfterMs === 90_000);
@@ -109,7 +109,7 @@ for (const [code, extra, expected] of kinds) {
   });
 }
 
-test('nothing is tried again once the client was given something', async () => {
+test('nothing is retried once the client got something', async () => {
   const seen: string[] = [];
   const attempt = async (current: ProviderTry<string>) => {
     seen.push(current.route);
@@ -135,18 +135,18 @@ test('a cancel ends the wait', async () => {
   await assert.rejects(result, isFault('canceled'));
 });
 
-test('a bug is not tried again and does not keep the door to itself', async () => {
+test('a bug is not retried and releases its circuit token', async () => {
   const attempt = async () => {
     throw new TypeError('bug');
   };
   await assert.rejects(play({ a: [], b: [] }, { attempt }).result, TypeError);
 });
 
-test('no route is said as such', async () => {
+test('a model without routes is unavailable', async () => {
   await assert.rejects(play({}).result, isFault('unavailable'));
 });
 
-test('waits are within full jitter, and never shorter than asked for', () => {
+test('delays are within full jitter, and never shorter than Retry-After', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 20 }),
@@ -163,7 +163,7 @@ test('waits are within full jitter, and never shorter than asked for', () => {
   );
 });
 
-test('a circuit opens after failures in a row, lets one call try, and closes again', () => {
+test('a circuit opens after consecutive failures, lets one call probe, and closes again', () => {
   const clock = manualClock(0);
   const circuit = makeCircuit(clock, { failuresMax: 2, openMs: 1_000 });
   circuit.acquire()?.fail(down());
@@ -201,7 +201,7 @@ test('a refused key opens at once; a refused request and a full queue never do',
   assert.equal(circuit.availability().available, false);
 });
 
-test('an open circuit is passed by, and if it is the only one the caller hears why', async () => {
+test('an open circuit is skipped; if it is the only one, the caller gets the reason', async () => {
   const clock = manualClock(0);
   const circuit = makeCircuit(clock, { failuresMax: 1, openMs: 1_000 });
   circuit.acquire()?.fail(down());
@@ -215,6 +215,6 @@ test('an open circuit is passed by, and if it is the only one the caller hears w
   );
   await assert.rejects(
     play({ a: ['ok'] }, { getCircuit: circuitOf }).result,
-    /left alone for now.*down/,
+    /paused after consecutive failures.*down/,
   );
 });

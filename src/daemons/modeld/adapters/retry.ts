@@ -1,6 +1,5 @@
-// Trying again, and trying elsewhere: full jitter, Retry-After, a total time, a list of routes in
-// order. Once the client was given a first byte, nothing is tried again: it would get two answers
-// in one.
+// Retries a call and fails over to further routes, with full jitter, Retry-After and a total time.
+// Once the client got a first byte nothing is retried: it would get two responses in one.
 import type { Clock } from '../../../platform/clock.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { Circuit, CircuitToken } from './circuit.ts';
@@ -10,7 +9,7 @@ export type RetryPolicy = {
   attemptsMax: number;
   baseMs: number;
   delayMsMax: number;
-  /** With another route left, a longer wait is not worth it. */
+  /** A longer wait goes to the next route instead, if there is one. */
   rerouteDelayMsMax: number;
 };
 
@@ -25,9 +24,9 @@ export type ProviderTry<R> = {
   route: R;
   /** Counts from 1 over all routes. */
   number: number;
-  /** What is left of the total time. */
+  /** The rest of the total time. */
   budgetMs: number;
-  /** Must be called before the client is given anything. */
+  /** Must be called before anything is sent to the client. */
   commit(): void;
 };
 
@@ -42,7 +41,7 @@ export type RouteRun<R, T> = {
   random(): number;
   signal?: AbortSignal | undefined;
   policy?: RetryPolicy | undefined;
-  /** For the record: a try that failed and what comes next. */
+  /** Reports a failed try and the next step. */
   onFailure?(failure: {
     route: R;
     number: number;
@@ -54,7 +53,7 @@ export type RouteRun<R, T> = {
 const RETRIED: readonly FaultCode[] = ['provider_down', 'provider_malformed', 'rate_limited'];
 const REROUTED: readonly FaultCode[] = [...RETRIED, 'provider_auth', 'overloaded'];
 
-/** A model that does not exist there, or an unpaid account, is that provider's matter alone. */
+/** An unknown model or an unpaid account concerns only that provider. */
 function canReroute(reason: Fault): boolean {
   if (REROUTED.includes(reason.code)) return true;
   const { upstream_status: status, unpaid } = reason.details ?? {};
@@ -67,7 +66,7 @@ export function computeDelayMs(
   random: () => number,
 ): number {
   const cap = Math.min(policy.delayMsMax, policy.baseMs * 2 ** (failure.attempt - 1));
-  // Jitter comes on top of what the provider asked for: everybody else waits as long.
+  // Jitter is added to Retry-After, because other clients wait equally long.
   if (failure.retryAfterMs !== undefined)
     return Math.ceil(failure.retryAfterMs + random() * policy.baseMs);
   return Math.ceil(random() * cap);
@@ -90,10 +89,10 @@ export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
   for (const [index, route] of run.routes.entries()) {
     const hasNext = index < run.routes.length - 1;
     for (let attempt = 1; ; attempt++) {
-      const asking = admit(state, route);
-      let reason = asking.refused;
-      if (asking.token !== undefined) {
-        const { token, budgetMs } = asking;
+      const admission = admit(state, route);
+      let reason = admission.refused;
+      if (admission.token !== undefined) {
+        const { token, budgetMs } = admission;
         try {
           const value = await run.attempt({ route, number: state.number, budgetMs, commit });
           token.succeed();
@@ -107,7 +106,7 @@ export async function runRoutes<R, T>(run: RouteRun<R, T>): Promise<T> {
           reason = error;
         }
       }
-      const failed = { route, attempt, hasNext, isAsked: asking.token !== undefined };
+      const failed = { route, attempt, hasNext, isAsked: admission.token !== undefined };
       const next = chooseNextStep(state, { ...failed, reason: reason! });
       if (next.step === 'end') throw reason!;
       if (next.step === 'route') break;
@@ -125,7 +124,7 @@ function admit<R>(state: RetryState<R>, route: R): TryAdmission {
   const { run } = state;
   const budgetMs = state.endMs - run.clock.nowMs();
   if (budgetMs <= 0)
-    return { refused: fault('deadline', `no time is left to ask ${run.getName(route)}`) };
+    return { refused: fault('deadline', `no time is left to call ${run.getName(route)}`) };
   const circuit = run.getCircuit(route);
   const token = circuit.acquire();
   if (token === undefined) return { refused: circuitOpenFault(run.getName(route), circuit) };
@@ -156,20 +155,16 @@ function chooseNextStep<R>(
 
 function circuitOpenFault(name: string, circuit: Circuit): Fault {
   const { reason, retryAfterMs } = circuit.availability();
-  return fault(
-    'provider_down',
-    `${name} is left alone for now after failures in a row: ${reason}`,
-    {
-      retryAfterMs,
-    },
-  );
+  return fault('provider_down', `${name} is paused after consecutive failures: ${reason}`, {
+    retryAfterMs,
+  });
 }
 
 function sleep(ms: number, clock: Clock, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => {
       timer.cancel();
-      reject(fault('canceled', 'the call was canceled while it waited to try again'));
+      reject(fault('canceled', 'the call was canceled while it waited to retry'));
     };
     const timer = clock.at(clock.nowMs() + ms, () => {
       signal?.removeEventListener('abort', onAbort);

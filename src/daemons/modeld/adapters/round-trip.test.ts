@@ -1,5 +1,5 @@
-// Properties over both dialects: what a dialect can express comes back as it went, whole or as a
-// stream cut anywhere, in its own words or through the other's.
+// Properties of both dialects: everything a dialect can express survives a round trip, whole or as
+// a stream split anywhere, alone or through the other dialect.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

@@ -1,5 +1,4 @@
-// The vendors' own SDKs, unchanged, read what we write: answers, streams, and errors by their
-// classes.
+// Tests that the vendors' SDKs read our responses, streams and errors.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -45,7 +44,7 @@ const EVENTS: ResponseEvent[] = [
   { type: 'done', response: ANSWER },
 ];
 
-/** What the server does next: answer, or fail, before or in the middle. */
+/** The server's next response, or failure before or during it. */
 let next: { fault?: Fault; midway?: Fault } = {};
 let requests = 0;
 let server: http.Server;

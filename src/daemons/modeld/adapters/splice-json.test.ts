@@ -1,4 +1,4 @@
-// Editing top-level members of a JSON text: everything else stays byte for byte.
+// Tests editing top-level members of a JSON text: every other byte stays.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

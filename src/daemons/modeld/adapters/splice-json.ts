@@ -1,5 +1,5 @@
-// Changing a few top-level members of a JSON object's text and leaving every other byte as it was:
-// numbers keep their digits, unknown members their order and spelling. The text must be valid JSON.
+// Changes top-level members in a JSON object's text and leaves every other byte unchanged: numbers
+// keep their digits, unknown members their order and spelling. The text must be valid JSON.
 import { skipString } from '../../../platform/json.ts';
 import type { JsonObject } from './reading.ts';
 
@@ -8,7 +8,7 @@ const COMMA = 44;
 
 type Member = { key: string; from: number; to: number };
 
-/** The index after the value that starts at `at`: long strings are jumped over, not read. */
+/** Returns the index after the value that starts at `at`. */
 function skipValue(text: string, at: number): number {
   let depth = 0;
   for (let i = at; i < text.length; i++) {
@@ -31,14 +31,14 @@ function skipSpace(text: string, at: number): number {
   return i;
 }
 
-/** Where the values of an object's own members are, in order; a key may be there twice. */
+/** Returns the ranges of the members' values in order. A key may occur twice. */
 function findMembers(text: string): { members: Member[]; open: number } {
   const open = text.indexOf('{');
   const members: Member[] = [];
   let at = skipSpace(text, open + 1);
   while (text.charCodeAt(at) === QUOTE) {
     const keyEnd = skipString(text, at + 1);
-    // A key may be spelled with escapes, and a reader at the other end would still see it.
+    // A key may be spelled with escapes, which the provider would decode.
     const key = JSON.parse(text.slice(at, keyEnd)) as string;
     const from = skipSpace(text, text.indexOf(':', keyEnd) + 1);
     const end = skipValue(text, from);
@@ -51,7 +51,7 @@ function findMembers(text: string): { members: Member[]; open: number } {
   return { members, open };
 }
 
-/** The text with these members set. Each place where a key stands is changed, new keys go first. */
+/** Sets these members. Every occurrence of a key is changed; new keys go first. */
 export function spliceJson(text: string, changes: JsonObject): string {
   const { members, open } = findMembers(text);
   const missing = new Set(Object.keys(changes));

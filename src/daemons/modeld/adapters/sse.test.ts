@@ -1,4 +1,4 @@
-// Server-sent events: any chunking of the same bytes gives the same events.
+// Tests the SSE parser: any chunking of the same bytes gives the same events.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -90,7 +90,7 @@ const blockText = fc
   .map(([lines, end]) => `${lines.map(([head, text]) => head + text + end).join('')}${end}`);
 const streamText = fc.array(blockText, { maxLength: 6 }).map((blocks) => blocks.join(''));
 
-test('however a stream is cut, the same blocks come out and no byte is lost', () => {
+test('however a stream is split, it gives the same blocks and every byte', () => {
   fc.assert(
     fc.property(streamText, fc.array(fc.nat(), { maxLength: 20 }), (text, cuts) => {
       const bytes = Buffer.from(text);

@@ -1,9 +1,8 @@
-// Server-Sent Events as bytes: an incremental parser that keeps each block's own bytes, and a
-// writer. It knows no vendor; what the data means is for the dialects. Format: the HTML standard,
-// section 9.2.
+// Parses Server-Sent Events incrementally, keeping each block's bytes, and writes them. Dialects
+// interpret the data. Format: the HTML standard, section 9.2.
 import { fault } from '../../../wire/errors.ts';
 
-/** One block of a stream. `data` is null for a block that says nothing, such as a comment. */
+/** One block of a stream. `data` is null for a block without data, such as a comment. */
 export type SseBlock = { event: string; data: string | null; raw: Buffer };
 
 const LF = 10;
@@ -25,7 +24,6 @@ export class SseParser {
     this.#blockBytesMax = options.blockBytesMax ?? BLOCK_BYTES_MAX;
   }
 
-  /** Every byte is looked at once, however the stream is cut into chunks. */
   push(chunk: Buffer): SseBlock[] {
     const blocks: SseBlock[] = [];
     if (chunk.length === 0) return blocks;
@@ -55,7 +53,7 @@ export class SseParser {
     return blocks;
   }
 
-  /** What is left when the stream ends without the last blank line. Some servers leave it out. */
+  /** Returns the rest of a stream without a final blank line, which some servers omit. */
   end(): SseBlock | null {
     if (this.#lineParts.length > 0) this.#readField(this.#readLine(EMPTY, 0, 0));
     if (this.#rawBytes === 0) return null;
@@ -115,7 +113,7 @@ export class SseParser {
   }
 }
 
-/** One block as text. Line ends inside `data` become several data lines, as the format asks. */
+/** Line ends inside `data` become several data lines, as the format requires. */
 export function writeSse(block: { event?: string; data: string }): string {
   const head = block.event === undefined ? '' : `event: ${block.event}\n`;
   if (!/[\r\n]/.test(block.data)) return `${head}data: ${block.data}\n\n`;

@@ -1,4 +1,4 @@
-// Answers that come in pieces, from servers that do what real ones do on a bad day.
+// Tests streamed responses from small failing servers.
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import {
@@ -22,7 +22,7 @@ const chunk = (content: string) =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`;
 const FINISH = `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] })}\n\n`;
 
-/** Set by a server that cuts its stream once the client has read something. */
+/** Set by a server that aborts its stream once the client has read something. */
 let cutNow: () => void = () => {};
 
 function sendStream(pieces: (string | Buffer)[], end: 'end' | 'cut' | 'hang'): ProviderScript {
@@ -62,13 +62,13 @@ const cutStreams: [string, ProviderScript, string, RegExp][] = [
     'cut by the network',
     sendStream([chunk('a'), chunk('b')], 'cut'),
     'provider_malformed',
-    /cut its answer off/,
+    /closed the connection during/,
   ],
   [
     'ended without its mark',
     sendStream([chunk('a'), FINISH], 'end'),
     'provider_malformed',
-    /without saying/,
+    /without an end marker/,
   ],
   [
     'broken in the middle',
@@ -101,7 +101,7 @@ for (const [name, answering, code, words] of cutStreams) {
   });
 }
 
-test('a stream that fails before its first word throws, so that it can be tried again', async () => {
+test('a stream that fails before its first item throws, so that it can be retried', async () => {
   const body = 'data: {"error":{"message":"busy","type":"server_error"}}\n\n';
   await assert.rejects(
     readStream(await provide(sendStream([body], 'end'))),
@@ -115,7 +115,7 @@ test('a stream that fails before its first word throws, so that it can be tried 
   await assert.rejects(readStream(await provide(json)), isFault('provider_malformed', /json/));
 });
 
-test('an endless stream is cut, as one event or as many', async () => {
+test('an endless stream is aborted, as one event or as many', async () => {
   const pour =
     (first: string, piece: string): ProviderScript =>
     (_, response) => {
@@ -149,7 +149,7 @@ test('bytes that come one by one make the same stream', async () => {
   assert.equal((await readStream(provider)).text, 'é€');
 });
 
-test('a client that goes away ends the call and still hears what was used', async () => {
+test('a client that disconnects ends the call, and its usage is settled', async () => {
   const left = Promise.withResolvers<void>();
   const provider = await provide((request, response, body) => {
     request.socket.on('close', () => left.resolve());
@@ -165,7 +165,7 @@ test('a client that goes away ends the call and still hears what was used', asyn
   await left.promise;
 });
 
-test('a stream nobody reads is settled when its time is over', async () => {
+test('a stream without a reader is settled at its deadline', async () => {
   const provider = await provide(sendStream([chunk('a')], 'hang'));
   const upstream = await streamed(provider, { deadlineMs: 1_000 });
   const reader = openai.readStream(unchangedNames('m', 'acme'));

@@ -1,6 +1,6 @@
-// A provider's stream, read to its end: blocks become whatever the client gets, and whoever pays
-// learns exactly once how it ended. Nothing is given before the first piece is there, so that until
-// then the call may still be tried again or elsewhere.
+// Reads a provider's stream to its end, converts its blocks for the client, and reports its end
+// exactly once for settling. Nothing is sent before the first item, so that until then the call can
+// be retried or rerouted.
 import { Fault, fault } from '../../../wire/errors.ts';
 import type {
   Dialect,
@@ -12,7 +12,7 @@ import type {
 import type { StreamedResponse } from './provider-client.ts';
 import { type SseBlock, SseParser } from './sse.ts';
 
-/** How a stream ended. With a fault, the answer is what had come until then. */
+/** The end of a stream. With a fault, the response is incomplete. */
 export type StreamEnd = { response: ModelResponse; fault?: Fault };
 
 export type ReadBlock = { block: SseBlock; events: ResponseEvent[]; isUsageOnly: boolean };
@@ -21,7 +21,7 @@ export type StreamPlan<T> = {
   upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
-  /** What the client gets for blocks that came together; undefined for nothing. */
+  /** Returns the client's item for blocks that arrived together, if any. */
   convert(blocks: ReadBlock[]): T | undefined;
   writeEnd(response: ModelResponse): T | undefined;
   writeFault(fault: Fault): T | undefined;
@@ -29,11 +29,11 @@ export type StreamPlan<T> = {
 
 export type StartedStream<T> = { items: AsyncIterableIterator<T>; ended: Promise<StreamEnd> };
 
-/** Resolves when the client can be given something; throws when the stream failed before that. */
+/** Resolves with the first item for the client; throws when the stream fails before it. */
 export async function startStream<T>(plan: StreamPlan<T>): Promise<StartedStream<T>> {
   const { promise: ended, resolve } = Promise.withResolvers<StreamEnd>();
   const items = readItems(plan, resolve);
-  // Also when nobody reads any more, a deadline ends the call and what it cost must be settled.
+  // A deadline must settle the call also when the client has stopped reading.
   plan.upstream.body.onFail((reason) =>
     resolve({ response: plan.reader.response(), fault: reason }),
   );
@@ -74,12 +74,15 @@ async function* readItems<T>(
     const last = plan.writeFault(reason);
     if (last !== undefined) yield last;
   } finally {
-    // Only a client that left early gets here with the end still open.
-    const left = fault('canceled', 'the client went away before the answer was whole');
+    // The end is still open only when the client disconnected early.
+    const disconnected = fault(
+      'canceled',
+      'the client disconnected before the response was complete',
+    );
     settle(
       reader.isDone()
         ? { response: reader.response() }
-        : { response: reader.response(), fault: left },
+        : { response: reader.response(), fault: disconnected },
     );
     await upstream.body.return();
   }
@@ -99,7 +102,7 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   const rest = parser.end();
   if (rest !== null) {
     const { read, broken } = readBlocks([rest], reader);
-    // Half an event is no broken event: the stream was cut, and that is said below.
+    // Half an event means an aborted stream, which is reported below.
     const isHalf = broken instanceof Fault && broken.code === 'provider_malformed';
     if (broken !== undefined && !isHalf) throw broken;
     const item = reader.isDone() ? plan.convert(read) : undefined;
@@ -108,14 +111,12 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   if (!reader.isDone()) {
     throw fault(
       'provider_malformed',
-      `the provider ${plan.provider} ended its stream without saying that the answer is over`,
+      `the provider ${plan.provider} ended its stream without an end marker`,
     );
   }
 }
 
-/**
- * Blocks up to the end mark, or up to the one that told of a fault: those before it still count.
- */
+/** Reads blocks up to the end marker or to a broken one; those before it still count. */
 function readBlocks(
   blocks: SseBlock[],
   reader: StreamReader,
@@ -133,7 +134,7 @@ function readBlocks(
   return { read, broken: undefined };
 }
 
-/** The stream as neutral events, several at a time as they came. */
+/** Converts the stream to neutral events, in the batches in which they arrived. */
 export function startEvents(options: {
   upstream: StreamedResponse;
   reader: StreamReader;
@@ -146,12 +147,12 @@ export function startEvents(options: {
       return events.length === 0 ? undefined : events;
     },
     writeEnd: (response) => [{ type: 'done', response: response }],
-    // A neutral client hears of a fault from the service, which has `ended`.
+    // The service reports the fault to a neutral client, from `ended`.
     writeFault: () => undefined,
   });
 }
 
-/** The stream of one dialect as text in another. */
+/** Translates the stream of one dialect into another. */
 export function startTranslation(options: {
   upstream: StreamedResponse;
   reader: StreamReader;

@@ -1,21 +1,20 @@
-// How many input tokens a body can cost at most, said before the call so that a budget can hold the
-// money.
+// Bounds the input tokens of a body before the call, so that budgets can reserve its cost.
 //
 // The bound: every tokenizer in use (byte-level BPE as at OpenAI and Anthropic, SentencePiece with
-// byte fallback as in Llama, Gemma, Mistral) makes at least one byte of UTF-8 into each token, and
-// a JSON body is never shorter than the text in it. So bytes of body ≥ tokens of text, typically by
-// a factor of 3 to 4; role marks and tool wrappers fit into what JSON spends on them. On top come
-// the words a vendor adds by itself, and images, whose cost does not follow their size.
+// byte fallback as in Llama, Gemma, Mistral) uses at least one byte of UTF-8 per token, and a JSON
+// body is never shorter than its text. So bytes of body ≥ tokens of text, typically by a factor of
+// 3 to 4; role markers and tool wrappers fit into the JSON syntax. Text that a vendor adds, and
+// images, whose cost does not depend on their size, are added to that.
 import type { DialectName } from './dialect.ts';
 import { asList, asObject, type JsonObject } from './reading.ts';
 
-/** Anthropic adds up to about 530 tokens of its own to a request with tools; this is twice that. */
 const OVERHEAD_TOKENS = 64;
+/** Anthropic adds up to about 530 tokens to a request with tools; this is twice that. */
 const TOOLS_TOKENS = 1_024;
 /** Above what either vendor counts for one image at the highest detail. */
 const IMAGE_TOKENS = 12_000;
 
-/** Walks only lists of content: the rest of a body cannot hold media. */
+/** Only content lists can contain media. */
 function countMedia(body: JsonObject): { images: number; isOpenEnded: boolean } {
   const found = { images: 0, isOpenEnded: false };
   for (const message of asList(body.messages)) {
@@ -49,10 +48,7 @@ function countBlocks(blocks: unknown[], found: { images: number; isOpenEnded: bo
   }
 }
 
-/**
- * Text inside the body is counted by its bytes; a PDF's pages are not, nor is what a link points
- * to.
- */
+/** Inline text is counted by its bytes; a PDF's pages and linked files are not. */
 function hasInlineText(block: JsonObject): boolean {
   return asObject(block.source)?.type === 'text';
 }
@@ -61,7 +57,7 @@ export function boundInputTokens(options: {
   body: JsonObject;
   sizeBytes: number;
   dialect: DialectName;
-  /** No provider takes more than its window, so no call can cost more input. */
+  /** An upper bound, because no provider accepts more input. */
   contextTokens: number;
 }): number {
   const { body, sizeBytes, contextTokens } = options;
@@ -73,7 +69,7 @@ export function boundInputTokens(options: {
   return Math.min(tokens, contextTokens);
 }
 
-/** Tools that run at the vendor put their results into the input by themselves. */
+/** Tools that run at the vendor add their results to the input. */
 function usesServerTools(body: JsonObject): boolean {
   return asList(body.tools).some((tool) => {
     const type = asObject(tool)?.type;
@@ -81,7 +77,6 @@ function usesServerTools(body: JsonObject): boolean {
   });
 }
 
-/** For embeddings: the texts alone. */
 export function boundEmbedTokens(input: string[]): number {
   let tokens = 0;
   for (const text of input) tokens += Buffer.byteLength(text) + OVERHEAD_TOKENS;

@@ -1,4 +1,4 @@
-// Names and ids on the vendors' wires: mapped without collision, and back.
+// Tests that names and ids are mapped without collision, and back.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -21,7 +21,7 @@ test('a tool that already has the changed name keeps it, whatever the order', ()
   }
 });
 
-test('a name nobody has comes back as it is', () => {
+test('an unknown name stays unchanged', () => {
   assert.equal(makeNameTable(['a.b'], 64).toName('invented'), 'invented');
 });
 

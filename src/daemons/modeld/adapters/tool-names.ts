@@ -1,13 +1,12 @@
-// Names of tools and ids of calls as the vendors accept them: letters, digits, _ and -, up to a
-// length. One table per request, so that `task.delegate` goes out as `task_delegate` and comes back
-// as itself.
+// Maps tool names and call ids to names that the vendors accept (letters, digits, _ and -, up to a
+// length) and back, with one table per request: `task.delegate` is sent as `task_delegate`.
 import type { Message, ToolSpec } from '../../../wire/modeld.ts';
 
 export type NameTable = { toWire(name: string): string; toName(wire: string): string };
 
 const PLAIN = /^[a-zA-Z0-9_-]+$/;
 
-/** The same names in the same order give the same table, so that prompt caches keep matching. */
+/** Equal names in equal order make equal tables, so that prompt caches keep matching. */
 export function makeNameTable(names: Iterable<string>, lengthMax: number): NameTable {
   const wireNames = new Map<string, string>();
   const ownNames = new Map<string, string>();
@@ -30,20 +29,20 @@ export function makeNameTable(names: Iterable<string>, lengthMax: number): NameT
     if (known !== undefined) return known;
     return claim(name, isPlain(name) && !ownNames.has(name) ? name : findFree(name));
   };
-  // Names that are fine as they are go first: no changed name may take their place.
+  // Valid names are claimed first, so that no changed name collides with them.
   const all = [...names];
   for (const name of all) if (isPlain(name)) claim(name, name);
   for (const name of all) toWire(name);
-  // A name that no tool has is the model's invention and goes back as it came.
+  // A name of no tool was invented by the model and stays unchanged.
   return { toWire, toName: (wire) => ownNames.get(wire) ?? wire };
 }
 
-/** What readers need to give a request's own words back. */
+/** The tables for reading the response to a request. */
 export type WireNames = {
   tools: NameTable;
   callIds: NameTable;
   model: string;
-  /** Who answers, for messages to people. */
+  /** For error messages. */
   provider: string;
 };
 
@@ -71,7 +70,7 @@ export function makeWireNames(
 
 const IDENTITY: NameTable = { toWire: (name) => name, toName: (wire) => wire };
 
-/** For answers to a body that a client wrote itself: nothing was renamed. */
+/** For responses to a client's own body, in which nothing was renamed. */
 export function unchangedNames(model: string, provider: string): WireNames {
   return { tools: IDENTITY, callIds: IDENTITY, model, provider };
 }

@@ -1,20 +1,19 @@
-// The bytes of one provider answer as they arrive, pulled by the reader so that a slow client slows
-// the provider. Watches silence, size and cut connections; what the bytes mean is for others.
+// Streams the bytes of one provider response with backpressure, so that a slow client slows the
+// provider. Detects silence, excessive size and aborted connections.
 import { type Fault, fault } from '../../../wire/errors.ts';
 
-/** The connection they come from. */
 export type BodySource = { pause(): void; resume(): void; destroy(): void };
 
 export type UpstreamBodyOptions = {
   provider: string;
   idleTimeoutMs: number;
   sizeBytesMax: number;
-  /** Called once when nothing more is wanted or can come. */
+  /** Called once, when no more bytes are needed or possible. */
   onEnd(): void;
 };
 
 const DRAIN_TIMEOUT_MS = 1_000;
-/** So much may wait for its reader. */
+/** Above this the connection is paused. */
 const BUFFERED_BYTES_MAX = 65_536;
 
 export class UpstreamBody implements AsyncIterable<Buffer> {
@@ -37,7 +36,6 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     this.#idle = setTimeout(() => this.#checkIdle(), options.idleTimeoutMs).unref();
   }
 
-  /** From the connection: the next bytes. */
   push(chunk: Buffer): void {
     if (this.#isOver) return;
     this.#buffered.push(chunk);
@@ -46,23 +44,23 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     this.#wakeReader();
   }
 
-  /** From the connection: that was all. */
+  /** The connection delivered the whole response. */
   end(): void {
     this.#ended = true;
     clearTimeout(this.#draining);
     this.#wakeReader();
   }
 
-  /** From the connection: it ended before the answer did. */
+  /** The connection ended before the response. */
   abort(cause: Error): void {
     clearTimeout(this.#draining);
     if (this.#ended) return;
     const { provider } = this.#options;
-    const words = `the provider ${provider} cut its answer off in the middle`;
-    this.fail(fault('provider_malformed', words, { cause }));
+    const message = `the provider ${provider} closed the connection during its response`;
+    this.fail(fault('provider_malformed', message, { cause }));
   }
 
-  /** Called once with the fault if reading fails, also when nobody is reading. */
+  /** Calls `fn` once if reading fails, also when there is no reader. */
   onFail(fn: (fault: Fault) => void): void {
     if (this.#fault !== undefined) fn(this.#fault);
     else this.#onFail.push(fn);
@@ -77,10 +75,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
     for (const fn of this.#onFail) fn(reason);
   }
 
-  /**
-   * The answer is whole: the few bytes that may follow are read away so that the socket can be used
-   * again.
-   */
+  /** Ends a complete response. Remaining bytes are drained so that the socket can be reused. */
   complete(): void {
     if (this.#isOver) return;
     this.#finish();
@@ -130,7 +125,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
   }
 
   #checkIdle(): void {
-    // Only silence while somebody waits is the provider's; otherwise the reader is slow.
+    // Silence counts only while a reader waits; otherwise the reader is slow.
     if (this.#wake === undefined) return void this.#idle.refresh();
     const { provider, idleTimeoutMs } = this.#options;
     this.fail(silentFault(provider, idleTimeoutMs));
@@ -154,7 +149,7 @@ export class UpstreamBody implements AsyncIterable<Buffer> {
 export function tooLongFault(provider: string, sizeBytesMax: number): Fault {
   return fault(
     'provider_malformed',
-    `the provider ${provider} sent more than ${sizeBytesMax} bytes without coming to an end`,
+    `the provider ${provider} sent more than ${sizeBytesMax} bytes`,
   );
 }
 

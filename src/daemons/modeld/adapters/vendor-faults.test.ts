@@ -1,4 +1,4 @@
-// What vendors answer when something is wrong, as our faults.
+// Tests the translation of vendors' errors to faults.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readRetryAfterMs, readVendorError, scrub, vendorFault } from './vendor-faults.ts';
@@ -54,7 +54,7 @@ for (const [status, body, code] of rows) {
   });
 }
 
-test("the vendor's words stay, without the key and not for ever", () => {
+test("the vendor's message is kept, clipped and without the key", () => {
   const key = 'secret/key+1';
   const error = readVendorError(openai(`wrong key ${key}, see ${'x'.repeat(900)}`), 400);
   const reason = vendorFault(error, { provider: 'p', key });
@@ -63,7 +63,7 @@ test("the vendor's words stay, without the key and not for ever", () => {
   assert.ok(!JSON.stringify(reason.toBody()).includes(key));
 });
 
-test('keys are taken out whole, starred, and with line ends', () => {
+test('keys are removed whole, starred, and with line ends', () => {
   assert.equal(
     scrub('Incorrect API key: sk-proj-abc***********wxyz.', undefined),
     'Incorrect API key: [key].',

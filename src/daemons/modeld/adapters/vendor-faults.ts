@@ -1,5 +1,5 @@
-// A vendor's error as one of our faults: by HTTP status, or by its type when it came inside a
-// stream. The vendor's words are kept, clipped, and never hold the key.
+// Translates a vendor's error to a fault, by HTTP status, or by type inside a stream. The vendor's
+// message is kept, clipped and without the key.
 import { type Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import { asObject, asText, type JsonObject } from './reading.ts';
 
@@ -41,7 +41,7 @@ function isTooLong(error: VendorError): boolean {
   );
 }
 
-/** Money is gone, not rate: waiting does not help, another provider may. */
+/** Waiting does not help an unpaid account; another provider may. */
 function isUnpaid(error: VendorError): boolean {
   return error.code === 'insufficient_quota' || error.type === 'billing_error';
 }
@@ -50,7 +50,7 @@ function chooseCodeByStatus(status: number, error: VendorError): FaultCode {
   if (isUnpaid(error)) return 'provider_refused';
   if (status === 401 || status === 403) return 'provider_auth';
   if (status === 429) return 'rate_limited';
-  // Both vendors' own clients try again after these: a lock or the request's upload took too long.
+  // Both vendors' SDKs retry these: a lock or the upload took too long.
   if (status === 408 || status === 409) return 'provider_down';
   if (status >= 500) return 'provider_down';
   if (status === 413) return 'too_large';
@@ -78,8 +78,8 @@ function chooseCodeByType(error: VendorError): FaultCode {
 
 const STATEMENTS: Partial<Record<FaultCode, string>> = {
   provider_auth: 'refused the key',
-  rate_limited: 'asks to wait',
-  provider_down: 'could not answer',
+  rate_limited: 'rate limited the call',
+  provider_down: 'could not respond',
   too_large: 'says the request is too large',
   context_too_long: 'says the context is too long',
   provider_refused: 'refused the request',
@@ -91,11 +91,11 @@ export function vendorFault(
 ): Fault {
   const { status } = error;
   const code = status === undefined ? chooseCodeByType(error) : chooseCodeByStatus(status, error);
-  const said = STATEMENTS[code] ?? `answered with status ${status}`;
-  const words = scrub(error.message, context.key);
+  const statement = STATEMENTS[code] ?? `answered with status ${status}`;
+  const message = scrub(error.message, context.key);
   return fault(
     code,
-    `the provider ${context.provider} ${said}${words === '' ? '' : `: ${words}`}`,
+    `the provider ${context.provider} ${statement}${message === '' ? '' : `: ${message}`}`,
     {
       retryAfterMs: context.retryAfterMs,
       details: {
@@ -109,9 +109,7 @@ export function vendorFault(
   );
 }
 
-/**
- * Vendors quote keys in errors, whole or with the middle starred out; an agent must see neither.
- */
+/** Removes keys, which vendors quote in errors, whole or with the middle starred out. */
 export function scrub(text: string, key: string | undefined): string {
   const whole = key === undefined || key === '' ? text : text.replaceAll(key, '[key]');
   const tidy = whole
@@ -132,7 +130,7 @@ export function readRetryAfterMs(
   const text = asText(headers['retry-after'])?.trim();
   if (text === undefined || text === '') return undefined;
   const isSeconds = /^\d+(\.\d+)?$/.test(text);
-  // A date begins with its day's name; without that, the date parser would take almost anything.
+  // A date starts with a weekday; otherwise the date parser would accept almost anything.
   if (!isSeconds && !/^[A-Za-z]{3,9},? /.test(text)) return undefined;
   const ms = isSeconds ? Number(text) * 1000 : Date.parse(text) - nowMs;
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, Math.ceil(ms)), RETRY_AFTER_MS_MAX);

@@ -1,5 +1,5 @@
-// Which budgets a call touches, how much it may take so that none can be overspent, what a lost try
-// costs, and the words of a refusal. The ledger itself is budgets.ts.
+// Rules of budgets: which ones a call is charged to, how much it may reserve so that none is
+// overspent, and the fault of a refusal. The ledger is budgets.ts.
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { BudgetView, Usage } from '../../../wire/modeld.ts';
 
@@ -8,7 +8,7 @@ export type Amount = { tokens: number; costMicrousd: number };
 /** `period` is the day for budgets that renew, '' for the others. */
 export type BudgetKey = { subject: BudgetSubject; name: string; period: string };
 
-/** A call must be able to write at least this much, else it is not worth its input. */
+/** A call that cannot write this much output is not worth its input. */
 const OUTPUT_TOKENS_USEFUL = 16;
 
 export function formatKey(key: BudgetKey): string {
@@ -30,7 +30,7 @@ export function makeBudgetKey(subject: BudgetSubject, name: string, day: string)
   return { subject, name, period: subject === 'day' || subject === 'agent' ? day : '' };
 }
 
-/** Who pays for a call, on the day it began. Only runs are charged to an agent and a task. */
+/** Returns the budgets that a call is charged to. Only runs have an agent and a task. */
 export function listBudgets(call: {
   runId: string | null;
   agent: string;
@@ -75,7 +75,7 @@ function fitOutput(
     : { tokens: byCost, unit: 'cost' };
 }
 
-/** The most output tokens that cost no more than this; -1 when the input alone costs more. */
+/** Returns the maximum output for this cost; -1 when the input alone costs more. */
 function outputForCost(costMicrousd: number, bound: CostBound): number {
   if (bound.computeCost(bound.outputTokensWanted) <= costMicrousd) return bound.outputTokensWanted;
   if (bound.computeCost(0) > costMicrousd) return -1;
@@ -89,7 +89,7 @@ function outputForCost(costMicrousd: number, bound: CostBound): number {
   return low;
 }
 
-/** How much the call may take so that no budget can be overspent, or which budget refuses it. */
+/** Returns how much the call may use without overspending a budget, or the budget that refuses. */
 export function fitToBudgets(
   budgets: readonly BudgetRemaining[],
   bound: CostBound,
@@ -117,8 +117,8 @@ export function formatUsd(microusd: number): string {
 }
 
 function describeBudget(key: BudgetKey): string {
-  if (key.subject === 'site') return 'the budget of the site';
-  if (key.subject === 'day') return 'the budget of the day';
+  if (key.subject === 'site') return 'the site budget';
+  if (key.subject === 'day') return 'the daily budget';
   return `the budget of ${key.subject} ${key.name}`;
 }
 

@@ -1,4 +1,4 @@
-// Labels as a set of bits, and which providers may see data that carries them.
+// Converts labels to bits, and filters routes by the labels their providers may see.
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 
@@ -24,7 +24,6 @@ export function fromMask(mask: number): Label[] {
 
 export type RouteCheck<R> = { open: R[] } | { refused: Fault };
 
-/** The routes whose providers may see data with these labels. */
 export function filterRoutes<R extends { provider: string; labelsAllowed: number }>(
   routes: readonly R[],
   labels: number,

@@ -1,6 +1,6 @@
-// Which routes a model's name stands for. In order: a name from the configuration;
-// `provider/model`; a name that a provider offers; the played model's own names; the default; the
-// played model for all names while there is no real one.
+// Resolves a model name to routes. In order: a name from the configuration; `provider/model`; a
+// name that a provider offers; the rehearsal's own names; the default; the rehearsal, while there
+// is no real model.
 import { fault } from '../../../wire/errors.ts';
 
 export type ModelKind = 'chat' | 'embedding';
@@ -10,12 +10,12 @@ export type ModelEntry = {
   kind: ModelKind;
   contextTokens: number;
   maxOutputTokens: number;
-  /** The two numbers were told to us; otherwise they are a guess that must not limit anybody. */
+  /** The two numbers are configured; otherwise they are a guess and must not limit calls. */
   isExact: boolean;
 };
 export type ResolvedModel = ModelEntry & { name: string; rehearsal: boolean };
 
-/** What can be asked for now. Providers are in the order in which they are preferred. */
+/** The available models. Providers are in order of preference. */
 export type ModelOffer = {
   models: ReadonlyMap<string, ModelEntry>;
   providers: readonly { name: string; models: readonly string[] }[];
@@ -49,7 +49,7 @@ const REHEARSAL_MODELS: ReadonlyMap<string, ModelEntry> = new Map(
     },
   }),
 );
-/** For models that are known by name only. */
+/** For models known by name only. */
 const OFFERED = { contextTokens: 128_000, maxOutputTokens: 8_192, isExact: false };
 
 export function guessKind(model: string): ModelKind {
@@ -95,15 +95,15 @@ function findRehearsal(offer: ModelOffer, kind: ModelKind): ModelEntry | undefin
   return REHEARSAL_MODELS.get(kind === 'chat' ? 'rehearsal-large' : 'rehearsal-embed');
 }
 
-/** The name by which people mean whatever answers by default. */
+/** The name that stands for the default model. */
 export const DEFAULT = 'default';
 
-/** What answers for names that nobody offers. */
+/** Returns the model for names that no provider offers. */
 function findFallback(offer: ModelOffer, kind: ModelKind): ModelEntry | undefined {
   return findDefault(offer, kind) ?? findRehearsal(offer, kind);
 }
 
-/** A name that stands for something by itself, and not only because there is a default. */
+/** Returns true for a name that resolves without the fallback. */
 export function isOffered(offer: ModelOffer, name: string): boolean {
   return name === DEFAULT || findNamed(offer, name) !== undefined;
 }
@@ -111,19 +111,18 @@ export function isOffered(offer: ModelOffer, name: string): boolean {
 export function resolveModel(offer: ModelOffer, name: string, kind: ModelKind): ResolvedModel {
   const named = findNamed(offer, name, kind);
   if (named !== undefined && named.kind !== kind) {
-    const other = kind === 'chat' ? 'makes embeddings, not answers' : 'answers, it does not embed';
-    throw fault('bad_request', `the model ${name} ${other}`);
+    const actual = kind === 'chat' ? 'an embedding model' : 'a chat model';
+    throw fault('bad_request', `model ${name} is ${actual}`);
   }
   const entry = named ?? findFallback(offer, kind);
   if (entry === undefined) {
-    throw fault('not_found', `there is no ${kind} model for the name ${name}`, {
+    throw fault('not_found', `${kind} model ${name} not found`, {
       hint: 'Add a provider that offers one: agentctl model add NAME.',
     });
   }
   return { ...entry, name, rehearsal: entry.routes.every((r) => r.provider === REHEARSAL) };
 }
 
-/** Every name that can be asked for, with what it stands for. */
 export function listModels(offer: ModelOffer): (ResolvedModel & { isDefault: boolean })[] {
   const chosen = findFallback(offer, 'chat')?.routes[0];
   const names = new Set<string>(offer.models.keys());

@@ -1,4 +1,4 @@
-// What the record of earlier attempts says to a call that is asked (again).
+// Decides from the recorded attempts whether a repeated call is answered from the record.
 import { FAULTS, type FaultCode } from '../../../wire/errors.ts';
 
 export type RecordedAttempt = {
@@ -9,29 +9,29 @@ export type RecordedAttempt = {
 };
 export type RecordedCall =
   | { result: 'recorded' | 'fault'; attempt: number }
-  /** `ends`: nothing else is recorded in its place; the run was ended there. */
+  /** `ends`: the record ends here. */
   | { result: 'differs'; reason: string; ends?: true }
   | { result: 'none' };
 
-/** Failures that would come again because the request itself is the reason. */
+/** Returns true for permanent failures, caused by the request itself. */
 function isFinal(code: FaultCode | null): boolean {
   if (code === null || code === 'provider_auth' || code === 'canceled' || code === 'internal')
     return false;
   return !FAULTS[code].retry;
 }
 
-/** What the record says to a call that is asked (again). A completed call is never made twice. */
+/** A completed call is never made twice. */
 export function findRecorded(
   attempts: readonly RecordedAttempt[],
-  asked: { requestHash: string; mode: 'live' | 'replay' },
+  call: { requestHash: string; mode: 'live' | 'replay' },
 ): RecordedCall {
-  const same = attempts.filter((a) => a.requestHash === asked.requestHash);
+  const same = attempts.filter((a) => a.requestHash === call.requestHash);
   const completed = same.find((a) => a.status === 'completed');
   if (completed !== undefined) return { result: 'recorded', attempt: completed.attempt };
   if (attempts.some((a) => a.status === 'completed'))
     return { result: 'differs', reason: 'the recorded call had another request' };
   const failed = same.findLast((a) => a.status === 'failed');
-  if (asked.mode === 'replay') {
+  if (call.mode === 'replay') {
     if (failed !== undefined) return { result: 'fault', attempt: failed.attempt };
     const reason =
       attempts.length === 0 ? 'no such call is recorded' : 'no outcome of this call is recorded';

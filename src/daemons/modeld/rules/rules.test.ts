@@ -1,4 +1,4 @@
-// modeld's decisions, one by one.
+// Tests modeld's rules.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
@@ -17,7 +17,7 @@ import { filterRoutes, fromMask, toMask } from './labels.ts';
 import { listModels, type ModelEntry, type ModelOffer, resolveModel } from './models.ts';
 import { findRecorded, type RecordedAttempt } from './record.ts';
 
-describe('how much a call may take', () => {
+describe('how much a call may reserve', () => {
   const left = fc.record({
     tokens: fc.option(fc.nat({ max: 5_000 })),
     costMicrousd: fc.option(fc.nat({ max: 50_000 })),
@@ -29,7 +29,7 @@ describe('how much a call may take', () => {
     outputPrice: fc.nat({ max: 100 }),
   });
 
-  test('what is taken fits into every budget, and no more could have been taken', () => {
+  test('a reservation fits into every budget and is the largest that does', () => {
     fc.assert(
       fc.property(fc.array(left, { maxLength: 5 }), bound, (lefts, given) => {
         const costOf = (output: number) =>
@@ -83,7 +83,7 @@ describe('how much a call may take', () => {
     assert.equal(formatUsd(1_234_567), '$1.234567');
   });
 
-  test('who pays', () => {
+  test('budgets of a call', () => {
     const day = '2026-05-01';
     const subjects = (call: Parameters<typeof listBudgets>[0]) =>
       listBudgets(call).map(({ subject, name }) => `${subject}:${name}`);
@@ -96,7 +96,7 @@ describe('how much a call may take', () => {
   });
 });
 
-describe('what the record answers', () => {
+describe('recorded calls', () => {
   const attempt = (
     status: RecordedAttempt['status'],
     requestHash = 'a',
@@ -114,7 +114,7 @@ describe('what the record answers', () => {
     assert.equal(ask([attempt('failed', 'a', 'provider_down')]), 'none');
     assert.equal(ask([attempt('failed', 'a', 'provider_auth')]), 'none');
     assert.equal(ask([attempt('failed', 'a', 'context_too_long')]), 'fault');
-    // Asked again with a shorter context, it is another request and may be tried.
+    // With a shorter context it is another request and may be tried.
     assert.equal(ask([attempt('failed', 'b', 'context_too_long')]), 'none');
     assert.equal(ask([attempt('unknown'), attempt('completed')]), 'recorded');
   });
@@ -138,7 +138,7 @@ describe('labels', () => {
     );
   });
 
-  test('routes that may not see it are left out; with none left, the label is named', () => {
+  test('routes that may not see a label are omitted; if none remains, the fault names the label', () => {
     const open = { provider: 'local', labelsAllowed: toMask(['person', 'secret']) };
     const closed = { provider: 'cloud', labelsAllowed: toMask(['person']) };
     const some = filterRoutes([closed, open], toMask(['secret']));
@@ -183,15 +183,18 @@ describe('names of models', () => {
     assert.equal(providerOf({ ...of, defaultModel: 'gpt' }, 'coder-large').model, 'gpt');
     assert.equal(providerOf(of, 'anything', 'embedding').model, 'text-embed');
     assert.equal(providerOf(of, 'rehearsal-small').provider, 'rehearsal');
-    assert.throws(() => resolveModel(of, 'text-embed', 'chat'), /makes embeddings/);
+    assert.throws(() => resolveModel(of, 'text-embed', 'chat'), /is an embedding model/);
     assert.equal(listModels(of).length, 6);
     assert.equal(listModels(of).filter(({ isDefault }) => isDefault).length, 1);
   });
 
-  test('names that every object has are names like others', () => {
+  test('names of built-in object members are ordinary names', () => {
     const of = offer({ hasRehearsal: true });
     for (const name of ['constructor', '__proto__', 'toString'])
       assert.equal(providerOf(of, name).model, 'rehearsal-large');
-    assert.throws(() => resolveModel(offer(), 'constructor', 'chat'), /no chat model/);
+    assert.throws(
+      () => resolveModel(offer(), 'constructor', 'chat'),
+      /chat model constructor not found/,
+    );
   });
 });

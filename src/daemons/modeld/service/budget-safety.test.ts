@@ -1,6 +1,5 @@
-// Whatever happens at the same time, in whatever order, with whatever crash in between: no budget
-// is ever overspent, no reservation leaks, and the ledger never says less than the provider has
-// billed.
+// Property test: under any concurrency, order and crash, no budget is overspent, no reservation
+// leaks, and the ledger never shows less than the provider has billed.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { copyFileSync, existsSync, rmSync } from 'node:fs';
@@ -26,7 +25,14 @@ import type { BudgetView } from '../../../wire/modeld.ts';
 import { modeldConfig } from '../config.ts';
 import { openKeys } from '../store/keys.ts';
 import { MIGRATIONS } from '../store/tables.ts';
-import { admission, freshStateDir, OPERATOR, runCaller, runId, said } from '../testing/harness.ts';
+import {
+  admission,
+  freshStateDir,
+  OPERATOR,
+  runCaller,
+  runId,
+  userMessage,
+} from '../testing/harness.ts';
 import { type Bill, type PlayedPart, PlayedUpstream, turns } from '../testing/played-upstream.ts';
 import { openService } from './service.ts';
 
@@ -49,7 +55,7 @@ const callerWithin = (turns: number) =>
     wanted: fc.integer({ min: 1, max: 400 }),
     text: fc.integer({ min: 0, max: 80 }),
     starts: fc.nat({ max: turns }),
-    /** After how many turns its caller leaves. */
+    /** Its caller disconnects after this many ticks. */
     leaves: fc.option(fc.nat({ max: 20 }), { freq: 3 }),
     isNamed: fc.boolean(),
     part: fc.record({
@@ -59,7 +65,6 @@ const callerWithin = (turns: number) =>
     }),
   });
 const crowd = fc.array(callerWithin(12), { minLength: 50, maxLength: 200 });
-/** Most of them find nobody else there. */
 const few = fc.array(callerWithin(30), { minLength: 1, maxLength: 8 });
 type Callers = typeof crowd extends fc.Arbitrary<infer T> ? T : never;
 type Caller = Callers[number];
@@ -84,7 +89,7 @@ const limits = fc.record({
 
 type Mortal = DeferredSyncDatabase & { die(): Promise<void>; isFull: boolean };
 
-/** A database whose process can die: from then on nothing is written and nothing answers. */
+/** A database whose process can die: from then on nothing is written and no promise resolves. */
 function mortal(inner: DeferredSyncDatabase): Mortal {
   let isDead = false;
   const never = () => new Promise<never>(() => {});
@@ -127,7 +132,7 @@ function mortal(inner: DeferredSyncDatabase): Mortal {
 
 const FILES = ['modeld.sqlite', 'modeld.sqlite-wal'];
 
-/** Remembers what is on the disk at every sync, and has no more than that after a loss of power. */
+/** Copies the disk at every sync; after a power failure only the last copy remains. */
 function disk(stateDir: string) {
   const copyOf = (name: string): string => join(stateDir, `${name}.synced`);
   let hasPower = true;
@@ -150,7 +155,6 @@ function disk(stateDir: string) {
 
 const ALLOWED: PolicyDecision = { answer: 'allow', rules: [], reason: '', version: 1 };
 
-/** What the audit log has, whatever becomes of the machine. */
 type Audited = NewEvent[];
 type Site = { tokens: number; dayCost: number; agent: number };
 
@@ -239,7 +243,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
       asCaller,
       {
         model: 'm',
-        messages: [said(`${name} ${'x'.repeat(one.text)}`)],
+        messages: [userMessage(`${name} ${'x'.repeat(one.text)}`)],
         limits: { max_output_tokens: one.wanted },
         purpose: name,
         ...(one.isNamed ? { call_id } : {}),
@@ -252,7 +256,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
   }
 }
 
-/** One life of the process. Gives what the provider billed in it. */
+/** One lifetime of the process. Resolves to what the provider billed in it. */
 async function live(
   opened: Open,
   { callers, dies, full }: { callers: Callers; dies: Death | undefined; full: Full },
@@ -275,7 +279,6 @@ async function live(
     if (dies.withPower) opened.comeBack();
     return upstream.bill;
   }
-  // Those that hang are ended by the drain.
   await turns(40);
   await service.calls.drain(0);
   await Promise.all(calls);
@@ -291,7 +294,7 @@ async function live(
   return upstream.bill;
 }
 
-/** The rows of calls and the sums of the budgets tell the same story. */
+/** The rows of calls add up to the budgets' spending. */
 async function assertBooks(opened: Open, billed: Bill): Promise<void> {
   const { db } = opened;
   const rows = await db.read((sql) =>
@@ -317,7 +320,7 @@ async function assertBooks(opened: Open, billed: Bill): Promise<void> {
     ),
   );
   const booked = new Map(byName.map((row) => [row.purpose, row]));
-  // Calls that were lost with the power are back without their words.
+  // Calls lost in a power failure are restored without their texts.
   const nameless = booked.get('') ?? { tokens: 0, cost: 0 };
   const lost = { tokens: 0, costMicrousd: 0 };
   for (const [name, bill] of billed) {
@@ -354,7 +357,7 @@ async function admitAll({ service }: Open, tokens: number): Promise<void> {
     );
 }
 
-test('no budget is overspent and none leaks, whatever crashes, breaks or leaves', async () => {
+test('no budget is overspent or leaks under any crash, failure or disconnect', async () => {
   let sends = 0;
   let refusals = 0;
   await fc.assert(
@@ -392,6 +395,6 @@ test('no budget is overspent and none leaks, whatever crashes, breaks or leaves'
     ),
     { numRuns: 25, endOnFailure: true },
   );
-  // Otherwise the limits were never felt, or nothing was ever sent.
+  // Control: the limits were reached, and calls were sent.
   assert.ok(sends > 20 && refusals > 100, `${sends} sent, ${refusals} not`);
 });

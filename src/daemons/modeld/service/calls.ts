@@ -1,6 +1,6 @@
-// The one way a model is called, whatever was asked and however: reserve → intent → audit →
-// provider → settle → outcome. Nothing goes out before the attempt is committed here and durable in
-// the audit log, and whatever happens the reservation is settled exactly once.
+// Makes every model call: reserve → intent → audit → provider → settle → outcome. Nothing is sent
+// before the attempt is committed here and durable in the audit log, and each reservation is
+// settled exactly once.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';
@@ -14,6 +14,7 @@ import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
 import { makeRefusedEvent } from './events.ts';
 import {
+  type CallEnd,
   computeCharge,
   type InFlightCall,
   makeIntent,
@@ -25,11 +26,9 @@ import type { CheckModelUse } from './permission.ts';
 import type { ModelResult, ProviderResult, RoutePlan, Upstream } from './ports.ts';
 import { readLabels } from './runs.ts';
 
-/** A call whose provider has answered, or begun to. */
+/** A call whose provider has responded, or started to. */
 export type CallResponse = ProviderResult & {
-  /**
-   * Resolves when it is settled and, where a replay depends on it, durable. Throws how it failed.
-   */
+  /** Resolves when settled and, where a replay depends on it, durable. Throws the call's fault. */
   finished: Promise<{ ended: ModelResult; costMicrousd: number }>;
 };
 
@@ -42,7 +41,6 @@ export type CallsDeps = {
   clock: Clock;
   log: Log;
   metrics: Metrics;
-  /** Writes down that a call was refused. */
   recordRefusal(makeEvent: (id: string) => EventDraft): void;
   failpoint(name: string): void;
 };
@@ -58,20 +56,21 @@ const REFUSALS: readonly FaultCode[] = [
 const REFUSALS_MAX = 10_000;
 const REFUSAL_INTERVAL_MS = 1_000;
 const ABORT_TIMEOUT_MS = 2_000;
+const POLL_INTERVAL_MS = 5;
 
 export class ModelCalls {
   readonly #deps: CallsDeps;
   readonly #inFlight = new Set<InFlightCall>();
-  /** Answered, and not settled or written yet. */
+  /** Calls with a response that are not settled and written. */
   #ending = 0;
-  /** What was refused → when it was last written down. */
+  /** Caller or call and fault code → when its refusal was last recorded. */
   readonly #refusals = new Map<string, number>();
 
-  constructor(parts: CallsDeps) {
-    this.#deps = parts;
+  constructor(deps: CallsDeps) {
+    this.#deps = deps;
   }
 
-  /** Asks the provider; throws when there is no answer. The call is settled either way. */
+  /** Throws when there is no response. The call is settled either way. */
   async perform(call: ModelCall): Promise<CallResponse> {
     const { log, failpoint, journal } = this.#deps;
     if (call.identity.run !== undefined) call.decision = await this.#decide(call);
@@ -103,10 +102,7 @@ export class ModelCalls {
     }
   }
 
-  /**
-   * Lets calls end by themselves for a while, then ends them; resolves when all is settled and
-   * written.
-   */
+  /** Waits for calls to end, then aborts them. Resolves when all are settled and written. */
   async drain(waitMs: number): Promise<void> {
     if (!(await this.#waitUntilIdle(waitMs))) {
       for (const { call } of this.#inFlight)
@@ -136,18 +132,18 @@ export class ModelCalls {
     }
   }
 
-  /** Nothing of it was written. */
+  /** Only for a call of which nothing was written. */
   #undo(inFlight: InFlightCall): void {
     this.#remove(inFlight);
     this.#deps.budgets.settle(inFlight.reservations[0]!, NO_AMOUNT);
     if (isStep(inFlight.call)) inFlight.call.identity.run!.steps--;
   }
 
-  /** Everything that may refuse a call, and the reservation, in one go without waiting. */
+  /** Runs all checks and reserves, without awaiting in between. Throws what refused the call. */
   #reserve(call: ModelCall): InFlightCall {
     const { budgets, upstream, outbox, clock } = this.#deps;
     if (call.controller.signal.aborted) throw abortFault(call.controller.signal);
-    // A call that waited is not in flight yet, so the end of its activation did not abort it.
+    // The activation may have ended while policy decided, before the call could be aborted.
     if (call.identity.run?.ended !== undefined) throw call.identity.run.ended;
     outbox.assertAuditAccepting();
     try {
@@ -158,32 +154,30 @@ export class ModelCalls {
       if (isStep(call)) assertStepLeft(call);
       const createdMs = clock.nowMs();
       const keys = listBudgets({ ...call.identity, day: toDay(createdMs) });
-      const taken = budgets.reserve(keys, plan.bound);
-      if ('budget' in taken) throw budgetFault(taken);
+      const reservation = budgets.reserve(keys, plan.bound);
+      if ('budget' in reservation) throw budgetFault(reservation);
       if (isStep(call)) call.identity.run!.steps++;
-      return newInFlightCall({ call, plan, keys, routes: open.open, createdMs }, taken);
+      return newInFlightCall({ call, plan, keys, routes: open.open, createdMs }, reservation);
     } catch (error) {
       this.#recordRefusal(call, error);
       throw error;
     }
   }
 
-  /**
-   * Once per named call, else once a second per caller: who asks in a circle must not fill the log.
-   */
+  /** Once per named call, else once a second per caller, so that a loop cannot fill the log. */
   #recordRefusal(call: ModelCall, error: unknown): void {
     if (!(error instanceof Fault) || !REFUSALS.includes(error.code)) return;
     const { identity, callId, isReplayed } = call;
-    const known = `${isReplayed ? callId : (identity.runId ?? identity.principal)} ${error.code}`;
+    const key = `${isReplayed ? callId : (identity.runId ?? identity.principal)} ${error.code}`;
     const nowMs = this.#deps.clock.nowMs();
-    const lastMs = this.#refusals.get(known);
+    const lastMs = this.#refusals.get(key);
     if (lastMs !== undefined && (isReplayed || nowMs - lastMs < REFUSAL_INTERVAL_MS)) return;
     if (this.#refusals.size >= REFUSALS_MAX) this.#refusals.clear();
-    this.#refusals.set(known, nowMs);
+    this.#refusals.set(key, nowMs);
     this.#deps.recordRefusal((id) => makeRefusedEvent(id, call, error));
   }
 
-  /** From here on it can be stopped, and a drain waits for it. */
+  /** Makes the call abortable and visible to drain(). */
   #add(inFlight: InFlightCall): void {
     const { controller, identity } = inFlight.call;
     identity.run?.inFlight.add(controller);
@@ -209,10 +203,7 @@ export class ModelCalls {
     });
   }
 
-  /**
-   * When an earlier try may be billed, the next one needs money of its own, durably, or is not
-   * made.
-   */
+  /** When an earlier try may be billed, the next one needs a durable reservation of its own. */
   async #coverTry({ seq, tries, reservations, bound, keys }: InFlightCall): Promise<void> {
     if (tries.lost < reservations.length) return;
     const more = this.#deps.budgets.reserve(keys, {
@@ -238,21 +229,15 @@ export class ModelCalls {
     }
   }
 
-  /**
-   * Settles and writes the outcome: called exactly once per call. `written` where a replay depends
-   * on it.
-   */
-  #end(
-    inFlight: InFlightCall,
-    how: { performed?: ProviderResult; end?: ModelResult; reason?: Fault },
-  ): { charged: Amount; written?: Promise<void> } {
+  /** Settles and writes the outcome, once per call. A replay depends on `written`, if present. */
+  #end(inFlight: InFlightCall, end: CallEnd): { charged: Amount; written?: Promise<void> } {
     const { budgets, journal, clock, metrics } = this.#deps;
     this.#remove(inFlight);
-    const charged = computeCharge(inFlight, how);
+    const charged = computeCharge(inFlight, end);
     const [first, ...extra] = inFlight.reservations;
     const spent = budgets.settle(first!, charged);
-    for (const one of extra) budgets.settle(one, NO_AMOUNT);
-    const outcome = makeOutcome(inFlight, { ...how, charged, spent, nowMs: clock.nowMs() });
+    for (const reservation of extra) budgets.settle(reservation, NO_AMOUNT);
+    const outcome = makeOutcome(inFlight, { ...end, charged, spent, nowMs: clock.nowMs() });
     metrics.count('model_calls', { provider: outcome.provider, status: outcome.status });
     metrics.observeMs('model_call', outcome.endedMs - inFlight.createdMs);
     metrics.count('model_tokens', {}, charged.tokens);
@@ -269,18 +254,18 @@ export class ModelCalls {
 }
 
 function sleepBriefly(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 5));
+  return new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
 }
 
 function newInFlightCall(
   known: Pick<InFlightCall, 'call' | 'plan' | 'keys' | 'routes' | 'createdMs'>,
-  taken: Reservation,
+  reservation: Reservation,
 ): InFlightCall {
   return {
     ...known,
-    reservations: [taken],
-    bound: taken.amount,
-    outputTokensMax: taken.outputTokensMax,
+    reservations: [reservation],
+    bound: reservation.amount,
+    outputTokensMax: reservation.outputTokensMax,
     tries: { count: 0, lost: 0, chain: [] },
     seq: 0,
   };
@@ -295,20 +280,19 @@ function assertStepLeft({ identity }: ModelCall): void {
   const { runId, steps, stepsMax } = identity.run!;
   if (steps < stepsMax) return;
   throw fault('limit', `${runId} has made its ${stepsMax} model calls`, {
-    hint: 'End the task with what is there, or start one with a higher --max-steps.',
+    hint: 'End the task with the current result, or start one with a higher --max-steps.',
     details: { max_steps: stepsMax },
   });
 }
 
-/** By a guess of four bytes a token: the bound would refuse much that fits. */
+/** Uses the guess of four bytes a token: the bound would refuse input that fits. */
 function assertFits(
   { model, inputTokensMax }: ModelCall,
   { inputTokensGuess: guess }: RoutePlan,
 ): void {
-  // Near the window the provider decides: it can count.
+  // Near the window the provider decides, because it counts exactly.
   const window = model.isExact ? model.contextTokens * 1.5 : Number.POSITIVE_INFINITY;
-  const most = Math.min(inputTokensMax ?? window, window);
-  if (guess <= most) return;
+  if (guess <= Math.min(inputTokensMax ?? window, window)) return;
   const limit =
     inputTokensMax !== undefined && inputTokensMax <= window
       ? `the limit of this call is ${inputTokensMax}`
@@ -320,11 +304,11 @@ function assertFits(
 
 function abortFault(signal: AbortSignal): Fault {
   const reason: unknown = signal.reason;
-  return reason instanceof Fault ? reason : fault('canceled', 'the caller went away');
+  return reason instanceof Fault ? reason : fault('canceled', 'the caller disconnected');
 }
 
 function asFault(error: unknown, log: Log): Fault {
   if (error instanceof Fault) return error;
-  log.error('a model call broke', { error });
-  return fault('internal', 'the model call broke', { cause: error });
+  log.error('model call failed', { error });
+  return fault('internal', 'the model call failed', { cause: error });
 }

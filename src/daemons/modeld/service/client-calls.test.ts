@@ -1,5 +1,5 @@
-// Vendors' SDK clients: the same dialect passes byte for byte, another one is translated, errors
-// and lists come in the client's own words; and routes behind one name stand in for each other.
+// Tests vendors' SDK clients: passthrough, translation, errors and lists in the client's dialect,
+// and failover between routes.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { RawAnswer } from '../../../platform/dispatch.ts';
@@ -36,7 +36,7 @@ describe('clients of a vendor', () => {
       caller,
     });
     assert.ok(response instanceof RawAnswer);
-    // A call is settled when its answer is on its way.
+    // A call is settled after its response is sent.
     await new Promise((resolve) => setImmediate(resolve));
     return response;
   };
@@ -49,7 +49,7 @@ describe('clients of a vendor', () => {
   };
   const CHAT = '/openai/v1/chat/completions';
 
-  test('the same dialect goes and comes untouched but for the model', async () => {
+  test('the same dialect is passed unchanged except for the model', async () => {
     const text =
       '{ "model":"oai/gpt-test", "messages":[{"role":"user","content":"hi"}], "seed": 1.50, ' +
       '"max_tokens": 9, "x_unknown": {"kept": true} }';
@@ -72,7 +72,7 @@ describe('clients of a vendor', () => {
     assert.equal(calls[0]!.cost_microusd, 13);
   });
 
-  test('a stream of the same dialect keeps its bytes, but for usage nobody asked for', async () => {
+  test('a stream of the same dialect keeps its bytes, except for unrequested usage', async () => {
     const text =
       '{"model":"oai/gpt-test","messages":[{"role":"user","content":"hi"}],"stream":true}';
     const response = await post(CHAT, text);
@@ -102,7 +102,7 @@ describe('clients of a vendor', () => {
     assert.equal(provider.asked[1]!.path, '/v1/messages');
   });
 
-  test('when a route fails before it answers, the next does; the log has the chain', async () => {
+  test('when a route fails before it responds, the next is used; the log has the chain', async () => {
     const response = await post(
       CHAT,
       '{"model":"chain","messages":[{"role":"user","content":"hi"}]}',
@@ -118,7 +118,7 @@ describe('clients of a vendor', () => {
     assert.equal(data?.provider, 'ant');
   });
 
-  test('broken bodies are refused before anything is written', async () => {
+  test('invalid bodies are rejected before anything is written', async () => {
     const { total } = await modeld.operator.usage({ query: {} });
     await rejects(post(CHAT, '{"messages":[]}'), 'bad_request');
     await rejects(post(CHAT, '{"model":"gpt-test"}'), 'bad_request');
@@ -126,7 +126,7 @@ describe('clients of a vendor', () => {
     assert.equal((await modeld.operator.usage({ query: {} })).total.calls, total.calls);
   });
 
-  test("errors are in the client's words", async () => {
+  test("errors are in the client's dialect", async () => {
     provider.plays.push(({ response }) =>
       sendJson(response, 400, {
         error: { message: 'bad temperature', type: 'invalid_request_error' },
@@ -168,10 +168,10 @@ describe('clients of a vendor', () => {
     assert.equal(budgets.find((one) => one.subject === 'agent')?.tokens_spent, 18);
   });
 
-  test('a name that nobody offers is refused to people; an agent gets what there is', async () => {
+  test('an unknown name is an error for people; an agent gets the default', async () => {
     const ask = (model: string, caller = OPERATOR) =>
       post(CHAT, JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }), caller);
-    const message = 'there is no model gpt-tset; did you mean gpt-test?';
+    const message = 'model gpt-tset not found; did you mean gpt-test?';
     await assert.rejects(ask('gpt-tset'), { code: 'not_found', message });
     const neutral = modeld.operator.generate({
       body: {

@@ -1,5 +1,5 @@
-// Calls by clients of a vendor's SDK: passed to a provider of the same dialect as they came,
-// translated to one of another. Journaled and paid like every other call.
+// Makes calls for clients of a vendor's SDK: passed unchanged to a provider of the same dialect,
+// translated for one of another. Journaled and charged like every other call.
 import type { NewId } from '../../../platform/ids.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -34,7 +34,7 @@ export function makeClientCalls(parts: {
   ): Promise<ClientResponse> {
     const identity = identify(runs, caller);
     if (identity.mode === 'replay')
-      throw fault('replay_differs', 'calls of a vendor SDK have no name and cannot be replayed');
+      throw fault('replay_differs', 'calls of a vendor SDK have no call_id and cannot be replayed');
     const { labels, principal: source } = identity;
     const context = makeClientContext({ body, source, labels });
     const { model, routes } = providers.resolve(context.model, 'chat');
@@ -53,11 +53,11 @@ export function makeClientCalls(parts: {
       ...patience,
       isReplayed: false,
     });
-    // A stream that breaks tells its client itself; the outcome has its own way to the record.
+    // A broken stream reports its fault to the client; the outcome is journaled separately.
     answered.finished.catch(() => undefined);
     const { output, route } = answered;
     if (output.type !== 'bytes' && output.type !== 'stream')
-      throw new Error(`a client's call was answered with ${output.type}`);
+      throw new Error(`unexpected output of a client's call: ${output.type}`);
     const headers = {
       ...output.headers,
       'agentd-call-id': callId,

@@ -1,5 +1,5 @@
-// A call's context as parts: every message once, by the hash of its content, and the rest of the
-// request as one more. The request's hash says whether a call that is asked again is the same call.
+// Turns a call's context into parts: each message by content hash, and the rest of the request as
+// one more. Equal request hashes mean that a repeated call is the same call.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
@@ -9,7 +9,7 @@ import type { ContextPart } from '../store/parts.ts';
 export type CallContext = {
   messages: ContextPart[];
   params: ContextPart;
-  /** Of all messages together. */
+  /** The union over all messages. */
   labels: number;
   requestHash: string;
 };
@@ -26,7 +26,6 @@ export function makeMessagePart({ role, parts, labels }: Message, source: string
 
 const makeParamsPart = (text: string): ContextPart => makePart(text, 0, PARAMS_SOURCE);
 
-/** The parts are hashed already, so the whole need not be hashed again. */
 function hashRequest(model: string, params: ContextPart, messages: readonly ContextPart[]): string {
   return sha256Hex([model, params.hash, ...messages.map((part) => part.hash)].join('\n'));
 }
@@ -37,7 +36,7 @@ function combineLabels(parts: readonly ContextPart[]): number {
   return labels;
 }
 
-/** An artifact is named, not read: it never changes, so its name is as good as its text. */
+/** An artifact never changes, so its name stands for its text in the hash. */
 export function makeNeutralContext(request: GenerateRequest, source: string): CallContext {
   const messages = (request.messages ?? []).map((message) => makeMessagePart(message, source));
   const { tools, tool_choice, temperature, stop, limits, input_ref } = request;
@@ -48,7 +47,7 @@ export function makeNeutralContext(request: GenerateRequest, source: string): Ca
   return { messages, params, labels: combineLabels(messages), requestHash };
 }
 
-/** A vendor's body: only what is needed to keep it is looked at, the rest is the adapter's. */
+/** Reads only the model and the messages of a vendor's body; the adapter validates the rest. */
 export function makeClientContext(options: {
   body: Record<string, unknown>;
   source: string;

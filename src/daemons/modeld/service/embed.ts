@@ -1,5 +1,5 @@
-// Embeddings: a text that the same model has embedded before is answered from the store, and only
-// the rest goes to the provider.
+// Makes embeddings: vectors that the same model has made before come from the store, and only the
+// other texts go to the provider.
 import type { NewId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Database } from '../../../platform/sql/database.ts';
@@ -19,7 +19,7 @@ import type { LabeledRoute, ModelCall } from './model-call.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
-/** Vectors of different models do not compare, so only routes to the same model stand in. */
+/** Vectors of different models do not compare, so only routes to the first model are used. */
 function filterSameModel(routes: readonly LabeledRoute[]): LabeledRoute[] {
   return routes.filter((route) => route.model === routes[0]!.model);
 }
@@ -34,11 +34,10 @@ export function makeEmbed(parts: {
   const { calls, runs, providers, db, newId } = parts;
   const inFlight = new Set<string>();
 
-  /** Asks for texts that nobody has embedded yet. */
   const ask = async (call: Omit<ModelCall, 'attempt'>, isNamed: boolean) => {
     const { callId } = call;
     if (inFlight.has(callId))
-      throw fault('conflict', `${callId} is under way`, { retryAfterMs: 100 });
+      throw fault('conflict', `${callId} is already running`, { retryAfterMs: 100 });
     inFlight.add(callId);
     try {
       const before = isNamed ? await db.read((sql) => readAttempts(sql, callId)) : [];
@@ -62,7 +61,7 @@ export function makeEmbed(parts: {
     const hashes = request.input.map(sha256Hex);
     const first = routes[0]!;
     const found = await db.read((sql) => findVectors(sql, first.model, hashes));
-    // The same text twice in one request is asked once.
+    // A text that is in the request twice is embedded once.
     const missing = new Map<string, string>();
     found.forEach((vector, i) => {
       if (vector === undefined) missing.set(hashes[i]!, request.input[i]!);
@@ -95,7 +94,7 @@ export function makeEmbed(parts: {
     const { answered, ended, costMicrousd } = await ask(call, isNamed);
     const { route, output } = answered;
     if (output.type !== 'embeddings')
-      throw new Error('embeddings were answered with something else');
+      throw new Error(`unexpected output of an embedding call: ${output.type}`);
     const made = [...missing.keys()].map((hash, i) => ({ hash, vector: output.embeddings[i]! }));
     await db.write((sql) => writeVectors(sql, first.model, made));
     const fresh = new Map(made.map(({ hash, vector }) => [hash, vector]));

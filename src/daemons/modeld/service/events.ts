@@ -1,5 +1,5 @@
-// What the audit log learns of model calls: ids, hashes, counts and sums, never content. Ids derive
-// from the call and its attempt, so that journal and log compare one to one.
+// Makes the audit events of model calls: ids, hashes, counts and sums, never content. Event ids
+// derive from call and attempt, so that journal and log compare one to one.
 import { recordModelUse } from '../../../policy/recorded.ts';
 import type { Fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
@@ -96,7 +96,7 @@ export function makeEndedEvent(call: ModelCall, facts: CallEndFacts): EventDraft
   };
 }
 
-/** A call that a crash left open: nobody knows what came of it, so it is charged in full. */
+/** For a call that a crash left open: its outcome is unknown, so it is charged in full. */
 export function makeUnknownEvent(row: ModelCallRow): EventDraft {
   return {
     id: `${row.call_id}.ended.${row.attempt}`,

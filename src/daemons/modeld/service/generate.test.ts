@@ -1,7 +1,15 @@
-// A neutral call through the whole daemon: what it answers, records, charges and audits.
+// Tests neutral calls through the whole daemon: response, record, charge and audit.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { admission, rejects, runCaller, runId, said, taskId, until } from '../testing/harness.ts';
+import {
+  admission,
+  rejects,
+  runCaller,
+  runId,
+  taskId,
+  until,
+  userMessage,
+} from '../testing/harness.ts';
 import { openaiAnswer, openaiChunks, sendJson } from '../testing/provider.ts';
 import { callId, modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
@@ -12,7 +20,7 @@ describe('generate', () => {
     const response = await modeld.operator.generate({
       body: {
         model: 'coder-large',
-        messages: [said('hi')],
+        messages: [userMessage('hi')],
         agent: 'agent:coder',
         task_id: taskId(9),
       },
@@ -31,13 +39,15 @@ describe('generate', () => {
     assert.equal(call.cost_microusd, 81);
   });
 
-  test('the attempt is durable and audited before the provider hears of it', async () => {
+  test('the attempt is durable and audited before the provider is called', async () => {
     let isRecorded = false;
     provider.plays.push(({ response }) => {
       isRecorded = modeld.events.at(-1)?.event === 'model.call.attempted';
       sendJson(response, 200, openaiAnswer('hello'));
     });
-    await modeld.operator.generate({ body: { model: 'coder-large', messages: [said('order')] } });
+    await modeld.operator.generate({
+      body: { model: 'coder-large', messages: [userMessage('order')] },
+    });
     assert.equal(isRecorded, true);
     assert.deepEqual(modeld.failpoints.slice(-4), [
       'modeld.before-intent',
@@ -50,17 +60,20 @@ describe('generate', () => {
   test('the same call_id is answered from the record, once paid', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
     const run = modeld.as(runCaller(1, 1));
-    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
+    const body = { model: 'coder-large', messages: [userMessage('once')], call_id: callId(1) };
     const first = await run.generate({ body });
     const second = await run.generate({ body });
     assert.equal(provider.asked.length, 1);
     assert.deepEqual({ ...second, recorded: false }, first);
     assert.equal(second.recorded, true);
     assert.equal(modeld.failpoints.at(-1), 'modeld.after-outcome');
-    await rejects(run.generate({ body: { ...body, messages: [said('twice')] } }), 'replay_differs');
+    await rejects(
+      run.generate({ body: { ...body, messages: [userMessage('twice')] } }),
+      'replay_differs',
+    );
   });
 
-  test('a call that is under way is joined, not made twice', async () => {
+  test('a call in flight is joined, not made twice', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
     const run = modeld.as(runCaller(2, 1));
     const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
@@ -70,7 +83,7 @@ describe('generate', () => {
       await go;
       sendJson(response, 200, openaiAnswer('slow'));
     });
-    const body = { model: 'coder-large', messages: [said('slow')], call_id: callId(2) };
+    const body = { model: 'coder-large', messages: [userMessage('slow')], call_id: callId(2) };
     const first = run.generate({ body });
     await asked;
     const second = run.generate({ body });
@@ -80,7 +93,7 @@ describe('generate', () => {
     assert.deepEqual(answers[0].message, answers[1].message);
   });
 
-  test('a failure that may pass is tried again, one of the request is not', async () => {
+  test('a transient failure is retried, one caused by the request is not', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(3) }, body: admission(3) });
     const run = modeld.as(runCaller(3, 1));
     const refuse = (status: number, headers: Record<string, string> = {}) => {
@@ -89,7 +102,7 @@ describe('generate', () => {
         sendJson(response, status, { error: { message: 'no', type: 'some_error' } });
       });
     };
-    const body = { model: 'coder-large', messages: [said('broken')], call_id: callId(3) };
+    const body = { model: 'coder-large', messages: [userMessage('broken')], call_id: callId(3) };
     refuse(400);
     await rejects(run.generate({ body }), 'provider_refused');
     await rejects(run.generate({ body }), 'provider_refused');
@@ -112,7 +125,7 @@ describe('generate', () => {
   });
 
   test('a replay is answered from the record only', async () => {
-    const body = { model: 'coder-large', messages: [said('once')], call_id: callId(1) };
+    const body = { model: 'coder-large', messages: [userMessage('once')], call_id: callId(1) };
     const events = modeld.events.length;
     await modeld.agentd.admitRun({
       params: { id: runId(1) },
@@ -122,7 +135,7 @@ describe('generate', () => {
     const response = await replay.generate({ body });
     assert.equal(response.recorded, true);
     await rejects(
-      replay.generate({ body: { ...body, messages: [said('changed')] } }),
+      replay.generate({ body: { ...body, messages: [userMessage('changed')] } }),
       'replay_differs',
     );
     await rejects(replay.generate({ body: { ...body, call_id: callId(1, 77) } }), 'replay_differs');
@@ -131,11 +144,11 @@ describe('generate', () => {
     await modeld.agentd.dismissRun({ params: { id: runId(1) }, query: { fence: 1 } });
   });
 
-  test('a call has an id of its run: no other run can take it, or get its answer', async () => {
+  test('a call_id belongs to its run: no other run can use it or get its response', async () => {
     for (const n of [4, 5])
       await modeld.agentd.admitRun({ params: { id: runId(n) }, body: admission(n) });
     const [thief, owner] = [modeld.as(runCaller(4, 1)), modeld.as(runCaller(5, 1))];
-    const asked = { model: 'coder-large', messages: [said('once')] };
+    const asked = { model: 'coder-large', messages: [userMessage('once')] };
     const body = { ...asked, call_id: callId(5, 9) };
     await rejects(thief.generate({ body }), 'bad_request');
     assert.equal((await owner.generate({ body })).recorded, false, 'it is still free');
@@ -162,28 +175,28 @@ describe('generate', () => {
     assert.match(refused.message, /local/);
   });
 
-  test('labels that a provider may not see are refused by name, and it is not asked', async () => {
-    const body = { model: 'coder-large', messages: [said('born in 1970', ['personal'])] };
+  test('labels that a provider may not see are refused by name, and it is not called', async () => {
+    const body = { model: 'coder-large', messages: [userMessage('born in 1970', ['personal'])] };
     const refused = await rejects(modeld.operator.generate({ body }), 'data_not_allowed');
     assert.deepEqual(refused.details?.labels, ['personal']);
     assert.equal(provider.asked.length, 0);
-    // A run that has seen a secret cannot say anything to that provider.
+    // A run that has read a secret cannot send anything to that provider.
     const marked = admission(8, { labels: ['secret'] });
     await modeld.agentd.admitRun({ params: { id: runId(8) }, body: marked });
     await rejects(
       modeld
         .as(runCaller(8, 1))
-        .generate({ body: { model: 'coder-large', messages: [said('plain')] } }),
+        .generate({ body: { model: 'coder-large', messages: [userMessage('plain')] } }),
       'data_not_allowed',
     );
   });
 
-  test('limits: input too long, output cut to what was asked', async () => {
+  test('limits: input too long, output clamped to the request', async () => {
     const long = await rejects(
       modeld.operator.generate({
         body: {
           model: 'coder-large',
-          messages: [said('word '.repeat(1_000))],
+          messages: [userMessage('word '.repeat(1_000))],
           limits: { max_input_tokens: 500 },
         },
       }),
@@ -192,17 +205,21 @@ describe('generate', () => {
     assert.match(long.message, /500/);
     await rejects(
       modeld.operator.generate({
-        body: { model: 'coder-large', messages: [said('x'.repeat(100_000))] },
+        body: { model: 'coder-large', messages: [userMessage('x'.repeat(100_000))] },
       }),
       'context_too_long',
     );
     await modeld.operator.generate({
-      body: { model: 'coder-large', messages: [said('hi')], limits: { max_output_tokens: 33 } },
+      body: {
+        model: 'coder-large',
+        messages: [userMessage('hi')],
+        limits: { max_output_tokens: 33 },
+      },
     });
     assert.equal(provider.asked.at(-1)!.body.max_completion_tokens, 33);
   });
 
-  test('a stream gives deltas, then done; cut in the middle it tells of it', async () => {
+  test('a stream gives deltas, then done; an aborted one ends with an error', async () => {
     let onFirst = () => {};
     const open = async (n: number, step: number) => {
       const response = await modeld.dispatch.run({
@@ -211,7 +228,7 @@ describe('generate', () => {
         query: {},
         body: {
           model: 'coder-large',
-          messages: [said(`stream ${step}`)],
+          messages: [userMessage(`stream ${step}`)],
           stream: true,
           call_id: callId(n, step),
         },
@@ -239,7 +256,7 @@ describe('generate', () => {
     provider.plays.push(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       for (const chunk of openaiChunks(['hel', 'lo']).slice(0, 2)) response.write(chunk);
-      // Not before something was read: else all of it would be tried again.
+      // Only after something was read: otherwise the call would be retried.
       onFirst = () => response.destroy();
     });
     const cut = await open(10, 1);
@@ -256,10 +273,10 @@ describe('generate', () => {
   });
 
   test('messages are kept once, and what is forgotten stays forgotten', async () => {
-    const secret = said('the thing to forget');
+    const secret = userMessage('the thing to forget');
     const ask = () =>
       modeld.operator.generate({
-        body: { model: 'coder-large', messages: [said('same'), secret] },
+        body: { model: 'coder-large', messages: [userMessage('same'), secret] },
       });
     const first = await ask();
     const second = await ask();

@@ -1,5 +1,5 @@
-// A neutral model call: answered from the record when it was made before, attached to when it is
-// under way, made otherwise.
+// Makes neutral model calls. A repeated call_id is answered from the record, or joins the call in
+// flight.
 import type { NewId } from '../../../platform/ids.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { assertCallOf } from '../../../wire/call-id.ts';
@@ -35,13 +35,13 @@ export type GenerateDeps = {
   newId: NewId;
 };
 
-/** `controller`: says that the caller does not wait any more; others may end the call by it too. */
+/** `controller` is aborted when the caller disconnects; others may abort the call with it too. */
 export type CallDeadline = { controller: AbortController; deadlineMs: number };
 export type GenerateResult =
   | { response: GenerateResponse }
   | { events: AsyncGenerator<GenerateEvent, void>; done: Promise<GenerateResponse> };
 
-/** A call under way that has a name: who asks for it again waits for the same answer. */
+/** A call in flight with a call_id: repeated requests wait for the same response. */
 type NamedCall = {
   requestHash: string;
   runId: string | null;
@@ -87,13 +87,11 @@ export class Generate {
     return this.#generateNamed(asked);
   }
 
-  /**
-   * Answers of calls with a name are made once, however often and at the same time they are asked.
-   */
+  /** Calls the model once per call_id, however many requests for it come at the same time. */
   async #generateNamed(asked: GenerateCall): Promise<GenerateResult> {
     const found = this.#inFlight.get(asked.callId);
     if (found !== undefined && found.fence !== asked.identity.fence) {
-      // Of an activation that is over: what is left of it must end first, whichever way.
+      // The call of an activation that has ended must end first.
       await found.response.catch(() => undefined);
       return this.#generateNamed(asked);
     }
@@ -126,7 +124,7 @@ export class Generate {
   async #findOrCall(asked: GenerateCall): Promise<GenerateResult> {
     const { db, journal } = this.#deps;
     const { callId, context, request } = asked;
-    // Ended, but not written yet because the disk was full: try that first.
+    // The call has ended but its outcome is not durable, perhaps because the disk was full.
     if (journal.isPending(callId)) await journal.flush();
     const attempts = await db.read((sql) => readAttempts(sql, callId));
     const recorded = findRecorded(attempts, { requestHash: context.requestHash, mode: 'live' });
@@ -137,15 +135,12 @@ export class Generate {
 
   async #attach(entry: NamedCall, asked: GenerateCall): Promise<GenerateResponse> {
     if (entry.requestHash !== asked.context.requestHash || entry.runId !== asked.identity.runId)
-      throw replayDiffersFault(
-        asked.callId,
-        'a call with this id and another request is under way',
-      );
+      throw replayDiffersFault(asked.callId, 'a call with this id and another request is running');
     this.#addWaiter(entry, asked.controller.signal);
     return { ...(await entry.response), recorded: true };
   }
 
-  /** The provider is only left when nobody waits for its answer any more. */
+  /** The provider's call is aborted when the last waiter has disconnected. */
   #addWaiter(entry: NamedCall, signal: AbortSignal): void {
     entry.waiters++;
     const leave = (): void => {
@@ -178,9 +173,9 @@ export class Generate {
       return { row, body: part?.body ?? null };
     });
     if (row.run_id !== identity.runId)
-      throw replayDiffersFault(callId, 'it is a call of somebody else');
+      throw replayDiffersFault(callId, 'it belongs to another run');
     if (row.error !== null) throw faultFromBody({ error: JSON.parse(row.error) });
-    if (body === null) throw replayDiffersFault(callId, 'the recorded answer was forgotten');
+    if (body === null) throw replayDiffersFault(callId, 'the recorded response was forgotten');
     return makeRecordedResponse(row, JSON.parse(body) as Message);
   }
 
@@ -211,9 +206,7 @@ export class Generate {
     return { events: writeEvents(answered.output.items, done), done };
   }
 
-  /**
-   * The text an `input_ref` points to becomes the last message, with the labels it was stored with.
-   */
+  /** Appends the text of an `input_ref` as the last message, with the labels it is stored with. */
   async #withArtifact(asked: GenerateCall): Promise<{ messages: Message[]; context: CallContext }> {
     const { request, context, identity } = asked;
     const messages = request.messages ?? [];
@@ -271,7 +264,7 @@ function makeRecordedResponse(row: ModelCallRow, message: Message): GenerateResp
   };
 }
 
-/** A recorded answer in the form that was asked for. */
+/** Returns a recorded response as a whole or as events, as requested. */
 function toGenerated(response: GenerateResponse, request: GenerateRequest): GenerateResult {
   if (request.stream !== true) return { response };
   return { events: writeRecordedEvents(response), done: Promise.resolve(response) };
@@ -288,7 +281,7 @@ async function* writeRecordedEvents(
   yield { type: 'done', response };
 }
 
-/** `done` comes when the outcome is settled, and durable where a replay depends on it. */
+/** `done` is sent when the outcome is settled, and durable where a replay depends on it. */
 async function* writeEvents(
   items: AsyncIterable<ResponseEvent[]>,
   done: Promise<GenerateResponse>,

@@ -1,5 +1,5 @@
-// What is held while a call is under way, and what it comes to: the intent before, the charge and
-// the outcome after. Values only; calls.ts does things with them.
+// The state of a call in flight, and the values made from it: the intent before the call, the
+// charge and the outcome after it.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import type { Fault, FaultCode } from '../../../wire/errors.ts';
 import type { Reservation, SpentAmount } from '../budgets.ts';
@@ -18,9 +18,9 @@ export type InFlightCall = {
   plan: RoutePlan;
   routes: readonly ModelRoute[];
   keys: BudgetKey[];
-  /** One for the call, and one more for every try that may be billed without an answer. */
+  /** One for the call, and one more for every try that may be billed without a response. */
   reservations: Reservation[];
-  /** What one try may take. */
+  /** The maximum of one try. */
   bound: Amount;
   outputTokensMax: number;
   tries: TryStats;
@@ -41,10 +41,7 @@ export function multiply({ tokens, costMicrousd }: Amount, n: number): Amount {
   return { tokens: tokens * n, costMicrousd: costMicrousd * n };
 }
 
-/**
- * What was used as far as it is known, and the bound for every try that may be billed without a
- * word.
- */
+/** Returns the reported usage, or the bound without a report, plus the bound per lost try. */
 export function computeCharge(
   { bound, tries, plan }: InFlightCall,
   { performed, end }: CallEnd,
@@ -128,7 +125,7 @@ function chooseStatus(reason: Fault): 'canceled' | 'failed' {
   return CANCELED.includes(reason.code) ? 'canceled' : 'failed';
 }
 
-/** A client's whole answer is kept as it came; everything else as our own message. */
+/** A client's whole response is stored unchanged; any other as a neutral message. */
 function makeResponsePart(call: ModelCall, { performed, end }: CallEnd): ContextPart | null {
   const output = performed?.output;
   if (output === undefined || end === undefined || output.type === 'embeddings') return null;

@@ -1,4 +1,4 @@
-// What outlives a crash, a restart, a full disk and an audit log that does not answer.
+// Tests crashes, restarts, a full disk, and an audit log that is unavailable.
 
 import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
@@ -12,15 +12,15 @@ import {
   rejects,
   runCaller,
   runId,
-  said,
   startModeld,
   until,
+  userMessage,
 } from '../testing/harness.ts';
 import { type FakeProvider, openaiAnswer, sendJson, startProvider } from '../testing/provider.ts';
 
 const callId = (step: number) => callIdOf(runId(1), 'm', step);
 
-describe('what lasts', () => {
+describe('durability', () => {
   let provider: FakeProvider;
   before(async () => {
     provider = await startProvider();
@@ -32,12 +32,12 @@ describe('what lasts', () => {
   });
   const body = (step: number) => ({
     model: 'm',
-    messages: [said(`step ${step}`)],
+    messages: [userMessage(`step ${step}`)],
     limits: { max_output_tokens: 100 },
     call_id: callId(step),
   });
 
-  /** The files as a crash at this moment would leave them. */
+  /** Copies the files as a crash at this moment would leave them. */
   const snapshot = (stateDir: string): string => {
     const copy = freshStateDir();
     mkdirSync(copy, { recursive: true });
@@ -46,7 +46,7 @@ describe('what lasts', () => {
     return copy;
   };
 
-  test('a call that a crash cut off is charged in full, unknown, and made anew', async () => {
+  test('a call interrupted by a crash is unknown, charged in full, and made again', async () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: config() });
     await first.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
@@ -72,7 +72,7 @@ describe('what lasts', () => {
     const site = budgets.find((one) => one.subject === 'site')!;
     assert.equal(site.tokens_spent, 18 + (reserved.reserved_tokens as number));
     assert.equal(site.tokens_reserved, 0);
-    // The run was admitted before the crash and still is: its runner may go on.
+    // The run was admitted before the crash and still is: its runner may continue.
     const again = second.as(runCaller(1, 1));
     provider.asked.length = 0;
     assert.equal((await again.generate({ body: body(0) })).recorded, true);
@@ -88,7 +88,7 @@ describe('what lasts', () => {
     for (const dir of [stateDir, crashed]) rmSync(dir, { recursive: true, force: true });
   });
 
-  test('what a loss of power took is back from the audit log, charged as it was', async () => {
+  test('calls lost in a power failure are restored from the audit log with their charge', async () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: config() });
     await first.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
@@ -96,15 +96,18 @@ describe('what lasts', () => {
     await run.generate({ body: body(0) });
     const disk = snapshot(stateDir);
     await run.generate({ body: body(1) });
-    const asked = { model: 'default', messages: [said('of nobody')] };
+    const asked = { model: 'default', messages: [userMessage('of nobody')] };
     const unnamed = await first.operator.generate({ body: asked });
     await first.stop();
-    // The end of the last call did not get to the log.
+    // The log does not have the end of the last call.
     const audited = first.events.filter(({ id }) => id !== `${unnamed.call_id}.ended.1`);
     const reserved = audited.at(-1)!.data!.reserved_tokens as number;
 
     const second = await startModeld({ stateDir: disk, config: config(), audited });
-    assert.match(second.logLines.join('\n'), /restored from the audit log.*"calls":2,"outcomes":1/);
+    assert.match(
+      second.logLines.join('\n'),
+      /restored model calls from the audit log.*"calls":2,"outcomes":1/,
+    );
     await until(
       () => second.events.some(({ id }) => id === `${unnamed.call_id}.ended.1`),
       'the end of the last call',
@@ -126,10 +129,10 @@ describe('what lasts', () => {
     const { budgets } = await second.operator.listBudgets({});
     const site = budgets.find((one) => one.subject === 'site')!;
     assert.equal(site.tokens_spent, 18 + 18 + reserved);
-    const told = await second.operator.getCall({ params: { id: callId(1) } });
-    assert.deepEqual(told.messages, []);
-    assert.match(JSON.stringify(told.call.error), /lost with the power/);
-    // The run goes on: what it has no answer of is asked again.
+    const restored = await second.operator.getCall({ params: { id: callId(1) } });
+    assert.deepEqual(restored.messages, []);
+    assert.match(JSON.stringify(restored.call.error), /lost in a power failure or crash/);
+    // The run continues: calls without a response are made again.
     const again = second.as(runCaller(1, 1));
     assert.equal((await again.generate({ body: body(0) })).recorded, true);
     assert.equal((await again.generate({ body: body(1) })).recorded, false);
@@ -140,12 +143,12 @@ describe('what lasts', () => {
     await third.stop();
   });
 
-  test('a start waits for an audit log that does not answer yet', async () => {
+  test('startup waits for an audit log that is not available yet', async () => {
     let asked = 0;
     const modeld = await startModeld({
       config: config(),
       own: () => {
-        if (++asked < 3) throw fault('unavailable', 'nobody answers');
+        if (++asked < 3) throw fault('unavailable', 'not available');
       },
     });
     assert.equal(asked, 3);
@@ -156,11 +159,13 @@ describe('what lasts', () => {
     await rejects(startModeld({ config: config(), own }), 'log_damaged');
   });
 
-  test('a stop in order loses no outcome', async () => {
+  test('an orderly stop loses no outcome', async () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: config() });
     for (let i = 0; i < 20; i++)
-      await first.operator.generate({ body: { model: 'default', messages: [said(`n ${i}`)] } });
+      await first.operator.generate({
+        body: { model: 'default', messages: [userMessage(`n ${i}`)] },
+      });
     await first.stop();
     const second = await startModeld({ stateDir, config: config() });
     const { calls } = await second.operator.listCalls({ query: {} });
@@ -170,7 +175,7 @@ describe('what lasts', () => {
     rmSync(stateDir, { recursive: true, force: true });
   });
 
-  test('while the audit log takes nothing, nothing is sent and nothing is charged', async () => {
+  test('while the audit log accepts nothing, nothing is sent and nothing is charged', async () => {
     let isTaking = true;
     const modeld = await startModeld({
       config: config(),
@@ -178,22 +183,26 @@ describe('what lasts', () => {
         if (!isTaking) throw fault('storage_full', 'no room');
       },
     });
-    await modeld.operator.generate({ body: { model: 'default', messages: [said('before')] } });
+    await modeld.operator.generate({
+      body: { model: 'default', messages: [userMessage('before')] },
+    });
     provider.asked.length = 0;
     isTaking = false;
     await rejects(
-      modeld.operator.generate({ body: { model: 'default', messages: [said('during')] } }),
+      modeld.operator.generate({ body: { model: 'default', messages: [userMessage('during')] } }),
       'audit_unavailable',
     );
     assert.equal(provider.asked.length, 0);
     await rejects(
-      modeld.operator.generate({ body: { model: 'default', messages: [said('still')] } }),
+      modeld.operator.generate({ body: { model: 'default', messages: [userMessage('still')] } }),
       'audit_unavailable',
     );
     isTaking = true;
     await until(async () => {
       try {
-        await modeld.operator.generate({ body: { model: 'default', messages: [said('after')] } });
+        await modeld.operator.generate({
+          body: { model: 'default', messages: [userMessage('after')] },
+        });
         return true;
       } catch {
         return false;

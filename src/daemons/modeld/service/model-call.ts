@@ -1,5 +1,5 @@
-// One model call as it was asked for: who calls, which model by which routes, with which context.
-// Made by the routes of each form of a call; carried out by calls.ts.
+// One requested model call: its caller, model, routes and context. generate.ts, client-calls.ts and
+// embed.ts make it; calls.ts runs it.
 import type { PolicyDecision } from '../../../policy/request.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 import type { Intent } from '../store/entries.ts';
@@ -7,7 +7,7 @@ import type { CallContext } from './context.ts';
 import type { ModelInput } from './ports.ts';
 import type { CallerIdentity } from './runs.ts';
 
-/** What policy said of a call that may be made. */
+/** Policy's decision on an allowed call. */
 export type ModelUseDecision = PolicyDecision & { labels: readonly string[] };
 
 export type LabeledRoute = ModelRoute & { labelsAllowed: number };
@@ -24,11 +24,11 @@ export type ModelCall = {
   input: ModelInput;
   /** The caller's own limit. */
   inputTokensMax: number | undefined;
-  /** Aborted by the caller leaving, the run being dismissed and the daemon stopping. */
+  /** Aborted when the caller disconnects, the run is dismissed or the daemon stops. */
   controller: AbortController;
   deadlineMs: number;
-  /** The outcome must be durable before the caller has the answer: a replay depends on it. */
+  /** The outcome must be durable before the caller gets the response: a replay depends on it. */
   isReplayed: boolean;
-  /** What policy said of it. None where no run asks. */
+  /** Absent where the caller is not a run. */
   decision?: ModelUseDecision;
 };

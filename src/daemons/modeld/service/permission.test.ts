@@ -1,5 +1,4 @@
-// What policy lets a run do with models: asked at every call, told in the log, and no word of the
-// runner counts.
+// Tests policy on model use: decided on every call and recorded in the log.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { readDecision } from '../../../policy/recorded.ts';
@@ -11,9 +10,9 @@ import {
   rejects,
   runCaller,
   runId,
-  said,
   startModeld,
   until,
+  userMessage,
 } from '../testing/harness.ts';
 import { type FakeProvider, startProvider } from '../testing/provider.ts';
 
@@ -47,17 +46,19 @@ describe('[R314] policy about models', () => {
   afterEach(() => modeld.stop());
 
   const ask = (model: string, labels?: 'outside'[]) =>
-    modeld.as(runCaller(1, 1)).generate({ body: { model, messages: [said('hello', labels)] } });
+    modeld
+      .as(runCaller(1, 1))
+      .generate({ body: { model, messages: [userMessage('hello', labels)] } });
   const publish = async (version: number, site: string) => {
     publishPolicy(modeld.stateDir, { version, agents: AGENTS, site });
-    await until(() => modeld.said().includes(`"version":${version}`), 'the new policy');
+    await until(() => modeld.allOutput().includes(`"version":${version}`), 'the new policy');
   };
   const eventsOf = (event: string) => modeld.events.filter((one) => one.event === event);
 
-  test('the model of the manifest is allowed, any other is not, and the log says so', async () => {
+  test("the manifest's model is allowed, any other is denied, and both are logged", async () => {
     await ask('small');
     const refused = await rejects(ask('large'), 'denied');
-    assert.match(refused.message, /does not let coder use the model large: no rule allows/);
+    assert.match(refused.message, /does not let coder use model large: no rule allows/);
     await rejects(ask('a name that only the default would answer'), 'denied');
     assert.equal(provider.asked.length, 1);
     const [made] = eventsOf('model.call.attempted');
@@ -70,8 +71,8 @@ describe('[R314] policy about models', () => {
     );
   });
 
-  test('with a rule that permits it, the same call is made; people are not asked about', async () => {
-    await modeld.operator.generate({ body: { model: 'large', messages: [said('I may')] } });
+  test('a rule can permit the same call; policy does not apply to people', async () => {
+    await modeld.operator.generate({ body: { model: 'large', messages: [userMessage('I may')] } });
     await publish(
       2,
       'permit (principal is Agent, action == Action::"model.use", resource == Model::"large");',
@@ -80,7 +81,7 @@ describe('[R314] policy about models', () => {
     assert.equal(provider.asked.length, 2);
   });
 
-  test('a right that is taken back is gone at the next call', async () => {
+  test('a revoked right takes effect on the next call', async () => {
     await ask('small');
     await publish(
       2,
@@ -99,13 +100,13 @@ describe('[R314] policy about models', () => {
     await rejects(ask('small'), 'denied');
   });
 
-  test('where a person would have to be asked, it is refused and says why', async () => {
+  test('where policy asks for approval, the call is denied with the reason', async () => {
     await publish(2, ASK);
     const refused = await rejects(ask('small'), 'denied');
-    assert.match(refused.message, /without a person, and no step can wait for one: .*money/);
+    assert.match(refused.message, /without approval, and a step cannot wait: .*money/);
   });
 
-  test('what was decided is read back from the log', async () => {
+  test('decisions are read back from the log', async () => {
     await ask('small');
     const [event] = eventsOf('model.call.attempted');
     const read = readDecision({ ...event, seq: 0 } as AuditEvent)!;

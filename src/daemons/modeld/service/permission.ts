@@ -1,6 +1,5 @@
-// May this run use this model, now? Policy is asked at every call, so a right that was taken back
-// is gone at the next one. Only runs are asked about: what a person may do is settled by being let
-// in.
+// Checks a run's use of a model against policy, on every call, so that a revoked right takes effect
+// on the next one. A person's rights are checked by authentication.
 import { requestOfModel } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -15,15 +14,15 @@ export function makeCheckModelUse(policy: Pick<PolicySource, 'decide'>): CheckMo
   return async ({ identity, model, context }) => {
     const labels = fromMask(context.labels | readLabels(identity));
     const { agent, taskId, rootTaskId } = identity;
-    const answer = await policy.decide(
+    const decision = await policy.decide(
       requestOfModel({ agent, model: model.name, taskId, rootTaskId, labels }),
     );
-    if (answer.answer === 'allow') return { ...answer, labels };
-    const words = answer.answer === 'ask' ? ' without a person, and no step can wait for one' : '';
-    const name = `the model ${model.name}${words}`;
-    throw fault('denied', `policy does not let ${agent} use ${name}: ${answer.reason}`, {
-      hint: `See agentctl policy show ${agent}. The manifest's model is allowed; a rule of the site can permit others.`,
-      details: { ...answer, labels },
+    if (decision.answer === 'allow') return { ...decision, labels };
+    const approval = decision.answer === 'ask' ? ' without approval, and a step cannot wait' : '';
+    const what = `model ${model.name}${approval}`;
+    throw fault('denied', `policy does not let ${agent} use ${what}: ${decision.reason}`, {
+      hint: `Run agentctl policy show ${agent}; permit the model in a site rule or name it in the manifest.`,
+      details: { ...decision, labels },
     });
   };
 }

@@ -1,11 +1,11 @@
-// What the service needs of the outside, as small interfaces; upstream.ts and daemon.ts fit them.
+// Interfaces between the service and the outside; upstream.ts and daemon.ts implement them.
 import type { Fault } from '../../../wire/errors.ts';
 import type { GenerateRequest, Message, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
 import type { DialectName, ModelResponse, ResponseEvent } from '../adapters/dialect.ts';
 import type { CostBound } from '../rules/budget.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 
-/** A provider as the service knows it. The key is only ever handed on, by a function. */
+/** A provider's settings. The key is only reachable through `readKey`. */
 export type ProviderSettings = {
   name: string;
   dialect: DialectName;
@@ -15,14 +15,14 @@ export type ProviderSettings = {
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   maxTokensField: 'max_completion_tokens' | 'max_tokens' | undefined;
-  /** What an operator said that all its models cost, in USD per million tokens. */
+  /** The operator's price for all its models, in USD per million tokens. */
   price?: ProviderPrice | undefined;
   timeouts: { connectMs: number; firstByteMs: number; idleMs: number; totalMs: number };
 };
 
 export type ProviderState = { inFlight: number; available: boolean; reason?: string };
 
-/** What is asked of a model: in our form, in a vendor's (body as it came), or texts to embed. */
+/** The input of a call: neutral, a vendor's body unchanged, or texts to embed. */
 export type ModelInput =
   | { form: 'neutral'; request: GenerateRequest; messages: Message[] }
   | {
@@ -34,26 +34,23 @@ export type ModelInput =
     }
   | { form: 'embed'; input: string[] };
 
-/**
- * What the tries of one call came to so far. Filled while they run, so that a failure can be
- * charged.
- */
+/** Counts of a call's tries, updated while they run, so that a failure can be charged. */
 export type TryStats = {
   count: number;
-  /** Tries without an answer that the provider may bill all the same. */
+  /** Tries without a response that the provider may bill nevertheless. */
   lost: number;
   chain: string[];
 };
 
 export type UpstreamOptions = {
   outputTokensMax: number;
-  /** False when nothing limits the output, so that a client's body can go as it came. */
+  /** False when nothing limits the output, so that a client's body is sent unchanged. */
   isLimited: boolean;
   tokensReserved: number;
   totalMs: number;
   signal: AbortSignal;
   tries: TryStats;
-  /** Before every try: takes the money for one more when an earlier one may cost too. */
+  /** Runs before every try: reserves for one more when an earlier one may be billed. */
   beforeTry(): Promise<void>;
 };
 
@@ -69,7 +66,7 @@ export type ModelOutput =
       items: AsyncIterable<Uint8Array | string>;
     };
 
-/** A call that a provider has answered, or begun to. */
+/** A call that a provider has responded to, or started to. */
 export type ProviderResult = {
   route: ModelRoute;
   ended: Promise<ModelResult>;
@@ -78,9 +75,9 @@ export type ProviderResult = {
 
 export type RoutePlan = {
   bound: CostBound;
-  /** A guess for people's limits, where the bound would be too strict. */
+  /** A guess, for limits where the bound would be too strict. */
   inputTokensGuess: number;
-  /** Costs of what was really used, at the route that answered. */
+  /** Returns the cost of the actual usage at the route that responded. */
   computeCost(
     route: ModelRoute,
     response: Pick<ModelResponse, 'usage' | 'cacheWriteLongTokens'>,
@@ -97,7 +94,7 @@ export type Upstream = {
   close(): void;
 };
 
-/** An artifact's text, for `input_ref`. */
+/** Resolves to an artifact's text and labels, for `input_ref`. */
 export type ReadArtifact = (
   id: string,
   runId: string | null,

@@ -1,5 +1,5 @@
-// The providers there are now, from the configuration and from operators, and the names they answer
-// to. A provider that is added is live at once and durable before the operator has the answer.
+// Holds the providers from the configuration and from operators, and resolves model names to them.
+// An added provider is usable at once.
 import { join } from 'node:path';
 import { checkValue } from '../../../platform/check.ts';
 import { nearest } from '../../../platform/did-you-mean.ts';
@@ -84,7 +84,7 @@ export class Providers {
     return { model, routes: this.withLabels(model.routes) };
   }
 
-  /** The same objects as the model has, with what each provider may see. */
+  /** Adds the labels that each provider may see. */
   withLabels(routes: readonly ModelRoute[]): LabeledRoute[] {
     return routes.map((route) => ({
       ...route,
@@ -92,15 +92,12 @@ export class Providers {
     }));
   }
 
-  /** A name that somebody offers; for all others an agent is answered by the default. */
+  /** For other names an agent gets the default model. */
   isOffered(name: string): boolean {
     return isOffered(this.#getOffer(), name);
   }
 
-  /**
-   * Whoever calls by hand means the model they name, and not whichever there is. Where the
-   * configuration names a default it answers; so does the rehearsal, which says what it is.
-   */
+  /** Throws for a person's unknown model name, unless `default_model` or the rehearsal applies. */
   assertOffered(name: string): void {
     const offer = this.#getOffer();
     if (offer.defaultModel === undefined && hasRealModel(offer) && !isOffered(offer, name))
@@ -111,8 +108,8 @@ export class Providers {
     const known = [...this.listModelViews().map((model) => model.name), ...this.#providers.keys()];
     const near = nearest(name, known);
     const guess = near === undefined ? '' : `; did you mean ${near}?`;
-    return fault('not_found', `there is no model ${name}${guess}`, {
-      hint: 'See agentctl model list; add one with agentctl model add.',
+    return fault('not_found', `model ${name} not found${guess}`, {
+      hint: 'Choose one from agentctl model list, or add it with agentctl model add.',
     });
   }
 
@@ -132,19 +129,17 @@ export class Providers {
     return this.#providers.get(name)?.settings.price;
   }
 
-  /** What will be when it is added; nothing has changed yet. */
   assertCanAdd(name: string, asked: { dialect: 'anthropic' | 'openai'; base_url: string }): void {
-    if (name === REHEARSAL)
-      throw fault('bad_request', `${REHEARSAL} is the name of the played model`);
+    if (name === REHEARSAL) throw fault('bad_request', `${REHEARSAL} is a reserved name`);
     if (this.#providers.get(name)?.isConfigured === true) {
-      throw fault('conflict', `the provider ${name} is set in the configuration`, {
-        hint: 'Change it in agentd.yaml, or add yours under another name.',
+      throw fault('conflict', `provider ${name} is set in the configuration`, {
+        hint: 'Change it in agentd.yaml, or use another name.',
       });
     }
     const checked = checkValue(ProviderConfig, asked);
     if (!checked.success) throw fault('bad_request', `base_url: ${checked.issues[0]!.message}`);
     if (URL.canParse(asked.base_url) && new URL(asked.base_url).password !== '')
-      throw fault('bad_request', 'base_url must not hold a password; give the key as the key');
+      throw fault('bad_request', 'base_url must not contain a password; use the key instead');
   }
 
   add(stored: StoredProvider): ProviderView {
@@ -156,9 +151,7 @@ export class Providers {
     const live = this.#providers.get(name)!;
     const { inFlight, available, reason } = this.#deps.upstream.state(name);
     const isUseless = live.models.length === 0 && !this.#isRouted(name);
-    const why = isUseless
-      ? `no model is named for it: agentctl model add ${name} --model MODEL`
-      : reason;
+    const why = isUseless ? `it has no models: agentctl model add ${name} --model MODEL` : reason;
     return {
       name,
       dialect: live.settings.dialect,
@@ -171,7 +164,7 @@ export class Providers {
     };
   }
 
-  /** The real ones: what is played is said by the models. */
+  /** Without the rehearsal, which only its models show. */
   listViews(): ProviderView[] {
     return [...this.#providers.keys()]
       .filter((name) => name !== REHEARSAL)
@@ -229,14 +222,14 @@ export class Providers {
       if (missing === undefined) continue;
       throw fault(
         'bad_config',
-        `modeld.models.${name} names the provider ${missing.provider}, which there is not`,
-        { hint: `There are: ${[...this.#providers.keys()].join(', ') || 'none'}.` },
+        `modeld.models.${name} refers to unknown provider ${missing.provider}`,
+        { hint: `Use one of these: ${[...this.#providers.keys()].join(', ') || 'none'}.` },
       );
     }
   }
 }
 
-/** Read once: the key lives in a closure and is handed to nothing but the call that needs it. */
+/** Read once: the key lives in a closure that only the provider client calls. */
 function readKey(
   name: string,
   provider: ProviderConfig,
@@ -245,9 +238,13 @@ function readKey(
   if (provider.key_file !== undefined) return readPrivateFile(provider.key_file, 'owner');
   if (provider.key_credential === undefined) return undefined;
   if (credentialsDir === undefined) {
-    throw fault('bad_config', `modeld.providers.${name} names a credential, and none were passed`, {
-      hint: 'Start it with LoadCredential=, or use key_file.',
-    });
+    throw fault(
+      'bad_config',
+      `modeld.providers.${name} uses a credential, but no credentials were passed`,
+      {
+        hint: 'Start it with LoadCredential=, or use key_file.',
+      },
+    );
   }
   return readPrivateFile(join(credentialsDir, provider.key_credential), 'any');
 }
@@ -292,7 +289,7 @@ function fromStore(stored: StoredProvider, key: string | undefined): ProviderEnt
   return { ...live, settings: { ...live.settings, price: stored.price }, isConfigured: false };
 }
 
-/** It is part of this runtime and keeps nothing, so it may see everything. */
+/** It is part of this runtime and stores nothing, so it may see all labels. */
 function makeRehearsal(address: string): ProviderEntry {
   const provider = ProviderConfig.parse({
     dialect: 'anthropic',

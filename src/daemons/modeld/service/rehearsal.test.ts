@@ -1,4 +1,4 @@
-// Without a provider the rehearsal answers for every name, in every dialect, and says that it does.
+// Tests the rehearsal, which responds to every name, in every dialect, while no provider is set.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
@@ -9,8 +9,8 @@ import {
   type Modeld,
   OPERATOR,
   rejects,
-  said,
   startModeld,
+  userMessage,
 } from '../testing/harness.ts';
 import { type FakeProvider, startProvider } from '../testing/provider.ts';
 
@@ -40,7 +40,7 @@ describe('the rehearsal', () => {
 
   test('every name is its large model, flagged and free', async () => {
     const response = await modeld.operator.generate({
-      body: { model: 'coder-large', messages: [said('What is 2 + 2?', ['secret'])] },
+      body: { model: 'coder-large', messages: [userMessage('What is 2 + 2?', ['secret'])] },
     });
     assert.equal(response.rehearsal, true);
     assert.equal(response.provider, 'rehearsal');
@@ -84,7 +84,7 @@ describe('the rehearsal', () => {
     assert.equal(response.embeddings[0]!.length, 256);
   });
 
-  test('it can be tried', async () => {
+  test('it can be tested', async () => {
     for (const name of ['rehearsal', 'rehearsal-small', 'default']) {
       const result = await modeld.operator.testModel({ body: { name } });
       assert.equal(result.ok, true, result.message);
@@ -92,25 +92,25 @@ describe('the rehearsal', () => {
     }
   });
 
-  test('a name that nobody offers is answered in a call, and refused to who tries it', async () => {
-    const ask = { model: 'rehearsal-lrage', messages: [said('hi')] };
+  test('an unknown name works in a call and is an error in a model test', async () => {
+    const ask = { model: 'rehearsal-lrage', messages: [userMessage('hi')] };
     assert.equal((await modeld.operator.generate({ body: ask })).rehearsal, true);
     const tried = modeld.operator.testModel({ body: { name: 'rehearsal-lrage' } });
     const refused = await rejects(tried, 'not_found');
     assert.match(
       refused.message,
-      /there is no model rehearsal-lrage; did you mean rehearsal-large\?/,
+      /model rehearsal-lrage not found; did you mean rehearsal-large\?/,
     );
     assert.match(refused.hint, /agentctl model list/);
   });
 
-  test('once a real provider offers a model, names are its', async () => {
+  test('once a real provider offers a model, names resolve to it', async () => {
     await modeld.operator.addProvider({
       params: { name: 'real' },
       body: { dialect: 'openai', base_url: provider.url },
     });
     const ask = (model: string) =>
-      modeld.operator.generate({ body: { model, messages: [said('hi')] } });
+      modeld.operator.generate({ body: { model, messages: [userMessage('hi')] } });
     assert.equal((await ask('coder-large')).rehearsal, true, 'it offers no model yet');
     await modeld.operator.addProvider({
       params: { name: 'real' },

@@ -1,5 +1,4 @@
-// What can be asked about calls that were made: what was used, which calls there are, what one
-// said; and trying a model.
+// Reports usage and recorded calls, and tests models.
 import { cutPage, readNumberCursor } from '../../../platform/page.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
@@ -40,22 +39,21 @@ export class Reports {
   }
 
   /**
-   * What has ended is on the disk before it is read. Where that cannot be written now, the journal
-   * says so in the log and tries again; what is there can be read meanwhile, and shows such a call
-   * as running.
+   * Makes ended calls durable before they are read. When that fails, the journal logs it and
+   * retries, and the reports show such a call as running.
    */
   async #flush(): Promise<void> {
     await this.#deps.journal.flush().catch(() => undefined);
   }
 
-  async usage(asked: UsageQuery) {
+  async usage(query: UsageQuery) {
     const { db } = this.#deps;
     await this.#flush();
     const sums = await db.read((sql) =>
       sumUsage(sql, {
-        agent: asked.agent?.replace(/^agent:/, ''),
-        taskId: asked.taskId,
-        sinceMs: asked.since === undefined ? undefined : Date.parse(asked.since),
+        agent: query.agent?.replace(/^agent:/, ''),
+        taskId: query.taskId,
+        sinceMs: query.since === undefined ? undefined : Date.parse(query.since),
       }),
     );
     const { upstream } = this.#deps;
@@ -69,11 +67,11 @@ export class Reports {
     return { rows, total: sumRows(rows) };
   }
 
-  async list(asked: CallsQuery) {
+  async list(query: CallsQuery) {
     const { db } = this.#deps;
     await this.#flush();
-    const { runId, taskId, limit } = asked;
-    const before = readNumberCursor(asked.cursor);
+    const { runId, taskId, limit } = query;
+    const before = readNumberCursor(query.cursor);
     const found = await db.read((sql) =>
       listCalls(sql, { runId, taskId, before, limit: limit + 1 }),
     );
@@ -88,7 +86,7 @@ export class Reports {
     await this.#flush();
     return db.read(async (sql) => {
       const row = await readLatest(sql, callId);
-      if (row === undefined) throw fault('not_found', `there is no model call ${callId}`);
+      if (row === undefined) throw fault('not_found', `model call ${callId} not found`);
       const readBody = async (hash: string): Promise<unknown> => {
         const part = await readPart(sql, hash);
         return part?.body == null ? FORGOTTEN : (JSON.parse(part.body) as unknown);
@@ -106,7 +104,8 @@ function sumRows(rows: readonly UsageRow[]): {
   usage: Usage;
   cost_microusd: number;
 } {
-  const sum = (of: (row: UsageRow) => number): number => rows.reduce((n, row) => n + of(row), 0);
+  const sum = (read: (row: UsageRow) => number): number =>
+    rows.reduce((n, row) => n + read(row), 0);
   return {
     calls: sum((row) => row.calls),
     usage: {
@@ -129,12 +128,12 @@ export type TestResult = {
   message: string;
 };
 
-/** One small call. Throws when there is no answer. */
+/** Makes one small call. Throws when there is no response. */
 export type TryRoute = (caller: Caller, name: string, patience: CallDeadline) => Promise<string>;
 
 const ROUTES_TESTED_MAX = 8;
 
-/** Every route of a model, or the first models of a provider, by a small call each. */
+/** Tests every route of a model, or the first models of a provider, with a small call each. */
 export async function testModel(
   parts: {
     providers: Providers;
@@ -147,22 +146,23 @@ export async function testModel(
   patience: CallDeadline,
 ): Promise<TestResult> {
   const routes = chooseRoutes(parts.providers, name);
-  const results: { route: ModelRoute; ok: boolean; tookMs: number; words: string }[] = [];
+  const results: { route: ModelRoute; ok: boolean; tookMs: number; message: string }[] = [];
   for (const route of routes) {
     const started = parts.nowMs();
     const attempt = route.kind === 'embedding' ? parts.embed : parts.chat;
     const full = route.provider === REHEARSAL ? route.model : `${route.provider}/${route.model}`;
     try {
-      const words = await attempt(caller, full, patience);
-      results.push({ route, ok: true, tookMs: parts.nowMs() - started, words });
+      const message = await attempt(caller, full, patience);
+      results.push({ route, ok: true, tookMs: parts.nowMs() - started, message });
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
-      results.push({ route, ok: false, tookMs: parts.nowMs() - started, words: error.message });
+      results.push({ route, ok: false, tookMs: parts.nowMs() - started, message: error.message });
     }
   }
   const best = results.find((result) => result.ok) ?? results[0]!;
   const lines = results.map(
-    ({ route, ok, words }) => `${route.provider}/${route.model}: ${ok ? 'ok' : 'failed'}, ${words}`,
+    ({ route, ok, message }) =>
+      `${route.provider}/${route.model}: ${ok ? 'ok' : 'failed'}, ${message}`,
   );
   return {
     ok: results.every((result) => result.ok),
@@ -179,7 +179,7 @@ function chooseRoutes(providers: Providers, name: string): (ModelRoute & { kind:
   if (providers.has(name)) {
     const models = providers.getModels(name).slice(0, ROUTES_TESTED_MAX);
     if (models.length === 0)
-      throw fault('not_found', `no model is named for the provider ${name}`, {
+      throw fault('not_found', `provider ${name} has no models`, {
         hint: `agentctl model add ${name} --model MODEL`,
       });
     return models.map((model) => ({ provider: name, model, kind: guessKind(model) }));

@@ -1,7 +1,6 @@
-// Restores at startup what a crash took from the journal. A call is durable in the audit log before
-// it is in the journal's own file, so after a loss of power missing rows are written again from the
-// log: that the call was made, for whom and at what charge, without its texts. Calls that are left
-// without an outcome are then charged in full, because they may have reached a model.
+// Restores at startup what a crash lost from the journal. A call is durable in the audit log before
+// it is in the journal's file, so after a power failure missing rows are rewritten from the log,
+// without texts. Calls without an outcome are charged in full: they may have reached a model.
 
 import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -68,10 +67,7 @@ export async function restoreFromAudit(
   return value;
 }
 
-/**
- * Charges calls without an outcome what was reserved for them and ends them as unknown. Asked
- * again, such a call begins a new attempt. Resolves to how many there were.
- */
+/** Ends calls without an outcome as unknown, at the reserved charge. Resolves to their number. */
 export async function settleLeftCalls(options: {
   db: Database;
   journal: Journal;
@@ -120,14 +116,17 @@ function readIntent(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'
   };
 }
 
-/** The answer was lost, so asking again makes a new attempt; the charge is known. */
+/** The response was lost, so a repeated call makes a new attempt; the charge is known. */
 function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
   const row = findAttempt(sql, event);
   if (row?.status !== 'running') return false;
   const data = event.data ?? {};
   const count = (name: string): number => Number(data[name] ?? 0);
   const charged = { tokens: count('charged_tokens'), costMicrousd: count('cost_microusd') };
-  const reason = fault('unavailable', `the answer of ${row.call_id} was lost with the power`);
+  const reason = fault(
+    'unavailable',
+    `the response of ${row.call_id} was lost in a power failure or crash`,
+  );
   writeOutcome(sql, {
     seq: row.seq,
     status: 'unknown',
@@ -164,7 +163,7 @@ function findAttempt(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | u
 
 function makeUnknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
   const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
-  const reason = fault('unavailable', `modeld stopped while ${row.call_id} was under way`);
+  const reason = fault('unavailable', `modeld stopped while ${row.call_id} was running`);
   return {
     seq: row.seq,
     callId: row.call_id,

@@ -1,4 +1,4 @@
-// What a run may do with models: its fence, its steps, and how its calls end with it.
+// Tests the calls of runs: fences, steps, marks, and how calls end with their run.
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { describe, test } from 'node:test';
@@ -9,9 +9,9 @@ import {
   rejects,
   runCaller,
   runId,
-  said,
   startModeld,
   until,
+  userMessage,
 } from '../testing/harness.ts';
 import { callId, modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
@@ -20,7 +20,7 @@ describe('the calls of a run', () => {
 
   test('a stale fence is refused, also after the run was dismissed', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 3 }) });
-    const body = { model: 'coder-large', messages: [said('old')] };
+    const body = { model: 'coder-large', messages: [userMessage('old')] };
     await rejects(modeld.as(runCaller(5, 2)).generate({ body }), 'stale_fence');
     await rejects(
       modeld.agentd.admitRun({ params: { id: runId(5) }, body: admission(5, { fence: 2 }) }),
@@ -42,14 +42,14 @@ describe('the calls of a run', () => {
     await modeld.as(runCaller(5, 4)).generate({ body });
   });
 
-  test('a call that waited while its run was replaced or dismissed goes nowhere', async () => {
+  test('a call that waited while its run was replaced or dismissed is not sent', async () => {
     const id = 'artifact_00000000000000000000000012';
     const body = { model: 'coder-large', input_ref: `artifact://${id}` };
     const admit = (fence: number) =>
       modeld.agentd.admitRun({ params: { id: runId(12) }, body: admission(12, { fence }) });
     const dismiss = (fence: number) =>
       modeld.agentd.dismissRun({ params: { id: runId(12) }, query: { fence } });
-    /** What happens while the call waits for its input. */
+    /** Runs while the call waits for its input. */
     const call = (fence: number, onRead: () => Promise<unknown>) => {
       modeld.artifacts.set(id, { text: 'input', labels: [], onRead });
       return modeld.as(runCaller(12, fence)).generate({ body });
@@ -75,7 +75,11 @@ describe('the calls of a run', () => {
     const run = modeld.as(runCaller(6, 1));
     const ask = (step: number) =>
       run.generate({
-        body: { model: 'coder-large', messages: [said(`step ${step}`)], call_id: callId(6, step) },
+        body: {
+          model: 'coder-large',
+          messages: [userMessage(`step ${step}`)],
+          call_id: callId(6, step),
+        },
       });
     await ask(0);
     await ask(0);
@@ -85,7 +89,7 @@ describe('the calls of a run', () => {
     const isRefusal = ({ event, call_id }: { event: string; call_id?: string | undefined }) =>
       event === 'model.call.refused' && call_id === callId(6, 2);
     await until(() => modeld.events.some(isRefusal), 'the refusal in the audit log');
-    // A new activation of the run does not start from nothing.
+    // A new activation continues the count.
     await modeld.agentd.admitRun({
       params: { id: runId(6) },
       body: { ...admitted, fence: 2 },
@@ -93,13 +97,13 @@ describe('the calls of a run', () => {
     const again = modeld.as(runCaller(6, 2));
     await rejects(
       again.generate({
-        body: { model: 'coder-large', messages: [said('step 2')], call_id: callId(6, 2) },
+        body: { model: 'coder-large', messages: [userMessage('step 2')], call_id: callId(6, 2) },
       }),
       'limit',
     );
   });
 
-  test('a mark counts from the next call on, whatever the run says, and for ever', async () => {
+  test('a mark applies from the next call on, and permanently', async () => {
     const stateDir = freshStateDir();
     const labelsAllowed = ['person', 'own', 'agent', 'tool'];
     const config = {
@@ -114,7 +118,7 @@ describe('the calls of a run', () => {
       models: { 'coder-large': { routes: [{ provider: 'shy', model: 'gpt-test' }] } },
       prices: { 'gpt-test': { input: 1, output: 10 } },
     };
-    const body = { model: 'coder-large', messages: [said('plain words')] };
+    const body = { model: 'coder-large', messages: [userMessage('plain words')] };
     const ask = (at: Modeld, fence: number) => at.as(runCaller(1, fence)).generate({ body });
     const params = { id: runId(1) };
     let one = await startModeld({ stateDir, config });
@@ -132,14 +136,14 @@ describe('the calls of a run', () => {
         }),
         'data_not_allowed',
       );
-      // An admission that was on its way before the mark does not take it back.
+      // An admission sent before the mark does not remove it.
       await one.agentd.admitRun({ params, body: admission(1, { fence: 2 }) });
       await rejects(ask(one, 2), 'data_not_allowed');
       await one.stop();
       one = await startModeld({ stateDir, config });
       await rejects(ask(one, 2), 'data_not_allowed');
       assert.equal(provider.asked.length, before);
-      // The control: a run that nobody marked is answered by the same provider.
+      // Control: an unmarked run may use the same provider.
       await one.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
       await one.as(runCaller(2, 1)).generate({ body });
     } finally {
@@ -152,7 +156,7 @@ describe('the calls of a run', () => {
     const params = { id: runId(31) };
     await modeld.agentd.markRun({ params, body: { labels: ['secret'] } });
     await modeld.agentd.admitRun({ params, body: admission(31) });
-    const body = { model: 'coder-large', messages: [said('plain')] };
+    const body = { model: 'coder-large', messages: [userMessage('plain')] };
     await rejects(modeld.as(runCaller(31, 1)).generate({ body }), 'data_not_allowed');
   });
 
@@ -164,9 +168,9 @@ describe('the calls of a run', () => {
       response.on('close', () => isCut());
       isAsked();
     });
-    const call = modeld
-      .as(runCaller(7, 1))
-      .generate({ body: { model: 'coder-large', messages: [said('long')], call_id: callId(7) } });
+    const call = modeld.as(runCaller(7, 1)).generate({
+      body: { model: 'coder-large', messages: [userMessage('long')], call_id: callId(7) },
+    });
     const refused = rejects(call, 'canceled');
     await asked;
     await modeld.agentd.dismissRun({ params: { id: runId(7) }, query: { fence: 1 } });
@@ -174,10 +178,10 @@ describe('the calls of a run', () => {
     await cut;
     const { calls } = await modeld.operator.listCalls({ query: { run_id: runId(7) } });
     assert.equal(calls[0]?.status, 'canceled');
-    assert.ok(calls[0]!.cost_microusd > 0, 'nobody knows what it used, so it costs its bound');
+    assert.ok(calls[0]!.cost_microusd > 0, 'its usage is unknown, so it costs its bound');
   });
 
-  test('a caller that goes away ends its call at the provider', async () => {
+  test('a caller that disconnects ends its call at the provider', async () => {
     const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
     const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
     provider.plays.push(({ response }) => {
@@ -186,7 +190,7 @@ describe('the calls of a run', () => {
     });
     const gone = new AbortController();
     const call = modeld.operator.generate(
-      { body: { model: 'coder-large', messages: [said('left')] } },
+      { body: { model: 'coder-large', messages: [userMessage('left')] } },
       { signal: gone.signal },
     );
     const refused = rejects(call, 'canceled');
@@ -196,11 +200,11 @@ describe('the calls of a run', () => {
     await cut;
   });
 
-  test('a new activation ends the old call and makes it for itself', async () => {
+  test('a new activation ends the old call and makes its own', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(11) }, body: admission(11) });
     const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
     provider.plays.push(() => isAsked());
-    const body = { model: 'coder-large', messages: [said('again')], call_id: callId(11) };
+    const body = { model: 'coder-large', messages: [userMessage('again')], call_id: callId(11) };
     const old = rejects(modeld.as(runCaller(11, 1)).generate({ body }), 'stale_fence');
     await asked;
     await modeld.agentd.admitRun({

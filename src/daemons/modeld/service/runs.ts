@@ -1,5 +1,5 @@
-// The runs that may call models: what modeld keeps for each besides its fence and socket. And who a
-// caller is: a run speaks for its agent and task, an operator only claims them for the record.
+// Holds the admitted runs with their limits, labels and budgets, and identifies callers: a run acts
+// for its agent and task, an operator only claims them for the record.
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
 import {
@@ -22,17 +22,17 @@ import { readLimit, readSpent } from '../store/settings.ts';
 
 export type ModelRun = AdmittedRun & {
   stepsMax: number;
-  /** Those it was admitted with and those that came later. */
+  /** From its admission and added since. */
   labels: number;
-  /** Model calls it has made, over all its activations. */
+  /** Model calls made by all its activations. */
   steps: number;
-  /** Its task budgets, kept in memory while it is admitted. */
+  /** Its task budgets, in memory while it is admitted. */
   budgets: BudgetKey[];
   inFlight: Set<AbortController>;
 };
 
 export type ModelRuns = RunRegistry<AdmitModelRunBody, ModelRun> & {
-  /** From now on, and for every activation to come; resolves to all its labels. */
+  /** Adds labels for this and later activations. Resolves to all its labels. */
   mark(runId: RunId, labels: readonly Label[]): Promise<Label[]>;
 };
 
@@ -46,9 +46,7 @@ export function makeRuns(options: {
 }): ModelRuns {
   const { db, budgets, sockets, journal, policy, log } = options;
 
-  /**
-   * Its task's budgets into memory. Read and taken in one go, so that no spending falls between.
-   */
+  /** Loads its task budgets in one read, so that no spending falls in between. */
   const loadBudgets = async (body: AdmitModelRunBody): Promise<BudgetKey[]> => {
     const tasks = [...new Set([body.root_task_id, body.task_id])];
     const keys = tasks.map((task) => makeBudgetKey('task', task, ''));
@@ -107,7 +105,7 @@ export function makeRuns(options: {
     ...registry,
 
     admit(runId, body) {
-      // Its runner is being started: the first call must not wait until policy is read.
+      // Loads policy while the runner starts, so that the first call does not wait for it.
       if (body.mode === 'live') void policy.warm();
       return registry.admit(runId, body);
     },
@@ -131,7 +129,7 @@ export type CallerIdentity = {
   fence: number | null;
   taskId: string | null;
   rootTaskId: string | null;
-  /** What everything this caller says is labelled with. */
+  /** Labels of everything this caller sends. */
   labels: number;
   mode: 'live' | 'replay';
   run: ModelRun | undefined;
@@ -141,7 +139,7 @@ export type ClaimedIdentity = { agent?: string | undefined; taskId?: string | un
 
 const PERSON = toMask(['person']);
 
-/** Throws stale_fence when a run calls whose activation is over. */
+/** Throws stale_fence when the caller's activation has ended. */
 export function identify(
   runs: Pick<ModelRuns, 'current'>,
   caller: Caller,
@@ -166,5 +164,5 @@ export function identify(
   return { principal, agent, runId, fence, taskId, rootTaskId, labels, mode, run };
 }
 
-/** A mark may have come since the caller was identified. */
+/** Includes marks added since the caller was identified. */
 export const readLabels = ({ labels, run }: CallerIdentity): number => labels | (run?.labels ?? 0);

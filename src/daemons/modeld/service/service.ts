@@ -1,4 +1,4 @@
-// modeld's service: its parts put together. What each does is in its own file.
+// Assembles modeld's service.
 import type { Clock } from '../../../platform/clock.ts';
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { NewId } from '../../../platform/ids.ts';
@@ -32,7 +32,7 @@ export type ModeldServiceDeps = {
   config: ModeldConfig;
   db: DeferredSyncDatabase;
   outbox: Outbox;
-  /** What the audit log has of this store and the store has not. */
+  /** Events of this store that the audit log has and the store lost. */
   lost: readonly NewEvent[];
   keys: Keys;
   upstream: Upstream;
@@ -53,19 +53,18 @@ export async function openService(parts: ModeldServiceDeps) {
   const nowMs = () => clock.nowMs();
   const restored = await restoreFromAudit(db, parts.lost);
   if (restored.calls + restored.outcomes > 0)
-    log.warn('model calls lost in the last crash were restored from the audit log', restored);
+    log.warn('restored model calls from the audit log', restored);
   const journal = new Journal({ db, outbox, log, lastSeq: await readLastSeq(db) });
-  // Before any budget is read: what was left open is part of what was spent.
+  // Before budgets are read, because calls left open are part of the spending.
   const left = await settleLeftCalls({ db, journal, nowMs });
-  if (left > 0)
-    log.warn('model calls were left without an outcome and are charged in full', { left });
+  if (left > 0) log.warn('charged model calls without an outcome in full', { calls: left });
   const budgets = await openBudgets(db, config, toDay(nowMs()));
   const providers = await Providers.open(parts);
   const runs = makeRuns({ db, budgets, sockets, journal, policy, log });
   const refused = (makeEvent: (id: string) => EventDraft): void => {
     db.write((sql) => outbox.add(sql, makeEvent(newId('refusal')))).then(
       () => outbox.wake(),
-      (error: unknown) => log.warn('a refusal could not be written down', { error }),
+      (error: unknown) => log.warn('recording a refusal failed', { error }),
     );
   };
   const { failpoint } = parts;
@@ -124,7 +123,7 @@ function makeTries(generate: Generate, embed: ReturnType<typeof makeEmbed>) {
   };
   const embedding: TryRoute = async (caller, model, patience) => {
     const { embeddings } = await embed(caller, { model, input: ['ok'], purpose }, patience);
-    return `gave a vector of ${embeddings[0]?.length ?? 0} numbers`;
+    return `returned a vector of ${embeddings[0]?.length ?? 0} numbers`;
   };
   return { chat, embedding };
 }

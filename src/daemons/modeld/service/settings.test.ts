@@ -1,5 +1,5 @@
-// Budgets and providers as operators set them: what is refused and why, what is live at once, what
-// lasts, and that a key is nowhere but in its file and in the one header.
+// Tests budgets and providers set by operators: refusals, immediate effect, persistence, and that a
+// key is only in its file and in one header.
 import assert from 'node:assert/strict';
 import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,13 +11,13 @@ import {
   rejects,
   runCaller,
   runId,
-  said,
   startModeld,
   taskId,
+  userMessage,
 } from '../testing/harness.ts';
 import { type FakeProvider, sendJson, startProvider } from '../testing/provider.ts';
 
-const ask = (text: string) => ({ body: { model: 'default', messages: [said(text)] } });
+const ask = (text: string) => ({ body: { model: 'default', messages: [userMessage(text)] } });
 
 describe('budgets', () => {
   let provider: FakeProvider;
@@ -35,12 +35,12 @@ describe('budgets', () => {
     ...more,
   });
 
-  test('a refusal says which budget, how much is left, who can raise it and how', async () => {
+  test('a refusal names the budget, the rest, and how to raise it', async () => {
     const modeld = await startModeld({
       config: withProvider({ budgets: { site: { tokens: 60 } } }),
     });
     const refused = await rejects(modeld.operator.generate(ask('too much')), 'budget');
-    assert.match(refused.message, /budget of the site has 60 tokens left of 60/);
+    assert.match(refused.message, /the site budget has 60 tokens left of 60/);
     assert.match(refused.hint, /operator can raise it: agentctl model budget site --tokens N/);
     assert.equal(refused.details?.left, 60);
     assert.equal(provider.asked.length, 0);
@@ -53,7 +53,7 @@ describe('budgets', () => {
     await modeld.stop();
   });
 
-  test('the output is cut to what is left, in the request that goes out', async () => {
+  test('the output limit of the request is clamped to the rest of the budget', async () => {
     const modeld = await startModeld({
       config: withProvider({ budgets: { day: { cost_usd: 0.002 } } }),
     });
@@ -70,7 +70,7 @@ describe('budgets', () => {
     await modeld.stop();
   });
 
-  test('agents have a budget a day, which renews at midnight', async () => {
+  test('agents have a daily budget, which renews at midnight', async () => {
     const clock = manualClock(Date.parse('2026-05-01T23:59:00Z'));
     const modeld = await startModeld({
       clock,
@@ -78,7 +78,8 @@ describe('budgets', () => {
     });
     await modeld.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
     const run = modeld.as(runCaller(1, 1));
-    const call = () => run.generate({ body: { model: 'm', messages: [said('x'.repeat(200))] } });
+    const call = () =>
+      run.generate({ body: { model: 'm', messages: [userMessage('x'.repeat(200))] } });
     provider.usual = ({ response }) =>
       sendJson(response, 200, {
         id: '1',
@@ -104,7 +105,7 @@ describe('budgets', () => {
     await modeld.stop();
   });
 
-  test('a task tree shares the budget of its root, and an operator has the last word', async () => {
+  test("a task tree shares its root's budget, and an operator's limit takes precedence", async () => {
     const modeld = await startModeld({ config: withProvider() });
     const root = admission(1, { max_tokens: 700 });
     const child = admission(2, { root_task_id: taskId(1) });
@@ -113,7 +114,7 @@ describe('budgets', () => {
     const call = (n: number) =>
       modeld
         .as(runCaller(n, 1))
-        .generate({ body: { model: 'm', messages: [said('x'.repeat(200))] } });
+        .generate({ body: { model: 'm', messages: [userMessage('x'.repeat(200))] } });
     await call(1);
     await call(2);
     const refused = await rejects(call(2), 'budget');
@@ -122,7 +123,7 @@ describe('budgets', () => {
       body: { subject: 'task', name: taskId(1), tokens_limit: 5_000 },
     });
     await call(2);
-    // The next activation brings the manifest's limit again; what the operator said stays.
+    // The next activation brings the manifest's limit again; the operator's stays.
     await modeld.agentd.admitRun({ params: { id: runId(1) }, body: { ...root, fence: 2 } });
     const { budgets } = await modeld.operator.listBudgets({});
     const tree = budgets.find((one) => one.subject === 'task' && one.name === taskId(1))!;
@@ -140,7 +141,7 @@ describe('budgets', () => {
     });
     await first
       .as(runCaller(1, 1))
-      .generate({ body: { model: 'm', messages: [said('x'.repeat(200))] } });
+      .generate({ body: { model: 'm', messages: [userMessage('x'.repeat(200))] } });
     await first.agentd.setBudget({ body: { subject: 'agent', name: 'coder', tokens_limit: 9 } });
     await first.operator.setBudget({
       body: { subject: 'agent', name: 'coder', cost_limit_microusd: 7 },
@@ -188,14 +189,14 @@ describe('providers', () => {
     rmSync(stateDir, { recursive: true, force: true });
   });
 
-  test('without any model, a call says how to get one', async () => {
+  test('without any model, the fault explains how to add one', async () => {
     const modeld = await startModeld();
     const missing = await rejects(modeld.operator.generate(ask('hi')), 'not_found');
     assert.match(missing.hint, /agentctl model add/);
     await modeld.stop();
   });
 
-  test('an added provider is live at once, lasts, and its key is nowhere to be seen', async () => {
+  test('an added provider takes effect immediately, persists, and its key is never shown', async () => {
     const modeld = await startModeld({ stateDir });
     const add = (name: string, more: Record<string, unknown>) =>
       modeld.operator.addProvider({
@@ -216,7 +217,7 @@ describe('providers', () => {
     const { calls } = await modeld.operator.listCalls({ query: {} });
     const models = await modeld.operator.listModels({});
     const seen = [
-      modeld.said(),
+      modeld.allOutput(),
       JSON.stringify([view, response, calls, models, refused.toBody()]),
       refused.message,
       JSON.stringify(process.env),
@@ -237,7 +238,7 @@ describe('providers', () => {
     await again.stop();
   });
 
-  test('a key file that others can read is refused, with the way out', async () => {
+  test('a key file that others can read is rejected, with a hint', async () => {
     const file = join(stateDir, 'own.key');
     writeFileSync(file, `${KEY}\n`, { mode: 0o644 });
     chmodSync(file, 0o644);
@@ -248,11 +249,11 @@ describe('providers', () => {
     assert.match(refused.hint, /chmod 600/);
     chmodSync(file, 0o600);
     writeFileSync(file, '\n');
-    assert.match((await rejects(startModeld({ config }), 'bad_config')).hint, /nothing else/);
+    assert.match((await rejects(startModeld({ config }), 'bad_config')).hint, /only the key/);
     rmSync(file);
     const missing = await rejects(startModeld({ config }), 'bad_config');
     assert.match(missing.message, /cannot be read \(ENOENT\)/);
-    assert.match(missing.hint, /Put the key there/);
+    assert.match(missing.hint, /Write the key there/);
     writeFileSync(file, `${KEY}\n`, { mode: 0o600 });
     const modeld = await startModeld({ config });
     const { providers } = await modeld.operator.listModels({});
@@ -288,13 +289,13 @@ describe('providers', () => {
     await modeld.stop();
   });
 
-  test('a route to a provider that there is not is refused at the start', async () => {
+  test('a route to an unknown provider fails the start', async () => {
     const config = { models: { big: { routes: [{ provider: 'nobody', model: 'x' }] } } };
     const refused = await rejects(startModeld({ config }), 'bad_config');
     assert.match(refused.message, /nobody/);
   });
 
-  test('trying a model tries every route, or a provider, with small calls', async () => {
+  test('testing a model tests every route, or a provider, with small calls', async () => {
     const modeld = await startModeld({
       config: {
         providers: {
@@ -322,7 +323,7 @@ describe('providers', () => {
     await modeld.stop();
   });
 
-  test('a price nobody knows is said to be a guess, until the operator names one', async () => {
+  test('an unknown price is a guess, until the operator sets one', async () => {
     const stateDir = freshStateDir();
     const modeld = await startModeld({ stateDir });
     const put = (more: Record<string, unknown> = {}) =>
@@ -334,7 +335,7 @@ describe('providers', () => {
       (await at.operator.listModels({})).models.find(({ name }) => name === 'tiny')!.price;
     await put();
     assert.deepEqual(await priceNow(), { input: 15, output: 75, is_guess: true });
-    const call = { body: { model: 'tiny', messages: [said('hi')] } };
+    const call = { body: { model: 'tiny', messages: [userMessage('hi')] } };
     assert.ok((await modeld.operator.generate(call)).cost_microusd > 0);
     assert.equal((await modeld.operator.usage({ query: {} })).rows[0]!.cost_is_guess, true);
     await put({ price: { input: 0, output: 0 } });

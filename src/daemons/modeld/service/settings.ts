@@ -1,5 +1,4 @@
-// What operators and agentd may set: budgets, providers, and parts to forget.
-
+// Changes settings: budgets, providers, and parts to forget.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -62,7 +61,7 @@ export class Settings {
     await db.write(async (sql) => {
       const found = await readLimit(sql, subject, name);
       if (found?.setBy === 'operator' && by.setBy !== 'operator') return;
-      // What is not said stays as it is, also where it is so by default.
+      // An absent limit keeps its current value, also a default.
       const before =
         found ?? (subject === 'task' ? undefined : this.#readCurrentLimit(subject, name));
       const { tokens_limit: tokens, cost_limit_microusd: cost } = ask;
@@ -92,7 +91,7 @@ export class Settings {
       });
     });
     outbox.wake();
-    // A task's limit is only needed in memory while a run of it is.
+    // A task's limit is in memory only while one of its runs is admitted.
     const now = await db.read((sql) => readLimit(sql, subject, name));
     const isInMemory = subject !== 'task' || budgets.has(makeBudgetKey('task', name, ''));
     if (now !== undefined && isInMemory) budgets.setLimit(now);
@@ -122,9 +121,7 @@ export class Settings {
     };
   }
 
-  /**
-   * The site, the day, every agent that has a limit or spent today, and the newest limited tasks.
-   */
+  /** Lists site, day, agents with a limit or spending today, and the newest limited tasks. */
   async listBudgets(): Promise<BudgetView[]> {
     const { budgets, clock, db } = this.#deps;
     const day = toDay(clock.nowMs());
@@ -155,8 +152,7 @@ export class Settings {
       models: ask.models ?? [...providers.getModels(name)],
       price: ask.price ?? providers.getPrice(name),
     };
-    // The key first: a provider that is written down without its key would fail with the next
-    // restart.
+    // The key first: a provider stored without its key would fail after the next restart.
     if (key !== undefined) keys.write(name, key);
     await db.write(async (sql) => {
       await writeProvider(sql, stored, clock.nowMs());
@@ -179,7 +175,7 @@ export class Settings {
     return providers.add(stored);
   }
 
-  /** The body goes everywhere it stands; the hash stays, so that the record still adds up. */
+  /** Deletes the body. The hash stays, so that the record stays verifiable. */
   async forgetPart(principal: string, hash: string): Promise<boolean> {
     const { db, outbox, journal, newId } = this.#deps;
     await journal.flush();
@@ -200,9 +196,9 @@ export class Settings {
 
 function readName({ subject, name = '' }: BudgetChange): string {
   if (subject === 'site' || subject === 'day') {
-    if (name !== '') throw fault('bad_request', `the budget of the ${subject} has no name`);
+    if (name !== '') throw fault('bad_request', `the ${subject} budget has no name`);
     return '';
   }
-  if (name === '') throw fault('bad_request', `name: say which ${subject} the budget is for`);
+  if (name === '') throw fault('bad_request', `name: the budget needs the name of its ${subject}`);
   return name.replace(/^agent:/, '');
 }

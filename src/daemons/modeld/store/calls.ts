@@ -1,4 +1,4 @@
-// Reading the record: calls, the parts they were made of, and what was used.
+// Reads recorded calls and their usage.
 
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { Sql, Value } from '../../../platform/sql/database.ts';
@@ -121,7 +121,7 @@ export function readAttempt(
   );
 }
 
-/** Calls without an outcome: at the start of modeld, those that a crash left. */
+/** At startup these are the calls that a crash left without an outcome. */
 export function readRunningCalls(sql: Sql): Promise<ModelCallRow[]> {
   return sql.all<ModelCallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
 }
@@ -143,7 +143,7 @@ export async function countSteps(sql: Sql, runId: string): Promise<number> {
 
 export async function listCalls(
   sql: Sql,
-  asked: {
+  query: {
     runId: string | undefined;
     taskId: string | undefined;
     before: number | undefined;
@@ -151,25 +151,25 @@ export async function listCalls(
   },
 ): Promise<ModelCallRow[]> {
   const where = ['seq < ?'];
-  const values: Value[] = [asked.before ?? Number.MAX_SAFE_INTEGER];
-  if (asked.runId !== undefined) {
+  const values: Value[] = [query.before ?? Number.MAX_SAFE_INTEGER];
+  if (query.runId !== undefined) {
     where.push('run_id = ?');
-    values.push(asked.runId);
+    values.push(query.runId);
   }
-  if (asked.taskId !== undefined) {
+  if (query.taskId !== undefined) {
     where.push('task_id = ?');
-    values.push(asked.taskId);
+    values.push(query.taskId);
   }
   return sql.all<ModelCallRow>(
     `SELECT * FROM model_calls WHERE ${where.join(' AND ')} ORDER BY seq DESC LIMIT ?`,
     ...values,
-    asked.limit,
+    query.limit,
   );
 }
 
 export async function sumUsage(
   sql: Sql,
-  asked: { agent: string | undefined; taskId: string | undefined; sinceMs: number | undefined },
+  query: { agent: string | undefined; taskId: string | undefined; sinceMs: number | undefined },
 ): Promise<UsageTotals[]> {
   const where: string[] = ['1 = 1'];
   const values: Value[] = [];
@@ -178,9 +178,9 @@ export async function sumUsage(
     where.push(text);
     values.push(value);
   };
-  add('task_id = ?', asked.taskId);
-  add('created_ms >= ?', asked.sinceMs);
-  add('agent = ?', asked.agent);
+  add('task_id = ?', query.taskId);
+  add('created_ms >= ?', query.sinceMs);
+  add('agent = ?', query.agent);
   const rows = await sql.all<ModelCallRow & { calls: number }>(
     `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
        COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,

@@ -1,4 +1,4 @@
-// Vectors that were paid for once, by the model that made them and the hash of the text.
+// Stores vectors by model and text hash, so that each is paid for once.
 import type { Sql } from '../../../platform/sql/database.ts';
 
 const toBlob = (vector: number[]): Uint8Array => new Uint8Array(Float64Array.from(vector).buffer);

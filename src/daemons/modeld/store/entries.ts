@@ -1,5 +1,5 @@
-// The entries of the journal: the intent before a model call, its outcome after it, and what else
-// joins their transactions.
+// Types of the journal's entries: the intent before a model call, the outcome after it, and entries
+// that join their transactions.
 import type { FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
@@ -40,9 +40,9 @@ export type CallOutcome = {
   provider: string;
   upstreamModel: string;
   stopReason: StopReason | null;
-  /** Null when the provider did not say. */
+  /** Null when the provider did not report it. */
   usage: Usage | null;
-  /** What the budgets were charged: the usage, or the bound where nobody knows. */
+  /** The amount charged to the budgets: the usage, or the bound where it is unknown. */
   charged: Amount;
   response: ContextPart | null;
   error: FaultBody | null;
@@ -56,5 +56,5 @@ export type Work =
   | { kind: 'intent'; seq: number; intent: Intent }
   | { kind: 'outcome'; outcome: CallOutcome }
   | { kind: 'raise'; seq: number; reserved: Amount }
-  /** Writes nothing: its transaction comes after those of all entries before it. */
+  /** Writes nothing, but is committed after all earlier entries. */
   | { kind: 'flush' };

@@ -179,7 +179,7 @@ describe('a disk that refuses', () => {
     state.refuseAfter = 0;
     await rejects(journal.intent(intent(301)), 'storage_full');
     assert.deepEqual([...new Set(await statuses(db))], ['running']);
-    // Control: with room it takes all of them along.
+    // Control: with free space all are written.
     await journal.intent(intent(302));
     const found = await statuses(db);
     assert.deepEqual([found.length, found.indexOf('running')], [301, 300]);

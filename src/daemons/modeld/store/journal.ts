@@ -1,7 +1,7 @@
 // The journal writes an intent before a model call and an outcome after it. Entries that arrive
 // together share one transaction and one wait for the audit log, which makes the intents durable;
-// this file is synced up to 20 ms later, and what a loss of power takes from it is restored from
-// the log. Entries are written in the order they arrived: an intent may reserve what an outcome
+// this file is synced up to 20 ms later, and what a power failure loses is restored from the log.
+// Entries are written in the order they arrived: an intent may reserve what an outcome
 // before it released, and must not be on the disk without it.
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -176,7 +176,7 @@ export class Journal {
   }
 }
 
-/** Faults come from the database, but for `internal`: an event that the outbox does not take. */
+/** The database throws faults; `internal` is an event that the outbox rejected. */
 function isDiskRefusal(error: unknown): boolean {
   return error instanceof Fault && error.code !== 'internal';
 }

@@ -1,5 +1,5 @@
-// Providers' keys on the disk: files that only this user can read. A key is never in a row, a log,
-// an error or an answer.
+// Reads and writes providers' keys in files that only this user can read. A key never appears in a
+// row, a log, an error or a response.
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { ownDir, writeAtomically } from '../../../platform/state-dir.ts';
@@ -10,7 +10,7 @@ export type Keys = {
   write(provider: string, key: string): void;
 };
 
-/** The keys that operators gave: one file per provider. */
+/** Keys set by operators, one file per provider. */
 export function openKeys(stateDir: string): Keys {
   const dir = ownDir(join(stateDir, 'keys'));
   const keyFile = (provider: string): string => join(dir, `${provider}.key`);
@@ -21,7 +21,7 @@ export function openKeys(stateDir: string): Keys {
   };
 }
 
-/** Refuses a file that others could read. The service manager's own files may belong to root. */
+/** Throws when others could read the file. The service manager's files may belong to root. */
 export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
   let stat: ReturnType<typeof statSync>;
   try {
@@ -31,18 +31,18 @@ export function readPrivateFile(file: string, owned: 'owner' | 'any'): string {
   }
   if ((stat.mode & 0o077) !== 0) {
     const mode = (stat.mode & 0o777).toString(8);
-    throw fault('bad_config', `the key file ${file} has mode ${mode}, so others could read it`, {
+    throw fault('bad_config', `the key file ${file} has mode ${mode}, which lets others read it`, {
       hint: `chmod 600 ${file}`,
     });
   }
   if (owned === 'owner' && stat.uid !== process.getuid?.())
     throw fault('bad_config', `the key file ${file} belongs to another user`, {
-      hint: `chown it to the user that modeld runs as`,
+      hint: `Run chown so that it belongs to the user that runs modeld.`,
     });
   const key = readText(file).trim();
   if (key === '' || /[\r\n]/.test(key))
     throw fault('bad_config', `the key file ${file} does not hold one line with a key`, {
-      hint: 'Write the key into it, and nothing else.',
+      hint: 'Write only the key into it.',
     });
   return key;
 }
@@ -59,6 +59,6 @@ function unreadableFault(file: string, cause: unknown): Fault {
   const code = (cause as NodeJS.ErrnoException).code ?? 'no reason given';
   return fault('bad_config', `the key file ${file} cannot be read (${code})`, {
     cause,
-    hint: 'Put the key there, readable for the user that modeld runs as alone, or name another file.',
+    hint: 'Write the key there, readable only by the user that runs modeld, or set another file.',
   });
 }

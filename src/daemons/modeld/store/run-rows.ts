@@ -1,5 +1,4 @@
-// modeld's rows of admitted runs: the highest fence, the limits that came with the admission, and
-// the labels a run has been given since.
+// Stores admitted runs: the highest fence, the limits from the admission, and labels added since.
 import type { RunRows } from '../../../platform/run-registry.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
@@ -60,7 +59,7 @@ async function saveTaskLimit(sql: Sql, body: AdmitModelRunBody): Promise<void> {
   });
 }
 
-/** Labels only grow. A run that is not admitted yet has them from its admission on. */
+/** Labels only grow. They also apply to a run that is admitted later. */
 export async function addRunLabels(sql: Sql, runId: string, labels: number): Promise<void> {
   await sql.run(
     `INSERT INTO run_labels (run_id, labels) VALUES (?, ?)

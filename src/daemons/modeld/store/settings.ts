@@ -1,5 +1,4 @@
-// What operators and agentd set and modeld must not forget: limits and providers; and what the
-// budgets have spent. Admitted runs are in run-rows.ts.
+// Stores limits, providers and the budgets' spending. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, SpentAmount } from '../budgets.ts';
@@ -33,7 +32,7 @@ const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): SpentAmount
   costMicrousd: cost,
 });
 
-/** Limits of everything but tasks: those come with their runs. */
+/** Limits except those of tasks, which are loaded with their runs. */
 export async function readStandingLimits(sql: Sql): Promise<Limit[]> {
   const rows = await sql.all<LimitRow>(`SELECT * FROM budget_limits WHERE subject <> 'task'`);
   return rows.map(toLimit);
@@ -52,7 +51,7 @@ export async function readLimit(
   return row === undefined ? undefined : toLimit(row);
 }
 
-/** The task budgets with a limit, the newest first. */
+/** Resolves to the limits of tasks, newest first. */
 export async function readTaskLimits(sql: Sql, count: number): Promise<Limit[]> {
   const rows = await sql.all<LimitRow>(
     `SELECT * FROM budget_limits WHERE subject = 'task' ORDER BY name DESC LIMIT ?`,
@@ -75,7 +74,7 @@ export async function writeLimit(sql: Sql, limit: Limit): Promise<void> {
   );
 }
 
-/** What the site and this day have spent. */
+/** Resolves to the spending of the site, and of this day and its agents. */
 export async function readCurrentSpent(sql: Sql, day: string): Promise<SpentAmount[]> {
   const rows = await sql.all<SpentRow>(
     `SELECT * FROM budget_spent WHERE subject = 'site'
@@ -100,7 +99,7 @@ export type StoredProvider = {
   dialect: 'anthropic' | 'openai';
   baseUrl: string;
   models: string[];
-  /** Of all its models, where the operator said one. */
+  /** The operator's price for all its models. */
   price?: ProviderPrice | undefined;
 };
 

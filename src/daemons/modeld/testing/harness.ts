@@ -1,5 +1,5 @@
-// modeld whole, as its daemon value, for tests: real store, real adapters, real dispatch; agentd
-// and auditd-ai are dispatches with the real route tables.
+// Runs the whole daemon for tests: real store, adapters and dispatch; agentd and auditd-ai are fake
+// handlers behind the real route tables.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -31,7 +31,7 @@ const MODELD: Caller = { kind: 'daemon', principal: 'service:modeld', daemon: 'm
 export type Artifact = {
   text: string | null;
   labels: ('person' | 'secret' | 'outside')[];
-  /** Called before it is given out, which waits for it. */
+  /** Awaited before the artifact is returned. */
   onRead?: () => Promise<unknown>;
 };
 type ModeldClient = Client<typeof modeldRoutes>;
@@ -47,8 +47,8 @@ export type Modeld = {
   failpoints: string[];
   logLines: string[];
   stateDir: string;
-  /** Every line that was logged and every event, for looking for what must not be there. */
-  said(): string;
+  /** Returns all log lines and events as text, to search for leaks. */
+  allOutput(): string;
   drain(): Promise<void>;
   stop(): Promise<void>;
 };
@@ -57,14 +57,14 @@ export type ModeldOptions = {
   config?: Record<string, unknown>;
   stateDir?: string;
   clock?: Clock;
-  /** What the audit log has from an earlier life. */
+  /** Events that the audit log has from before. */
   audited?: readonly NewEvent[];
-  /** Throws to stand for an audit log that does not say what it has. */
+  /** Throws to simulate an audit log that cannot list its events. */
   own?: () => void;
-  /** Throws to stand for an audit log that takes nothing. */
+  /** Throws to simulate an audit log that accepts nothing. */
   audit?: (events: NewEvent[]) => Promise<void>;
   failpoint?: (name: string) => void;
-  /** Every agent may use every model unless this says more. */
+  /** By default every agent may use every model. */
   policy?: { agents?: object; site?: string };
 };
 
@@ -80,7 +80,7 @@ process.once('exit', () => {
   for (const dir of stateDirs) rmSync(dir, { recursive: true, force: true });
 });
 
-/** Removed at the latest when this process ends: some modelds are left as a crash leaves them. */
+/** Removed when this process ends, because some tests leave a daemon as a crash would. */
 export function freshStateDir(): string {
   const dir = mkdtempSync(join(tmpdir(), 'modeld-test-'));
   stateDirs.push(dir);
@@ -172,7 +172,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     failpoints,
     logLines,
     stateDir,
-    said: () => [...logLines, JSON.stringify(events)].join('\n'),
+    allOutput: () => [...logLines, JSON.stringify(events)].join('\n'),
     drain: async () => running.drain?.(),
     async stop() {
       await running.drain?.();
@@ -205,7 +205,7 @@ function artifactHandler(
 ): Handlers<typeof agentdRoutes>['getArtifact'] {
   return async ({ params }) => {
     const found = artifacts.get(params.id);
-    if (found === undefined) throw fault('not_found', `there is no artifact ${params.id}`);
+    if (found === undefined) throw fault('not_found', `artifact ${params.id} not found`);
     await found.onRead?.();
     return {
       artifact: {
@@ -227,16 +227,16 @@ function artifactHandler(
   };
 }
 
-/** Waits until it is so; fails after a time that is long for every machine. */
+/** Resolves when the condition holds; throws after 10 s. */
 export async function until(isSo: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const end = performance.now() + 10_000;
   while (!(await isSo())) {
-    if (performance.now() > end) throw new Error(`this did not come: ${what}`);
+    if (performance.now() > end) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
 
-/** The fault it fails with, which must have this code. */
+/** Resolves to the fault, which must have this code. */
 export async function rejects(work: Promise<unknown>, code: FaultCode): Promise<Fault> {
   try {
     await work;
@@ -280,7 +280,10 @@ export function admission(n: number, more: Partial<AdmitModelRunBody> = {}): Adm
   };
 }
 
-export function said(text: string, labels?: ('person' | 'secret' | 'personal' | 'outside')[]) {
+export function userMessage(
+  text: string,
+  labels?: ('person' | 'secret' | 'personal' | 'outside')[],
+) {
   return {
     role: 'user' as const,
     parts: [{ type: 'text' as const, text }],

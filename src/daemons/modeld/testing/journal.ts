@@ -1,4 +1,4 @@
-// For the tests of the journal: one on a database of its own whose disk can be full, and calls.
+// Opens a journal for tests, on its own database whose disk can be full, and makes its entries.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
@@ -33,10 +33,10 @@ export async function openJournal({ sync }: { sync?: Sync } = {}) {
   });
   const state = {
     isFull: false as boolean | 'at the end',
-    /** How many transactions are taken before one is refused; none is when negative. */
+    /** The number of transactions before one is refused; none is when negative. */
     refuseAfter: -1,
     transactions: 0,
-    /** The audit log waits for this before it takes events. */
+    /** The audit log awaits this before it accepts events. */
     logWaits: Promise.resolve(),
   };
   const db: DeferredSyncDatabase = {

@@ -1,6 +1,5 @@
-// An upstream for property tests that bills like a provider: whatever was sent may be billed up to
-// its bound, whether an answer came back or not. It knows what was billed; the ledger must never
-// know less.
+// A fake upstream for property tests that bills like a provider: everything sent may be billed up
+// to its bound, with or without a response. The ledger must never show less than its bill.
 import { fault } from '../../../wire/errors.ts';
 import type { Usage } from '../../../wire/modeld.ts';
 import type { Amount } from '../rules/budget.ts';
@@ -24,10 +23,10 @@ export type Behaviour =
   | 'cuts its stream'
   | 'hangs';
 
-/** How one call goes. `share` is how much of its bound the provider bills. */
+/** The script of one call. `share` is the part of its bound that the provider bills. */
 export type PlayedPart = { name: string; behaviour: Behaviour; turns: number; share: number };
 
-/** What the provider will ask to be paid, by the name of the call. */
+/** The provider's bill by call name. */
 export type Bill = Map<string, Amount & { sends: number }>;
 
 const TOKEN_COST = { input: 2, output: 5 };
@@ -64,7 +63,7 @@ function ended(usage: Usage | undefined): ModelResult {
 
 export class PlayedUpstream implements Upstream {
   readonly bill: Bill = new Map();
-  /** A crashed process sends nothing any more. */
+  /** False after a crash, when nothing is sent. */
   isAlive = true;
   #partOf: (ask: ModelInput) => PlayedPart;
   onStep: () => void = () => {};
@@ -97,7 +96,7 @@ export class PlayedUpstream implements Upstream {
     };
   }
 
-  /** What the provider books for one send: never more than was allowed. */
+  /** Bills one request, never above its limits. */
   #send(part: PlayedPart, run: UpstreamOptions, input: number): Usage {
     run.tries.count++;
     run.tries.chain.push('played');

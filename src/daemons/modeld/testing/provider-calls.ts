@@ -1,4 +1,4 @@
-// For tests: one call through the provider client against a small server of the test's own.
+// Makes one call through the provider client against a test's own server.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo, ListenOptions } from 'node:net';

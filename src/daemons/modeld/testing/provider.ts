@@ -1,5 +1,5 @@
-// A provider on loopback for tests: speaks both dialects in their simplest form, counts what it is
-// asked, and plays whatever a test wants to go wrong.
+// A fake provider on loopback for tests: speaks both dialects in their simplest form, records its
+// requests, and plays scripted failures.
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -15,9 +15,9 @@ export type ProviderPlay = (asked: ReceivedRequest) => void | Promise<void>;
 export type FakeProvider = {
   url: string;
   asked: ReceivedRequest[];
-  /** What the next requests get; the ordinary answer when there is none left. */
+  /** The responses to the next requests; then the default response. */
   plays: ProviderPlay[];
-  /** Instead of the ordinary answer. */
+  /** Replaces the default response. */
   usual: ProviderPlay;
   close(): Promise<void>;
 };

@@ -1,4 +1,4 @@
-// For tests of the dialects: the parts of a request, in few words.
+// Short builders of request parts for tests of the dialects.
 import { Fault } from '../../../wire/errors.ts';
 import type { Message, Part } from '../../../wire/modeld.ts';
 import type { ModelRequest } from '../adapters/dialect.ts';

@@ -1,11 +1,11 @@
-// For tests: one modeld in front of one provider that plays, for all tests of a suite.
+// Runs one modeld with one fake provider for all tests of a suite.
 
 import { after, before, beforeEach } from 'node:test';
 import { callIdOf } from '../../../wire/call-id.ts';
 import { type Modeld, runId, startModeld } from './harness.ts';
 import { type FakeProvider, startProvider } from './provider.ts';
 
-/** Those of the suite that runs now. */
+/** Of the current suite. */
 export let provider: FakeProvider;
 export let modeld: Modeld;
 
@@ -19,7 +19,7 @@ const oneModel = ({ url }: FakeProvider): Record<string, unknown> => ({
   prices: { 'gpt-test': { input: 1, output: 10 } },
 });
 
-/** To be called in a suite: what was asked and is to be played is forgotten before each test. */
+/** Call it in a suite. Recorded requests and scripted responses are cleared before each test. */
 export function startWithProvider(configOf = oneModel): void {
   before(async () => {
     provider = await startProvider();

@@ -1,5 +1,4 @@
-// What clients of Anthropic send, and the errors they are told: each row is one thing that must be
-// so.
+// Tests reading the bodies of Anthropic clients, and writing their errors.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages';

@@ -1,6 +1,6 @@
-// A Messages body from an SDK client as a neutral request, for providers of another dialect. What
-// only tunes sampling or caching is dropped; what would change the answer's shape is refused by
-// name.
+// Reads an SDK client's Messages body as a neutral request, for providers of another dialect.
+// Options that only tune sampling or caching are dropped; those that change the response's shape
+// are rejected by name.
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
 import type { ModelRequest } from '../dialect.ts';

@@ -1,5 +1,4 @@
-// What Anthropic answers, whole and in pieces: each row is one thing that must be so, typed with
-// the vendor's own types.
+// Tests reading Anthropic's responses, whole and streamed, with the vendor's own types.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RawMessageStreamEvent } from '@anthropic-ai/sdk/resources/messages';
@@ -14,7 +13,7 @@ const names = anthropic.writeRequest(
   { provider: 'anthropic', model: MODEL, maxOutputTokens: 100, stream: false },
 ).names;
 
-test('an answer is read with thinking, calls, usage and reason', () => {
+test('a response is read with thinking, calls, usage and stop reason', () => {
   const response = anthropic.readResponse(
     {
       id: 'msg_1',
@@ -64,7 +63,7 @@ test('an answer is read with thinking, calls, usage and reason', () => {
   });
 });
 
-test('every stop reason has its word', () => {
+test('every stop reason is mapped', () => {
   const rows: [string, string][] = [
     ['end_turn', 'end'],
     ['tool_use', 'tool_calls'],
@@ -81,7 +80,7 @@ test('every stop reason has its word', () => {
     );
 });
 
-test('answers that are no messages are malformed', () => {
+test('responses that are not messages are malformed', () => {
   for (const body of [null, [], {}, { content: 'x' }, 'x'])
     assert.throws(() => anthropic.readResponse(body, names), isFault('provider_malformed'));
 });

@@ -1,6 +1,5 @@
-// Anthropic's answers and stream events as neutral answers and events. Block kinds we have no word
-// for (server tools, citations) are passed over; a client of the same dialect gets them untouched
-// elsewhere.
+// Reads Anthropic's responses and stream events as neutral ones. Blocks without a neutral form
+// (server tools, citations) are skipped; passthrough clients get them unchanged.
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
@@ -55,7 +54,7 @@ const newDraft = (): Draft => ({
   cacheWriteLongTokens: 0,
 });
 
-/** Counts grow while a stream runs: each report replaces the fields it has. */
+/** Counts grow during a stream: each report replaces the fields it contains. */
 function readUsage(draft: Draft, value: unknown): void {
   const usage = asObject(value);
   if (usage === undefined) return;
@@ -112,7 +111,6 @@ function readBlock(block: JsonObject, names: WireNames): Part | undefined {
   }
 }
 
-/** A part that neither says nor signs anything. */
 const isEmpty = (part: Part): boolean =>
   (part.type === 'text' && part.text === '') ||
   (part.type === 'thinking' && part.text === '' && part.signature === undefined) ||
@@ -135,7 +133,7 @@ export function readResponse(value: unknown, names: WireNames): ModelResponse {
   return finishDraft(draft, parts, names);
 }
 
-/** One block while it streams: text grows piece by piece, arguments stay text until the end. */
+/** A block while it streams. Arguments stay text until the end. */
 type OpenBlock = { part: Part; text: string; signature: string };
 
 export function readStream(names: WireNames): StreamReader {

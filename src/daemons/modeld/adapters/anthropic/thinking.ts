@@ -1,5 +1,5 @@
-// Thinking that goes back to who signed it. A signature is good for one model only, so ours names
-// the model; what another model signed is left out. Redacted thinking is all signature and no text.
+// Seals and restores signed thinking. A signature is valid for one model only, so the sealed one
+// names the model; thinking of another model is omitted. Redacted thinking has no text.
 import type { Part } from '../../../../wire/modeld.ts';
 import type { JsonObject } from '../reading.ts';
 
@@ -27,7 +27,7 @@ export function sealRedacted(data: string, model: string): ThinkingPart {
 
 type UnsealedThinking = { isRedacted: boolean; model: string | undefined; signature: string };
 
-/** A signature without our mark came from the client and is taken to fit. */
+/** An unsealed signature came from the client and is assumed to be valid. */
 function parseSignature(signature: string): UnsealedThinking {
   const [kind, model, ...rest] = signature.split(':');
   if ((kind === SIGNED || kind === REDACTED) && model !== undefined && rest.length > 0)
@@ -35,7 +35,7 @@ function parseSignature(signature: string): UnsealedThinking {
   return { isRedacted: false, model: undefined, signature };
 }
 
-/** The block for the provider, or undefined when this model did not sign it. */
+/** Returns the provider's block, or undefined when another model signed it. */
 export function writeThinking(part: ThinkingPart, model: string): JsonObject | undefined {
   if (part.signature === undefined || part.signature === '') return undefined;
   const opened = parseSignature(part.signature);
@@ -44,7 +44,7 @@ export function writeThinking(part: ThinkingPart, model: string): JsonObject | u
   return { type: 'thinking', thinking: part.text, signature: opened.signature };
 }
 
-/** The block for a client, which gets what the provider said. */
+/** Returns the client's block, as the provider sent it. */
 export function restoreThinking(part: ThinkingPart): JsonObject {
   const opened = parseSignature(part.signature ?? '');
   if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };

@@ -1,6 +1,5 @@
-// Which version of Anthropic's API a body is written for. The newest takes no sampling settings at
-// all (even at their defaults), the one before takes them, so a body that has them is sent as that
-// version.
+// Chooses the version of Anthropic's API. The newest rejects sampling settings, even defaults, so a
+// body that has them is sent as the version before.
 import type { JsonObject } from '../reading.ts';
 
 const VERSION = '2026-10-21';

@@ -1,4 +1,4 @@
-// A fault as Anthropic writes errors, so that its SDKs raise the class their users catch.
+// Writes a fault in Anthropic's error format, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
 import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
@@ -42,7 +42,7 @@ function writeBody(fault: Fault): JsonObject {
     error: {
       type,
       message: fault.message,
-      // Where the SDK looks for an error's own code.
+      // The SDK reads an error's code here.
       details: { ...details, error_code: code, hint, retry, retry_after_ms },
     },
     request_id: null,

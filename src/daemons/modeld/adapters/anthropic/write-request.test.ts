@@ -1,5 +1,4 @@
-// Requests as Anthropic's Messages takes them: each row is one thing that must be so, typed with
-// the vendor's own types.
+// Tests writing Anthropic Messages requests, with the vendor's own types.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages';
@@ -16,7 +15,7 @@ const OPTIONS: WriteOptions = {
   stream: false,
 };
 
-test('a request is written as Messages takes it', () => {
+test('a request is written as a Messages body', () => {
   const { body, headers } = anthropic.writeRequest(
     request({
       messages: [
@@ -84,7 +83,7 @@ test('a request is written as Messages takes it', () => {
   assert.equal(headers['anthropic-version'], '2026-10-21');
 });
 
-test('a request with sampling is sent as the version that still takes it', () => {
+test('a request with sampling settings is sent as the version that accepts them', () => {
   const { body, headers } = anthropic.writeRequest(request({ temperature: 1.5 }), OPTIONS);
   assert.equal(body.temperature, 1);
   assert.equal(headers['anthropic-version'], '2023-06-01');
@@ -167,7 +166,7 @@ for (const [name, more, expected] of written) {
   });
 }
 
-test('a request without anything to say is refused', () => {
+test('a request without text is rejected', () => {
   assert.throws(
     () => anthropic.writeRequest(request({ messages: [user(text(' '))] }), OPTIONS),
     isFault('bad_request', /some text/),

@@ -1,4 +1,4 @@
-// A neutral request as an Anthropic Messages body.
+// Writes a neutral request as an Anthropic Messages body.
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part } from '../../../../wire/modeld.ts';
 import {
@@ -42,9 +42,7 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
 
 const isBlank = (text: string): boolean => text.trim() === '';
 
-/**
- * Only newer models take a system message between others, so all go to the front, in their order.
- */
+/** Only newer models accept system messages between others, so all are moved to the front. */
 function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
   const texts: string[] = [];
   for (const { role, parts } of messages) {
@@ -56,10 +54,7 @@ function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
   return texts.map((text) => ({ type: 'text', text }));
 }
 
-/**
- * Neighbours of one role become one message, and results come before a turn's text, as the API
- * asks.
- */
+/** The API requires alternating roles, and results before a turn's text. */
 function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
   const out: { role: string; content: JsonObject[] }[] = [];
   for (const message of messages) {
@@ -88,7 +83,7 @@ function sortResultsFirst(content: JsonObject[]): void {
 function writePart(part: Part, names: WireNames): JsonObject | undefined {
   switch (part.type) {
     case 'text':
-      // A block without visible text is refused.
+      // The API rejects a blank text block.
       return isBlank(part.text) ? undefined : { type: 'text', text: part.text };
     case 'thinking':
       return writeThinking(part, names.model);
@@ -111,7 +106,7 @@ function writePart(part: Part, names: WireNames): JsonObject | undefined {
 
 function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): void {
   if (request.tools.length === 0) {
-    // A history with calls needs its tools named, also when none may be called any more.
+    // A history with calls needs its tools declared, also when none may be called.
     const used = listUsedTools(request.messages);
     if (used.length === 0) return;
     body.tools = used.map((name) => ({

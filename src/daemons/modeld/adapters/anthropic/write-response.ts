@@ -1,4 +1,4 @@
-// A neutral answer as Anthropic writes it, whole or as stream events, for SDK clients.
+// Writes a neutral response in Anthropic's format, whole or as stream events, for SDK clients.
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import type { ModelResponse, ResponseEvent, ResponseMeta, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
@@ -73,7 +73,7 @@ export function writeResponse(response: ModelResponse, meta: ResponseMeta): Json
 export function writeStream(meta: ResponseMeta): StreamWriter {
   let isStarted = false;
   let blocks = 0;
-  /** The open text or thinking block, or -1. Tool blocks stay open: their pieces may alternate. */
+  /** The open text or thinking block, or -1. Tool blocks stay open: their deltas may alternate. */
   let open = -1;
   let openType = '';
   const tools = new Map<string, number>();

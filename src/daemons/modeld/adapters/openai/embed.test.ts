@@ -1,4 +1,4 @@
-// Embeddings as OpenAI gives them.
+// Tests reading OpenAI's embedding responses.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isFault } from '../../testing/requests.ts';

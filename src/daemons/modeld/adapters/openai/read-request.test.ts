@@ -1,4 +1,4 @@
-// What clients of OpenAI send, and the errors they are told: each row is one thing that must be so.
+// Tests reading the bodies of OpenAI clients, and writing their errors.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCompletionCreateParams } from 'openai/resources/chat/completions';

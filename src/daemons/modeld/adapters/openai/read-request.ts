@@ -1,6 +1,6 @@
-// A Chat Completions body from an SDK client as a neutral request, for providers of another
-// dialect. What only tunes sampling or caching is dropped; what would change the answer's shape is
-// refused by name.
+// Reads an SDK client's Chat Completions body as a neutral request, for providers of another
+// dialect. Options that only tune sampling or caching are dropped; those that change the response's
+// shape are rejected by name.
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
 import type { ModelRequest } from '../dialect.ts';
@@ -55,7 +55,7 @@ function readMessages(values: unknown[]): Message[] {
     if (message === undefined) reject(`${where} must be an object`);
     const role = message.role;
     if (role === 'tool') {
-      // The results of one turn are one message in our form.
+      // The results of one turn are one neutral message.
       const part = readResult(message, where);
       if (isResults) messages.at(-1)!.parts.push(part);
       else messages.push({ role: 'user', parts: [part] });
@@ -86,7 +86,7 @@ function readText(content: unknown, where: string): (Part & { type: 'text' })[] 
   });
 }
 
-/** Thinking that we gave this client in an answer, and that it sends back with its signature. */
+/** Reads thinking that an earlier response gave the client, with its signature. */
 function readThinking(message: JsonObject): Part[] {
   return asList(message.reasoning_details).flatMap((value): Part[] => {
     const detail = asObject(value);

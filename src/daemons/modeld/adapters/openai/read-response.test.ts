@@ -1,5 +1,4 @@
-// What OpenAI answers, whole and in pieces: each row is one thing that must be so, typed with the
-// vendor's own types.
+// Tests reading OpenAI's responses, whole and streamed, with the vendor's own types.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCompletion, ChatCompletionChunk } from 'openai/resources/chat/completions';
@@ -30,7 +29,7 @@ const completion = (message: object, more: object = {}, finish = 'stop'): ChatCo
     ...more,
   }) as ChatCompletion;
 
-test('an answer is read with its calls, usage and reason', () => {
+test('a response is read with its calls, usage and stop reason', () => {
   const response = openai.readResponse(
     completion(
       {
@@ -116,7 +115,7 @@ const answers: [string, ChatCompletion, object][] = [
   ['an unknown reason', completion({ content: 'x' }, {}, 'new_reason'), { stopReason: 'other' }],
 ];
 for (const [name, body, expected] of answers) {
-  test(`answer: ${name}`, () => {
+  test(`response: ${name}`, () => {
     const response = openai.readResponse(body, names) as unknown as JsonObject;
     for (const [key, value] of Object.entries(expected)) assert.deepEqual(response[key], value);
   });
@@ -133,7 +132,7 @@ test('a call without an id gets one, and a too long id a shorter one', () => {
   assert.match(read('x'.repeat(500)), /^call_[0-9a-f]{32}$/);
 });
 
-test('answers that are no completions are malformed', () => {
+test('responses that are not completions are malformed', () => {
   for (const body of [null, [], {}, { choices: [] }, { choices: [{}] }, 'x'])
     assert.throws(() => openai.readResponse(body, names), isFault('provider_malformed'));
 });
@@ -198,7 +197,7 @@ test('a stream is put together again', () => {
   );
 });
 
-test('the chunk with the usage alone is known, also as some servers write it', () => {
+test('a chunk with only usage is recognized, in all its variants', () => {
   const reader = openai.readStream(names);
   const push = (value: unknown) => {
     reader.push({ event: '', data: JSON.stringify(value), raw: Buffer.alloc(0) });

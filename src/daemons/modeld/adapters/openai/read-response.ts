@@ -1,4 +1,4 @@
-// OpenAI's answers and stream chunks as neutral answers and events.
+// Reads OpenAI's responses and stream chunks as neutral responses and events.
 import { fault } from '../../../../wire/errors.ts';
 import type { Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
@@ -24,9 +24,7 @@ import type { SseBlock } from '../sse.ts';
 import type { WireNames } from '../tool-names.ts';
 import { readVendorError, vendorFault } from '../vendor-faults.ts';
 
-/**
- * OpenAI counts cached tokens inside the prompt; ours are apart. Reasoning stays inside the output.
- */
+/** OpenAI counts cached tokens inside the prompt; a neutral usage counts them separately. */
 export function readUsage(value: unknown): Usage | undefined {
   const usage = asObject(value);
   if (usage === undefined) return undefined;
@@ -53,10 +51,7 @@ const STOP_REASONS: Record<string, StopReason> = {
 
 type Call = { id: string; name: string; text: string; isSent: boolean };
 
-/**
- * What has been read of one answer. Only the first choice counts; modeld itself never asks for
- * more.
- */
+/** A response while it is read. Only the first choice counts. */
 type Draft = {
   id: string;
   model: string;
@@ -107,7 +102,7 @@ function finishDraft(draft: Draft, names: WireNames): ModelResponse {
 function readStopReason(draft: Draft): StopReason {
   if (draft.refusal !== '') return 'refusal';
   const reason = STOP_REASONS[draft.finish] ?? 'other';
-  // Some servers say `stop` although the model called a tool.
+  // Some servers report `stop` although the model called a tool.
   return reason === 'end' && draft.calls.size > 0 ? 'tool_calls' : reason;
 }
 
@@ -117,7 +112,7 @@ function readHead(draft: Draft, json: JsonObject): void {
   draft.usage = readUsage(json.usage) ?? draft.usage;
 }
 
-/** Text as it should be, or the list of parts that some servers send. */
+/** Some servers send a list of parts instead of text. */
 function readContent(content: unknown): string {
   if (typeof content === 'string') return content;
   return asList(content)
@@ -125,7 +120,7 @@ function readContent(content: unknown): string {
     .join('');
 }
 
-/** Adds a message or a delta to the draft and says what was new. */
+/** Adds a message or a delta to the draft. Returns its events. */
 function readMessage(draft: Draft, message: JsonObject, names: WireNames): ResponseEvent[] {
   const events: ResponseEvent[] = [];
   const thinking = asText(message.reasoning_content) ?? asText(message.reasoning) ?? '';
@@ -160,13 +155,13 @@ function readCall(
   }
   const custom = asObject(piece.custom);
   const called = asObject(piece.function) ?? custom ?? {};
-  // A name comes whole; some servers repeat it in every piece.
+  // Names are not split; some servers repeat them in every delta.
   if (call.name === '') call.name = clip(asText(called.name) ?? '', TOOL_NAME_LENGTH_MAX);
   if (call.name !== '' && !call.isSent) {
     call.isSent = true;
     events.push({ type: 'tool_call', id: call.id, name: names.tools.toName(call.name) });
   }
-  // A custom tool takes free text; in our form that is one argument called `input`.
+  // A custom tool takes free text, which becomes one argument called `input`.
   const input = custom === undefined ? undefined : asText(custom.input);
   const text = asText(called.arguments) ?? (input === undefined ? '' : JSON.stringify({ input }));
   if (text === '') return;

@@ -1,4 +1,4 @@
-// A fault as OpenAI writes errors, so that its SDKs raise the class their users catch.
+// Writes a fault in OpenAI's error format, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
 import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
@@ -16,7 +16,7 @@ const ROWS: Partial<Record<FaultCode, Row>> = {
     code: 'context_length_exceeded',
   },
   rate_limited: { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
-  // OpenAI's own answer when the money is spent.
+  // OpenAI's own code for an exhausted quota.
   budget: { status: 429, type: 'insufficient_quota', code: 'insufficient_quota' },
   limit: { status: 429, type: 'insufficient_quota', code: 'insufficient_quota' },
 };

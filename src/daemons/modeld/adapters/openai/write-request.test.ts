@@ -1,5 +1,4 @@
-// Requests as OpenAI's Chat Completions takes them: each row is one thing that must be so, typed
-// with the vendor's own types.
+// Tests writing Chat Completions requests, with the vendor's own types.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCompletionCreateParams } from 'openai/resources/chat/completions';
@@ -15,7 +14,7 @@ const OPTIONS: WriteOptions = {
   stream: false,
 };
 
-test('a request is written as Chat Completions takes it', () => {
+test('a request is written as a Chat Completions body', () => {
   const { body, names } = openai.writeRequest(
     request({
       messages: [
@@ -140,7 +139,7 @@ for (const [name, more, options, expected] of written) {
   });
 }
 
-test('what OpenAI cannot take is refused with its place', () => {
+test('an unsupported request is rejected with the position of the problem', () => {
   const write = (more: Partial<ModelRequest>) => () => openai.writeRequest(request(more), OPTIONS);
   assert.throws(write({ stop: ['1', '2', '3', '4', '5'] }), isFault('bad_request', /at most 4/));
   assert.throws(

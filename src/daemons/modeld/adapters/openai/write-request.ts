@@ -1,5 +1,5 @@
-// A neutral request as an OpenAI Chat Completions body. Thinking is left out: this API has no place
-// for it.
+// Writes a neutral request as an OpenAI Chat Completions body, without thinking, which it cannot
+// carry.
 import { fault } from '../../../../wire/errors.ts';
 import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
 import {
@@ -72,8 +72,7 @@ function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): 
 
 function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
   const out: JsonObject[] = [];
-  // Results must follow their calls at once, so a turn's own text waits until all its results are
-  // out.
+  // Results must directly follow their calls, so a turn's text is added after all its results.
   let waiting: JsonObject[] = [];
   for (const message of messages) {
     if (message.role !== 'user') {
@@ -96,7 +95,7 @@ function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
   return out;
 }
 
-/** One text is a string, as every server takes it; several keep their borders. */
+/** A single text is a string, which every server accepts; several stay separate parts. */
 function writeText(parts: Part[]): string | JsonObject[] {
   const texts = parts.filter((part) => part.type === 'text');
   if (texts.length <= 1) return texts[0]?.text ?? '';
@@ -121,7 +120,7 @@ function writeAssistant(parts: Part[], names: WireNames): JsonObject {
   return { role: 'assistant', content: content === '' ? null : content, tool_calls: calls };
 }
 
-/** This API cannot mark a result as failed, so the text must say it. */
+/** This API cannot mark a result as failed, so the text starts with `Error`. */
 function writeResult(part: Part & { type: 'tool_result' }, names: WireNames): JsonObject {
   const isStated = part.is_error !== true || /^\W*error\b/i.test(part.content);
   return {

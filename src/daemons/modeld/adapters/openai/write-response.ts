@@ -1,4 +1,4 @@
-// A neutral answer as OpenAI writes it, whole or as stream chunks, for SDK clients.
+// Writes a neutral response in OpenAI's format, whole or as stream chunks, for SDK clients.
 import type { Message, Part, StopReason, Usage } from '../../../../wire/modeld.ts';
 import type { ModelResponse, ResponseEvent, ResponseMeta, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
@@ -30,9 +30,7 @@ export function writeUsage(usage: Usage): JsonObject {
 const joinText = (parts: Part[], type: 'text' | 'thinking'): string =>
   parts.map((part) => (part.type === type ? part.text : '')).join('');
 
-/**
- * Signed thinking for clients that send a message back whole; others lose nothing they could use.
- */
+/** For clients that return a message unchanged; others ignore it. */
 function writeSignedThinking(parts: Part[]): JsonObject {
   const details: JsonObject[] = [];
   for (const part of parts) {
