@@ -114,9 +114,9 @@ function getWindow(model: ResolvedModel): number {
   return model.isExact ? model.contextTokens : UNKNOWN_WINDOW_TOKENS;
 }
 
-function computeWantedOutput(model: ResolvedModel, asked: number | undefined): number {
-  if (asked === undefined || !Number.isFinite(asked)) return model.maxOutputTokens;
-  const wanted = Math.max(1, Math.floor(asked));
+function computeWantedOutput(model: ResolvedModel, requested: number | undefined): number {
+  if (requested === undefined || !Number.isFinite(requested)) return model.maxOutputTokens;
+  const wanted = Math.max(1, Math.floor(requested));
   return model.isExact ? Math.min(wanted, model.maxOutputTokens) : wanted;
 }
 

@@ -53,14 +53,14 @@ export function makeClientContext(options: {
   source: string;
   labels: number;
 }): CallContext & { model: string } {
-  const { messages: given, ...rest } = options.body;
+  const { messages: list, ...rest } = options.body;
   const model = rest.model;
   if (typeof model !== 'string' || model === '' || model.length > 128)
     throw fault('bad_request', 'model must be a name of 1 to 128 characters');
-  if (!Array.isArray(given) || given.length === 0)
+  if (!Array.isArray(list) || list.length === 0)
     throw fault('bad_request', 'messages must be a list with at least one message');
   const { source, labels } = options;
-  const messages = given.map((message: unknown) =>
+  const messages = list.map((message: unknown) =>
     makePart(JSON.stringify(message), labels, source),
   );
   const params = makeParamsPart(JSON.stringify(rest));

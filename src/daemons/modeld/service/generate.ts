@@ -81,37 +81,37 @@ export class Generate {
       assertCallOf(identity.runId, request.call_id);
     const context = makeNeutralContext(request, identity.principal);
     const callId = request.call_id ?? this.#deps.newId<CallId>('call');
-    const asked: GenerateCall = { identity, request, callId, context, ...patience };
-    if (identity.mode === 'replay') return toGenerated(await this.#replay(asked), request);
-    if (request.call_id === undefined) return this.#callModel(asked, 1);
-    return this.#generateNamed(asked);
+    const call: GenerateCall = { identity, request, callId, context, ...patience };
+    if (identity.mode === 'replay') return toGenerated(await this.#replay(call), request);
+    if (request.call_id === undefined) return this.#callModel(call, 1);
+    return this.#generateNamed(call);
   }
 
   /** Calls the model once per call_id, however many requests for it come at the same time. */
-  async #generateNamed(asked: GenerateCall): Promise<GenerateResult> {
-    const found = this.#inFlight.get(asked.callId);
-    if (found !== undefined && found.fence !== asked.identity.fence) {
+  async #generateNamed(call: GenerateCall): Promise<GenerateResult> {
+    const found = this.#inFlight.get(call.callId);
+    if (found !== undefined && found.fence !== call.identity.fence) {
       // The call of an activation that has ended must end first.
       await found.response.catch(() => undefined);
-      return this.#generateNamed(asked);
+      return this.#generateNamed(call);
     }
-    if (found !== undefined) return toGenerated(await this.#attach(found, asked), asked.request);
+    if (found !== undefined) return toGenerated(await this.#attach(found, call), call.request);
     const { promise, resolve, reject } = Promise.withResolvers<GenerateResponse>();
     promise.catch(() => undefined);
     const entry: NamedCall = {
-      requestHash: asked.context.requestHash,
-      runId: asked.identity.runId,
-      fence: asked.identity.fence,
+      requestHash: call.context.requestHash,
+      runId: call.identity.runId,
+      fence: call.identity.fence,
       waiters: 0,
       controller: new AbortController(),
       response: promise,
     };
-    this.#inFlight.set(asked.callId, entry);
-    const forget = () => this.#inFlight.delete(asked.callId);
+    this.#inFlight.set(call.callId, entry);
+    const forget = () => this.#inFlight.delete(call.callId);
     promise.then(forget, forget);
-    this.#addWaiter(entry, asked.controller.signal);
+    this.#addWaiter(entry, call.controller.signal);
     try {
-      const generated = await this.#findOrCall({ ...asked, controller: entry.controller });
+      const generated = await this.#findOrCall({ ...call, controller: entry.controller });
       if ('response' in generated) resolve(generated.response);
       else generated.done.then(resolve, reject);
       return generated;
@@ -121,22 +121,22 @@ export class Generate {
     }
   }
 
-  async #findOrCall(asked: GenerateCall): Promise<GenerateResult> {
+  async #findOrCall(call: GenerateCall): Promise<GenerateResult> {
     const { db, journal } = this.#deps;
-    const { callId, context, request } = asked;
+    const { callId, context, request } = call;
     // The call has ended but its outcome is not durable, perhaps because the disk was full.
     if (journal.isPending(callId)) await journal.flush();
     const attempts = await db.read((sql) => readAttempts(sql, callId));
     const recorded = findRecorded(attempts, { requestHash: context.requestHash, mode: 'live' });
-    if (recorded.result === 'none') return this.#callModel(asked, attempts.length + 1);
+    if (recorded.result === 'none') return this.#callModel(call, attempts.length + 1);
     if (recorded.result === 'differs') throw replayDiffersFault(callId, recorded.reason);
-    return toGenerated(await this.#readRecorded(asked, recorded.attempt), request);
+    return toGenerated(await this.#readRecorded(call, recorded.attempt), request);
   }
 
-  async #attach(entry: NamedCall, asked: GenerateCall): Promise<GenerateResponse> {
-    if (entry.requestHash !== asked.context.requestHash || entry.runId !== asked.identity.runId)
-      throw replayDiffersFault(asked.callId, 'a call with this id and another request is running');
-    this.#addWaiter(entry, asked.controller.signal);
+  async #attach(entry: NamedCall, call: GenerateCall): Promise<GenerateResponse> {
+    if (entry.requestHash !== call.context.requestHash || entry.runId !== call.identity.runId)
+      throw replayDiffersFault(call.callId, 'a call with this id and another request is running');
+    this.#addWaiter(entry, call.controller.signal);
     return { ...(await entry.response), recorded: true };
   }
 
@@ -153,14 +153,14 @@ export class Generate {
     entry.response.then(done, done);
   }
 
-  async #replay(asked: GenerateCall): Promise<GenerateResponse> {
-    const { callId, context } = asked;
+  async #replay(call: GenerateCall): Promise<GenerateResponse> {
+    const { callId, context } = call;
     const attempts = await this.#deps.db.read((sql) => readAttempts(sql, callId));
     const recorded = findRecorded(attempts, { requestHash: context.requestHash, mode: 'replay' });
     if (recorded.result === 'none') throw replayDiffersFault(callId, 'it is not recorded');
     if (recorded.result === 'differs')
       throw replayDiffersFault(callId, recorded.reason, recorded.ends);
-    return this.#readRecorded(asked, recorded.attempt);
+    return this.#readRecorded(call, recorded.attempt);
   }
 
   async #readRecorded(
@@ -179,12 +179,12 @@ export class Generate {
     return makeRecordedResponse(row, JSON.parse(body) as Message);
   }
 
-  async #callModel(asked: GenerateCall, attempt: number): Promise<GenerateResult> {
+  async #callModel(call: GenerateCall, attempt: number): Promise<GenerateResult> {
     const { providers, calls } = this.#deps;
-    const { identity, request, callId, controller, deadlineMs } = asked;
+    const { identity, request, callId, controller, deadlineMs } = call;
     const { model, routes } = providers.resolve(request.model, 'chat');
-    const { messages, context } = await this.#withArtifact(asked);
-    const call: ModelCall = {
+    const { messages, context } = await this.#withArtifact(call);
+    const modelCall: ModelCall = {
       identity,
       via: 'neutral',
       callId,
@@ -199,7 +199,7 @@ export class Generate {
       deadlineMs,
       isReplayed: request.call_id !== undefined,
     };
-    const answered = await calls.perform(call);
+    const answered = await calls.perform(modelCall);
     const done = answered.finished.then((finished) => makeResponse(callId, answered, finished));
     if (answered.output.type !== 'events') return { response: await done };
     done.catch(() => undefined);
@@ -207,8 +207,8 @@ export class Generate {
   }
 
   /** Appends the text of an `input_ref` as the last message, with the labels it is stored with. */
-  async #withArtifact(asked: GenerateCall): Promise<{ messages: Message[]; context: CallContext }> {
-    const { request, context, identity } = asked;
+  async #withArtifact(call: GenerateCall): Promise<{ messages: Message[]; context: CallContext }> {
+    const { request, context, identity } = call;
     const messages = request.messages ?? [];
     if (request.input_ref === undefined) return { messages, context };
     const id = request.input_ref.slice('artifact://'.length);

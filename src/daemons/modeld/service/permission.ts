@@ -8,7 +8,7 @@ import type { ModelCall, ModelUseDecision } from './model-call.ts';
 import { readLabels } from './runs.ts';
 
 export type ModelUseQuery = Pick<ModelCall, 'identity' | 'model' | 'context'>;
-export type CheckModelUse = (asked: ModelUseQuery) => Promise<ModelUseDecision>;
+export type CheckModelUse = (query: ModelUseQuery) => Promise<ModelUseDecision>;
 
 export function makeCheckModelUse(policy: Pick<PolicySource, 'decide'>): CheckModelUse {
   return async ({ identity, model, context }) => {

@@ -129,16 +129,19 @@ export class Providers {
     return this.#providers.get(name)?.settings.price;
   }
 
-  assertCanAdd(name: string, asked: { dialect: 'anthropic' | 'openai'; base_url: string }): void {
+  assertCanAdd(
+    name: string,
+    provider: { dialect: 'anthropic' | 'openai'; base_url: string },
+  ): void {
     if (name === REHEARSAL) throw fault('bad_request', `${REHEARSAL} is a reserved name`);
     if (this.#providers.get(name)?.isConfigured === true) {
       throw fault('conflict', `provider ${name} is set in the configuration`, {
         hint: 'Change it in agentd.yaml, or use another name.',
       });
     }
-    const checked = checkValue(ProviderConfig, asked);
+    const checked = checkValue(ProviderConfig, provider);
     if (!checked.success) throw fault('bad_request', `base_url: ${checked.issues[0]!.message}`);
-    if (URL.canParse(asked.base_url) && new URL(asked.base_url).password !== '')
+    if (URL.canParse(provider.base_url) && new URL(provider.base_url).password !== '')
       throw fault('bad_request', 'base_url must not contain a password; use the key instead');
   }
 
