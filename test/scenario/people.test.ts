@@ -221,7 +221,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
       await typed(['task', 'explain', taskId]),
       /approved staging\.deploy, with changes/,
     );
-    await refused(['approve', id], /was approved already/);
+    await refused(['approve', id], /is already approved/);
   });
 
   it('an edit that the tool would not take is refused while the person can still mend it', async () => {

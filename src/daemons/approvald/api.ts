@@ -1,4 +1,4 @@
-// approvald's routes: callers and values in, the service's answers out. Decides nothing.
+// Maps approvald's routes to the service and the store.
 import type { Clock } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
 import { cutPage, readIdCursor } from '../../platform/page.ts';
@@ -7,18 +7,18 @@ import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ApprovaldService } from './service.ts';
-import { permitView, summaryOf } from './store/rows.ts';
+import { toApprovalSummary, toPermitView } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';
 
-export function makeHandlers(parts: {
+export function makeHandlers(deps: {
   service: ApprovaldService;
   store: ApprovaldStore;
   signing: SigningKey;
   clock: Clock;
 }): Handlers<typeof approvaldRoutes> {
-  const { service, store, signing, clock } = parts;
+  const { service, store, signing, clock } = deps;
   return {
-    askApproval: ({ body }) => service.ask(body),
+    askApproval: ({ body }) => service.requestApproval(body),
     redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
     withdrawApprovals: async ({ body }) => ({ withdrawn: await store.withdraw(body) }),
     approvalKey: async () => ({
@@ -27,58 +27,62 @@ export function makeHandlers(parts: {
     }),
     async listApprovals({ query }) {
       const { limit, cursor: before, ...filter } = query;
-      const found = await store.approvals(filter, {
+      const found = await store.listApprovals(filter, {
         before: readIdCursor(before, 'approval'),
         limit: limit + 1,
       });
       const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
-      return { approvals: rows.map(summaryOf), cursor, pending: await store.pending() };
+      return {
+        approvals: rows.map(toApprovalSummary),
+        cursor,
+        pending: await store.countPending(),
+      };
     },
-    getApproval: async ({ params }) => ({ approval: await service.view(params.id) }),
+    getApproval: async ({ params }) => ({ approval: await service.getView(params.id) }),
     async approve({ caller, params, body }) {
-      const said = {
+      const decision = {
         answer: 'approve',
         reach: body.for ?? 'once',
         expiresInS: body.expires_in_s,
         edited: body.edited_arguments,
       } as const;
-      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
     },
     async reject({ caller, params, body }) {
-      const said = { answer: 'reject', text: body.reason ?? null } as const;
-      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+      const decision = { answer: 'reject', text: body.reason ?? null } as const;
+      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
     },
     async requestInfo({ caller, params, body }) {
-      const said = { answer: 'request-info', text: body.question } as const;
-      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+      const decision = { answer: 'request-info', text: body.question } as const;
+      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
     },
     async escalate({ caller, params, body }) {
       const { to = null, reason = null } = body;
       if (to !== null && !to.startsWith('person:'))
         throw fault('bad_request', 'body to: must be a person such as person:alice');
-      const said = { answer: 'escalate', to, text: reason } as const;
-      return { approval: await service.answer(asPerson(caller), params.id, said, body.nonce) };
+      const decision = { answer: 'escalate', to, text: reason } as const;
+      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
     },
     async listPermits({ query }) {
       const { limit, active } = query;
       const nowMs = clock.nowMs();
-      const found = await store.permits({
+      const found = await store.listPermits({
         before: readIdCursor(query.cursor, 'permit'),
         limit: limit + 1,
         active: active === undefined ? undefined : active === 'true',
         nowMs,
       });
       const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
-      return { permits: rows.map((row) => permitView(row, nowMs)), cursor };
+      return { permits: rows.map((row) => toPermitView(row, nowMs)), cursor };
     },
     async revokePermit({ caller, params }) {
-      const row = await store.revoke(params.id, asPerson(caller).principal);
-      return { permit: permitView(row, clock.nowMs()) };
+      const row = await store.revokePermit(params.id, asPerson(caller).principal);
+      return { permit: toPermitView(row, clock.nowMs()) };
     },
   };
 }
 
 function asPerson(caller: Caller): OperatorCaller {
-  if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people answer approvals');
+  if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people decide approvals');
   return caller;
 }

@@ -1,4 +1,4 @@
-// People's answers: each of the seven, to whom they apply, once, and to nothing else.
+// Tests people's decisions: all seven, each valid once, for its request and nothing else.
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,10 +11,10 @@ import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { Fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
-import { freshForEach, host, restart, world } from './testing/each-test.ts';
-import { asking, isCode, kinds, publishPolicy, settle } from './testing/host.ts';
+import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
+import { isCode, listEventKinds, makeRequest, publishPolicy, settle } from './testing/host.ts';
 
-freshForEach();
+setUpEachTest();
 after(() => settle());
 
 const at = (id: string) => ({ params: { id: id as never } });
@@ -99,7 +99,7 @@ describe('[R108-R109] approve once', () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await redeem();
-    assert.deepEqual(kinds(world), [
+    assert.deepEqual(listEventKinds(world), [
       'approval.requested pending',
       'approval.decided approved',
       'approval.redeemed approved',
@@ -134,10 +134,13 @@ describe('an answer holds for nothing else', () => {
       redeem({ run_id: derivedId<RunId>('run', 'two') }),
       isCode('denied', /another run/),
     );
-    await assert.rejects(redeem({ call_id: other.body.call_id }), isCode('denied', /did not ask/));
+    await assert.rejects(
+      redeem({ call_id: other.body.call_id }),
+      isCode('denied', /not requested by/),
+    );
     await settle();
-    assert.equal(kinds(world).filter((kind) => kind.endsWith('refused')).length, 3);
-    // The right one is still good.
+    assert.equal(listEventKinds(world).filter((kind) => kind.endsWith('refused')).length, 3);
+    // The correct one still works.
     assert.equal((await redeem()).decision, 'approved');
   });
 
@@ -149,7 +152,7 @@ describe('an answer holds for nothing else', () => {
   });
 
   it('refuses arguments that are not those of the hash', async () => {
-    const body = { ...asking(), arguments: { commit: 'evil' } };
+    const body = { ...makeRequest(), arguments: { commit: 'evil' } };
     await assert.rejects(host.toold.askApproval({ body }), isCode('bad_request'));
   });
 
@@ -158,7 +161,7 @@ describe('an answer holds for nothing else', () => {
     await host.alice.approve({ ...at(approval.id), body: {} });
     const answer = await redeem({ diff_hash: 'e'.repeat(64) });
     assert.equal(answer.decision, 'changed');
-    assert.match(answer.text ?? '', /not what the person saw/);
+    assert.match(answer.text ?? '', /no longer the one the person saw/);
   });
 
   it('nor when the person edited the arguments looking at that diff', async () => {
@@ -233,11 +236,11 @@ describe('[R113-R115] the other answers', () => {
     assert.equal(passed.escalated_to, 'person:bob');
     await assert.rejects(
       host.alice.approve({ ...at(approval.id), body: {} }),
-      isCode('denied', /somebody else must/),
+      isCode('denied', /another person must/),
     );
     await assert.rejects(
       host.operator.approve({ ...at(approval.id), body: {} }),
-      isCode('denied', /passed on to person:bob/),
+      isCode('denied', /escalated to person:bob/),
     );
     await host.bob.approve({ ...at(approval.id), body: {} });
     assert.deepEqual((await redeem()).statement?.by, ['person:bob']);
@@ -260,7 +263,7 @@ describe('[R113-R115] the other answers', () => {
   it('is refused where nobody else could decide it: it is not locked for good', async () => {
     for (const name of ['alice', 'bob']) rmSync(join(world.dir, `state/people/${name}.key`));
     const { approval, redeem } = await host.ask();
-    const nobody = isCode('conflict', /nobody else could decide/);
+    const nobody = isCode('conflict', /no other person could decide/);
     for (const body of [{}, { to: 'person:bob' }])
       await assert.rejects(host.operator.escalate({ ...at(approval.id), body }), nobody);
     const hint = await host.operator
@@ -284,7 +287,7 @@ describe('[R113-R115] the other answers', () => {
       assert.match(error.hint, /one of: operator \(agentctl escalate/);
       return true;
     });
-    // Whoever holds the operator's key is somebody else than alice, by any name.
+    // The holder of the operator's key is a different person than alice, under any name.
     assert.equal((await to('carol')).approval.escalated_to, 'person:carol');
   });
 

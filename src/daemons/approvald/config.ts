@@ -1,25 +1,25 @@
 // approvald's section of agentd.yaml: how long people have, what needs two of them, and how they
-// are told. Every field has a safe default, a unit and a limit.
+// are notified. Every field has a safe default, a unit and a limit.
 import * as z from 'zod';
 
 const seconds = (max: number) => z.int().min(1).max(max);
 const YEAR_S = 31_536_000;
 
 export const approvaldConfig = z.strictObject({
-  /** What nobody answers in this time is denied. */
+  /** A request that is not decided within this time expires, which denies it. */
   expires_s: seconds(YEAR_S).default(86_400),
-  /** The same for single tools or classes, such as production.change. */
+  /** Overrides expires_s for single tools or classes, such as production.change. */
   expires_s_for: z.record(z.string().max(64), seconds(YEAR_S)).default({}),
-  /** An approval that is not used in this time is void. */
+  /** An approval that is not redeemed within this time is void. */
   redeem_within_s: seconds(YEAR_S).default(3_600),
-  /** Lifetime of a permit where the person does not say it. */
+  /** Default lifetime of a permit. */
   permit_expires_s: seconds(YEAR_S).default(28_800),
   permit_expires_s_max: seconds(YEAR_S).default(2_592_000),
   /** Tools or classes that two different people must approve; `production.*` means all below it. */
   second_approver_for: z.array(z.string().min(1).max(64)).max(256).default([]),
-  /** Asks of one agent that may wait for people at the same time. */
+  /** Maximum number of pending approvals of one agent. */
   pending_per_agent_max: z.int().min(1).max(10_000).default(100),
-  /** A program that is started for each notice, with the notice as JSON on standard input. */
+  /** A program to run for each notice, with the notice as JSON on standard input. */
   notice_command: z.array(z.string().min(1).max(4_096)).min(1).max(64).optional(),
   notice_command_timeout_ms: z.int().min(100).max(600_000).default(10_000),
   /** Addresses that each notice is posted to. */

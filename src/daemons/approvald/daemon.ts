@@ -1,4 +1,4 @@
-// approvald as a value: the one file that knows all its parts.
+// Assembles approvald from its parts.
 import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
@@ -13,7 +13,7 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { makeNoticeCommand } from './adapters/notice-command.ts';
-import { assertWebhookUrl, makeWebhook, noticeSigner } from './adapters/webhook.ts';
+import { assertWebhookUrl, makeNoticeSigner, makeWebhook } from './adapters/webhook.ts';
 import { makeHandlers } from './api.ts';
 import { type ApprovaldConfig, approvaldConfig } from './config.ts';
 import { makeDelivery, type SendNotice } from './delivery.ts';
@@ -28,16 +28,16 @@ const EXPIRY_BACKOFF_MS = { min: 1_000, max: 5_000 };
 const RECONCILE_INTERVAL_MS = 60_000;
 
 async function start(
-  floor: DaemonContext<ApprovaldConfig>,
+  context: DaemonContext<ApprovaldConfig>,
 ): Promise<DaemonHandle<typeof approvaldRoutes>> {
-  const { clock, config, log, stateDir, newId, random, failpoint, metrics } = floor;
+  const { clock, config, log, stateDir, newId, random, failpoint, metrics } = context;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
   const channels = openChannels(config, signing);
-  const audit = floor.peer('auditd-ai', auditRoutes);
+  const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'approvald', clock, append, log });
-  /** After every change: something may have ended, or be due sooner than before. */
+
   const onCommitted = (): void => {
     notifier.wake();
     delivery.wake();
@@ -53,13 +53,13 @@ async function start(
     onCommitted,
     targets: [...channels.keys()],
   });
-  const agentd = floor.peer('agentd', agentdRoutes);
+  const agentd = context.peer('agentd', agentdRoutes);
   const notifier = makeWaitNotifier({ store, agentd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
   const delivery = makeDelivery({ store, channels, attemptsMax, clock, log });
   const expiry = makeWakeLoop({
     clock,
-    work: store.lapseDue,
+    work: store.expireDue,
     backoffMs: EXPIRY_BACKOFF_MS,
     onError: (error) => log.warn('expiring approvals failed; retrying', { error }),
   });
@@ -111,7 +111,7 @@ function openChannels(config: ApprovaldConfig, signing: SigningKey): Map<string,
   }
   for (const { url, secret_file } of config.webhooks) {
     assertWebhookUrl(url);
-    const sign = noticeSigner(secret_file, signing);
+    const sign = makeNoticeSigner(secret_file, signing);
     channels.set(
       `webhook ${url}`,
       makeWebhook({ url, sign, timeoutMs: config.webhook_timeout_ms }),

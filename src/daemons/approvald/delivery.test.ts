@@ -1,4 +1,4 @@
-// Notices are delivered until they arrive, also one that comes just after the last look for more.
+// Tests that notices are retried until delivered, also one added just after the last poll.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { eventually } from '../../../test/support/runtime.ts';
@@ -7,19 +7,19 @@ import { silentLog } from '../../platform/log.ts';
 import { makeDelivery } from './delivery.ts';
 import type { DueNotice } from './store/store.ts';
 
-test('a notice that comes just after the last look is delivered, too', async () => {
+test('a notice added just after the last poll is delivered, too', async () => {
   const due: DueNotice[] = [];
   const carried: string[] = [];
   let onLastLook = () => {};
   const store = {
-    dueNotices: async () => [...due],
-    noticeDone: async (id: string) =>
+    listDueNotices: async () => [...due],
+    deleteNotice: async (id: string) =>
       due.splice(
         due.findIndex((one) => one.id === id),
         1,
       ).length,
-    noticeLater: async () => 0,
-    nextNotice: async () => {
+    postponeNotice: async () => 0,
+    findNextNoticeMs: async () => {
       onLastLook();
       return undefined;
     },

@@ -9,11 +9,14 @@ import type { ApprovaldStore, DueNotice } from './store/store.ts';
 export type SendNotice = (notice: { id: string; body: string; nowMs: number }) => Promise<void>;
 
 const NOTICE_BACKOFF_MS = { min: 1_000, max: 600_000 };
-/** For a store that fails: a notice whose delivery cannot be recorded is sent again each time. */
+/** For a failing store: a notice whose delivery cannot be recorded is sent again each time. */
 const STORE_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
 export function makeDelivery(options: {
-  store: Pick<ApprovaldStore, 'dueNotices' | 'nextNotice' | 'noticeDone' | 'noticeLater'>;
+  store: Pick<
+    ApprovaldStore,
+    'listDueNotices' | 'findNextNoticeMs' | 'deleteNotice' | 'postponeNotice'
+  >;
   channels: ReadonlyMap<string, SendNotice>;
   attemptsMax: number;
   clock: Clock;
@@ -24,32 +27,32 @@ export function makeDelivery(options: {
   const deliver = async ({ id, target, body, attempts }: DueNotice): Promise<void> => {
     const send = channels.get(target);
     // The target is no longer configured.
-    if (send === undefined) return void (await store.noticeDone(id));
+    if (send === undefined) return void (await store.deleteNotice(id));
     try {
       await send({ id, body, nowMs: clock.nowMs() });
-      await store.noticeDone(id);
+      await store.deleteNotice(id);
     } catch (error) {
       const isLast = attempts + 1 >= attemptsMax;
-      log.warn(isLast ? 'a notice was given up' : 'a notice did not arrive; trying again', {
+      log.warn(isLast ? 'notice abandoned' : 'notice delivery failed; retrying', {
         id,
         target,
         attempts: attempts + 1,
         error,
       });
-      if (isLast) return void (await store.noticeDone(id));
+      if (isLast) return void (await store.deleteNotice(id));
       const delayMs = Math.min(NOTICE_BACKOFF_MS.min * 2 ** attempts, NOTICE_BACKOFF_MS.max);
-      await store.noticeLater(id, clock.nowMs() + delayMs);
+      await store.postponeNotice(id, clock.nowMs() + delayMs);
     }
   };
 
   const loop = makeWakeLoop({
     clock,
     async work() {
-      await Promise.all((await store.dueNotices(clock.nowMs())).map(deliver));
-      return store.nextNotice();
+      await Promise.all((await store.listDueNotices(clock.nowMs())).map(deliver));
+      return store.findNextNoticeMs();
     },
     backoffMs: STORE_BACKOFF_MS,
-    onError: (error) => log.warn('notices could not be delivered', { error }),
+    onError: (error) => log.warn('delivering notices failed; retrying', { error }),
   });
 
   return {

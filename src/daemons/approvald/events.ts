@@ -1,22 +1,25 @@
-// The audit events of approvals and permits. Their ids follow from the journal; they carry hashes,
-// sizes and ids, never arguments, diffs or what people wrote.
+// Builds the audit events of approvals and permits. Their ids follow from the journal; they carry
+// hashes, sizes and ids, never arguments, diffs or text that people wrote.
 import type { EventDraft } from '../../wire/events.ts';
 import type { ApprovalRow, DecisionRow, PermitRow, RequestRow } from './store/rows.ts';
 
-const about = (row: ApprovalRow, ask?: Pick<RequestRow, 'call_id' | 'run_id' | 'task_id'>) => ({
+const approvalFields = (
+  row: ApprovalRow,
+  request?: Pick<RequestRow, 'call_id' | 'run_id' | 'task_id'>,
+) => ({
   agent: row.agent,
-  task_id: ask?.task_id ?? row.task_id,
+  task_id: request?.task_id ?? row.task_id,
   root_task_id: row.root_task_id,
   tool: row.action,
-  ...(ask === undefined ? {} : { run_id: ask.run_id, call_id: ask.call_id }),
+  ...(request === undefined ? {} : { run_id: request.run_id, call_id: request.call_id }),
 });
 
-export function requested(row: ApprovalRow, ask: RequestRow): EventDraft {
+export function requested(row: ApprovalRow, request: RequestRow): EventDraft {
   return {
-    id: `${row.id}.requested.${ask.call_id}`,
+    id: `${row.id}.requested.${request.call_id}`,
     event: 'approval.requested',
     principal: `agent:${row.agent}`,
-    ...about(row, ask),
+    ...approvalFields(row, request),
     status: row.status === 'approved' ? 'granted' : 'pending',
     policy: (JSON.parse(row.rules) as string[]).join(' ').slice(0, 512),
     data: {
@@ -40,29 +43,29 @@ const STATUS = {
   escalate: 'escalated',
 } as const;
 
-/** One for each thing a person said; `final` when it ended the approval. */
+/** One for each decision of a person; `final` when it ended the approval. */
 export function decided(
   row: ApprovalRow,
-  said: DecisionRow,
-  place: { number: number; calls: readonly RequestRow[]; final: boolean },
+  decision: DecisionRow,
+  context: { number: number; calls: readonly RequestRow[]; final: boolean },
 ): EventDraft {
   return {
-    id: `${row.id}.decided.${place.number}`,
+    id: `${row.id}.decided.${context.number}`,
     event: 'approval.decided',
-    principal: said.by,
-    ...about(row, place.calls.length === 1 ? place.calls[0] : undefined),
-    allowed: said.answer === 'approve',
-    policy: said.rule.slice(0, 512),
-    status: STATUS[said.answer],
+    principal: decision.by,
+    ...approvalFields(row, context.calls.length === 1 ? context.calls[0] : undefined),
+    allowed: decision.answer === 'approve',
+    policy: decision.rule.slice(0, 512),
+    status: STATUS[decision.answer],
     data: {
       approval_id: row.id,
-      final: place.final,
-      calls: place.calls.length,
-      for: said.for,
-      to: said.to,
+      final: context.final,
+      calls: context.calls.length,
+      for: decision.for,
+      to: decision.to,
       arguments_hash: row.arguments_hash,
-      edited_hash: said.edited_hash,
-      text_bytes: Buffer.byteLength(said.text ?? ''),
+      edited_hash: decision.edited_hash,
+      text_bytes: Buffer.byteLength(decision.text ?? ''),
     },
   };
 }
@@ -72,7 +75,7 @@ export function expired(row: ApprovalRow): EventDraft {
     id: `${row.id}.expired`,
     event: 'approval.expired',
     principal: 'service:approvald',
-    ...about(row),
+    ...approvalFields(row),
     allowed: false,
     status: row.status,
     data: { approval_id: row.id, arguments_hash: row.arguments_hash },
@@ -81,14 +84,14 @@ export function expired(row: ApprovalRow): EventDraft {
 
 export function redeemed(
   row: ApprovalRow,
-  ask: RequestRow,
+  request: RequestRow,
   outcome: { decision: string; by: readonly string[]; hash: string },
 ): EventDraft {
   return {
-    id: `${row.id}.redeemed.${ask.call_id}`,
+    id: `${row.id}.redeemed.${request.call_id}`,
     event: 'approval.redeemed',
     principal: `agent:${row.agent}`,
-    ...about(row, ask),
+    ...approvalFields(row, request),
     allowed: outcome.decision === 'approved',
     status: outcome.decision,
     data: {
@@ -96,34 +99,34 @@ export function redeemed(
       by: outcome.by.join(' '),
       arguments_hash: outcome.hash,
       permit_id: row.permit_id,
-      nonce: ask.nonce,
+      nonce: request.nonce,
     },
   };
 }
 
-/** Somebody tried to use an approval for something else. */
+/** An approval was presented for something other than what it was requested for. */
 export function refused(
   row: ApprovalRow,
-  asked: { call_id: string; run_id: string },
-  why: { code: string; number: number },
+  request: { call_id: string; run_id: string },
+  reason: { code: string; number: number },
 ): EventDraft {
   return {
-    id: `${row.id}.refused.${why.number}`,
+    id: `${row.id}.refused.${reason.number}`,
     event: 'approval.redeemed',
     principal: 'service:toold',
     agent: row.agent,
     task_id: row.task_id,
     root_task_id: row.root_task_id,
-    run_id: asked.run_id,
-    call_id: asked.call_id,
+    run_id: request.run_id,
+    call_id: request.call_id,
     tool: row.action,
     allowed: false,
     status: 'refused',
-    data: { approval_id: row.id, why: why.code },
+    data: { approval_id: row.id, why: reason.code },
   };
 }
 
-const aboutPermit = (row: PermitRow) => ({
+const permitFields = (row: PermitRow) => ({
   agent: row.agent,
   ...(row.action === null ? {} : { tool: row.action }),
   ...(row.root_task_id === null ? {} : { root_task_id: row.root_task_id }),
@@ -134,7 +137,7 @@ export function permitGranted(row: PermitRow, approval: ApprovalRow): EventDraft
     id: `${row.id}.granted`,
     event: 'permit.granted',
     principal: (JSON.parse(row.granted_by) as string[]).at(-1)!,
-    ...aboutPermit(row),
+    ...permitFields(row),
     task_id: approval.task_id,
     root_task_id: approval.root_task_id,
     status: row.scope,
@@ -149,12 +152,12 @@ export function permitGranted(row: PermitRow, approval: ApprovalRow): EventDraft
   };
 }
 
-export function permitUsed(row: PermitRow, approval: ApprovalRow, ask: RequestRow): EventDraft {
+export function permitUsed(row: PermitRow, approval: ApprovalRow, request: RequestRow): EventDraft {
   return {
-    id: `${row.id}.used.${ask.call_id}`,
+    id: `${row.id}.used.${request.call_id}`,
     event: 'permit.used',
     principal: `agent:${row.agent}`,
-    ...about(approval, ask),
+    ...approvalFields(approval, request),
     status: row.scope,
     data: { permit_id: row.id, approval_id: approval.id },
   };
@@ -165,7 +168,7 @@ export function permitRevoked(row: PermitRow, by: string): EventDraft {
     id: `${row.id}.revoked`,
     event: 'permit.revoked',
     principal: by,
-    ...aboutPermit(row),
+    ...permitFields(row),
     status: row.scope,
     data: { permit_id: row.id, approval_id: row.approval_id, uses: row.uses },
   };

@@ -1,10 +1,10 @@
-// Who may answer which approval: policy's action approval.decide. What policy wants a person for
-// here, two people must do.
+// Decides by policy (action approval.decide) who may decide which approval. The effect `ask` means
+// here that two people must approve.
 import type { PolicyDecision, Request } from '../../policy/request.ts';
 import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/primitives.ts';
 
-export type DecideQuestion = {
+export type MayDecideQuery = {
   person: string;
   answer: 'approve' | 'reject' | 'request-info' | 'escalate';
   reach: ApprovalReach;
@@ -20,21 +20,21 @@ export type DecideQuestion = {
     labels: readonly Label[];
   };
 };
-export type DecideAnswer = {
+export type MayDecideResult = {
   allow: boolean;
-  /** Not alone: a second person must approve too. */
+  /** A second person must approve too. */
   second: boolean;
-  /** What decided, for the record. */
+  /** The rules that decided, for the record. */
   rule: string;
   reason: string;
 };
-export type MayDecide = (question: DecideQuestion) => Promise<DecideAnswer>;
+export type MayDecide = (question: MayDecideQuery) => Promise<MayDecideResult>;
 
 export function makeMayDecide(policy: {
   decide(request: Request): Promise<Pick<PolicyDecision, 'answer' | 'rules' | 'reason'>>;
 }): MayDecide {
   return async ({ person, answer, reach, approval }) => {
-    const decided = await policy.decide({
+    const decision = await policy.decide({
       principal: person,
       action: 'approval.decide',
       resource: { type: 'Approval', id: approval.id },
@@ -52,10 +52,10 @@ export function makeMayDecide(policy: {
       },
     });
     return {
-      allow: decided.answer !== 'deny',
-      second: decided.answer === 'ask' && answer === 'approve',
-      rule: decided.rules.join(' ') || 'policy',
-      reason: decided.reason,
+      allow: decision.answer !== 'deny',
+      second: decision.answer === 'ask' && answer === 'approve',
+      rule: decision.rules.join(' ') || 'policy',
+      reason: decision.reason,
     };
   };
 }

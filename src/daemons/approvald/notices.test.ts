@@ -1,5 +1,5 @@
-// Notices: a program of the operator's, and webhooks that the receiver can check. Both are sent
-// until they arrive, and carry no arguments.
+// Tests notices by the operator's program and by webhooks that the receiver can verify. Both are
+// retried until delivered, and carry no arguments.
 import assert from 'node:assert/strict';
 import { createHmac, createPublicKey, verify } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -30,13 +30,13 @@ afterEach(async () => {
 
 type Post = { headers: http.IncomingHttpHeaders; body: string };
 
-/** Real time passes: the notice goes through a process or a socket. */
+/** Waits in real time: the notice goes through a process or a socket. */
 async function soon(what: () => boolean): Promise<void> {
   for (let i = 0; i < 3_000 && !what(); i++) await new Promise((done) => setTimeout(done, 10));
   assert.ok(what(), 'it came to pass');
 }
 
-/** The same for what is due later: what it is due after may not have been noticed yet. */
+/** Also advances the clock: the event that starts the delay may not have been seen yet. */
 function later(what: () => boolean): Promise<void> {
   return soon(() => {
     if (!what()) world.clock.advance(1_000);
@@ -100,7 +100,7 @@ describe('webhooks', () => {
     assert.equal(verify(null, Buffer.from(content(forged)), key, bytes), false);
   });
 
-  it('are sent again with the same id until they are taken, also after a restart', async () => {
+  it('are sent again with the same id until they are accepted, also after a restart', async () => {
     const { url, posts } = await receiver((n) => (n < 3 ? 500 : 200));
     host = await hostApprovald(world, { webhooks: [{ url }] });
     await host.ask();
@@ -117,7 +117,7 @@ describe('webhooks', () => {
     assert.equal(new Set(posts.map(({ headers }) => headers['webhook-id'])).size, 1);
   });
 
-  it('are given up after as many attempts as configured', async () => {
+  it('are abandoned after the configured number of attempts', async () => {
     const { url, posts } = await receiver(() => 500);
     host = await hostApprovald(world, { webhooks: [{ url }], webhook_attempts_max: 2 });
     await host.ask();
@@ -159,7 +159,7 @@ describe('the command', () => {
   it('is started without a shell and gets the notice on standard input', async () => {
     const out = join(world.dir, 'out.json');
     const marker = join(world.dir, 'shell-was-here');
-    // A shell would run what stands after the semicolon.
+    // A shell would run the part after the semicolon.
     const odd = `$(touch ${marker}); touch ${marker}`;
     const script =
       'const fs = require("fs"); let t = ""; process.stdin.on("data", (d) => { t += d; });' +
@@ -181,7 +181,7 @@ describe('the command', () => {
     assert.equal(existsSync(marker), false);
   });
 
-  it('that hangs is ended, and a program that is not there is no disaster', async () => {
+  it('is killed when it hangs, and a missing program does no harm', async () => {
     const notice_command = ['/bin/sleep', '600'];
     host = await hostApprovald(world, { notice_command, notice_command_timeout_ms: 100 });
     await host.ask();

@@ -1,5 +1,5 @@
-// What people are told about approvals, wherever they are told it: ids, sizes and the summary. The
-// arguments and the diff stay here; whoever wants them looks at the approval.
+// Builds the notices that people receive about approvals: ids, sizes and the summary. Arguments and
+// diff are not included; they are in the approval's view.
 import { toTimestamp } from '../../platform/clock.ts';
 import type { ApprovalSummary } from '../../wire/approvald.ts';
 
@@ -10,6 +10,6 @@ export type Notice = {
   data: { approval: ApprovalSummary };
 };
 
-export function noticeOf(kind: NoticeKind, approval: ApprovalSummary, nowMs: number): Notice {
+export function makeNotice(kind: NoticeKind, approval: ApprovalSummary, nowMs: number): Notice {
   return { type: `approval.${kind}`, timestamp: toTimestamp(nowMs), data: { approval } };
 }

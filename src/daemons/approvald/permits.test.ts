@@ -1,17 +1,17 @@
-// Permits: what each reaches, how long, and that a run which has read text from outside has none.
+// Tests what permits cover, how long, and that a run which has read text from outside gets none.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { ApprovalReach, AskApproval } from '../../wire/approvald.ts';
 import type { TaskId } from '../../wire/primitives.ts';
-import { freshForEach, host, world } from './testing/each-test.ts';
-import { isCode, kinds, settle } from './testing/host.ts';
+import { host, setUpEachTest, world } from './testing/each-test.ts';
+import { isCode, listEventKinds, settle } from './testing/host.ts';
 
-freshForEach();
+setUpEachTest();
 
 let n = 0;
-/** A further ask of the same kind, with arguments of its own. */
+/** Another request of the same kind, with its own arguments. */
 function next(more: Partial<AskApproval> = {}) {
   const args = { commit: `next-${n++}` };
   return host.ask({ arguments: args, arguments_hash: hashJson(args), ...more });
@@ -102,7 +102,7 @@ describe('[R110-R112] how far an approval reaches', () => {
     assert.equal(decision, 'approved');
     assert.equal(statement?.permit_id, id);
     assert.deepEqual(statement?.by, ['person:alice']);
-    assert.ok(kinds(world).includes('permit.used task'));
+    assert.ok(listEventKinds(world).includes('permit.used task'));
     const { permits } = await host.alice.listPermits({ query: { active: 'true' } });
     assert.equal(permits[0]?.uses, 1);
   });
@@ -148,7 +148,7 @@ describe('[R110-R112] how far an approval reaches', () => {
       });
       assert.equal(status, 'pending');
       assert.equal(asked.class, 'production.change');
-      // Whoever agrees to a file does not agree to every change of production.
+      // Approving a file does not approve every change of production.
       assert.deepEqual(Object.keys(asked.would_permit).sort(), ['once', 'repo', 'task']);
       const params = { id: asked.id };
       const body = { for: 'class' as const };
@@ -184,7 +184,7 @@ describe('a permit ends', () => {
     assert.equal((await granted.redeem()).decision, 'rejected');
     assert.equal((await next()).status, 'pending');
     await settle();
-    assert.ok(kinds(world).includes('permit.revoked task'));
+    assert.ok(listEventKinds(world).includes('permit.revoked task'));
   });
 
   it('when its time is over', async () => {
@@ -224,7 +224,7 @@ describe('what cannot be permitted', () => {
     await host.alice.approve({ params, body: { for: 'once' } });
   });
 
-  it('a repository that there is none of', async () => {
+  it('a repository, if the call has none', async () => {
     const { approval } = await next({ repo: null });
     const body = { for: 'repo' as const };
     await assert.rejects(
@@ -238,7 +238,7 @@ describe('what cannot be permitted', () => {
     const body = { for: 'task' as const, expires_in_s: 31_000_000 };
     await assert.rejects(
       host.alice.approve({ params: { id: approval.id }, body }),
-      isCode('bad_request', /at most 2592000/),
+      isCode('bad_request', /up to 2592000/),
     );
   });
 });

@@ -1,12 +1,12 @@
-// Who may answer what is policy: roles, rules of the site, and two people where a rule wants them.
+// Tests that policy decides who may decide: roles, site rules, and rules that require two people.
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { freshForEach, host, world } from './testing/each-test.ts';
+import { host, setUpEachTest, world } from './testing/each-test.ts';
 import { isCode, publishPolicy } from './testing/host.ts';
 
-freshForEach();
+setUpEachTest();
 
 const rule = (text: string) => ({ site: [{ file: '10-site.cedar', text }] });
 async function answering() {

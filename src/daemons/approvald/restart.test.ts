@@ -1,14 +1,20 @@
-// A restart between any two steps loses no ask, no answer and no permit, and repeats none.
+// Tests that a restart between any two steps loses and repeats no request, decision or permit.
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { verifyJson } from '../../platform/signed-json.ts';
-import { freshForEach, host, restart, world } from './testing/each-test.ts';
-import { type ApprovaldTestHost, down, isCode, settle, until } from './testing/host.ts';
+import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
+import {
+  type ApprovaldTestHost,
+  advanceUntil,
+  isCode,
+  settle,
+  unavailableFault,
+} from './testing/host.ts';
 
-freshForEach();
+setUpEachTest();
 
 const redeemAgain = (asked: Awaited<ReturnType<ApprovaldTestHost['ask']>>) => {
   const { call_id, run_id, arguments_hash, labels } = asked.body;
@@ -45,28 +51,28 @@ test('between redeeming and redeeming again', async () => {
   assert.deepEqual(await redeemAgain(asked), before);
 });
 
-test('an answer that agentd did not hear is told after the restart', async () => {
+test('a decision that agentd did not acknowledge is sent after the restart', async () => {
   const asked = await host.ask();
   world.waits.add(asked.body.call_id);
-  world.gate = (name) => {
-    if (name === 'agentd') throw down();
+  world.beforeCall = (name) => {
+    if (name === 'agentd') throw unavailableFault();
   };
   await host.alice.reject({ params: { id: asked.approval.id }, body: {} });
   await settle();
-  assert.equal(world.told.length, 0);
+  assert.equal(world.notifications.length, 0);
   await restart({}, () => {
-    world.gate = () => {};
+    world.beforeCall = () => {};
   });
-  await until(world, () => world.told.length === 1);
-  assert.equal(world.told[0]?.decision, 'rejected');
+  await advanceUntil(world, () => world.notifications.length === 1);
+  assert.equal(world.notifications[0]?.decision, 'rejected');
 });
 
-test('what expired while nobody ran is over', async () => {
+test('an approval expires while approvald is down', async () => {
   const asked = await host.ask();
   world.waits.add(asked.body.call_id);
   await restart({}, () => world.clock.advance(86_400_001));
-  await until(world, () => world.told.length === 1);
-  assert.equal(world.told[0]?.outcome, 'expired');
+  await advanceUntil(world, () => world.notifications.length === 1);
+  assert.equal(world.notifications[0]?.outcome, 'expired');
   await assert.rejects(
     host.alice.approve({ params: { id: asked.approval.id }, body: {} }),
     isCode('conflict'),

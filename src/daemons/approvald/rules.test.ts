@@ -1,23 +1,23 @@
-// What is decided from values alone, over many values: a permit never reaches further than it says,
-// a chain is never judged milder than any of its parts, and one person never counts twice.
+// Property tests of the rules: a permit never covers more than its scope, a chain is never rated
+// milder than any of its parts, and one person never counts twice.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ChainLink } from '../../wire/approvald.ts';
 import {
-  type AskScope,
-  approversNeeded,
-  approversOf,
+  combineRisks,
+  countApproversNeeded,
   covers,
   type DecisionRecord,
+  describePermits,
+  findApproveObstacle,
+  findUnshown,
   isRepeat,
-  matchesWord,
-  narrowest,
+  matchesPattern,
   type PermitScope,
-  riskiest,
-  unshown,
-  whyNotApprove,
-  wouldPermit,
+  pickNarrowest,
+  type RequestScope,
+  selectApprovals,
 } from './rules.ts';
 
 const RISKS = ['low', 'medium', 'high'] as const;
@@ -31,7 +31,7 @@ const link: fc.Arbitrary<ChainLink> = fc.record({
   what: fc.constant(''),
 });
 const repo = fc.constantFrom('/r/1', '/r/2', null);
-const ask: fc.Arbitrary<AskScope> = fc
+const ask: fc.Arbitrary<RequestScope> = fc
   .record({
     agent: fc.constantFrom('coder', 'deployer'),
     action: word,
@@ -42,7 +42,7 @@ const ask: fc.Arbitrary<AskScope> = fc
     rules: fc.constant(['base:x']),
     eachCall: fc.constantFrom(false, false, true),
   })
-  .map((one) => ({ ...one, ...riskiest(one.chain as [ChainLink, ...ChainLink[]]) }));
+  .map((one) => ({ ...one, ...combineRisks(one.chain as [ChainLink, ...ChainLink[]]) }));
 const permit: fc.Arbitrary<PermitScope> = fc.record({
   scope: fc.constantFrom('task', 'repo', 'class'),
   agent: fc.constantFrom('coder', 'deployer'),
@@ -58,7 +58,7 @@ const permit: fc.Arbitrary<PermitScope> = fc.record({
 test('a chain is as bad as the worst of each', () => {
   fc.assert(
     fc.property(fc.array(link, { minLength: 1 }), (chain) => {
-      const worst = riskiest(chain as [ChainLink, ...ChainLink[]]);
+      const worst = combineRisks(chain as [ChainLink, ...ChainLink[]]);
       for (const one of chain) {
         assert.ok(RISKS.indexOf(worst.risk) >= RISKS.indexOf(one.risk));
         assert.ok(BACK.indexOf(worst.reversibility) >= BACK.indexOf(one.reversibility));
@@ -70,10 +70,10 @@ test('a chain is as bad as the worst of each', () => {
 
 test('a permit covers only its agent, class, scope, and nothing riskier or marked', () => {
   let covered = 0;
-  /** Mostly near the ask: values drawn apart hardly ever fit. */
+  /** Mostly close to the request: independent random values hardly ever match. */
   const pair = fc
     .tuple(permit, ask, fc.nat(4))
-    .map(([free, wanted, far]): [PermitScope, AskScope] => {
+    .map(([free, wanted, far]): [PermitScope, RequestScope] => {
       if (far === 0) return [free, wanted];
       const { agent, rootTaskId, repo } = wanted;
       const near = { agent, class: wanted.class, rootTaskId, repo };
@@ -104,7 +104,7 @@ test('a permit covers only its agent, class, scope, and nothing riskier or marke
 test('who agrees to a call is not offered the class of something worse beside it', () => {
   fc.assert(
     fc.property(ask, (wanted) => {
-      const { class: offered } = wouldPermit(wanted);
+      const { class: offered } = describePermits(wanted);
       if (wanted.chain[0]!.class !== wanted.class) assert.equal(offered, undefined);
     }),
   );
@@ -119,17 +119,17 @@ test('what a call brings now and was not shown is found', () => {
     what: '',
   });
   const shown = [as(own, 'call'), as(out, 'brings')];
-  assert.equal(unshown([as(out, 'brings')], shown), undefined);
-  assert.equal(unshown([], shown), undefined);
-  assert.ok(unshown([as({ ...out, risk: 'high' }, 'brings')], shown), 'it is worse');
-  assert.ok(unshown([as({ ...out, class: 'x' }, 'brings')], shown), 'it is another');
-  assert.ok(unshown([as(out, 'brings')], [as(own, 'call'), as(out, 'beside')]));
+  assert.equal(findUnshown([as(out, 'brings')], shown), undefined);
+  assert.equal(findUnshown([], shown), undefined);
+  assert.ok(findUnshown([as({ ...out, risk: 'high' }, 'brings')], shown), 'it is worse');
+  assert.ok(findUnshown([as({ ...out, class: 'x' }, 'brings')], shown), 'it is another');
+  assert.ok(findUnshown([as(out, 'brings')], [as(own, 'call'), as(out, 'beside')]));
 });
 
 test('a run that has read text from outside is offered nothing but once', () => {
   fc.assert(
     fc.property(ask, (wanted) => {
-      const offered = Object.keys(wouldPermit(wanted));
+      const offered = Object.keys(describePermits(wanted));
       if (wanted.labels.includes('outside') || wanted.eachCall) assert.deepEqual(offered, ['once']);
       assert.equal(offered.includes('repo'), wanted.repo !== null && offered.length > 1);
     }),
@@ -137,15 +137,15 @@ test('a run that has read text from outside is offered nothing but once', () => 
 });
 
 test('words of rules', () => {
-  assert.equal(matchesWord('production.*', 'production.change'), true);
-  assert.equal(matchesWord('production.*', 'productionx'), false);
-  assert.equal(matchesWord('deploy.run', 'deploy.runner'), false);
+  assert.equal(matchesPattern('production.*', 'production.change'), true);
+  assert.equal(matchesPattern('production.*', 'productionx'), false);
+  assert.equal(matchesPattern('deploy.run', 'deploy.runner'), false);
   const mail = { class: 'mail.send', risk: 'low', reversibility: 'irreversible' } as const;
   const chain: ChainLink[] = [{ ...mail, part: 'call', what: '' }];
-  assert.equal(approversNeeded(['mail.*'], { action: 'x', chain }), 2);
-  assert.equal(approversNeeded(['x'], { action: 'x', chain }), 2);
-  assert.equal(approversNeeded([], { action: 'x', chain }), 1);
-  assert.equal(narrowest(['class', 'task', 'repo']), 'task');
+  assert.equal(countApproversNeeded(['mail.*'], { action: 'x', chain }), 2);
+  assert.equal(countApproversNeeded(['x'], { action: 'x', chain }), 2);
+  assert.equal(countApproversNeeded([], { action: 'x', chain }), 1);
+  assert.equal(pickNarrowest(['class', 'task', 'repo']), 'task');
 });
 
 const said: fc.Arbitrary<DecisionRecord> = fc
@@ -171,7 +171,7 @@ const said: fc.Arbitrary<DecisionRecord> = fc
 test('no key and no name counts twice, and nothing said before an edit counts', () => {
   fc.assert(
     fc.property(fc.array(said, { maxLength: 8 }), (all) => {
-      const people = approversOf(all);
+      const people = selectApprovals(all);
       assert.equal(new Set(people.map(({ key }) => key)).size, people.length);
       assert.equal(new Set(people.map(({ by }) => by)).size, people.length);
       const lastEdit = all.findLastIndex(({ edited_hash }) => edited_hash !== null);
@@ -186,7 +186,7 @@ test('who passed it on never approves, under any name', () => {
       const passed = all.some(
         (one) => one.answer === 'escalate' && (one.key === next.key || one.by === next.by),
       );
-      const why = whyNotApprove(all, { principal: next.by, key: next.key });
+      const why = findApproveObstacle(all, { principal: next.by, key: next.key });
       assert.equal(why !== undefined, passed);
     }),
   );

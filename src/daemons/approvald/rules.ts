@@ -1,5 +1,5 @@
-// What approvald decides, from values alone: which class a chain of actions takes, what a permit
-// covers, how many people are needed, and whether this person may still give this answer.
+// approvald's rules, as pure functions: the class of a chain of actions, what a permit covers, how
+// many people must approve, and what one person may still decide.
 import type { ApprovalReach, ChainLink, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/primitives.ts';
 
@@ -20,8 +20,10 @@ const isRiskier = (a: Danger, b: Danger): boolean => {
   return REVERSIBILITIES.indexOf(a.reversibility) > REVERSIBILITIES.indexOf(b.reversibility);
 };
 
-/** The class of the riskiest part, with the highest risk and the worst reversibility of all. */
-export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): Danger & { class: string } {
+/** Returns the riskiest link's class, with the highest risk and worst reversibility of all. */
+export function combineRisks(
+  chain: readonly [ChainLink, ...ChainLink[]],
+): Danger & { class: string } {
   let worst = chain[0];
   let { risk, reversibility } = worst;
   for (const link of chain) {
@@ -33,13 +35,15 @@ export function riskiest(chain: readonly [ChainLink, ...ChainLink[]]): Danger & 
   return { class: worst.class, risk, reversibility };
 }
 
-/** What a call would do now and nobody was shown when it was asked for. */
-export function unshown(
+/** Returns a link of the call that was not shown when the approval was requested. */
+export function findUnshown(
   now: readonly ChainLink[],
   shown: readonly ChainLink[],
 ): ChainLink | undefined {
   const isShown = (link: ChainLink) =>
-    shown.some((one) => one.part !== 'beside' && one.class === link.class && !isWorse(link, one));
+    shown.some(
+      (known) => known.part !== 'beside' && known.class === link.class && !isWorse(link, known),
+    );
   return now.find((link) => !isShown(link));
 }
 
@@ -57,10 +61,10 @@ export type PermitScope = Danger & {
   class: string;
   rootTaskId: string | null;
   repo: string | null;
-  /** The classes of all that was shown when it was given. */
+  /** The classes of all links that were shown when the permit was granted. */
   shown: readonly string[];
 };
-export type AskScope = Danger & {
+export type RequestScope = Danger & {
   agent: string;
   action: string;
   class: string;
@@ -73,66 +77,69 @@ export type AskScope = Danger & {
   eachCall: boolean;
 };
 
-const mayHavePermit = ({ labels, eachCall }: AskScope): boolean => !isMarked(labels) && !eachCall;
+const canHavePermit = ({ labels, eachCall }: RequestScope): boolean =>
+  !isMarked(labels) && !eachCall;
 
-/** A permit reaches no further than its words, and to nothing riskier than what was shown. */
-export function covers(permit: PermitScope, ask: AskScope): boolean {
-  if (!mayHavePermit(ask)) return false;
-  if (permit.agent !== ask.agent || permit.class !== ask.class) return false;
-  if (isWorse(ask, permit)) return false;
-  if (permit.action !== null && permit.action !== ask.action) return false;
+/** A permit covers nothing beyond its scope, and nothing riskier than what was shown. */
+export function covers(permit: PermitScope, request: RequestScope): boolean {
+  if (!canHavePermit(request)) return false;
+  if (permit.agent !== request.agent || permit.class !== request.class) return false;
+  if (isWorse(request, permit)) return false;
+  if (permit.action !== null && permit.action !== request.action) return false;
   switch (permit.scope) {
     case 'task':
-      return permit.rootTaskId === ask.rootTaskId;
+      return permit.rootTaskId === request.rootTaskId;
     case 'repo':
-      return permit.repo !== null && permit.repo === ask.repo;
+      return permit.repo !== null && permit.repo === request.repo;
     case 'class':
-      // What a call brings along must have been shown to whoever permitted the class. What is open
-      // beside it is decided on by itself, and is no worse.
-      return ask.chain.every(({ part, class: word }) =>
-        part === 'beside' ? true : permit.shown.includes(word),
+      // Links that the call brings along must have been shown when the class was permitted. Calls
+      // open beside it are decided on their own, and are no worse.
+      return request.chain.every(
+        (link) => link.part === 'beside' || permit.shown.includes(link.class),
       );
   }
 }
 
-/** What each kind of approval would permit, in words; what is not possible is not there. */
-export function wouldPermit(ask: AskScope): Partial<Record<ApprovalReach, string>> {
+/** Describes each reach that an approval of this request could have. */
+export function describePermits(request: RequestScope): Partial<Record<ApprovalReach, string>> {
   const once = 'exactly this, once, for each call that asks';
-  if (!mayHavePermit(ask)) return { once };
-  const who = `${ask.agent} may use ${ask.action}`;
+  if (!canHavePermit(request)) return { once };
+  const who = `${request.agent} may use ${request.action}`;
   const which = 'with any arguments for which no other rule asks';
-  const limit = `up to ${ask.risk} risk, ${ask.reversibility}, ${which}, until it expires`;
+  const limit = `up to ${request.risk} risk, ${request.reversibility}, ${which}, until it expires`;
   return {
     once,
     task: `${who} in this task and its children, ${limit}`,
-    ...(ask.repo === null ? {} : { repo: `${who} in ${ask.repo}, in any task, ${limit}` }),
-    ...(isOfOwnClass(ask)
-      ? { class: `${ask.agent} may do anything of class ${ask.class}, in any task, ${limit}` }
+    ...(request.repo === null ? {} : { repo: `${who} in ${request.repo}, in any task, ${limit}` }),
+    ...(isOwnClass(request)
+      ? {
+          class: `${request.agent} may do anything of class ${request.class}, in any task, ${limit}`,
+        }
       : {}),
   };
 }
 
-/** Whoever agrees to a call does not agree to everything like the worst that happens beside it. */
-export const isOfOwnClass = ({ class: word, chain }: Pick<AskScope, 'class' | 'chain'>): boolean =>
-  chain[0]?.class === word;
+/** A class permit is only offered for the call's own class, not for that of a riskier link. */
+export const isOwnClass = (request: Pick<RequestScope, 'class' | 'chain'>): boolean =>
+  request.chain[0]?.class === request.class;
 
-export const narrowest = (reaches: readonly ApprovalReach[]): ApprovalReach =>
+export const pickNarrowest = (reaches: readonly ApprovalReach[]): ApprovalReach =>
   REACHES.find((reach) => reaches.includes(reach)) ?? 'once';
 
 /** `production.*` means everything below production. */
-export function matchesWord(pattern: string, word: string): boolean {
-  return pattern.endsWith('*') ? word.startsWith(pattern.slice(0, -1)) : pattern === word;
+export function matchesPattern(pattern: string, name: string): boolean {
+  return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name;
 }
 
-export function approversNeeded(
+export function countApproversNeeded(
   patterns: readonly string[],
-  ask: { action: string; chain: readonly ChainLink[] },
+  request: { action: string; chain: readonly ChainLink[] },
 ): 1 | 2 {
-  const words = [ask.action, ...ask.chain.map((link) => link.class)];
-  return words.some((word) => patterns.some((pattern) => matchesWord(pattern, word))) ? 2 : 1;
+  const names = [request.action, ...request.chain.map((link) => link.class)];
+  return names.some((name) => patterns.some((pattern) => matchesPattern(pattern, name))) ? 2 : 1;
 }
 
-/** A person as a link knows them: whoever shares a key is one person, whatever they are called. */
+/** A person as authenticated: principals that share a key are one person. */
 export type Person = { principal: string; key: string };
 export const isSamePerson = (a: Person, b: Person): boolean =>
   a.principal === b.principal || a.key === b.key;
@@ -146,43 +153,41 @@ export type DecisionRecord = {
   text: string | null;
   to: string | null;
 };
-const personOf = ({ by, key }: DecisionRecord): Person => ({ principal: by, key });
+const toPerson = ({ by, key }: DecisionRecord): Person => ({ principal: by, key });
 
-/**
- * The last word of each person whose approval counts for what would be done now. An edit makes
- * earlier ones void; whoever shares a name or a key is one person.
- */
-export function approversOf<S extends DecisionRecord>(said: readonly S[]): S[] {
-  const lastEdit = said.findLastIndex(
-    (one) => one.answer === 'approve' && one.edited_hash !== null,
+/** Returns each person's last approval that still counts: an edit voids all earlier ones. */
+export function selectApprovals<S extends DecisionRecord>(decisions: readonly S[]): S[] {
+  const lastEdit = decisions.findLastIndex(
+    (decision) => decision.answer === 'approve' && decision.edited_hash !== null,
   );
-  const people: S[] = [];
-  for (const one of said.slice(Math.max(lastEdit, 0)).toReversed())
+  const approvals: S[] = [];
+  for (const decision of decisions.slice(Math.max(lastEdit, 0)).toReversed())
     if (
-      one.answer === 'approve' &&
-      !people.some((other) => isSamePerson(personOf(other), personOf(one)))
+      decision.answer === 'approve' &&
+      !approvals.some((later) => isSamePerson(toPerson(later), toPerson(decision)))
     )
-      people.unshift(one);
-  return people;
+      approvals.unshift(decision);
+  return approvals;
 }
 
-/** Why this person may not approve, or undefined. */
-export function whyNotApprove(said: readonly DecisionRecord[], person: Person): string | undefined {
-  const passed = said.findLast((one) => one.answer === 'escalate');
-  if (passed === undefined) return undefined;
-  const passers = said.filter((one) => one.answer === 'escalate').map(personOf);
-  if (passers.some((one) => isSamePerson(one, person)))
-    return `${person.principal} passed it on, so somebody else must approve it`;
-  if (passed.to !== null && passed.to !== person.principal)
-    return `it was passed on to ${passed.to}`;
-  return undefined;
+/** Returns why this person may not approve, or undefined. */
+export function findApproveObstacle(
+  decisions: readonly DecisionRecord[],
+  person: Person,
+): string | undefined {
+  const escalations = decisions.filter((decision) => decision.answer === 'escalate');
+  if (escalations.some((escalation) => isSamePerson(toPerson(escalation), person)))
+    return `${person.principal} escalated it, so another person must approve it`;
+  const to = escalations.at(-1)?.to ?? person.principal;
+  return to === person.principal ? undefined : `it was escalated to ${to}`;
 }
 
-/** True when this answer says nothing new: somebody clicked twice. */
-export function isRepeat(said: readonly DecisionRecord[], next: DecisionRecord): boolean {
-  const mine = said.findLast((one) => isSamePerson(personOf(one), personOf(next)));
-  // What somebody edited since is something else, and approving that is no repetition.
-  const stands = next.answer !== 'approve' || approversOf(said).some((one) => one === mine);
+/** True when this decision only repeats the person's last one: a double click. */
+export function isRepeat(decisions: readonly DecisionRecord[], next: DecisionRecord): boolean {
+  const mine = decisions.findLast((decision) => isSamePerson(toPerson(decision), toPerson(next)));
+  // Approving what another person has edited since is not a repetition.
+  const stands =
+    next.answer !== 'approve' || selectApprovals(decisions).some((approval) => approval === mine);
   return (
     mine !== undefined &&
     stands &&

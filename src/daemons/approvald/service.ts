@@ -1,5 +1,5 @@
-// The steps of approvald's jobs, in order: a call asks, people answer, the answer is redeemed. What
-// is decided is in rules; what lasts is in the store.
+// Runs the steps of an approval in order: a call requests it, people decide, the call redeems it.
+// Decisions are in rules.ts, state is in the store.
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
 import type { PersonKeys } from '../../platform/person-keys.ts';
@@ -8,14 +8,14 @@ import type { ApprovalReach, ApprovalView, AskApproval, Redeemed } from '../../w
 import type { OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ApprovaldConfig } from './config.ts';
-import type { DecideQuestion, MayDecide } from './may-decide.ts';
+import type { MayDecide, MayDecideQuery } from './may-decide.ts';
 import { isSamePerson, type Person } from './rules.ts';
 import type { DecisionInput } from './store/decisions.ts';
-import type { Redeeming } from './store/redeem.ts';
-import { type ApprovalRow, labelsOf, saidOf, viewOf } from './store/rows.ts';
+import type { RedemptionInput } from './store/redeem.ts';
+import { type ApprovalRow, readDecisions, readLabels, toApprovalView } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';
 
-/** What a person says, before it is known whether they may. */
+/** A person's decision, before policy was asked if they may take it. */
 export type DecisionBody =
   | {
       answer: 'approve';
@@ -27,114 +27,121 @@ export type DecisionBody =
   | { answer: 'escalate'; text: string | null; to: string | null };
 
 export type ApprovaldService = {
-  ask(
+  requestApproval(
     body: AskApproval,
   ): Promise<{ approval: ApprovalView; status: 'pending' | 'granted' | 'ended' }>;
-  view(id: string): Promise<ApprovalView>;
-  answer(
+  getView(id: string): Promise<ApprovalView>;
+  decide(
     caller: OperatorCaller,
     id: string,
-    said: DecisionBody,
+    body: DecisionBody,
     nonce: string,
   ): Promise<ApprovalView>;
-  redeem(given: Redeeming): Promise<Redeemed>;
+  redeem(input: RedemptionInput): Promise<Redeemed>;
 };
 
-export function makeService(parts: {
+export function makeService(deps: {
   store: ApprovaldStore;
   outbox: Pick<Outbox, 'delivered' | 'assertAuditAccepting'>;
   config: ApprovaldConfig;
   mayDecide: MayDecide;
-  /** Those with a key of their own. */
+  /** People who have their names key. */
   people: Pick<PersonKeys, 'names'>;
   /** Woken when an approval is pending that may be the next to expire. */
   expiry: Pick<WakeLoop, 'wake'>;
   metrics: Pick<Metrics, 'count'>;
   failpoint(name: string): void;
 }): ApprovaldService {
-  const { store, outbox, config, mayDecide, people, expiry, metrics, failpoint } = parts;
+  const { store, outbox, config, mayDecide, people, expiry, metrics, failpoint } = deps;
 
   const view = async (id: string): Promise<ApprovalView> => {
-    const { row, asks } = await store.approval(id);
-    return viewOf(row, asks);
+    const { row, asks } = await store.getApproval(id);
+    return toApprovalView(row, asks);
   };
 
-  const permitExpiresMs = (expiresInS: number | undefined): number => {
+  const computePermitLifetimeMs = (expiresInS: number | undefined): number => {
     if (expiresInS !== undefined && expiresInS > config.permit_expires_s_max)
       throw fault(
         'bad_request',
-        `body expires_in_s: a permit may last at most ${config.permit_expires_s_max} seconds here`,
+        `body expires_in_s: a permit may last up to ${config.permit_expires_s_max} seconds`,
       );
     return Math.min(expiresInS ?? config.permit_expires_s, config.permit_expires_s_max) * 1000;
   };
 
-  const asAnswer = (said: DecisionBody): WithoutContext<DecisionInput> => {
-    if (said.answer !== 'approve') return said;
-    const { answer, reach, edited, expiresInS } = said;
-    return { answer, reach, edited, permitExpiresMs: permitExpiresMs(expiresInS) };
+  const toDecisionInput = (body: DecisionBody): WithoutContext<DecisionInput> => {
+    if (body.answer !== 'approve') return body;
+    const { answer, reach, edited, expiresInS } = body;
+    return { answer, reach, edited, permitExpiresMs: computePermitLifetimeMs(expiresInS) };
   };
 
-  /** Who could decide it after this person has passed it on, so that it is not locked for good. */
-  const othersThan = async (row: ApprovalRow, passer: Person, to: string | null) => {
-    const passed = saidOf(row).filter(({ answer }) => answer === 'escalate');
-    const out = [passer, ...passed.map(({ by, key }) => ({ principal: by, key }))];
-    const own = people.names();
-    const keyless = to !== null && !own.includes(nameOf(to)) ? to : 'person:operator';
-    const all = [
-      ...own.map((name) => ({ principal: `person:${name}`, key: `people/${name}` })),
+  /** Returns the people who could still decide it after this person has escalated it. */
+  const findOtherApprovers = async (row: ApprovalRow, escalator: Person, to: string | null) => {
+    const escalations = readDecisions(row).filter(({ answer }) => answer === 'escalate');
+    const excluded = [escalator, ...escalations.map(({ by, key }) => ({ principal: by, key }))];
+    const names = people.names();
+    const keyless = to !== null && !names.includes(stripPersonPrefix(to)) ? to : 'person:operator';
+    const candidates = [
+      ...names.map((name) => ({ principal: `person:${name}`, key: `people/${name}` })),
       { principal: keyless, key: OPERATOR_KEY },
     ];
     const others: string[] = [];
-    for (const one of all) {
-      if (out.some((gone) => isSamePerson(gone, one))) continue;
-      const question = { person: one.principal, answer: 'approve', reach: 'once' } as const;
-      const { allow } = await mayDecide({ ...question, approval: subjectOf(row) });
-      if (allow) others.push(one.principal);
+    for (const candidate of candidates) {
+      if (excluded.some((person) => isSamePerson(person, candidate))) continue;
+      const question = { person: candidate.principal, answer: 'approve', reach: 'once' } as const;
+      const { allow } = await mayDecide({ ...question, approval: toDecideSubject(row) });
+      if (allow) others.push(candidate.principal);
     }
     return others;
   };
 
   return {
-    view,
-    async ask(body) {
+    getView: view,
+    async requestApproval(body) {
       outbox.assertAuditAccepting();
       failpoint('approvald.before-ask');
-      const { approval, status } = await store.ask(body);
+      const { approval, status } = await store.requestApproval(body);
       if (status === 'pending') expiry.wake();
       failpoint('approvald.after-ask');
       metrics.count('approvals_requested', { status });
       return { approval: await view(approval.id), status };
     },
-    async answer(caller, id, said, nonce) {
-      const { row } = await store.approval(id);
-      const person = personOf(caller);
-      const reach = said.answer === 'approve' ? said.reach : 'once';
+    async decide(caller, id, body, nonce) {
+      const { row } = await store.getApproval(id);
+      const person = requirePerson(caller);
+      const reach = body.answer === 'approve' ? body.reach : 'once';
       const { allow, second, rule, reason } = await mayDecide({
         person: person.principal,
-        answer: said.answer,
+        answer: body.answer,
         reach,
-        approval: subjectOf(row),
+        approval: toDecideSubject(row),
       });
       if (!allow)
-        throw fault('denied', `${person.principal} may not answer ${id}: ${reason} (${rule})`, {
-          hint: 'Pass it on to somebody who may, or change the rule.',
+        throw fault('denied', `${person.principal} may not decide ${id}: ${reason} (${rule})`, {
+          hint: 'Escalate it to a person who may, or change the rule.',
         });
-      if (said.answer === 'escalate' && row.status === 'pending' && said.to !== person.principal)
-        assertPassable(row, said.to, await othersThan(row, person, said.to));
+      if (body.answer === 'escalate' && row.status === 'pending' && body.to !== person.principal)
+        assertCanEscalate(row, body.to, await findOtherApprovers(row, person, body.to));
       outbox.assertAuditAccepting();
       failpoint('approvald.before-answer');
-      const answered = await store.answer({ id, person, rule, second, nonce, ...asAnswer(said) });
+      const result = await store.decide({
+        id,
+        person,
+        rule,
+        second,
+        nonce,
+        ...toDecisionInput(body),
+      });
       failpoint('approvald.after-answer');
-      if (answered.refusal !== undefined) throw answered.refusal;
-      metrics.count('approvals_answered', { answer: said.answer });
+      if (result.refusal !== undefined) throw result.refusal;
+      metrics.count('approvals_answered', { answer: body.answer });
       return view(id);
     },
-    async redeem(given) {
+    async redeem(input) {
       failpoint('approvald.before-redeem');
-      const result = await store.redeem(given);
+      const result = await store.redeem(input);
       failpoint('approvald.after-redeem');
       if ('refusal' in result) throw result.refusal;
-      // Who approved is in the log before anybody acts on it.
+      // The approval must be durable in the audit log before the caller acts on it.
       if (result.seq > 0) await outbox.delivered(result.seq);
       return result.answer;
     },
@@ -145,23 +152,23 @@ type WithoutContext<T> = T extends unknown
   ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce'>
   : never;
 
-const nameOf = (principal: string): string => principal.slice('person:'.length);
+const stripPersonPrefix = (principal: string): string => principal.slice('person:'.length);
 
-function assertPassable(row: ApprovalRow, to: string | null, others: readonly string[]): void {
+function assertCanEscalate(row: ApprovalRow, to: string | null, others: readonly string[]): void {
   if (others.length === 0)
-    throw fault('conflict', `nobody else could decide ${row.id}, so it cannot be passed on`, {
-      hint: 'Decide it yourself, or give somebody a key first: agentctl person add NAME',
+    throw fault('conflict', `no other person could decide ${row.id}, so it cannot be escalated`, {
+      hint: 'Decide it yourself, or first add another person: agentctl person add NAME',
     });
   if (to === null || others.includes(to)) return;
-  const names = others.map(nameOf).join(', ');
+  const names = others.map(stripPersonPrefix).join(', ');
   throw fault('conflict', `${to} could not decide ${row.id}`, {
     hint:
-      `Pass it on to one of: ${names} (agentctl escalate ${row.id} --to NAME), ` +
+      `Escalate it to one of: ${names} (agentctl escalate ${row.id} --to NAME), ` +
       'or give them a key first: agentctl person add NAME',
   });
 }
 
-const subjectOf = (row: ApprovalRow): DecideQuestion['approval'] => ({
+const toDecideSubject = (row: ApprovalRow): MayDecideQuery['approval'] => ({
   id: row.id,
   agent: row.agent,
   action: row.action,
@@ -170,13 +177,13 @@ const subjectOf = (row: ApprovalRow): DecideQuestion['approval'] => ({
   reversibility: row.reversibility,
   taskId: row.task_id,
   rootTaskId: row.root_task_id,
-  labels: labelsOf(row),
+  labels: readLabels(row),
 });
 
 const OPERATOR_KEY = 'operator';
 
-/** No agent and no service answers: only people do. */
-function personOf(caller: OperatorCaller): Person {
+/** Throws `denied` for agents and services: only people decide. */
+function requirePerson(caller: OperatorCaller): Person {
   if (!caller.principal.startsWith('person:'))
     throw fault('denied', `${caller.principal} is not a person`);
   return { principal: caller.principal, key: caller.key ?? OPERATOR_KEY };

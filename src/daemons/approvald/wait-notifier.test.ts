@@ -1,5 +1,5 @@
-// Agentd is notified of every decision: of one that comes just after the last of the others, and of
-// more than the store returns at a time.
+// Tests that agentd is notified of every decision: also one taken while the last is being sent, and
+// of more than the store returns at a time.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
@@ -20,17 +20,17 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a decision made while agentd is notified of the last one is passed on, too', async () => {
   for (let later = 0; later < 30; later++) {
-    const untold = [untoldOf('first')];
+    const listPendingNotifications = [untoldOf('first')];
     const told: string[] = [];
     const store = {
-      untold: async () => [...untold],
-      async markTold(callId: string) {
-        untold.shift();
+      listPendingNotifications: async () => [...listPendingNotifications],
+      async markNotified(callId: string) {
+        listPendingNotifications.shift();
         told.push(callId);
         if (callId === 'first') void answerLater();
         return 1;
       },
-      waitingRuns: async () => [],
+      listWaitingRuns: async () => [],
       withdraw: async () => 0,
     };
     const agentd = { approvalEnded: async () => ({ ended: true }) };
@@ -42,7 +42,7 @@ test('a decision made while agentd is notified of the last one is passed on, too
     });
     const answerLater = async () => {
       for (let turn = 0; turn < later; turn++) await undefined;
-      untold.push(untoldOf('second'));
+      listPendingNotifications.push(untoldOf('second'));
       notifier.wake();
     };
     notifier.wake();
@@ -54,13 +54,14 @@ test('a decision made while agentd is notified of the last one is passed on, too
 });
 
 test('decisions beyond what the store returns at a time are passed on without a wake-up', async () => {
-  const untold = ['a', 'b', 'c', 'd', 'e'].map(untoldOf);
+  const listPendingNotifications = ['a', 'b', 'c', 'd', 'e'].map(untoldOf);
   const notified: string[] = [];
   const notifier = makeWaitNotifier({
     store: {
-      untold: async () => untold.slice(0, 2),
-      markTold: async (callId) => untold.splice(0, 1).length + notified.push(callId),
-      waitingRuns: async () => [],
+      listPendingNotifications: async () => listPendingNotifications.slice(0, 2),
+      markNotified: async (callId) =>
+        listPendingNotifications.splice(0, 1).length + notified.push(callId),
+      listWaitingRuns: async () => [],
       withdraw: async () => 0,
     },
     agentd: { approvalEnded: async () => ({ ended: true }) } as never,

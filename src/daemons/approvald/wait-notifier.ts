@@ -1,5 +1,5 @@
-// Tells agentd that calls need not wait for an approval any more, until agentd has acknowledged it;
-// and withdraws the approval requests of runs that have ended.
+// Notifies agentd, until it acknowledges, that calls no longer wait for an approval; and withdraws
+// the approval requests of runs that have ended.
 import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
@@ -11,7 +11,7 @@ import type { ApprovaldStore, PendingNotification } from './store/store.ts';
 
 type Agentd = Pick<Client<typeof agentdRoutes>, 'approvalEnded' | 'getRun'>;
 type WaitNotifier = {
-  /** An approval was decided or has expired: tell agentd now. */
+  /** An approval was decided or has expired: notify agentd now. */
   wake(): void;
   /** Withdraws the requests of runs that have ended. */
   reconcile(): Promise<void>;
@@ -19,11 +19,14 @@ type WaitNotifier = {
 };
 
 const BACKOFF_MS = { min: 100, max: 5_000 };
-/** A call that never opened its wait, because it died first, is not retried for ever. */
+/** A call that died before it opened its wait is not retried for ever. */
 const GIVE_UP_AFTER_MS = 600_000;
 
 export function makeWaitNotifier(options: {
-  store: Pick<ApprovaldStore, 'untold' | 'markTold' | 'waitingRuns' | 'withdraw'>;
+  store: Pick<
+    ApprovaldStore,
+    'listPendingNotifications' | 'markNotified' | 'listWaitingRuns' | 'withdraw'
+  >;
   agentd: Agentd;
   clock: Clock;
   log: Log;
@@ -42,24 +45,24 @@ export function makeWaitNotifier(options: {
         by: call.decided_by ?? 'service:approvald',
       },
     });
-    // Not ended: the call has still to open its wait.
+    // Not ended: the call has not opened its wait yet.
     const isDone = ended || clock.nowMs() > Number(call.expires_ms) + GIVE_UP_AFTER_MS;
-    if (isDone) await store.markTold(call.call_id);
+    if (isDone) await store.markNotified(call.call_id);
     return isDone;
   };
 
   const notifyAll = async (): Promise<number | undefined> => {
-    const calls = await store.untold();
-    let left = 0;
+    const calls = await store.listPendingNotifications();
+    let remaining = 0;
     for (const call of calls) {
       const isDone = await notify(call).catch((error: unknown) => {
-        if (isFault(error, 'not_found')) return store.markTold(call.call_id).then(() => true);
+        if (isFault(error, 'not_found')) return store.markNotified(call.call_id).then(() => true);
         log.debug('notifying agentd of a decision failed; retrying', { error });
         return false;
       });
-      if (!isDone) left++;
+      if (!isDone) remaining++;
     }
-    if (left === 0) {
+    if (remaining === 0) {
       retryMs = BACKOFF_MS.min;
       // The store returns a limited number at a time.
       return calls.length === 0 ? undefined : clock.nowMs();
@@ -82,7 +85,7 @@ export function makeWaitNotifier(options: {
       loop.wake();
     },
     async reconcile() {
-      for (const runId of await store.waitingRuns()) {
+      for (const runId of await store.listWaitingRuns()) {
         const hasEnded = await agentd.getRun({ params: { id: runId as RunId } }).then(
           ({ run }) => run.status === 'ended',
           (error: unknown) => isFault(error, 'not_found'),

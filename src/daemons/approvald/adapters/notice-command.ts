@@ -1,5 +1,5 @@
-// A notice by a program of the operator's: started directly, never through a shell, with the notice
-// as one JSON document on standard input and nothing of it in its arguments.
+// Runs the operator's notice command: directly, never through a shell, with the notice as one JSON
+// document on standard input and none of it in the arguments.
 import { spawn } from 'node:child_process';
 
 export type RunNoticeCommand = (body: string) => Promise<void>;
@@ -19,7 +19,7 @@ export function makeNoticeCommand(options: {
         timeout: options.timeoutMs,
         killSignal: 'SIGKILL',
       });
-      // A program that does not read its input is no failure of ours.
+      // A program may exit without reading its input.
       child.stdin.on('error', () => {});
       child.on('error', reject);
       child.on('close', (code, signal) => {

@@ -1,5 +1,5 @@
-// A notice by HTTP, signed as the Standard Webhooks specification says: the receiver can tell that
-// it is ours, whole, and not an old one sent again. https://www.standardwebhooks.com
+// Posts notices as Standard Webhooks (https://www.standardwebhooks.com): the signature lets the
+// receiver check origin and integrity, and reject replays.
 import { createHmac } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { toTimestamp } from '../../../platform/clock.ts';
@@ -11,8 +11,8 @@ export type SignNotice = (content: string) => string;
 
 const SECRET_CHARS_MIN = 24;
 
-/** `v1` with the secret both sides know, else `v1a` with approvald's own key. */
-export function noticeSigner(secretFile: string | undefined, signing: SigningKey): SignNotice {
+/** Signs as `v1` with the shared secret if there is one, else as `v1a` with approvald's key. */
+export function makeNoticeSigner(secretFile: string | undefined, signing: SigningKey): SignNotice {
   if (secretFile === undefined)
     return (content) => `v1a,${signing.signBytes(Buffer.from(content)).toString('base64')}`;
   const secret = readSecret(secretFile);
@@ -30,18 +30,18 @@ function readSecret(file: string): Buffer {
     text = readFileSync(file, 'utf8').trim();
   } catch (cause) {
     if ((cause as { code?: string }).code !== 'ENOENT') throw cause;
-    throw fault('bad_config', `there is no file ${file} with the secret of a webhook`, { cause });
+    throw fault('bad_config', `webhook secret file ${file} not found`, { cause });
   }
   if (text.length < SECRET_CHARS_MIN)
-    throw fault('bad_config', `${file} holds less than ${SECRET_CHARS_MIN} characters`);
+    throw fault('bad_config', `${file} has fewer than ${SECRET_CHARS_MIN} characters`);
   return text.startsWith('whsec_') ? Buffer.from(text.slice(6), 'base64') : Buffer.from(text);
 }
 
-/** In the clear only to this host: a notice names people and what they decide. */
+/** Allows http only to this host: a notice names people and what they decide. */
 export function assertWebhookUrl(url: string): void {
   const { protocol, hostname } = new URL(url);
-  const isHere = hostname === '127.0.0.1' || hostname === '[::1]' || hostname === 'localhost';
-  if (protocol === 'https:' || isHere) return;
+  const isLocal = hostname === '127.0.0.1' || hostname === '[::1]' || hostname === 'localhost';
+  if (protocol === 'https:' || isLocal) return;
   throw fault('bad_config', `the webhook ${url} would be sent unencrypted to another host`, {
     hint: 'Use https.',
   });
@@ -69,6 +69,6 @@ export function makeWebhook(options: {
     });
     await response.body?.cancel();
     if (!response.ok)
-      throw new Error(`${options.url} answered ${response.status} at ${toTimestamp(nowMs)}`);
+      throw new Error(`${options.url} returned ${response.status} at ${toTimestamp(nowMs)}`);
   };
 }

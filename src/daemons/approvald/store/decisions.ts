@@ -1,37 +1,44 @@
-// Answering: what a person says about an approval that waits. Each answer is written down; the one
-// that ends it also makes the permit, when it reaches further than once.
+// Records people's decisions on pending approvals. The decision that ends an approval also creates
+// the permit, when its reach is more than once.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { type ApprovalReach, ARGUMENTS_BYTES_MAX } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { PermitId } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
 import {
-  approversOf,
+  findApproveObstacle,
   isMarked,
-  isOfOwnClass,
+  isOwnClass,
   isRepeat,
-  narrowest,
   type Person,
-  whyNotApprove,
+  pickNarrowest,
+  selectApprovals,
 } from '../rules.ts';
 import {
   type ApprovalRow,
   type DecisionRow,
-  labelsOf,
   type PermitRow,
-  saidOf,
-  scopeOfAsk,
+  readDecisions,
+  readLabels,
+  toRequestScope,
 } from './rows.ts';
-import { type ApprovaldTx, asksOf, endApproval, findApproval, insertRow, lapse } from './tx.ts';
+import {
+  type ApprovaldTx,
+  endApproval,
+  expireIfDue,
+  findApproval,
+  insertRow,
+  listRequests,
+} from './tx.ts';
 
 export type DecisionInput = {
   id: string;
   person: Person;
-  /** The rule that lets this person answer. */
+  /** The rule that lets this person decide. */
   rule: string;
-  /** That rule wants a second person. */
+  /** That rule requires a second person. */
   second: boolean;
-  /** The nonce of what the person saw. */
+  /** The nonce of the view that the person saw. */
   nonce: string;
 } & (
   | {
@@ -44,42 +51,45 @@ export type DecisionInput = {
   | { answer: 'escalate'; text: string | null; to: string | null }
 );
 
-/** A refusal is a value, so that what came to light on the way (it expired) is still written. */
+/** A refusal is a value, so that the transaction (which may record an expiry) still commits. */
 export type DecisionResult = { row: ApprovalRow; refusal?: Fault };
 
-export async function answer(tx: ApprovaldTx, given: DecisionInput): Promise<DecisionResult> {
-  const row = await findApproval(tx.sql, given.id);
-  await lapse(tx, row);
-  const edited = given.answer === 'approve' ? readEdit(given, row) : undefined;
-  const said: DecisionRow = {
-    by: given.person.principal,
-    key: given.person.key,
-    answer: given.answer,
-    for: given.answer === 'approve' ? given.reach : null,
-    text: given.answer === 'approve' ? null : given.text,
-    to: given.answer === 'escalate' ? given.to : null,
+export async function recordDecision(
+  tx: ApprovaldTx,
+  input: DecisionInput,
+): Promise<DecisionResult> {
+  const row = await findApproval(tx.sql, input.id);
+  await expireIfDue(tx, row);
+  const edited = input.answer === 'approve' ? readEdit(input, row) : undefined;
+  const decision: DecisionRow = {
+    by: input.person.principal,
+    key: input.person.key,
+    answer: input.answer,
+    for: input.answer === 'approve' ? input.reach : null,
+    text: input.answer === 'approve' ? null : input.text,
+    to: input.answer === 'escalate' ? input.to : null,
     edited_hash: edited?.hash ?? null,
-    rule: given.rule,
+    rule: input.rule,
     at_ms: tx.nowMs,
   };
-  // Clicking twice is no second answer, and no mistake.
-  if (isRepeat(saidOf(row), said)) return { row };
+  // A double click is neither a second decision nor an error.
+  if (isRepeat(readDecisions(row), decision)) return { row };
   if (row.status !== 'pending') return { row, refusal: alreadyDecidedFault(row) };
-  if (given.nonce !== row.nonce) return { row, refusal: hasChanged(row) };
-  const all = [...saidOf(row), said];
-  switch (given.answer) {
+  if (input.nonce !== row.nonce) return { row, refusal: viewChangedFault(row) };
+  const all = [...readDecisions(row), decision];
+  switch (input.answer) {
     case 'approve':
-      return approve(tx, row, all, { ...given, edited });
+      return approve(tx, row, all, { ...input, edited });
     case 'reject':
-      return end(tx, row, all, 'rejected');
+      return endApprovalAs(tx, row, all, 'rejected');
     case 'request-info':
-      return end(tx, row, all, 'info');
+      return endApprovalAs(tx, row, all, 'info');
     case 'escalate':
       return escalate(tx, row, all);
   }
 }
 
-type Approving = {
+type ApproveInput = {
   second: boolean;
   person: Person;
   reach: ApprovalReach;
@@ -91,12 +101,12 @@ async function approve(
   tx: ApprovaldTx,
   row: ApprovalRow,
   all: DecisionRow[],
-  { person, second, reach, permitExpiresMs, edited }: Approving,
+  { person, second, reach, permitExpiresMs, edited }: ApproveInput,
 ): Promise<DecisionResult> {
-  const whyNot = whyNotApprove(all.slice(0, -1), person);
-  if (whyNot !== undefined) return { row, refusal: notYours(row, whyNot) };
-  const cannot = whyNotReach(row, reach, edited !== undefined);
-  if (cannot !== undefined) return { row, refusal: cannot };
+  const obstacle = findApproveObstacle(all.slice(0, -1), person);
+  if (obstacle !== undefined) return { row, refusal: notAllowedFault(row, obstacle) };
+  const refusal = reachFault(row, reach, edited !== undefined);
+  if (refusal !== undefined) return { row, refusal };
   if (edited !== undefined) {
     Object.assign(row, { edited: edited.text, edited_hash: edited.hash });
     await tx.sql.run(
@@ -110,37 +120,37 @@ async function approve(
     row.approvers_needed = 2;
     await tx.sql.run('UPDATE approvals SET approvers_needed = 2 WHERE id = ?', row.id);
   }
-  const approvers = approversOf(all);
+  const approvers = selectApprovals(all);
   if (approvers.length < row.approvers_needed) {
-    await write(tx, row, all, false);
+    await writeDecision(tx, row, all, false);
     await tx.notify(row, 'escalated');
     return { row };
   }
-  const far = narrowest(approvers.map((one) => one.for ?? 'once'));
-  if (far !== 'once') await grantPermit(tx, row, { scope: far, approvers, permitExpiresMs });
-  return end(tx, row, all, 'approved');
+  const scope = pickNarrowest(approvers.map((approval) => approval.for ?? 'once'));
+  if (scope !== 'once') await grantPermit(tx, row, { scope, approvers, permitExpiresMs });
+  return endApprovalAs(tx, row, all, 'approved');
 }
 
-function whyNotReach(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fault | undefined {
+function reachFault(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fault | undefined {
   if (reach === 'once') return undefined;
   const hint = 'Approve it once: --for once.';
-  if (isMarked(labelsOf(row)))
-    return fault('denied', 'a run that has read text from outside gets no permit', { hint });
+  if (isMarked(readLabels(row)))
+    return fault('denied', 'a run that has read text from outside cannot get a permit', { hint });
   if (row.each_call !== 0)
-    return fault('denied', `${row.action} wants a person for every call`, { hint });
-  if (edits) return fault('bad_request', 'what was edited can only be approved once', { hint });
+    return fault('denied', `${row.action} requires approval of every call`, { hint });
+  if (edits) return fault('bad_request', 'edited arguments can only be approved once', { hint });
   if (reach === 'repo' && row.repo === null)
-    return fault('bad_request', 'this call touches no repository', { hint });
-  if (reach === 'class' && !isOfOwnClass(scopeOfAsk(row)))
+    return fault('bad_request', 'this call has no repository', { hint });
+  if (reach === 'class' && !isOwnClass(toRequestScope(row)))
     return fault('bad_request', `the class ${row.class} is not that of ${row.action} itself`, {
       hint,
     });
   return undefined;
 }
 
-function readEdit(given: DecisionInput & { answer: 'approve' }, row: ApprovalRow) {
-  if (given.edited === undefined) return undefined;
-  const text = canonicalJson(given.edited);
+function readEdit(input: DecisionInput & { answer: 'approve' }, row: ApprovalRow) {
+  if (input.edited === undefined) return undefined;
+  const text = canonicalJson(input.edited);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
     throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
   return text === (row.edited ?? row.arguments) ? undefined : { text, hash: sha256Hex(text) };
@@ -149,13 +159,13 @@ function readEdit(given: DecisionInput & { answer: 'approve' }, row: ApprovalRow
 async function grantPermit(
   tx: ApprovaldTx,
   row: ApprovalRow,
-  given: {
+  input: {
     scope: 'task' | 'repo' | 'class';
     approvers: readonly DecisionRow[];
     permitExpiresMs: number;
   },
 ): Promise<void> {
-  const { scope, approvers, permitExpiresMs } = given;
+  const { scope, approvers, permitExpiresMs } = input;
   const permit: PermitRow = {
     id: tx.newId<PermitId>('permit'),
     scope,
@@ -177,7 +187,7 @@ async function grantPermit(
   await insertRow(tx.sql, 'permits', permit);
   await tx.sql.run('UPDATE approvals SET permit_id = ? WHERE id = ?', permit.id, row.id);
   row.permit_id = permit.id;
-  await tx.event(events.permitGranted(permit, row));
+  await tx.addEvent(events.permitGranted(permit, row));
 }
 
 async function escalate(
@@ -187,29 +197,28 @@ async function escalate(
 ): Promise<DecisionResult> {
   const { by, key, to } = all.at(-1)!;
   if (to === by)
-    return { row, refusal: fault('bad_request', 'it can only be passed on to somebody else') };
-  const before = saidOf(row);
-  const whyNot = whyNotApprove(before, { principal: by, key });
-  if (whyNot !== undefined) return { row, refusal: notYours(row, whyNot) };
-  await write(tx, row, all, false);
+    return { row, refusal: fault('bad_request', 'it can only be escalated to another person') };
+  const obstacle = findApproveObstacle(readDecisions(row), { principal: by, key });
+  if (obstacle !== undefined) return { row, refusal: notAllowedFault(row, obstacle) };
+  await writeDecision(tx, row, all, false);
   await tx.notify(row, 'escalated');
   return { row };
 }
 
-async function end(
+async function endApprovalAs(
   tx: ApprovaldTx,
   row: ApprovalRow,
   all: DecisionRow[],
   status: 'approved' | 'rejected' | 'info',
 ): Promise<DecisionResult> {
-  await write(tx, row, all, true);
+  await writeDecision(tx, row, all, true);
   await endApproval(tx, row, { status, by: all.at(-1)!.by });
   await tx.notify(row, 'decided');
   return { row };
 }
 
-/** What was said so far is part of what the next person sees, so the nonce changes with it. */
-async function write(
+/** Earlier decisions are part of the next person's view, so the nonce changes with each. */
+async function writeDecision(
   tx: ApprovaldTx,
   row: ApprovalRow,
   all: DecisionRow[],
@@ -222,34 +231,34 @@ async function write(
     row.nonce,
     row.id,
   );
-  const calls = await asksOf(tx.sql, row.id);
-  await tx.event(events.decided(row, all.at(-1)!, { number: all.length, calls, final }));
+  const calls = await listRequests(tx.sql, row.id);
+  await tx.addEvent(events.decided(row, all.at(-1)!, { number: all.length, calls, final }));
 }
 
-const WHY_OVER = {
-  approved: 'was approved already',
-  rejected: 'was rejected already',
-  info: 'was answered with a question already',
-  expired: 'has expired: no answer in time is a no',
-  canceled: 'is not asked for any more',
-  pending: 'waits',
+const STATUS_TEXT = {
+  approved: 'is already approved',
+  rejected: 'is already rejected',
+  info: 'was already answered with a question',
+  expired: 'has expired',
+  canceled: 'is canceled',
+  pending: 'is pending',
 } as const;
 
 function alreadyDecidedFault(row: ApprovalRow): Fault {
   const by = row.decided_by === null ? '' : ` (${row.decided_by})`;
-  return fault('conflict', `${row.id} ${WHY_OVER[row.status]}${by}`, {
-    hint: 'The first answer counts. The agent may ask again.',
+  return fault('conflict', `${row.id} ${STATUS_TEXT[row.status]}${by}`, {
+    hint: 'Let the agent request it again; the first decision stands.',
   });
 }
 
-function notYours(row: ApprovalRow, why: string): Fault {
+function notAllowedFault(row: ApprovalRow, why: string): Fault {
   return fault('denied', `${row.id}: ${why}`, {
-    hint: `They answer with: agentctl --as NAME approve ${row.id}. You can still reject it.`,
+    hint: `Let them run: agentctl --as NAME approve ${row.id}. You can still reject it.`,
   });
 }
 
-function hasChanged(row: ApprovalRow): Fault {
-  return fault('conflict', `${row.id} is not what you looked at any more`, {
+function viewChangedFault(row: ApprovalRow): Fault {
+  return fault('conflict', `${row.id} has changed since you looked at it`, {
     hint: `Look again: agentctl approvals ${row.id}`,
   });
 }

@@ -1,26 +1,25 @@
-// Redeeming: a call uses the answer it waited for. What a person approved holds for exactly the
-// call, run, arguments, diff and marks that were shown, and is given out once.
-
+// Redeems an approval for the call that waited for it: valid for exactly the call, run, arguments,
+// diff and marks that were shown, and once.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { SigningKey } from '../../../platform/signed-json.ts';
 import type { ChainLink, Redeemed, Statement } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
-import { isMarked, unshown } from '../rules.ts';
+import { findUnshown, isMarked } from '../rules.ts';
 import {
   type ApprovalRow,
-  approvedBy,
-  chainOf,
   isActive,
-  labelsOf,
+  listApprovers,
   type PermitRow,
   type RequestRow,
-  saidOf,
+  readChain,
+  readDecisions,
+  readLabels,
 } from './rows.ts';
-import { type ApprovaldTx, findApproval, findPermit, lapse } from './tx.ts';
+import { type ApprovaldTx, expireIfDue, findApproval, findPermit } from './tx.ts';
 
-export type Redeeming = {
+export type RedemptionInput = {
   id: string;
   call_id: string;
   run_id: string;
@@ -30,26 +29,31 @@ export type Redeeming = {
   labels: readonly Label[];
 };
 type RedeemOptions = { signing: SigningKey; redeemWithinMs: number };
-/** `seq`: the event that must be durable before anybody acts on it. */
+/** `seq`: the event that must be durable before the caller acts on the answer. */
 export type RedeemResult = { answer: Redeemed; seq: number } | { refusal: Fault };
 
 export async function redeem(
   tx: ApprovaldTx,
-  given: Redeeming,
-  means: RedeemOptions,
+  input: RedemptionInput,
+  options: RedeemOptions,
 ): Promise<RedeemResult> {
-  const row = await findApproval(tx.sql, given.id);
-  const ask = await tx.sql.one<RequestRow>('SELECT * FROM asks WHERE call_id = ?', given.call_id);
-  const wrong = whatDiffers(row, ask, given);
-  if (ask === undefined || wrong !== undefined) return refuse(tx, row, given, wrong!);
-  if (ask.redeemed !== null) return redeemedBefore(row, ask.redeemed, ask.redeemed_seq, given);
-  await lapse(tx, row);
-  if (ask.withdrawn_ms === null && row.status === 'pending')
-    return { answer: pending(means.signing.keyId), seq: 0 };
+  const row = await findApproval(tx.sql, input.id);
+  const request = await tx.sql.one<RequestRow>(
+    'SELECT * FROM asks WHERE call_id = ?',
+    input.call_id,
+  );
+  const mismatch = findMismatch(row, request, input);
+  if (request === undefined || mismatch !== undefined)
+    return recordRefusal(tx, row, input, mismatch!);
+  if (request.redeemed !== null)
+    return repeatRedemption(row, request.redeemed, request.redeemed_seq, input);
+  await expireIfDue(tx, row);
+  if (request.withdrawn_ms === null && row.status === 'pending')
+    return { answer: makePending(options.signing.keyId), seq: 0 };
   const permit = await findPermit(tx.sql, row.permit_id);
-  const outcome = findMismatch(tx, { row, ask, permit, given }, means.redeemWithinMs);
-  const by = outcome.decision === 'canceled' ? [] : peopleOf(row, permit, outcome.decision);
-  const statement = statementOf(row, ask, { decision: outcome.decision, by });
+  const outcome = decideOutcome(tx, { row, request, permit, input }, options.redeemWithinMs);
+  const by = outcome.decision === 'canceled' ? [] : listDeciders(row, permit, outcome.decision);
+  const statement = makeStatement(row, request, { decision: outcome.decision, by });
   const approved = outcome.decision === 'approved';
   const answer: Redeemed = {
     ...outcome,
@@ -58,106 +62,111 @@ export async function redeem(
       : null,
     edited: approved && row.edited !== null,
     statement,
-    signature: means.signing.signJson(statement),
-    key_id: means.signing.keyId,
+    signature: options.signing.signJson(statement),
+    key_id: options.signing.keyId,
   };
-  return { answer, seq: await keep(tx, { row, ask, permit, answer, statement }) };
+  return { answer, seq: await recordRedemption(tx, { row, request, permit, answer, statement }) };
 }
 
-type Judged = {
+type RedeemContext = {
   row: ApprovalRow;
-  ask: RequestRow;
+  request: RequestRow;
   permit: PermitRow | undefined;
-  given: Redeeming;
+  input: RedemptionInput;
 };
 type Outcome = { decision: Statement['decision']; text: string | null };
 
-function findMismatch(
+function decideOutcome(
   tx: ApprovaldTx,
-  { row, ask, permit, given }: Judged,
+  { row, request, permit, input }: RedeemContext,
   redeemWithinMs: number,
 ): Outcome {
-  if (ask.withdrawn_ms !== null) return no('canceled', 'nobody asks for this any more');
+  if (request.withdrawn_ms !== null) return makeOutcome('canceled', 'the request was withdrawn');
   switch (row.status) {
     case 'rejected':
-      return no('rejected', lastText(row) ?? 'a person said no');
+      return makeOutcome('rejected', readLastText(row) ?? 'a person rejected it');
     case 'info':
-      return no('info', lastText(row) ?? 'a person wants to know more');
+      return makeOutcome('info', readLastText(row) ?? 'a person requested more information');
     case 'expired':
-      return no('expired', 'nobody answered in time, and no answer is a no');
+      return makeOutcome('expired', 'it expired without a decision');
     case 'canceled':
-      return no('canceled', 'nobody asks for this any more');
+      return makeOutcome('canceled', 'the request was withdrawn');
     case 'approved':
     case 'pending':
       break;
   }
-  // A permit given by this very answer is for later calls; this call has the person's own word.
-  const byPermit = saidOf(row).length === 0;
+  // A permit granted by this very decision is for later calls; this call was approved itself.
+  const byPermit = readDecisions(row).length === 0;
   if (byPermit && (permit === undefined || !isActive(permit, tx.nowMs)))
-    return no('rejected', 'the permit that covered this was revoked or has expired');
+    return makeOutcome('rejected', 'the permit that covered this was revoked or has expired');
   if (Number(row.decided_ms) + redeemWithinMs <= tx.nowMs)
-    return no('expired', 'it was approved, but not used in time');
-  const changed = whatChanged(row, given);
-  return changed === undefined ? { decision: 'approved', text: null } : no('changed', changed);
+    return makeOutcome('expired', 'it was approved, but not redeemed in time');
+  const changed = findChange(row, input);
+  return changed === undefined
+    ? { decision: 'approved', text: null }
+    : makeOutcome('changed', changed);
 }
 
-function whatChanged(row: ApprovalRow, given: Redeeming): string | undefined {
-  if (isMarked(given.labels) && !isMarked(labelsOf(row)))
-    return 'the run has read text from outside since this was asked';
-  // Also when a person edited the arguments: they did so looking at this.
-  if (given.diff_hash !== undefined && given.diff_hash !== row.diff_hash)
-    return 'what it would change is not what the person saw any more';
-  const more = unshown(given.brings ?? [], chainOf(row));
+function findChange(row: ApprovalRow, input: RedemptionInput): string | undefined {
+  if (isMarked(input.labels) && !isMarked(readLabels(row)))
+    return 'the run has read text from outside since this was requested';
+  // Also when a person edited the arguments: they saw this diff when they did.
+  if (input.diff_hash !== undefined && input.diff_hash !== row.diff_hash)
+    return 'the diff is no longer the one the person saw';
+  const more = findUnshown(input.brings ?? [], readChain(row));
   if (more !== undefined) return `it would do more than the person saw: ${more.what || more.class}`;
   return undefined;
 }
 
 /**
- * The same answer, for a call that was cut off. Whoever gets it could have changed things since, so
- * it must still be about what was shown.
+ * Returns the recorded answer again, for a call that was interrupted. The caller may have changed
+ * things since, so it must still match what was shown.
  */
-function redeemedBefore(
+function repeatRedemption(
   row: ApprovalRow,
   redeemed: string,
   seq: number | null,
-  given: Redeeming,
+  input: RedemptionInput,
 ): RedeemResult {
   const answer = JSON.parse(redeemed) as Redeemed;
-  const changed = answer.decision === 'approved' ? whatChanged(row, given) : undefined;
+  const changed = answer.decision === 'approved' ? findChange(row, input) : undefined;
   const now: Redeemed =
     changed === undefined
       ? answer
-      : { ...pending(answer.key_id), decision: 'changed', text: changed };
+      : { ...makePending(answer.key_id), decision: 'changed', text: changed };
   return { answer: now, seq: Number(seq) };
 }
 
-const no = (decision: Exclude<Statement['decision'], 'approved'>, text: string): Outcome => ({
+const makeOutcome = (
+  decision: Exclude<Statement['decision'], 'approved'>,
+  text: string,
+): Outcome => ({
   decision,
   text,
 });
-const lastText = (row: ApprovalRow): string | null => saidOf(row).at(-1)?.text ?? null;
+const readLastText = (row: ApprovalRow): string | null => readDecisions(row).at(-1)?.text ?? null;
 
-function peopleOf(
+function listDeciders(
   row: ApprovalRow,
   permit: PermitRow | undefined,
   decision: Statement['decision'],
 ): string[] {
-  if (decision === 'approved') return approvedBy(row, permit);
+  if (decision === 'approved') return listApprovers(row, permit);
   return row.decided_by?.startsWith('person:') === true ? [row.decided_by] : [];
 }
 
-function statementOf(
+function makeStatement(
   row: ApprovalRow,
-  ask: RequestRow,
+  request: RequestRow,
   { decision, by }: { decision: Statement['decision']; by: string[] },
 ): Statement {
   return {
     v: 1,
     approval_id: row.id,
-    call_id: ask.call_id,
-    run_id: ask.run_id,
+    call_id: request.call_id,
+    run_id: request.run_id,
     agent: row.agent,
-    task_id: ask.task_id,
+    task_id: request.task_id,
     action: row.action,
     decision,
     asked_hash: row.arguments_hash,
@@ -165,12 +174,12 @@ function statementOf(
     diff_hash: row.edited === null ? row.diff_hash : null,
     by,
     permit_id: row.permit_id,
-    nonce: ask.nonce,
-    at: toTimestamp(Number(row.decided_ms ?? ask.withdrawn_ms)),
+    nonce: request.nonce,
+    at: toTimestamp(Number(row.decided_ms ?? request.withdrawn_ms)),
   };
 }
 
-const pending = (keyId: string): Redeemed => ({
+const makePending = (keyId: string): Redeemed => ({
   decision: 'pending',
   arguments: null,
   edited: false,
@@ -180,51 +189,51 @@ const pending = (keyId: string): Redeemed => ({
   key_id: keyId,
 });
 
-async function keep(
+async function recordRedemption(
   tx: ApprovaldTx,
-  given: Omit<Judged, 'given'> & { answer: Redeemed; statement: Statement },
+  input: Omit<RedeemContext, 'input'> & { answer: Redeemed; statement: Statement },
 ): Promise<number> {
-  const { row, ask, permit, answer, statement } = given;
+  const { row, request, permit, answer, statement } = input;
   const { decision, by, arguments_hash: hash } = statement;
-  const seq = await tx.event(events.redeemed(row, ask, { decision, by, hash }));
+  const seq = await tx.addEvent(events.redeemed(row, request, { decision, by, hash }));
   await tx.sql.run(
     'UPDATE asks SET redeemed_ms = ?, redeemed = ?, redeemed_seq = ?, told = 1 WHERE call_id = ?',
     tx.nowMs,
     JSON.stringify(answer),
     seq,
-    ask.call_id,
+    request.call_id,
   );
-  if (decision !== 'approved' || permit === undefined || saidOf(row).length > 0) return seq;
+  if (decision !== 'approved' || permit === undefined || readDecisions(row).length > 0) return seq;
   await tx.sql.run('UPDATE permits SET uses = uses + 1 WHERE id = ?', permit.id);
-  return tx.event(events.permitUsed(permit, row, ask));
+  return tx.addEvent(events.permitUsed(permit, row, request));
 }
 
 type Mismatch = { code: string; message: string };
 
-function whatDiffers(
+function findMismatch(
   row: ApprovalRow,
-  ask: RequestRow | undefined,
-  given: Redeeming,
+  request: RequestRow | undefined,
+  input: RedemptionInput,
 ): Mismatch | undefined {
-  if (ask === undefined || ask.approval_id !== row.id)
-    return { code: 'other_call', message: `${given.call_id} did not ask for ${row.id}` };
-  if (ask.run_id !== given.run_id)
-    return { code: 'other_run', message: `${row.id} was asked for by another run` };
-  if (row.arguments_hash !== given.arguments_hash)
-    return { code: 'other_arguments', message: `${row.id} was asked for with other arguments` };
+  if (request === undefined || request.approval_id !== row.id)
+    return { code: 'other_call', message: `${row.id} was not requested by ${input.call_id}` };
+  if (request.run_id !== input.run_id)
+    return { code: 'other_run', message: `${row.id} was requested by another run` };
+  if (row.arguments_hash !== input.arguments_hash)
+    return { code: 'other_arguments', message: `${row.id} was requested with other arguments` };
   return undefined;
 }
 
-/** Written down: nobody who keeps to the contract comes here. */
-async function refuse(
+/** Audited, because a caller that keeps to the contract never gets here. */
+async function recordRefusal(
   tx: ApprovaldTx,
   row: ApprovalRow,
-  given: Redeeming,
-  why: Mismatch,
+  input: RedemptionInput,
+  mismatch: Mismatch,
 ): Promise<RedeemResult> {
   const number = row.refusals + 1;
   await tx.sql.run('UPDATE approvals SET refusals = ? WHERE id = ?', number, row.id);
-  await tx.event(events.refused(row, given, { code: why.code, number }));
-  const hint = 'An approval holds for exactly what was shown; ask for this as a new call.';
-  return { refusal: fault('denied', why.message, { hint }) };
+  await tx.addEvent(events.refused(row, input, { code: mismatch.code, number }));
+  const hint = 'Request this as a new call; an approval is valid only for what was shown.';
+  return { refusal: fault('denied', mismatch.message, { hint }) };
 }

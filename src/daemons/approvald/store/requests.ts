@@ -1,22 +1,22 @@
-// Asking: one call wants something that needs a person. A permit may cover it; an equal ask that
-// already waits takes it in; otherwise people are asked anew.
+// Handles a call's request for approval: a permit covers it, or it joins an equal pending approval,
+// or it becomes a new pending approval.
 import { canonicalJson, hashJson, sha256Hex } from '../../../platform/json.ts';
 import { ARGUMENTS_BYTES_MAX, type AskApproval, type ChainLink } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId, TaskId } from '../../../wire/primitives.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { approversNeeded, covers, riskiest } from '../rules.ts';
+import { combineRisks, countApproversNeeded, covers } from '../rules.ts';
 import {
   type ApprovalRow,
-  chainOf,
   type PermitRow,
   type RequestRow,
-  saidOf,
-  scopeOfAsk,
-  scopeOfPermit,
+  readChain,
+  readDecisions,
+  toPermitScope,
+  toRequestScope,
 } from './rows.ts';
-import { type ApprovaldTx, findApproval, insertRow, lapse } from './tx.ts';
+import { type ApprovaldTx, expireIfDue, findApproval, insertRow } from './tx.ts';
 
 export type ApprovalRequestResult = {
   approval: ApprovalRow;
@@ -27,44 +27,45 @@ type Limits = Pick<
   'expires_s' | 'expires_s_for' | 'pending_per_agent_max' | 'second_approver_for'
 >;
 
-export async function ask(
+export async function requestApproval(
   tx: ApprovaldTx,
   body: AskApproval,
   limits: Limits,
 ): Promise<ApprovalRequestResult> {
   const known = await tx.sql.one<RequestRow>('SELECT * FROM asks WHERE call_id = ?', body.call_id);
-  if (known !== undefined) return askedBefore(tx, known, body);
-  const fresh = newRow(tx, body, limits);
-  const permit = await permitFor(tx, fresh);
+  if (known !== undefined) return repeatRequest(tx, known, body);
+  const fresh = makeRow(tx, body, limits);
+  const permit = await findCoveringPermit(tx, fresh);
   if (permit !== undefined)
-    return { approval: await grant(tx, fresh, permit, body), status: 'granted' };
-  const waiting = await pendingLike(tx, fresh);
-  if (waiting !== undefined) return { approval: await join(tx, waiting, body), status: 'pending' };
-  await assertFewer(tx, fresh, limits.pending_per_agent_max);
-  fresh.thread = JSON.stringify(await threadOf(tx, fresh));
+    return { approval: await grantByPermit(tx, fresh, permit, body), status: 'granted' };
+  const waiting = await findEqualPending(tx, fresh);
+  if (waiting !== undefined)
+    return { approval: await joinPending(tx, waiting, body), status: 'pending' };
+  await assertBelowLimit(tx, fresh, limits.pending_per_agent_max);
+  fresh.thread = JSON.stringify(await readThread(tx, fresh));
   await insertRow(tx.sql, 'approvals', fresh);
-  await addAsk(tx, fresh, body);
+  await addRequest(tx, fresh, body);
   await tx.notify(fresh, 'requested');
   return { approval: fresh, status: 'pending' };
 }
 
-async function askedBefore(
+async function repeatRequest(
   tx: ApprovaldTx,
   known: RequestRow,
   body: AskApproval,
 ): Promise<ApprovalRequestResult> {
   const approval = await findApproval(tx.sql, known.approval_id);
   if (approval.arguments_hash !== body.arguments_hash || known.run_id !== body.run_id)
-    throw fault('conflict', `${body.call_id} asked before for something else`, {
-      hint: 'An approval holds for the arguments it was asked with; ask with a new call.',
+    throw fault('conflict', `${body.call_id} was already used for another request`, {
+      hint: 'Request it with a new call; an approval is valid for the original arguments only.',
     });
-  await lapse(tx, approval);
+  await expireIfDue(tx, approval);
   if (approval.status === 'pending') return { approval, status: 'pending' };
-  const granted = approval.status === 'approved' && saidOf(approval).length === 0;
+  const granted = approval.status === 'approved' && readDecisions(approval).length === 0;
   return { approval, status: granted ? 'granted' : 'ended' };
 }
 
-function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
+function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
   const text = canonicalJson(body.arguments);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
     throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
@@ -74,7 +75,7 @@ function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow
   const danger = { class: body.class, risk: body.risk, reversibility: body.reversibility };
   const own: ChainLink = { ...danger, part: 'call', what: action };
   const chain: [ChainLink, ...ChainLink[]] = [own, ...(body.chain ?? [])];
-  const worst = riskiest(chain);
+  const worst = combineRisks(chain);
   const labels = [...new Set(body.labels)].sort();
   const same = { agent, action, root_task_id, repo, diff, rollback, labels, chain };
   const expiresS =
@@ -103,7 +104,7 @@ function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow
     diff_hash: diff === null ? null : sha256Hex(diff),
     rollback,
     nonce: tx.newNonce(),
-    approvers_needed: approversNeeded(limits.second_approver_for, { action, chain }),
+    approvers_needed: countApproversNeeded(limits.second_approver_for, { action, chain }),
     said: '[]',
     thread: '[]',
     permit_id: null,
@@ -115,28 +116,31 @@ function newRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow
   };
 }
 
-async function permitFor(tx: ApprovaldTx, row: ApprovalRow): Promise<PermitRow | undefined> {
-  const scope = scopeOfAsk(row);
+async function findCoveringPermit(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+): Promise<PermitRow | undefined> {
+  const scope = toRequestScope(row);
   const permits = await tx.sql.all<PermitRow & Pick<ApprovalRow, 'rules' | 'chain'>>(
     'SELECT p.*, a.rules, a.chain FROM permits p JOIN approvals a ON a.id = p.approval_id ' +
       'WHERE p.agent = ? AND p.revoked_ms IS NULL AND p.expires_ms > ? ORDER BY p.id',
     row.agent,
     tx.nowMs,
   );
-  // Why else a person must be asked was never shown to whoever gave the permit.
+  // A rule that did not ask when the permit was granted is not covered by it.
   const isShown = (shown: string) => {
     const known = new Set(JSON.parse(shown) as string[]);
     return scope.rules.every((rule) => known.has(rule));
   };
   const found = permits.find(
-    (permit) => covers(scopeOfPermit(permit, chainOf(permit)), scope) && isShown(permit.rules),
+    (permit) => covers(toPermitScope(permit, readChain(permit)), scope) && isShown(permit.rules),
   );
   if (found === undefined) return undefined;
   const { rules: _, chain: __, ...permit } = found;
   return permit;
 }
 
-async function grant(
+async function grantByPermit(
   tx: ApprovaldTx,
   fresh: ApprovalRow,
   permit: PermitRow,
@@ -151,26 +155,30 @@ async function grant(
     decided_by: by,
   };
   await insertRow(tx.sql, 'approvals', row);
-  await addAsk(tx, row, body);
+  await addRequest(tx, row, body);
   return row;
 }
 
-const pendingLike = (tx: ApprovaldTx, row: ApprovalRow): Promise<ApprovalRow | undefined> =>
+const findEqualPending = (tx: ApprovaldTx, row: ApprovalRow): Promise<ApprovalRow | undefined> =>
   tx.sql.one<ApprovalRow>(
     "SELECT * FROM approvals WHERE status = 'pending' AND group_key = ? AND expires_ms > ?",
     row.group_key,
     tx.nowMs,
   );
 
-/** What one answer would approve has grown, so who looks at it now sees another nonce. */
-async function join(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<ApprovalRow> {
+/** One decision now covers one more call, so the view gets a new nonce. */
+async function joinPending(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+  body: AskApproval,
+): Promise<ApprovalRow> {
   row.nonce = tx.newNonce();
   await tx.sql.run('UPDATE approvals SET nonce = ? WHERE id = ?', row.nonce, row.id);
-  await addAsk(tx, row, body);
+  await addRequest(tx, row, body);
   return row;
 }
 
-async function addAsk(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<void> {
+async function addRequest(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<void> {
   const added: RequestRow = {
     call_id: body.call_id,
     approval_id: row.id,
@@ -183,32 +191,32 @@ async function addAsk(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Pro
     redeemed_ms: null,
     redeemed: null,
     redeemed_seq: null,
-    // What a permit grants waits for nobody.
+    // A call that a permit covers has no wait to end.
     told: row.status === 'pending' ? 0 : 1,
   };
   await insertRow(tx.sql, 'asks', added);
-  await tx.event(events.requested(row, added));
+  await tx.addEvent(events.requested(row, added));
 }
 
-async function assertFewer(tx: ApprovaldTx, row: ApprovalRow, max: number): Promise<void> {
+async function assertBelowLimit(tx: ApprovaldTx, row: ApprovalRow, max: number): Promise<void> {
   const counted = await tx.sql.one<{ n: number }>(
     "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending' AND agent = ?",
     row.agent,
   );
   if (Number(counted?.n ?? 0) >= max)
-    throw fault('limit', `${row.agent} already waits for ${max} approvals`, {
-      hint: 'Wait for answers before asking for more.',
+    throw fault('limit', `${row.agent} already has ${max} pending approvals`, {
+      hint: 'Wait for decisions before requesting more.',
     });
 }
 
-type Turn = { approval_id: ApprovalId; question: string; by: string; at: string };
+type ThreadQuestion = { approval_id: ApprovalId; question: string; by: string; at: string };
 const THREAD_MAX = 20;
 
-/** What people wanted to know when this agent asked for this before, in this tree of tasks. */
-async function threadOf(
+/** Returns people's questions on earlier requests of this agent and tool in this task tree. */
+async function readThread(
   tx: ApprovaldTx,
   row: { agent: string; action: string; root_task_id: TaskId },
-): Promise<Turn[]> {
+): Promise<ThreadQuestion[]> {
   const before = await tx.sql.all<ApprovalRow>(
     "SELECT * FROM approvals WHERE root_task_id = ? AND agent = ? AND action = ? AND status = 'info' " +
       'ORDER BY id DESC LIMIT ?',
@@ -217,10 +225,10 @@ async function threadOf(
     row.action,
     THREAD_MAX,
   );
-  return before.reverse().flatMap((one) => {
-    const asked = saidOf(one).findLast(({ answer }) => answer === 'request-info');
-    if (asked === undefined) return [];
-    const at = new Date(asked.at_ms).toISOString();
-    return [{ approval_id: one.id, question: asked.text ?? '', by: asked.by, at }];
+  return before.reverse().flatMap((approval) => {
+    const question = readDecisions(approval).findLast(({ answer }) => answer === 'request-info');
+    if (question === undefined) return [];
+    const at = new Date(question.at_ms).toISOString();
+    return [{ approval_id: approval.id, question: question.text ?? '', by: question.by, at }];
   });
 }

@@ -1,5 +1,5 @@
-// approvald's tables, their rows, and rows as the wire shows them. Times are milliseconds since
-// 1970, lists and objects are JSON text.
+// approvald's tables and rows, and the API's views of them. Times are milliseconds since 1970;
+// lists and objects are JSON text.
 import { toTimestamp } from '../../../platform/clock.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
@@ -22,14 +22,14 @@ import type {
   TaskId,
 } from '../../../wire/primitives.ts';
 import {
-  type AskScope,
-  approversOf,
   type DecisionRecord,
+  describePermits,
   type PermitScope,
-  wouldPermit,
+  type RequestScope,
+  selectApprovals,
 } from '../rules.ts';
 
-/** An approval is what people look at; an ask is one call that waits for it. */
+/** A row of approvals is what people decide on; a row of asks is one call that waits for it. */
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE approvals (
@@ -126,7 +126,7 @@ UPDATE approvals SET each_call = 1 WHERE rules LIKE '%"tool:%:approval"%';
 `,
 ];
 
-/** What a person said, as it is kept. */
+/** A person's decision, as stored in the column `said`. */
 export type DecisionRow = DecisionRecord & { rule: string; at_ms: number };
 
 export type ApprovalRow = {
@@ -201,36 +201,37 @@ export type PermitRow = {
   uses: number;
 };
 
-const stamp = (ms: number | null): string | null => (ms === null ? null : toTimestamp(Number(ms)));
-const list = <T>(text: string): T[] => JSON.parse(text) as T[];
-export const saidOf = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => list(row.said);
-export const labelsOf = (row: Pick<ApprovalRow, 'labels'>): Label[] => list(row.labels);
+const toOptionalTimestamp = (ms: number | null): string | null =>
+  ms === null ? null : toTimestamp(Number(ms));
+const parseList = <T>(text: string): T[] => JSON.parse(text) as T[];
+export const readDecisions = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => parseList(row.said);
+export const readLabels = (row: Pick<ApprovalRow, 'labels'>): Label[] => parseList(row.labels);
 
 /** An earlier version stored links without `part` and `what`. */
 type StoredLink = Omit<ChainLink, 'part' | 'what'> & Partial<ChainLink>;
 
-export const chainOf = (row: Pick<ApprovalRow, 'chain'>): ChainLink[] =>
-  list<StoredLink>(row.chain).map((link, i) => ({
+export const readChain = (row: Pick<ApprovalRow, 'chain'>): ChainLink[] =>
+  parseList<StoredLink>(row.chain).map((link, i) => ({
     part: i === 0 ? 'call' : 'brings',
     what: '',
     ...link,
   }));
 
-export const scopeOfAsk = (row: ApprovalRow): AskScope => ({
+export const toRequestScope = (row: ApprovalRow): RequestScope => ({
   agent: row.agent,
   action: row.action,
   class: row.class,
   risk: row.risk,
   reversibility: row.reversibility,
-  chain: chainOf(row),
+  chain: readChain(row),
   rootTaskId: row.root_task_id,
   repo: row.repo,
-  labels: labelsOf(row),
-  rules: list<string>(row.rules),
+  labels: readLabels(row),
+  rules: parseList<string>(row.rules),
   eachCall: row.each_call !== 0,
 });
 
-export const scopeOfPermit = (row: PermitRow, shown: readonly ChainLink[]): PermitScope => ({
+export const toPermitScope = (row: PermitRow, shown: readonly ChainLink[]): PermitScope => ({
   scope: row.scope,
   agent: row.agent,
   action: row.action,
@@ -245,18 +246,18 @@ export const scopeOfPermit = (row: PermitRow, shown: readonly ChainLink[]): Perm
 export const isActive = (row: PermitRow, nowMs: number): boolean =>
   row.revoked_ms === null && Number(row.expires_ms) > nowMs;
 
-/** The people whose approval stands: said here, or when they gave the permit. */
-export function approvedBy(row: ApprovalRow, permit: PermitRow | undefined): string[] {
-  if (permit !== undefined && row.permit_id === permit.id && saidOf(row).length === 0)
-    return list<string>(permit.granted_by);
-  return approversOf(saidOf(row)).map(({ by }) => by);
+/** Returns the people whose approval counts: given here, or with the permit. */
+export function listApprovers(row: ApprovalRow, permit: PermitRow | undefined): string[] {
+  if (permit !== undefined && row.permit_id === permit.id && readDecisions(row).length === 0)
+    return parseList<string>(permit.granted_by);
+  return selectApprovals(readDecisions(row)).map(({ by }) => by);
 }
 
-export type Counted = ApprovalRow & { calls: number; permit_granted_by: string | null };
+export type CountedApprovalRow = ApprovalRow & { calls: number; permit_granted_by: string | null };
 
-export function summaryOf(row: Counted): ApprovalSummary {
-  const own = approversOf(saidOf(row)).map(({ by }) => by);
-  const approved = own.length === 0 && row.permit_granted_by !== null;
+export function toApprovalSummary(row: CountedApprovalRow): ApprovalSummary {
+  const approvers = selectApprovals(readDecisions(row)).map(({ by }) => by);
+  const byPermit = approvers.length === 0 && row.permit_granted_by !== null;
   return {
     id: row.id,
     status: row.status,
@@ -270,35 +271,36 @@ export function summaryOf(row: Counted): ApprovalSummary {
     repo: row.repo,
     summary: row.summary,
     reason: row.reason,
-    rules: list(row.rules),
-    labels: labelsOf(row),
+    rules: parseList(row.rules),
+    labels: readLabels(row),
     arguments_hash: row.edited_hash ?? row.arguments_hash,
     arguments_bytes: Buffer.byteLength(row.edited ?? row.arguments),
     diff_bytes: row.diff === null ? null : Buffer.byteLength(row.diff),
     calls: Number(row.calls),
     approvers_needed: row.approvers_needed,
-    approved_by: approved ? list(row.permit_granted_by!) : own,
-    escalated_to: saidOf(row).findLast((one) => one.answer === 'escalate')?.to ?? null,
+    approved_by: byPermit ? parseList(row.permit_granted_by!) : approvers,
+    escalated_to: readDecisions(row).findLast(({ answer }) => answer === 'escalate')?.to ?? null,
     permit_id: row.permit_id,
     requested_at: toTimestamp(Number(row.requested_ms)),
     expires_at: toTimestamp(Number(row.expires_ms)),
-    decided_at: stamp(row.decided_ms),
+    decided_at: toOptionalTimestamp(row.decided_ms),
     decided_by: row.decided_by,
   };
 }
 
-const answerOf = ({ key: _key, at_ms, ...rest }: DecisionRow): PersonAnswer => ({
+const toPersonAnswer = ({ key: _key, at_ms, ...rest }: DecisionRow): PersonAnswer => ({
   ...rest,
   at: toTimestamp(at_ms),
 });
 
-export function viewOf(row: Counted, asks: readonly RequestRow[]): ApprovalView {
-  const asked = JSON.parse(row.arguments) as Record<string, unknown>;
+export function toApprovalView(row: CountedApprovalRow, asks: readonly RequestRow[]): ApprovalView {
+  const requested = JSON.parse(row.arguments) as Record<string, unknown>;
   return {
-    ...summaryOf(row),
-    arguments: row.edited === null ? asked : (JSON.parse(row.edited) as Record<string, unknown>),
-    arguments_asked: row.edited === null ? null : asked,
-    chain: chainOf(row),
+    ...toApprovalSummary(row),
+    arguments:
+      row.edited === null ? requested : (JSON.parse(row.edited) as Record<string, unknown>),
+    arguments_asked: row.edited === null ? null : requested,
+    chain: readChain(row),
     diff: row.diff,
     rollback: row.rollback,
     nonce: row.nonce,
@@ -308,15 +310,15 @@ export function viewOf(row: Counted, asks: readonly RequestRow[]): ApprovalView 
       task_id: ask.task_id,
       purpose: ask.purpose,
       asked_at: toTimestamp(Number(ask.asked_ms)),
-      redeemed_at: stamp(ask.redeemed_ms),
+      redeemed_at: toOptionalTimestamp(ask.redeemed_ms),
     })),
-    answers: saidOf(row).map(answerOf),
-    thread: list(row.thread),
-    would_permit: wouldPermit(scopeOfAsk(row)),
+    answers: readDecisions(row).map(toPersonAnswer),
+    thread: parseList(row.thread),
+    would_permit: describePermits(toRequestScope(row)),
   };
 }
 
-export function permitView(row: PermitRow, nowMs: number): PermitView {
+export function toPermitView(row: PermitRow, nowMs: number): PermitView {
   return {
     id: row.id,
     scope: row.scope,
@@ -328,10 +330,10 @@ export function permitView(row: PermitRow, nowMs: number): PermitView {
     root_task_id: row.root_task_id,
     repo: row.repo,
     approval_id: row.approval_id,
-    granted_by: list(row.granted_by),
+    granted_by: parseList(row.granted_by),
     granted_at: toTimestamp(Number(row.granted_ms)),
     expires_at: toTimestamp(Number(row.expires_ms)),
-    revoked_at: stamp(row.revoked_ms),
+    revoked_at: toOptionalTimestamp(row.revoked_ms),
     revoked_by: row.revoked_by,
     uses: row.uses,
     active: isActive(row, nowMs),

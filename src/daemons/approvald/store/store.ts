@@ -1,24 +1,24 @@
-// approvald's store: each method is one transaction named by its intent. Time is compared in here.
-// What the larger ones do inside is in the files beside this one.
+// approvald's store: each method is one transaction. The larger ones are implemented in the files
+// beside this one.
 import type { SigningKey } from '../../../platform/signed-json.ts';
 import type { Value } from '../../../platform/sql/database.ts';
 import type { AskApproval } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { answer, type DecisionInput, type DecisionResult } from './decisions.ts';
-import { type Redeeming, type RedeemResult, redeem } from './redeem.ts';
-import { type ApprovalRequestResult, ask } from './requests.ts';
-import type { ApprovalRow, Counted, PermitRow, RequestRow } from './rows.ts';
+import { type DecisionInput, type DecisionResult, recordDecision } from './decisions.ts';
+import { type RedeemResult, type RedemptionInput, redeem } from './redeem.ts';
+import { type ApprovalRequestResult, requestApproval } from './requests.ts';
+import type { ApprovalRow, CountedApprovalRow, PermitRow, RequestRow } from './rows.ts';
 import {
   type ApprovaldTxOptions,
-  asksOf,
-  countedRow,
-  countedRows,
   endApproval,
+  expireIfDue,
   findApproval,
+  findCountedRow,
   findPermit,
-  lapse,
+  listCountedRows,
+  listRequests,
   makeWriteTx,
 } from './tx.ts';
 
@@ -44,13 +44,14 @@ export function makeStore(
   const redeemWithinMs = config.redeem_within_s * 1000;
 
   return {
-    ask: (body: AskApproval): Promise<ApprovalRequestResult> =>
-      write((tx) => ask(tx, body, config)),
-    answer: (given: DecisionInput): Promise<DecisionResult> => write((tx) => answer(tx, given)),
-    redeem: (given: Redeeming): Promise<RedeemResult> =>
-      write((tx) => redeem(tx, given, { signing, redeemWithinMs })),
+    requestApproval: (body: AskApproval): Promise<ApprovalRequestResult> =>
+      write((tx) => requestApproval(tx, body, config)),
+    decide: (input: DecisionInput): Promise<DecisionResult> =>
+      write((tx) => recordDecision(tx, input)),
+    redeem: (input: RedemptionInput): Promise<RedeemResult> =>
+      write((tx) => redeem(tx, input, { signing, redeemWithinMs })),
 
-    /** Nobody waits for these calls any more; an approval that no call waits for is over. */
+    /** Withdraws calls; an approval that no call waits for any longer is canceled. */
     withdraw: (which: { run_id: string; call_id?: string | undefined }): Promise<number> =>
       write(async (tx) => {
         const open = await tx.sql.all<RequestRow>(
@@ -65,33 +66,34 @@ export function makeStore(
             call_id,
           );
           const row = await findApproval(tx.sql, approval_id);
-          const asks = await asksOf(tx.sql, approval_id);
-          if (row.status !== 'pending' || asks.some((one) => one.withdrawn_ms === null)) continue;
+          const requests = await listRequests(tx.sql, approval_id);
+          const isWaiting = requests.some(({ withdrawn_ms }) => withdrawn_ms === null);
+          if (row.status !== 'pending' || isWaiting) continue;
           await endApproval(tx, row, { status: 'canceled', by: 'service:agentd' });
-          await tx.event(events.expired(row));
+          await tx.addEvent(events.expired(row));
         }
         return mine.length;
       }),
 
-    /** Ends what nobody answered in time; says when the next one is due. */
-    lapseDue: (): Promise<number | undefined> =>
+    /** Expires approvals that are due; resolves to the next expiry. */
+    expireDue: (): Promise<number | undefined> =>
       write(async (tx) => {
         const due = await tx.sql.all<ApprovalRow>(
           "SELECT * FROM approvals WHERE status = 'pending' AND expires_ms <= ? LIMIT 500",
           tx.nowMs,
         );
-        for (const row of due) await lapse(tx, row);
+        for (const row of due) await expireIfDue(tx, row);
         const next = await tx.sql.one<{ at: number | null }>(
           "SELECT MIN(expires_ms) AS at FROM approvals WHERE status = 'pending'",
         );
         return next?.at == null ? undefined : Number(next.at);
       }),
 
-    revoke: (id: string, by: string): Promise<PermitRow> =>
+    revokePermit: (id: string, by: string): Promise<PermitRow> =>
       write(async (tx) => {
         const row = await findPermit(tx.sql, id);
         if (row === undefined)
-          throw fault('not_found', `there is no permit ${id}`, {
+          throw fault('not_found', `permit ${id} not found`, {
             hint: 'See agentctl permit list.',
           });
         if (row.revoked_ms !== null) return row;
@@ -101,21 +103,21 @@ export function makeStore(
           by,
           id,
         );
-        await tx.event(events.permitRevoked(row, by));
+        await tx.addEvent(events.permitRevoked(row, by));
         return { ...row, revoked_ms: tx.nowMs, revoked_by: by };
       }),
 
-    approval: (id: string): Promise<{ row: Counted; asks: RequestRow[] }> =>
+    getApproval: (id: string): Promise<{ row: CountedApprovalRow; asks: RequestRow[] }> =>
       db.read(async (sql) => {
         await findApproval(sql, id);
-        return { row: (await countedRow(sql, id))!, asks: await asksOf(sql, id) };
+        return { row: (await findCountedRow(sql, id))!, asks: await listRequests(sql, id) };
       }),
 
     /** Newest first. */
-    approvals: (
+    listApprovals: (
       filter: ApprovalFilter,
       page: { before: string | undefined; limit: number },
-    ): Promise<Counted[]> => {
+    ): Promise<CountedApprovalRow[]> => {
       const where = ['1 = 1'];
       const values: (string | number)[] = [];
       for (const name of FILTERS) {
@@ -129,10 +131,10 @@ export function makeStore(
         values.push(page.before);
       }
       const text = `WHERE ${where.join(' AND ')} ORDER BY a.id DESC LIMIT ?`;
-      return db.read((sql) => countedRows(sql, text, ...values, page.limit));
+      return db.read((sql) => listCountedRows(sql, text, ...values, page.limit));
     },
 
-    pending: (): Promise<number> =>
+    countPending: (): Promise<number> =>
       db.read(async (sql) => {
         const counted = await sql.one<{ n: number }>(
           "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending'",
@@ -141,7 +143,7 @@ export function makeStore(
       }),
 
     /** Newest first. */
-    permits: (page: {
+    listPermits: (page: {
       before: string | undefined;
       limit: number;
       active: boolean | undefined;
@@ -162,7 +164,7 @@ export function makeStore(
       return db.read((sql) => sql.all<PermitRow>(text, ...values, page.limit));
     },
 
-    untold: (): Promise<PendingNotification[]> =>
+    listPendingNotifications: (): Promise<PendingNotification[]> =>
       db.read((sql) =>
         sql.all<PendingNotification>(
           'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms ' +
@@ -170,10 +172,10 @@ export function makeStore(
             "WHERE k.told = 0 AND a.status <> 'pending' LIMIT 500",
         ),
       ),
-    markTold: (callId: string): Promise<number> =>
+    markNotified: (callId: string): Promise<number> =>
       db.write((sql) => sql.run('UPDATE asks SET told = 1 WHERE call_id = ?', callId)),
-    /** Runs that still wait for people. */
-    waitingRuns: (): Promise<string[]> =>
+    /** Runs with a pending approval. */
+    listWaitingRuns: (): Promise<string[]> =>
       db.read(async (sql) => {
         const rows = await sql.all<{ run_id: string }>(
           'SELECT DISTINCT k.run_id FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
@@ -182,21 +184,21 @@ export function makeStore(
         return rows.map(({ run_id }) => run_id);
       }),
 
-    dueNotices: (nowMs: number): Promise<DueNotice[]> =>
+    listDueNotices: (nowMs: number): Promise<DueNotice[]> =>
       db.read((sql) =>
         sql.all<DueNotice>(
           'SELECT id, target, body, attempts FROM notices WHERE next_ms <= ? ORDER BY id LIMIT 50',
           nowMs,
         ),
       ),
-    nextNotice: (): Promise<number | undefined> =>
+    findNextNoticeMs: (): Promise<number | undefined> =>
       db.read(async (sql) => {
         const next = await sql.one<{ at: number | null }>('SELECT MIN(next_ms) AS at FROM notices');
         return next?.at == null ? undefined : Number(next.at);
       }),
-    noticeDone: (id: string): Promise<number> =>
+    deleteNotice: (id: string): Promise<number> =>
       db.write((sql) => sql.run('DELETE FROM notices WHERE id = ?', id)),
-    noticeLater: (id: string, nextMs: number): Promise<number> =>
+    postponeNotice: (id: string, nextMs: number): Promise<number> =>
       db.write((sql) =>
         sql.run('UPDATE notices SET attempts = attempts + 1, next_ms = ? WHERE id = ?', nextMs, id),
       ),

@@ -1,5 +1,5 @@
-// One transaction of approvald's store: statements, the time it happens at, its events and notices;
-// and the few steps that several transactions share.
+// A transaction of approvald's store: statements, its time, its events and notices; and the steps
+// that several transactions share.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId, Random } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -8,13 +8,13 @@ import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import * as events from '../events.ts';
 import type { Notice, NoticeKind } from '../notices.ts';
-import { noticeOf } from '../notices.ts';
+import { makeNotice } from '../notices.ts';
 import {
   type ApprovalRow,
-  type Counted,
+  type CountedApprovalRow,
   type PermitRow,
   type RequestRow,
-  summaryOf,
+  toApprovalSummary,
 } from './rows.ts';
 
 export type ApprovaldTx = {
@@ -22,8 +22,8 @@ export type ApprovaldTx = {
   nowMs: number;
   newId: NewId;
   newNonce(): string;
-  /** Gives the event's number. */
-  event(draft: EventDraft): Promise<number>;
+  /** Resolves to the event's sequence number. */
+  addEvent(draft: EventDraft): Promise<number>;
   notify(row: ApprovalRow, kind: NoticeKind): Promise<void>;
 };
 export type ApprovaldWriteTx = <T>(work: (tx: ApprovaldTx) => Promise<T>) => Promise<T>;
@@ -34,7 +34,7 @@ export type ApprovaldTxOptions = {
   clock: Clock;
   newId: NewId;
   random: Random;
-  /** Where notices go. */
+  /** The channels to send notices to. */
   targets: readonly string[];
   onCommitted(): void;
 };
@@ -48,11 +48,11 @@ export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
         nowMs: clock.nowMs(),
         newId,
         newNonce: () => Buffer.from(random(18)).toString('base64url'),
-        event: (draft) => outbox.add(sql, draft),
+        addEvent: (draft) => outbox.add(sql, draft),
         async notify(row, kind) {
           if (targets.length === 0) return;
-          const counted = await countedRow(sql, row.id);
-          const notice = noticeOf(kind, summaryOf(counted!), tx.nowMs);
+          const counted = await findCountedRow(sql, row.id);
+          const notice = makeNotice(kind, toApprovalSummary(counted!), tx.nowMs);
           for (const target of targets) await insertNotice(tx, target, notice);
         },
       };
@@ -81,26 +81,27 @@ export async function insertRow(sql: Sql, table: string, row: object): Promise<v
   );
 }
 
-const COUNTED =
+const COUNTED_SQL =
   'SELECT a.*, (SELECT COUNT(*) FROM asks k WHERE k.approval_id = a.id) AS calls, ' +
   'p.granted_by AS permit_granted_by FROM approvals a LEFT JOIN permits p ON p.id = a.permit_id';
 
-export const countedRow = (sql: Sql, id: string): Promise<Counted | undefined> =>
-  sql.one<Counted>(`${COUNTED} WHERE a.id = ?`, id);
-export const countedRows = (
+export const findCountedRow = (sql: Sql, id: string): Promise<CountedApprovalRow | undefined> =>
+  sql.one<CountedApprovalRow>(`${COUNTED_SQL} WHERE a.id = ?`, id);
+export const listCountedRows = (
   sql: Sql,
   where: string,
   ...values: (string | number)[]
-): Promise<Counted[]> => sql.all<Counted>(`${COUNTED} ${where}`, ...values);
+): Promise<CountedApprovalRow[]> =>
+  sql.all<CountedApprovalRow>(`${COUNTED_SQL} ${where}`, ...values);
 
 export async function findApproval(sql: Sql, id: string): Promise<ApprovalRow> {
   const row = await sql.one<ApprovalRow>('SELECT * FROM approvals WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `there is no approval ${id}`, { hint: 'See agentctl approvals.' });
+    throw fault('not_found', `approval ${id} not found`, { hint: 'See agentctl approvals.' });
   return row;
 }
 
-export const asksOf = (sql: Sql, id: string): Promise<RequestRow[]> =>
+export const listRequests = (sql: Sql, id: string): Promise<RequestRow[]> =>
   sql.all<RequestRow>('SELECT * FROM asks WHERE approval_id = ? ORDER BY asked_ms, call_id', id);
 
 export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | undefined> =>
@@ -108,7 +109,7 @@ export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | und
     ? Promise.resolve(undefined)
     : sql.one<PermitRow>('SELECT * FROM permits WHERE id = ?', id);
 
-/** Ends an approval that waits. */
+/** Ends a pending approval. */
 export async function endApproval(
   tx: ApprovaldTx,
   row: ApprovalRow,
@@ -121,15 +122,15 @@ export async function endApproval(
     ending.by,
     row.id,
   );
-  if (changed !== 1) throw new Error(`${row.id} did not wait any more`);
+  if (changed !== 1) throw new Error(`${row.id} is no longer pending`);
   Object.assign(row, { status: ending.status, decided_ms: tx.nowMs, decided_by: ending.by });
 }
 
-/** No answer in time is a no. True when it expired just now. */
-export async function lapse(tx: ApprovaldTx, row: ApprovalRow): Promise<boolean> {
+/** Expires the approval if it is due; resolves to true if it expired just now. */
+export async function expireIfDue(tx: ApprovaldTx, row: ApprovalRow): Promise<boolean> {
   if (row.status !== 'pending' || Number(row.expires_ms) > tx.nowMs) return false;
   await endApproval(tx, row, { status: 'expired', by: 'service:approvald' });
-  await tx.event(events.expired(row));
+  await tx.addEvent(events.expired(row));
   await tx.notify(row, 'expired');
   return true;
 }

@@ -1,12 +1,12 @@
-// For tests: a world of its own, with approvald in it, for each test of a file.
+// For tests: gives each test of a file its own world with an approvald in it.
 import { afterEach, beforeEach } from 'node:test';
 import { type ApprovaldTestHost, type ApprovaldWorld, hostApprovald, makeWorld } from './host.ts';
 
-/** Those of the test that runs now. */
+/** The current test's. */
 export let world: ApprovaldWorld;
 export let host: ApprovaldTestHost;
 
-export function freshForEach(): void {
+export function setUpEachTest(): void {
   beforeEach(async () => {
     world = makeWorld();
     host = await hostApprovald(world);
@@ -17,7 +17,7 @@ export function freshForEach(): void {
   });
 }
 
-/** The next approvald takes over the state directory, with other settings if there are any. */
+/** Restarts approvald on the same state directory, optionally with other settings. */
 export async function restart(
   config: Parameters<typeof hostApprovald>[1] = {},
   meanwhile: () => void = () => {},

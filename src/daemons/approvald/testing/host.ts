@@ -1,6 +1,6 @@
-// For tests: approvald hosted as in a runtime, between an agentd and an auditd-ai that answer from
-// memory, with clients for toold and for several people. A state directory can be taken over by the
-// next host, as after a restart.
+// For tests: hosts approvald as in a runtime, between an in-memory agentd and auditd-ai, with
+// clients for toold and for several people. The next host can reuse the state directory, as after a
+// restart.
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,28 +31,34 @@ import type { CallId, RunId, TaskId } from '../../../wire/primitives.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import { approvaldConfig } from '../config.ts';
 import { approvald } from '../daemon.ts';
-import { giveKey } from './give-key.ts';
+import { writePersonKey } from './person-key.ts';
 import { type ApprovaldTestClient, type Seeing, seeing } from './seeing.ts';
 
-type Told = { approval_id: string; call_id: string; decision: string; outcome: string; by: string };
+type WaitNotification = {
+  approval_id: string;
+  call_id: string;
+  decision: string;
+  outcome: string;
+  by: string;
+};
 
 export type ApprovaldWorld = {
   dir: string;
   clock: ManualClock;
   events: NewEvent[];
-  /** What agentd was told, each call once it waits. */
-  told: Told[];
-  /** Calls that wait at agentd; what is told before that is not heard. */
+  /** Notifications that agentd accepted, each call once it waits. */
+  notifications: WaitNotification[];
+  /** Calls that wait at agentd; earlier notifications are not accepted. */
   waits: Set<string>;
   endedRuns: Set<string>;
-  /** Called before agentd or auditd-ai answers; may throw. */
-  gate(name: string): void;
+  /** Called before agentd or auditd-ai responds; may throw. */
+  beforeCall(name: string): void;
   remove(): void;
 };
 
 let version = 0;
 
-/** What agentd does when it starts: without it nobody may answer anything. */
+/** Publishes a policy as agentd does at start: without one, every decision is denied. */
 export function publishPolicy(world: ApprovaldWorld, content: Partial<BundleContent> = {}): void {
   const whole = { site: [], people: null, protected: [], agents: {}, ...content };
   const madeAt = '2026-06-29T18:00:00Z';
@@ -67,18 +73,18 @@ export function makeWorld(): ApprovaldWorld {
     dir,
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
     events: [],
-    told: [],
+    notifications: [],
     waits: new Set(),
     endedRuns: new Set(),
-    gate: () => {},
+    beforeCall: () => {},
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
   publishPolicy(world);
-  for (const name of ['alice', 'bob']) giveKey(join(dir, 'state'), name);
+  for (const name of ['alice', 'bob']) writePersonKey(join(dir, 'state'), name);
   return world;
 }
 
-function hosted<T extends RouteTable>(
+function fakeDaemon<T extends RouteTable>(
   name: DaemonName,
   routes: T,
   handlers: Handlers<T>,
@@ -90,19 +96,19 @@ function hosted<T extends RouteTable>(
 
 function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
   const { approvalEnded, getRun } = agentdRoutes;
-  return hosted(
+  return fakeDaemon(
     'agentd',
     { approvalEnded, getRun },
     {
       async approvalEnded({ params, body }) {
-        world.gate('agentd');
+        world.beforeCall('agentd');
         if (!world.waits.has(body.call_id)) return { ended: false };
         const { call_id, decision, outcome, by } = body;
-        world.told.push({ approval_id: params.id, call_id, decision, outcome, by });
+        world.notifications.push({ approval_id: params.id, call_id, decision, outcome, by });
         return { ended: true };
       },
       async getRun({ params }) {
-        world.gate('agentd');
+        world.beforeCall('agentd');
         const status = world.endedRuns.has(params.id) ? ('ended' as const) : ('parked' as const);
         return {
           run: {
@@ -126,12 +132,12 @@ function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
 
 function fakeAudit(world: ApprovaldWorld): RunningDaemon {
   const { append } = auditRoutes;
-  return hosted(
+  return fakeDaemon(
     'auditd-ai',
     { append },
     {
       async append({ body }) {
-        world.gate('audit');
+        world.beforeCall('audit');
         world.events.push(...body.events);
         return { size: world.events.length, accepted: body.events.length };
       },
@@ -142,17 +148,17 @@ function fakeAudit(world: ApprovaldWorld): RunningDaemon {
 export type ApprovaldTestHost = {
   hosted: RunningDaemon;
   toold: ApprovaldTestClient;
-  /** With a key of their own. */
+  /** People with their own key. */
   alice: Seeing;
   bob: Seeing;
-  /** Two names for whoever holds the operator's key. */
+  /** Two names for the holder of the operator's key. */
   operator: Seeing;
   shared: Seeing;
   as(caller: Caller): ApprovaldTestClient;
   ask(more?: Partial<AskApproval>): Promise<RequestedApproval>;
   stop(): Promise<void>;
 };
-/** What toold holds of one ask, and how it redeems it. */
+/** A request as toold sees it, and how it redeems it. */
 export type RequestedApproval = {
   body: AskApproval;
   approval: ApprovalView;
@@ -162,7 +168,7 @@ export type RequestedApproval = {
 
 let made = 0;
 
-export function asking(more: Partial<AskApproval> = {}): AskApproval {
+export function makeRequest(more: Partial<AskApproval> = {}): AskApproval {
   const args = more.arguments ?? { commit: 'abc123', target: 'production' };
   return {
     call_id: derivedId<CallId>('call', 'test', made++),
@@ -228,7 +234,7 @@ export async function hostApprovald(
     operator: seeing(as({ kind: 'operator', principal: 'person:operator' })),
     shared: seeing(as({ kind: 'operator', principal: 'person:somebody' })),
     async ask(more) {
-      const body = asking(more);
+      const body = makeRequest(more);
       const { approval, status } = await toold.askApproval({ body });
       const { call_id, run_id, arguments_hash, labels } = body;
       const redeem = (other: object = {}) =>
@@ -248,26 +254,26 @@ export async function hostApprovald(
 export const isCode = (code: string, says?: RegExp) => (error: unknown) =>
   error instanceof Fault && error.code === code && (says === undefined || says.test(error.message));
 
-export const down = () => fault('unavailable', 'it is away');
+export const unavailableFault = () => fault('unavailable', 'service down');
 
-/** Lets everything that is due happen: timers of the manual clock, relays, loops. */
+/** Lets due timers, relays and loops run. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 60; i++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Moves the clock in small steps until it is so. */
-export async function until(
+/** Advances the clock in small steps until the condition is true. */
+export async function advanceUntil(
   world: ApprovaldWorld,
-  what: () => boolean,
+  condition: () => boolean,
   stepMs = 200,
 ): Promise<void> {
   for (let i = 0; i < 200; i++) {
     await settle();
-    if (what()) return;
+    if (condition()) return;
     world.clock.advance(stepMs);
   }
-  throw new Error('it never came to pass');
+  throw new Error('the condition never became true');
 }
 
-export const kinds = (world: ApprovaldWorld): string[] =>
+export const listEventKinds = (world: ApprovaldWorld): string[] =>
   world.events.map(({ event, status }) => `${event}${status === undefined ? '' : ` ${status}`}`);

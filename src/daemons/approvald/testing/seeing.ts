@@ -1,35 +1,35 @@
-// For tests: a person who looks at an approval before they answer it, as agentctl does.
+// For tests: a client that reads an approval before it decides, as agentctl does.
 import type { Client } from '../../../platform/link.ts';
 import type { approvaldRoutes } from '../../../wire/approvald.ts';
 
 export type ApprovaldTestClient = Client<typeof approvaldRoutes>;
-type Answers = 'approve' | 'reject' | 'requestInfo' | 'escalate';
-type Loose<F> = F extends (asked: infer A, ...more: infer M) => infer R
+type DecisionRoute = 'approve' | 'reject' | 'requestInfo' | 'escalate';
+type WithOptionalNonce<F> = F extends (request: infer A, ...more: infer M) => infer R
   ? A extends { body: infer B }
-    ? (asked: Omit<A, 'body'> & { body: Omit<B, 'nonce'> & { nonce?: string } }, ...more: M) => R
+    ? (request: Omit<A, 'body'> & { body: Omit<B, 'nonce'> & { nonce?: string } }, ...more: M) => R
     : never
   : never;
-/** Somebody who looks before they answer: an answer without a nonce gets the one of now. */
-export type Seeing = Omit<ApprovaldTestClient, Answers> & {
-  [K in Answers]: Loose<ApprovaldTestClient[K]>;
+/** A client that adds the approval's current nonce to decisions without one. */
+export type Seeing = Omit<ApprovaldTestClient, DecisionRoute> & {
+  [K in DecisionRoute]: WithOptionalNonce<ApprovaldTestClient[K]>;
 };
 
 export function seeing(client: ApprovaldTestClient): Seeing {
-  const looked = <K extends Answers>(route: K) =>
-    (async (asked: { params: { id: never }; body: object }, ...more: unknown[]) => {
-      const { params } = asked;
+  const withNonce = <K extends DecisionRoute>(route: K) =>
+    (async (request: { params: { id: never }; body: object }, ...more: unknown[]) => {
+      const { params } = request;
       const nonce =
-        'nonce' in asked.body
-          ? asked.body.nonce
+        'nonce' in request.body
+          ? request.body.nonce
           : (await client.getApproval({ params })).approval.nonce;
-      const answer = client[route] as (...all: unknown[]) => Promise<unknown>;
-      return answer({ ...asked, body: { ...asked.body, nonce } }, ...more);
+      const decide = client[route] as (...all: unknown[]) => Promise<unknown>;
+      return decide({ ...request, body: { ...request.body, nonce } }, ...more);
     }) as never;
   return {
     ...client,
-    approve: looked('approve'),
-    reject: looked('reject'),
-    requestInfo: looked('requestInfo'),
-    escalate: looked('escalate'),
+    approve: withNonce('approve'),
+    reject: withNonce('reject'),
+    requestInfo: withNonce('requestInfo'),
+    escalate: withNonce('escalate'),
   };
 }

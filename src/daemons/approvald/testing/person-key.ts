@@ -1,8 +1,8 @@
-// For tests: a key of their own for a person, as `agentctl person add` gives one.
+// For tests: writes a person's key, as `agentctl person add` does.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-export function giveKey(stateDir: string, name: string): void {
+export function writePersonKey(stateDir: string, name: string): void {
   const dir = join(stateDir, 'people');
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   writeFileSync(join(dir, `${name}.key`), name.repeat(32), { mode: 0o600 });

@@ -1,14 +1,14 @@
-// Around the answers: double clicks and late ones, equal asks, who may answer, who is told.
+// Tests double clicks, late decisions, equal requests, who may decide, and who is notified.
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { derivedId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { AskApproval } from '../../wire/approvald.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
-import { freshForEach, host, restart, world } from './testing/each-test.ts';
-import { down, isCode, kinds, settle, until } from './testing/host.ts';
+import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
+import { advanceUntil, isCode, listEventKinds, settle, unavailableFault } from './testing/host.ts';
 
-freshForEach();
+setUpEachTest();
 after(() => settle());
 
 const at = (id: string) => ({ params: { id: id as never } });
@@ -25,7 +25,10 @@ describe('clicking twice, answering late, answering what has changed', () => {
     const { permits } = await host.alice.listPermits({ query: {} });
     assert.equal(permits.length, 1);
     await settle();
-    assert.equal(kinds(world).filter((kind) => kind.startsWith('approval.decided')).length, 1);
+    assert.equal(
+      listEventKinds(world).filter((kind) => kind.startsWith('approval.decided')).length,
+      1,
+    );
   });
 
   it('another answer to what is over is refused', async () => {
@@ -33,7 +36,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     await host.alice.reject({ ...at(approval.id), body: {} });
     await assert.rejects(
       host.bob.approve({ ...at(approval.id), body: {} }),
-      isCode('conflict', /was rejected already \(person:alice\)/),
+      isCode('conflict', /is already rejected \(person:alice\)/),
     );
     await assert.rejects(host.alice.approve({ ...at(approval.id), body: {} }), isCode('conflict'));
   });
@@ -51,15 +54,15 @@ describe('clicking twice, answering late, answering what has changed', () => {
     );
     assert.equal((await redeem()).decision, 'expired');
     await settle();
-    assert.ok(kinds(world).includes('approval.expired expired'));
+    assert.ok(listEventKinds(world).includes('approval.expired expired'));
   });
 
   it('time itself ends it, without anybody asking', async () => {
     const { body } = await host.ask();
     world.waits.add(body.call_id);
     world.clock.advance(86_400_000);
-    await until(world, () => world.told.length === 1);
-    assert.deepEqual(world.told[0]?.outcome, 'expired');
+    await advanceUntil(world, () => world.notifications.length === 1);
+    assert.deepEqual(world.notifications[0]?.outcome, 'expired');
   });
 
   it('an answer to what somebody else has changed meanwhile is refused', async () => {
@@ -69,7 +72,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     const body = { nonce: approval.nonce };
     await assert.rejects(
       host.alice.approve({ ...at(approval.id), body }),
-      isCode('conflict', /not what you looked at/),
+      isCode('conflict', /has changed since you looked/),
     );
     await host.alice.approve({ ...at(approval.id), body: { nonce: joined.approval.nonce } });
   });
@@ -151,19 +154,19 @@ describe('who waits', () => {
     const { approval, body } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await settle();
-    assert.deepEqual(world.told, [], 'the call does not wait yet');
-    world.gate = () => {
-      throw down();
+    assert.deepEqual(world.notifications, [], 'the call does not wait yet');
+    world.beforeCall = () => {
+      throw unavailableFault();
     };
     world.waits.add(body.call_id);
     for (let i = 0; i < 5; i++) {
       world.clock.advance(1_000);
       await settle();
     }
-    assert.deepEqual(world.told, []);
-    world.gate = () => {};
-    await until(world, () => world.told.length > 0);
-    assert.deepEqual(world.told, [
+    assert.deepEqual(world.notifications, []);
+    world.beforeCall = () => {};
+    await advanceUntil(world, () => world.notifications.length > 0);
+    assert.deepEqual(world.notifications, [
       {
         approval_id: approval.id,
         call_id: body.call_id,
@@ -174,7 +177,7 @@ describe('who waits', () => {
     ]);
     world.clock.advance(60_000);
     await settle();
-    assert.equal(world.told.length, 1);
+    assert.equal(world.notifications.length, 1);
   });
 
   it('what nobody asks for any more is over', async () => {
@@ -191,7 +194,7 @@ describe('who waits', () => {
     assert.equal(await status(), 'canceled');
     await assert.rejects(
       host.alice.approve({ ...at(one.approval.id), body: {} }),
-      isCode('conflict', /not asked for any more/),
+      isCode('conflict', /is canceled/),
     );
   });
 
@@ -210,8 +213,8 @@ describe('when the audit log is away', () => {
     await host.alice.approve({ ...at(approval.id), body: {} });
     await settle();
     let away = true;
-    world.gate = (name) => {
-      if (away && name === 'audit') throw down();
+    world.beforeCall = (name) => {
+      if (away && name === 'audit') throw unavailableFault();
     };
     const waiting = redeem();
     let given = false;
@@ -222,6 +225,6 @@ describe('when the audit log is away', () => {
     assert.equal(given, false);
     away = false;
     assert.equal((await waiting).decision, 'approved');
-    assert.ok(kinds(world).includes('approval.redeemed approved'));
+    assert.ok(listEventKinds(world).includes('approval.redeemed approved'));
   });
 });

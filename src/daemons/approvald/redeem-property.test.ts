@@ -1,5 +1,5 @@
-// The property everything else serves: whatever people and callers do, in whatever order, nothing
-// is let through but exactly what a person saw and approved, for who asked for it, once.
+// Property test: whatever people and callers do, in any order, a redeem succeeds only for exactly
+// what a person saw and approved, for the requester, once.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -9,7 +9,7 @@ import { verifyJson } from '../../platform/signed-json.ts';
 import type { ApprovalView, AskApproval } from '../../wire/approvald.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
-import { type ApprovaldTestHost, asking, hostApprovald, makeWorld } from './testing/host.ts';
+import { type ApprovaldTestHost, hostApprovald, makeRequest, makeWorld } from './testing/host.ts';
 
 type Act =
   | { do: 'ask'; call: number; run: number; args: number; marked: boolean }
@@ -65,7 +65,7 @@ const argsOf = (n: number) => ({ n });
 const callOf = (salt: string, n: number) => derivedId<CallId>('call', salt, n);
 const runOf = (salt: string, n: number) => derivedId<RunId>('run', salt, n);
 
-/** What a person saw when they approved, by approval: the truth to compare with. */
+/** The view a person saw when they approved, by approval: the expected values. */
 type Seen = { by: string; args: string; marked: boolean; atMs: number };
 
 async function play(
@@ -90,7 +90,7 @@ async function play(
     if (one.do === 'pass') world.clock.advance(one.ms);
     if (one.do === 'ask') {
       const args = argsOf(one.args);
-      const body = asking({
+      const body = makeRequest({
         call_id: callOf(salt, one.call),
         run_id: runOf(salt, one.run),
         diff: null,
@@ -127,7 +127,7 @@ async function play(
     };
     const answer = await quietly(host.toold.redeemApproval({ params, body: redeeming }));
     if (answer?.decision !== 'approved') continue;
-    // Let through: then all of this must be true.
+    // Approved: then all of this must be true.
     const own = asked.get(call_id)!;
     assert.equal(own.approval, id, 'this call asked for this approval');
     assert.equal(own.run_id, redeeming.run_id, 'in this run');
