@@ -1,6 +1,6 @@
 // The routes of approvald: for each, what makes it succeed and what of its own it must refuse.
 import assert from 'node:assert/strict';
-import { giveKey } from '../../src/daemons/approvald/testing/give-key.ts';
+import { writePersonKey } from '../../src/daemons/approvald/testing/person-key.ts';
 import { derivedId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
@@ -151,7 +151,7 @@ export const ROWS = rows({
   escalate: {
     cites: '[R115]',
     good: async (world) => {
-      giveKey(world.stateDir, 'dora');
+      writePersonKey(world.stateDir, 'dora');
       return answering(world, { to: 'person:dora' });
     },
     check: becomes('pending'),

@@ -7,19 +7,19 @@ export const egressdConfig = z.strictObject({
    * multicast addresses stay refused.
    */
   allow_private: z.array(z.string().min(3).max(270)).max(256).default([]),
-  /** Name → address, asked before any resolver. */
+  /** Name → address; takes precedence over the resolvers. */
   hosts: z.record(z.string().min(1).max(253), z.string().min(2).max(45)).default({}),
-  /** Resolvers as `address` or `address:port`; none: those of the system. */
+  /** Resolvers as `address` or `address:port`; if empty, the system's. */
   dns_servers: z.array(z.string().min(2).max(60)).max(8).default([]),
   dns_timeout_ms: z.int().min(100).max(60_000).default(5_000),
   connect_timeout_ms: z.int().min(100).max(60_000).default(10_000),
-  /** How long a client may take to send a request head, or the first bytes of a tunnel. */
+  /** Timeout for a client's request head, or the first bytes of a tunnel. */
   head_timeout_ms: z.int().min(100).max(120_000).default(10_000),
-  /** A connection over which nothing goes in either direction is closed. */
+  /** A connection idle in both directions for this long is closed. */
   idle_timeout_ms: z.int().min(100).max(3_600_000).default(300_000),
   connections_per_run_max: z.int().min(1).max(4_096).default(128),
   connections_max: z.int().min(1).max(65_536).default(2_048),
-  /** Certificates to trust besides the usual ones, for http.fetch (PEM). */
+  /** Additional CA certificates for http.fetch (PEM). */
   tls_ca_file: z.string().min(1).max(4_096).optional(),
 });
 export type EgressdConfig = z.output<typeof egressdConfig>;

@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
-import { makePace } from './connection-rate.ts';
+import { makeConnectionRateLimit } from './connection-rate.ts';
 import { makeDenials } from './denials.ts';
-import { refuse } from './rules/refusal.ts';
+import { makeRefusal } from './rules/refusal.ts';
 
 const HOUR_S = 3_600;
 
 it('connections come in bursts, and for long only slowly', () => {
   const clock = manualClock(0);
-  const pace = makePace(clock);
+  const pace = makeConnectionRateLimit(clock);
   let opened = 0;
   const openAll = () => {
     while (pace.tryAcquire() === 0) opened++;
@@ -31,7 +31,7 @@ it('connections come in bursts, and for long only slowly', () => {
 
 it('a program that opens many for some minutes is not held back', () => {
   const clock = manualClock(0);
-  const pace = makePace(clock);
+  const pace = makeConnectionRateLimit(clock);
   for (let s = 0; s < 180; s++) {
     for (let i = 0; i < 50; i++) assert.equal(pace.tryAcquire(), 0);
     clock.advance(1_000);
@@ -43,7 +43,7 @@ it('refusals are told one by one, and those of a run that never stops a few a mi
   let [events, told] = [0, 0];
   const denials = makeDenials({
     clock,
-    say(_, repeats) {
+    report(_, repeats) {
       events++;
       told += 1 + repeats;
     },
@@ -51,7 +51,7 @@ it('refusals are told one by one, and those of a run that never stops a few a mi
   let asked = 0;
   const ask = (host: string) => {
     asked++;
-    denials.note(refuse('host', { host, port: 443 }));
+    denials.record(makeRefusal('host', { host, port: 443 }));
   };
   for (let i = 0; i < 15; i++) ask(`few${i}.test`);
   assert.equal(events, 15, 'the first ones at once');

@@ -1,27 +1,30 @@
-// How fast a run may open connections. Each is written down twice, so that opening ever new ones
-// would fill the log: many at once are nothing, as many for days are.
+// Limits how fast a run may open connections. Each adds two events to the log, so the sustained
+// rate is low, while bursts are allowed.
 import type { Clock } from '../../platform/clock.ts';
 
 export type ConnectionRateLimit = {
-  /** 0: one more may be opened, and is counted. Else how long to wait for that. */
+  /** Returns 0 and counts the connection, or the milliseconds to wait before the next one. */
   tryAcquire(): number;
 };
 
-const BURST = { most: 256, perSecond: 64 } as const;
-const LONG = { most: 10_000, perSecond: 2 } as const;
+const BURST = { max: 256, perSecond: 64 } as const;
+const SUSTAINED = { max: 10_000, perSecond: 2 } as const;
 
-export function makePace(clock: Pick<Clock, 'nowMs'>): ConnectionRateLimit {
-  const all = [BURST, LONG].map((limit) => ({ ...limit, left: limit.most as number }));
+export function makeConnectionRateLimit(clock: Pick<Clock, 'nowMs'>): ConnectionRateLimit {
+  const buckets = [BURST, SUSTAINED].map((limit) => ({ ...limit, tokens: limit.max as number }));
   let atMs = clock.nowMs();
   return {
     tryAcquire() {
       const nowMs = clock.nowMs();
       const passedS = Math.max(0, nowMs - atMs) / 1_000;
       atMs = nowMs;
-      for (const one of all) one.left = Math.min(one.most, one.left + passedS * one.perSecond);
-      const waitsS = all.map(({ left, perSecond }) => (left < 1 ? (1 - left) / perSecond : 0));
+      for (const bucket of buckets)
+        bucket.tokens = Math.min(bucket.max, bucket.tokens + passedS * bucket.perSecond);
+      const waitsS = buckets.map(({ tokens, perSecond }) =>
+        tokens < 1 ? (1 - tokens) / perSecond : 0,
+      );
       const waitMs = Math.ceil(Math.max(...waitsS) * 1_000);
-      if (waitMs === 0) for (const one of all) one.left--;
+      if (waitMs === 0) for (const bucket of buckets) bucket.tokens--;
       return waitMs;
     },
   };

@@ -1,6 +1,6 @@
-// The one way out. Every connection is decided on, its name looked up once, every address of it
-// checked, the decision made durable, and only a checked address dialled. Bytes are counted here
-// too, and what may no longer be is cut here.
+// Opens every egress connection: matches the rules, resolves the name once, checks every address,
+// makes the decision durable, and dials only a checked address. It also counts bytes, and aborts
+// connections that are no longer allowed.
 import type net from 'node:net';
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
@@ -12,19 +12,19 @@ import { type Fault, fault } from '../../wire/errors.ts';
 import type { Dial } from './adapters/dial.ts';
 import type { Resolve } from './adapters/resolve.ts';
 import * as events from './events.ts';
-import { kindOf, LIFTABLE } from './rules/address.ts';
-import { decide, type MatchResult, type Wanted } from './rules/match.ts';
-import { type EgressRefusal, refuse, refuseAddress } from './rules/refusal.ts';
+import { classifyAddress, LIFTABLE } from './rules/address.ts';
+import { type Destination, type MatchResult, matchRules } from './rules/match.ts';
+import { type EgressRefusal, makeAddressRefusal, makeRefusal } from './rules/refusal.ts';
 import {
   type ConnectionKind,
+  countUsedBytes,
   type EgressRun,
   isMarked,
   type TrackedConnection,
-  usedBytes,
 } from './run.ts';
 import type { EgressdStore } from './store.ts';
 
-export type GateOptions = {
+export type ConnectorOptions = {
   store: EgressdStore;
   outbox: Outbox;
   clock: Clock;
@@ -35,106 +35,115 @@ export type GateOptions = {
   resolve: Resolve;
   dial: Dial;
   ownAddresses: () => ReadonlySet<string>;
-  /** `host:port`, as authorityOf writes it. */
+  /** `host:port`, as formatted by authorityOf. */
   allowPrivate: ReadonlySet<string>;
   isHalted: () => boolean;
   limits: { perRunMax: number; totalMax: number };
 };
 
-export type Reached = { connection: TrackedConnection; socket: net.Socket; isPlain: boolean };
+export type DialedConnection = {
+  connection: TrackedConnection;
+  socket: net.Socket;
+  isPlain: boolean;
+};
 export type ConnectOptions = { kind: ConnectionKind; callId?: string | undefined };
 
 export type Connector = {
-  /** Throws `denied` when it is not, and says so in the audit log. */
+  /** Throws `denied`, and audits the denial, when the rules do not allow it. */
   assertAllowed(
     run: EgressRun,
-    wanted: Wanted,
-    asked: ConnectOptions,
+    destination: Destination,
+    via: ConnectOptions,
   ): MatchResult & { allowed: true };
-  /** Only certain requests are allowed there: a tunnel is, as long as it carries those. */
-  mustBeRead(run: EgressRun, wanted: Wanted): boolean;
-  reach(run: EgressRun, wanted: Wanted, asked: ConnectOptions): Promise<Reached>;
-  /** The fault for a refusal that was found on the way, and its event. */
-  refused(run: EgressRun, what: EgressRefusal, callId?: string): Fault;
-  /** Counts bytes before they are passed on; false when they must not be. */
+  /** True when the rules allow only certain HTTP requests there, so a tunnel must carry those. */
+  requiresHttp(run: EgressRun, destination: Destination): boolean;
+  connect(run: EgressRun, destination: Destination, via: ConnectOptions): Promise<DialedConnection>;
+  /** Audits a denial and returns its fault. */
+  denialFault(run: EgressRun, what: EgressRefusal, callId?: string): Fault;
+  /** Counts bytes before they are forwarded; returns false when the budget is used up. */
   spend(
     run: EgressRun,
     connection: TrackedConnection,
     bytes: { sent?: number; received?: number },
   ): boolean;
-  /** The end of a connection, said once. */
+  /** Records the end of a connection, once. */
   finish(run: EgressRun, connection: TrackedConnection): void;
-  /** Cuts what the rules no longer allow, and says how many. */
-  cutDisallowed(run: EgressRun): number;
-  cutAll(run: EgressRun, status: string): number;
-  /** Resolves when every end has been written down. */
-  settled(): Promise<void>;
+  /** Aborts connections that the rules no longer allow; returns their number. */
+  abortDisallowed(run: EgressRun): number;
+  abortAll(run: EgressRun, status: string): number;
+  /** Resolves when every end has been recorded. */
+  waitForWrites(): Promise<void>;
 };
 
-export function makeGate(options: GateOptions): Connector {
+export function makeConnector(options: ConnectorOptions): Connector {
   const { store, outbox, clock, newId, log, metrics } = options;
   const writing = new Set<Promise<unknown>>();
   let open = 0;
   metrics.gauge('egress_connections', () => open);
 
-  /** Nobody waits for these; a stop does. */
+  /** Callers do not wait for these writes; stop does. */
   const write = (work: Promise<unknown>): void => {
     const kept = work
-      .catch((error: unknown) => log.warn('an egress event could not be written', { error }))
+      .catch((error: unknown) => log.warn('writing an egress event failed', { error }))
       .finally(() => writing.delete(kept));
     writing.add(kept);
   };
 
-  const refused: Connector['refused'] = (run, what, callId) => {
+  const denialFault: Connector['denialFault'] = (run, what, callId) => {
     metrics.count('egress_denied', { reason: what.reason });
-    run.denials.note(what, callId);
+    run.denials.record(what, callId);
     const { reason, host, port, message, hint, askable } = what;
     const code = reason === 'budget' ? 'budget' : 'denied';
     return fault(code, message, { hint, details: { reason, host, port, askable } });
   };
 
-  const whatOf = (run: EgressRun, wanted: Wanted) => ({
-    host: wanted.host.name,
-    port: wanted.port,
+  const toDeniedTarget = (run: EgressRun, destination: Destination) => ({
+    host: destination.host.name,
+    port: destination.port,
     isMarked: isMarked(run),
-    ...(wanted.how === 'http' ? { method: wanted.method, path: wanted.path } : {}),
+    ...(destination.how === 'http' ? { method: destination.method, path: destination.path } : {}),
   });
 
-  const assertAllowed: Connector['assertAllowed'] = (run, wanted, { callId }) => {
-    if (run.isOver) throw fault('stale_fence', `${run.runId} has no way out any more`);
+  const assertAllowed: Connector['assertAllowed'] = (run, destination, { callId }) => {
+    if (run.isEnded) throw fault('stale_fence', `${run.runId} has no egress session`);
     if (options.isHalted()) throw fault('halted', 'everything is halted');
-    const verdict = decide(run.rules, wanted, clock.nowMs());
-    if (!verdict.allowed) throw refused(run, refuse(verdict.reason, whatOf(run, wanted)), callId);
-    if (usedBytes(run) >= run.body.bytes_max)
-      throw refused(run, refuse('budget', whatOf(run, wanted)), callId);
-    return verdict;
+    const match = matchRules(run.rules, destination, clock.nowMs());
+    if (!match.allowed)
+      throw denialFault(run, makeRefusal(match.reason, toDeniedTarget(run, destination)), callId);
+    if (countUsedBytes(run) >= run.body.bytes_max)
+      throw denialFault(run, makeRefusal('budget', toDeniedTarget(run, destination)), callId);
+    return match;
   };
 
   const assertAddresses = (
     run: EgressRun,
-    wanted: Wanted,
-    asked: ConnectOptions,
+    destination: Destination,
+    via: ConnectOptions,
     all: readonly Ip[],
   ): void => {
     const own = options.ownAddresses();
-    const isLifted = options.allowPrivate.has(authorityOf(wanted));
+    const isLifted = options.allowPrivate.has(authorityOf(destination));
     for (const ip of all) {
-      const kind = kindOf(ip, own);
+      const kind = classifyAddress(ip, own);
       if (kind === 'public' || (isLifted && LIFTABLE.has(kind))) continue;
-      throw refused(run, refuseAddress(whatOf(run, wanted), kind), asked.callId);
+      throw denialFault(
+        run,
+        makeAddressRefusal(toDeniedTarget(run, destination), kind),
+        via.callId,
+      );
     }
   };
 
-  const assertNotTooFast = ({ openings }: EgressRun): void => {
-    const retryAfterMs = openings.tryAcquire();
+  const assertRate = ({ rateLimit }: EgressRun): void => {
+    const retryAfterMs = rateLimit.tryAcquire();
     if (retryAfterMs > 0)
       throw fault('overloaded', 'this run opens connections too fast', { retryAfterMs });
   };
 
-  const begin = (
+  const trackConnection = (
     run: EgressRun,
-    wanted: Wanted,
-    asked: ConnectOptions,
+    destination: Destination,
+    via: ConnectOptions,
     isPlain: boolean,
   ): TrackedConnection => {
     const { perRunMax, totalMax } = options.limits;
@@ -142,13 +151,13 @@ export function makeGate(options: GateOptions): Connector {
       throw fault('overloaded', `${run.connections.size} connections of this run are open`, {
         retryAfterMs: 1_000,
       });
-    assertNotTooFast(run);
+    assertRate(run);
     const connection: TrackedConnection = {
       id: newId<string>('net'),
-      kind: asked.kind,
-      wanted,
+      kind: via.kind,
+      destination,
       isPlain,
-      callId: asked.callId,
+      callId: via.callId,
       address: null,
       openedMs: clock.nowMs(),
       bytesSent: 0,
@@ -164,19 +173,22 @@ export function makeGate(options: GateOptions): Connector {
     return connection;
   };
 
-  const openedOf = (
-    { id, kind, wanted, callId }: TrackedConnection,
+  const toConnectionInfo = (
+    { id, kind, destination, callId }: TrackedConnection,
     address: string,
   ): events.ConnectionInfo => ({
     id,
     kind,
-    host: wanted.host.name,
-    port: wanted.port,
+    host: destination.host.name,
+    port: destination.port,
     address,
     callId,
   });
 
-  const endedOf = (connection: TrackedConnection, status: string): events.ConnectionEnd => ({
+  const toConnectionEnd = (
+    connection: TrackedConnection,
+    status: string,
+  ): events.ConnectionEnd => ({
     status,
     bytesSent: connection.bytesSent,
     bytesReceived: connection.bytesReceived,
@@ -190,9 +202,9 @@ export function makeGate(options: GateOptions): Connector {
     all: readonly Ip[],
   ): Promise<void> => {
     const address = all.map(({ text }) => text).join(' ');
-    const opened = openedOf(connection, address.slice(0, 300));
+    const opened = toConnectionInfo(connection, address.slice(0, 300));
     connection.address = address;
-    const lost = events.closed(run, opened, endedOf(connection, 'lost'));
+    const lost = events.closed(run, opened, toConnectionEnd(connection, 'lost'));
     const seq = await store.openConnection(connection.id, events.allowed(run, opened), lost);
     connection.isRecorded = true;
     options.failpoint('egressd.after-allowed');
@@ -205,50 +217,50 @@ export function makeGate(options: GateOptions): Connector {
     run.connections.delete(connection);
     open--;
     if (!connection.isRecorded) return;
-    const opened = openedOf(connection, (connection.address ?? '').slice(0, 300));
-    const closed = events.closed(run, opened, endedOf(connection, connection.status));
+    const opened = toConnectionInfo(connection, (connection.address ?? '').slice(0, 300));
+    const closed = events.closed(run, opened, toConnectionEnd(connection, connection.status));
     const used = { runId: run.runId, bytesReceived: run.usage.bytesReceived };
     write(store.closeConnection(connection.id, closed, used));
   };
 
-  const cut = (connection: TrackedConnection, status: string): void => {
+  const abortConnection = (connection: TrackedConnection, status: string): void => {
     if (connection.ending.signal.aborted) return;
     connection.status = status;
     connection.ending.abort();
   };
 
-  const cutAll: Connector['cutAll'] = (run, status) => {
+  const abortAll: Connector['abortAll'] = (run, status) => {
     const all = [...run.connections];
-    for (const connection of all) cut(connection, status);
+    for (const connection of all) abortConnection(connection, status);
     return all.length;
   };
 
-  const lookUp = async ({ host }: Wanted): Promise<readonly Ip[]> =>
+  const resolveHost = async ({ host }: Destination): Promise<readonly Ip[]> =>
     host.ip === undefined ? options.resolve(host.name) : [host.ip];
 
   return {
     assertAllowed,
-    refused,
+    denialFault,
     finish,
-    cutAll,
-    mustBeRead(run, wanted) {
-      const verdict = decide(run.rules, wanted, clock.nowMs());
-      return !verdict.allowed && verdict.reason === 'unreadable';
+    abortAll,
+    requiresHttp(run, destination) {
+      const match = matchRules(run.rules, destination, clock.nowMs());
+      return !match.allowed && match.reason === 'unreadable';
     },
-    async reach(run, wanted, asked) {
-      const { plain } = assertAllowed(run, wanted, asked);
+    async connect(run, destination, via) {
+      const { plain } = assertAllowed(run, destination, via);
       outbox.assertAuditAccepting();
-      const connection = begin(run, wanted, asked, plain);
+      const connection = trackConnection(run, destination, via, plain);
       const { signal } = connection.ending;
       try {
-        const addresses = await lookUp(wanted);
-        assertAddresses(run, wanted, asked, addresses);
+        const addresses = await resolveHost(destination);
+        assertAddresses(run, destination, via, addresses);
         if (!signal.aborted) await record(run, connection, addresses);
-        // Minutes may have passed: what was tightened meanwhile holds.
-        assertAllowed(run, wanted, asked);
-        const { socket, address } = await options.dial(addresses, wanted.port, signal);
+        // Minutes may have passed: the rules may have been tightened meanwhile.
+        assertAllowed(run, destination, via);
+        const { socket, address } = await options.dial(addresses, destination.port, signal);
         connection.address = address;
-        metrics.count('egress_allowed', { kind: asked.kind });
+        metrics.count('egress_allowed', { kind: via.kind });
         return { connection, socket, isPlain: plain };
       } catch (error) {
         if (connection.status === 'closed') connection.status = 'failed';
@@ -257,9 +269,13 @@ export function makeGate(options: GateOptions): Connector {
       }
     },
     spend(run, connection, { sent = 0, received = 0 }) {
-      if (usedBytes(run) + sent + received > run.body.bytes_max) {
-        refused(run, refuse('budget', whatOf(run, connection.wanted)), connection.callId);
-        cutAll(run, 'budget');
+      if (countUsedBytes(run) + sent + received > run.body.bytes_max) {
+        denialFault(
+          run,
+          makeRefusal('budget', toDeniedTarget(run, connection.destination)),
+          connection.callId,
+        );
+        abortAll(run, 'budget');
         return false;
       }
       run.usage.bytesSent += sent;
@@ -268,18 +284,18 @@ export function makeGate(options: GateOptions): Connector {
       connection.bytesReceived += received;
       return true;
     },
-    cutDisallowed(run) {
+    abortDisallowed(run) {
       let count = 0;
       for (const connection of run.connections) {
-        const verdict = decide(run.rules, connection.wanted, clock.nowMs());
-        if (verdict.allowed && (verdict.plain || !connection.isPlain)) continue;
-        cut(connection, 'cut');
+        const match = matchRules(run.rules, connection.destination, clock.nowMs());
+        if (match.allowed && (match.plain || !connection.isPlain)) continue;
+        abortConnection(connection, 'cut');
         count++;
       }
-      if (usedBytes(run) > run.body.bytes_max) count += cutAll(run, 'budget');
+      if (countUsedBytes(run) > run.body.bytes_max) count += abortAll(run, 'budget');
       return count;
     },
-    async settled() {
+    async waitForWrites() {
       while (writing.size > 0) await Promise.all(writing);
     },
   };

@@ -1,4 +1,4 @@
-// egressd as a value: the one file that knows all its parts.
+// Assembles egressd from its parts.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
@@ -21,33 +21,33 @@ import { type Dial, makeDial } from './adapters/dial.ts';
 import { makeOwnAddresses, makeResolve, type Resolve } from './adapters/resolve.ts';
 import { makeHandlers } from './api.ts';
 import { type EgressdConfig, egressdConfig } from './config.ts';
-import { makeGate } from './connector.ts';
+import { makeConnector } from './connector.ts';
 import { makeFetches } from './fetch.ts';
-import { openProxy, sweepSockets } from './proxy/server.ts';
+import { openProxy, removeStaleDirs } from './proxy/server.ts';
 import { makeService } from './service.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 
 const AUDIT_WAIT_MS = 2_000;
-const SAVE_EVERY_MS = 1_000;
-const LOOK_FOR_HALT_EVERY_MS = 250;
+const USAGE_SAVE_INTERVAL_MS = 1_000;
+const HALT_POLL_INTERVAL_MS = 250;
 
 export type EgressdDeps = {
-  floor: DaemonContext<EgressdConfig>;
+  context: DaemonContext<EgressdConfig>;
   db: Database;
   outbox: Outbox;
   resolve: Resolve;
   dial: Dial;
 };
 
-export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof egressdRoutes>> {
-  const { floor, db, outbox, resolve, dial } = parts;
-  const { clock, config, log, metrics, newId, failpoint } = floor;
+export async function assemble(deps: EgressdDeps): Promise<DaemonHandle<typeof egressdRoutes>> {
+  const { context, db, outbox, resolve, dial } = deps;
+  const { clock, config, log, metrics, newId, failpoint } = context;
   const store = makeStore(db, outbox);
-  const lost = await store.closeLost();
-  if (lost > 0) log.warn('connections ended with the process before this one', { lost });
-  const halt = join(floor.stateDir, 'HALT');
+  const lost = await store.closeLostConnections();
+  if (lost > 0) log.warn('recorded connections lost in a crash as closed', { lost });
+  const halt = join(context.stateDir, 'HALT');
   const isHalted = () => existsSync(halt);
-  const gate = makeGate({
+  const connector = makeConnector({
     store,
     outbox,
     clock,
@@ -59,7 +59,7 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
     dial,
     isHalted,
     ownAddresses: makeOwnAddresses(() => clock.nowMs()),
-    allowPrivate: allowPrivateOf(config),
+    allowPrivate: parseAllowPrivate(config),
     limits: { perRunMax: config.connections_per_run_max, totalMax: config.connections_max },
   });
   const limits = {
@@ -67,26 +67,26 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
     idleTimeoutMs: config.idle_timeout_ms,
     clientsMax: config.connections_per_run_max,
   };
-  const runtimeDir = join(floor.runtimeDir, 'egressd');
+  const runtimeDir = join(context.runtimeDir, 'egressd');
   const service = makeService({
     store,
-    gate,
+    connector,
     clock,
     newId,
     log,
-    fetches: makeFetches({ gate, store, clock, ca: caOf(config), failpoint }),
-    openProxy: (socketPath, run) => openProxy({ socketPath, run, gate, limits, log }),
-    sweep: (isLive) => sweepSockets(runtimeDir, isLive),
+    fetches: makeFetches({ connector, store, clock, ca: readCa(config), failpoint }),
+    openProxy: (socketPath, run) => openProxy({ socketPath, run, connector, limits, log }),
+    sweep: (isLive) => removeStaleDirs(runtimeDir, isLive),
     runtimeDir,
   });
 
   const timers = [
     setInterval(() => {
-      service.saveUsage().catch((error: unknown) => log.warn('usage was not saved', { error }));
-    }, SAVE_EVERY_MS),
+      service.saveUsage().catch((error: unknown) => log.warn('saving usage failed', { error }));
+    }, USAGE_SAVE_INTERVAL_MS),
     setInterval(() => {
-      if (isHalted()) service.cutEverything('halt');
-    }, LOOK_FOR_HALT_EVERY_MS),
+      if (isHalted()) service.abortAllRuns('halt');
+    }, HALT_POLL_INTERVAL_MS),
   ];
   for (const timer of timers) timer.unref();
 
@@ -103,26 +103,28 @@ export async function assemble(parts: EgressdDeps): Promise<DaemonHandle<typeof 
   };
 }
 
-function inConfig<T>(key: string, text: string, read: ParseOutcome<T>): T {
+function requireValid<T>(key: string, text: string, read: ParseOutcome<T>): T {
   if ('value' in read) return read.value;
   throw fault('bad_config', `egressd.${key}: ${text}: ${read.problem}`);
 }
 
-function allowPrivateOf({ allow_private: list }: EgressdConfig): Set<string> {
-  const all = list.map((text) => inConfig('allow_private', text, parseAuthority(text)));
-  return new Set(all.map(authorityOf));
+function parseAllowPrivate({ allow_private: allowPrivate }: EgressdConfig): Set<string> {
+  const entries = allowPrivate.map((text) =>
+    requireValid('allow_private', text, parseAuthority(text)),
+  );
+  return new Set(entries.map(authorityOf));
 }
 
-function hostsOf({ hosts }: EgressdConfig): Map<string, Ip> {
-  const all = Object.entries(hosts).map(([name, text]): [string, Ip] => {
+function parseHosts({ hosts }: EgressdConfig): Map<string, Ip> {
+  const entries = Object.entries(hosts).map(([name, text]): [string, Ip] => {
     const ip = parseIp(text);
-    const read = ip === undefined ? { problem: 'it is not an address' } : { value: ip };
-    return [inConfig('hosts', name, parseHost(name)).name, inConfig('hosts', text, read)];
+    const read = ip === undefined ? { problem: 'not an IP address' } : { value: ip };
+    return [requireValid('hosts', name, parseHost(name)).name, requireValid('hosts', text, read)];
   });
-  return new Map(all);
+  return new Map(entries);
 }
 
-function caOf({ tls_ca_file: file }: EgressdConfig): string | undefined {
+function readCa({ tls_ca_file: file }: EgressdConfig): string | undefined {
   if (file === undefined) return undefined;
   try {
     return readFileSync(file, 'utf8');
@@ -131,22 +133,22 @@ function caOf({ tls_ca_file: file }: EgressdConfig): string | undefined {
   }
 }
 
-export function resolveOf(config: EgressdConfig): Resolve {
+export function makeConfiguredResolve(config: EgressdConfig): Resolve {
   const { dns_servers: servers, dns_timeout_ms: timeoutMs } = config;
-  return makeResolve({ hosts: hostsOf(config), servers, timeoutMs });
+  return makeResolve({ hosts: parseHosts(config), servers, timeoutMs });
 }
 
 async function start(
-  floor: DaemonContext<EgressdConfig>,
+  context: DaemonContext<EgressdConfig>,
 ): Promise<DaemonHandle<typeof egressdRoutes>> {
-  const { clock, config, log, stateDir } = floor;
-  const resolve = resolveOf(config);
-  const audit = floor.peer('auditd-ai', auditRoutes);
+  const { clock, config, log, stateDir } = context;
+  const resolve = makeConfiguredResolve(config);
+  const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'egressd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
   const dial = makeDial({ timeoutMs: config.connect_timeout_ms });
-  return assemble({ floor, db, outbox, resolve, dial });
+  return assemble({ context, db, outbox, resolve, dial });
 }
 
 export const egressd = defineDaemon({

@@ -1,110 +1,121 @@
-// The denials of one run: the most recent ones for whoever asks, and their events, of which a run
-// that tries for ever makes only a few, a second at first and a minute later: the rest are counted.
+// Keeps a run's recent denials and rate-limits their audit events: a few per second at first, later
+// a few per minute; further ones are only counted.
 import type { Clock, Timer } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { EgressDenial } from '../../wire/egressd.ts';
-import { type EgressRefusal, refuse } from './rules/refusal.ts';
+import { type EgressRefusal, makeRefusal } from './rules/refusal.ts';
 
-const KEPT_MAX = 64;
-const QUIET_MS = { usual: 1_000, tired: 60_000 } as const;
-/** After so many events nobody reads each of them. */
-const TIRED_AFTER = 1_000;
-/** Different ones in that time that still have an event each. */
-const AT_ONCE_MAX = 20;
+const RECORDS_MAX = 64;
+const WINDOW_MS = { initial: 1_000, reduced: 60_000 } as const;
+/** After this many events of a run, the longer window applies. */
+const REDUCE_AFTER_EVENTS = 1_000;
+/** Different denials in one window that still get an event each. */
+const EVENTS_PER_WINDOW_MAX = 20;
 
 type DenialRecord = {
-  refused: EgressRefusal;
+  refusal: EgressRefusal;
   count: number;
   lastMs: number;
-  saidMs: number;
-  unsaid: number;
+  reportedMs: number;
+  unreported: number;
 };
 
-export type DenialText = (refused: EgressRefusal, repeats: number, callId?: string) => void;
+export type ReportDenial = (refusal: EgressRefusal, repeats: number, callId?: string) => void;
 
 export type Denials = {
-  note(refused: EgressRefusal, callId?: string): void;
+  record(refusal: EgressRefusal, callId?: string): void;
   list(): EgressDenial[];
   total(): number;
-  /** Says what was only counted so far. */
+  /** Reports denials that were only counted so far. */
   flush(): void;
 };
 
-export function makeDenials(options: { clock: Clock; say: DenialText }): Denials {
+export function makeDenials(options: { clock: Clock; report: ReportDenial }): Denials {
   const { clock } = options;
-  /** In the order of the last time. */
-  const kept = new Map<string, DenialRecord>();
+  /** Ordered by last occurrence. */
+  const records = new Map<string, DenialRecord>();
   let total = 0;
   let windowMs = -Infinity;
   let inWindow = 0;
-  let others = 0;
+  let dropped = 0;
   let timer: Timer | undefined;
-  let said = 0;
-  const say: DenialText = (...what) => {
-    said++;
-    options.say(...what);
+  let reportedCount = 0;
+  const report: ReportDenial = (...what) => {
+    reportedCount++;
+    options.report(...what);
   };
-  const quietMs = (): number => (said < TIRED_AFTER ? QUIET_MS.usual : QUIET_MS.tired);
+  const currentWindowMs = (): number =>
+    reportedCount < REDUCE_AFTER_EVENTS ? WINDOW_MS.initial : WINDOW_MS.reduced;
 
-  const mayStillSay = (nowMs: number): boolean => {
-    if (nowMs - windowMs >= quietMs()) {
+  const fitsInWindow = (nowMs: number): boolean => {
+    if (nowMs - windowMs >= currentWindowMs()) {
       windowMs = nowMs;
       inWindow = 0;
     }
-    return inWindow++ < AT_ONCE_MAX;
+    return inWindow++ < EVENTS_PER_WINDOW_MAX;
   };
 
   const flush = (): void => {
     timer?.cancel();
     timer = undefined;
     const nowMs = clock.nowMs();
-    for (const one of kept.values()) {
-      if (one.unsaid === 0) continue;
-      say(one.refused, one.unsaid - 1);
-      one.unsaid = 0;
-      one.saidMs = nowMs;
+    for (const denial of records.values()) {
+      if (denial.unreported === 0) continue;
+      report(denial.refusal, denial.unreported - 1);
+      denial.unreported = 0;
+      denial.reportedMs = nowMs;
     }
-    if (others === 0) return;
-    const message = 'many different places were refused in a short time';
-    say(refuse('host', { host: '(many)', port: 0 }, message), others - 1);
-    others = 0;
+    if (dropped === 0) return;
+    const message = 'many different hosts were denied in a short time';
+    report(makeRefusal('host', { host: '(many)', port: 0 }, message), dropped - 1);
+    dropped = 0;
   };
 
-  const sayLater = (nowMs: number): void => {
-    timer ??= clock.at(nowMs + quietMs(), flush);
+  const scheduleFlush = (nowMs: number): void => {
+    timer ??= clock.at(nowMs + currentWindowMs(), flush);
   };
 
-  const remember = (key: string, one: DenialRecord): void => {
-    kept.delete(key);
-    kept.set(key, one);
-    if (kept.size <= KEPT_MAX) return;
-    const [oldest, gone] = kept.entries().next().value!;
-    kept.delete(oldest);
-    others += gone.unsaid;
+  const touch = (key: string, denial: DenialRecord): void => {
+    records.delete(key);
+    records.set(key, denial);
+    if (records.size <= RECORDS_MAX) return;
+    const [oldest, evicted] = records.entries().next().value!;
+    records.delete(oldest);
+    dropped += evicted.unreported;
   };
 
   return {
-    note(refused, callId) {
+    record(refusal, callId) {
       const nowMs = clock.nowMs();
       total++;
-      const { reason, host, port, method, path } = refused;
+      const { reason, host, port, method, path } = refusal;
       const key = [reason, host, port, method, path].join(' ');
-      const one = kept.get(key) ?? { refused, count: 0, lastMs: 0, saidMs: -Infinity, unsaid: 0 };
-      one.count++;
-      one.lastMs = nowMs;
-      if (nowMs - one.saidMs >= quietMs() && one.unsaid === 0 && mayStillSay(nowMs)) {
-        one.saidMs = nowMs;
-        say(refused, 0, callId);
+      const denial = records.get(key) ?? {
+        refusal,
+        count: 0,
+        lastMs: 0,
+        reportedMs: -Infinity,
+        unreported: 0,
+      };
+      denial.count++;
+      denial.lastMs = nowMs;
+      if (
+        nowMs - denial.reportedMs >= currentWindowMs() &&
+        denial.unreported === 0 &&
+        fitsInWindow(nowMs)
+      ) {
+        denial.reportedMs = nowMs;
+        report(refusal, 0, callId);
       } else {
-        one.unsaid++;
-        sayLater(nowMs);
+        denial.unreported++;
+        scheduleFlush(nowMs);
       }
-      remember(key, one);
+      touch(key, denial);
     },
     list: () =>
-      [...kept.values()]
+      [...records.values()]
         .reverse()
-        .map(({ refused, count, lastMs }) => ({ ...refused, count, last_at: toTimestamp(lastMs) })),
+        .map(({ refusal, count, lastMs }) => ({ ...refusal, count, last_at: toTimestamp(lastMs) })),
     total: () => total,
     flush,
   };

@@ -211,19 +211,19 @@ describe('the way out of a run', () => {
     });
     try {
       const run = await own.open('audit', [rule(web)]);
-      own.audit.gate = () => {
+      own.audit.connector = () => {
         throw new Error('the disk is full');
       };
       const answer = await exchange(run.socket, get(at(web)));
       assert.equal(errorOf(answer).code, 'audit_unavailable');
       assert.equal(dialled, 0);
-      own.audit.gate = () => {};
+      own.audit.connector = () => {};
       await eventually('the log to take events', async () => {
         await exchange(run.socket, get(at(web)));
         return dialled > 0 ? true : undefined;
       });
     } finally {
-      own.audit.gate = () => {};
+      own.audit.connector = () => {};
       await own.stop();
     }
   });

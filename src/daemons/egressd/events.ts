@@ -1,5 +1,5 @@
-// The audit events of egress. A connection has one id, and its two events follow from it; a denial
-// has an id of its own. They carry hosts, paths without query, sizes and counts, never content.
+// Builds the audit events of egress. A connection's two events derive their ids from its id. Events
+// carry hosts, paths without query, sizes and counts, never content.
 import type { EventDraft } from '../../wire/events.ts';
 import type { EgressRefusal } from './rules/refusal.ts';
 
@@ -14,7 +14,7 @@ export type ConnectionInfo = {
   callId: string | undefined;
 };
 
-const about = ({ runId, agent, taskId, rootTaskId }: EgressSubject) => ({
+const subjectFields = ({ runId, agent, taskId, rootTaskId }: EgressSubject) => ({
   principal: `agent:${agent}`,
   agent,
   task_id: taskId,
@@ -22,21 +22,21 @@ const about = ({ runId, agent, taskId, rootTaskId }: EgressSubject) => ({
   run_id: runId,
 });
 
-/** Data takes at most 1,024 characters; nobody needs more of a name or a path. */
-const short = (text: string): string => text.slice(0, 300);
+/** Event data is limited to 1,024 characters per value. */
+const truncate = (text: string): string => text.slice(0, 300);
 
-const what = ({ kind, host, port, address, callId }: ConnectionInfo) => ({
+const connectionFields = ({ kind, host, port, address, callId }: ConnectionInfo) => ({
   ...(callId === undefined ? {} : { call_id: callId }),
-  data: { kind, host: short(host), port, address },
+  data: { kind, host: truncate(host), port, address },
 });
 
-export function allowed(subject: EgressSubject, opened: ConnectionInfo): EventDraft {
+export function allowed(subject: EgressSubject, connection: ConnectionInfo): EventDraft {
   return {
-    id: `${opened.id}.network.allowed`,
+    id: `${connection.id}.network.allowed`,
     event: 'network.allowed',
-    ...about(subject),
+    ...subjectFields(subject),
     allowed: true,
-    ...what(opened),
+    ...connectionFields(connection),
   };
 }
 
@@ -51,15 +51,15 @@ export type ConnectionEnd = {
 
 export function closed(
   subject: EgressSubject,
-  opened: ConnectionInfo,
-  ended: ConnectionEnd,
+  connection: ConnectionInfo,
+  end: ConnectionEnd,
 ): EventDraft {
-  const { status, bytesSent, bytesReceived, durationMs, requests } = ended;
-  const base = what(opened);
+  const { status, bytesSent, bytesReceived, durationMs, requests } = end;
+  const base = connectionFields(connection);
   return {
-    id: `${opened.id}.network.closed`,
+    id: `${connection.id}.network.closed`,
     event: 'network.closed',
-    ...about(subject),
+    ...subjectFields(subject),
     status,
     ...base,
     data: {
@@ -72,7 +72,7 @@ export function closed(
   };
 }
 
-/** `repeats`: how many equal ones before it had no event of their own. */
+/** `repeats`: the number of equal denials before it that got no event. */
 export function denied(
   subject: EgressSubject,
   id: string,
@@ -83,17 +83,17 @@ export function denied(
   return {
     id: `${id}.network.denied`,
     event: 'network.denied',
-    ...about(subject),
+    ...subjectFields(subject),
     allowed: false,
     policy: `egress.${reason}`,
     status: 'denied',
     ...(callId === undefined ? {} : { call_id: callId }),
     data: {
       reason,
-      host: short(host),
+      host: truncate(host),
       port,
       ...(method === null ? {} : { method: method.slice(0, 24) }),
-      ...(path === null ? {} : { path: short(path) }),
+      ...(path === null ? {} : { path: truncate(path) }),
       ...(repeats === 0 ? {} : { repeats }),
     },
   };

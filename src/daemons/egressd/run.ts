@@ -1,13 +1,11 @@
-// One run with a way out: its rules as they are now, what it has used, and what it has open. Who
-// may reach what is decided in rules/; how a connection comes about is connector.ts.
-
+// One run with egress: its current rules, its usage, and its open connections.
 import type { ParseOutcome } from '../../policy/hosts.ts';
 import type { EgressRule, PutEgressBody } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
 import type { ConnectionRateLimit } from './connection-rate.ts';
 import type { Denials } from './denials.ts';
-import { type ParsedEgressRule, readRule, type Wanted } from './rules/match.ts';
+import { type Destination, type ParsedEgressRule, parseRule } from './rules/match.ts';
 import type { EgressUsage } from './store.ts';
 
 export type ConnectionKind = 'tunnel' | 'http' | 'fetch';
@@ -15,9 +13,9 @@ export type ConnectionKind = 'tunnel' | 'http' | 'fetch';
 export type TrackedConnection = {
   id: string;
   kind: ConnectionKind;
-  /** What must stay allowed for it to stay open; of a reused one, what it does now. */
-  wanted: Wanted;
-  /** It carries bytes that nobody has looked at, so only a rule that says so keeps it open. */
+  /** The destination that must stay allowed; a reused connection has that of its request. */
+  destination: Destination;
+  /** It carries unchecked bytes, so only a rule with `plain` keeps it open. */
   isPlain: boolean;
   callId: string | undefined;
   address: string | null;
@@ -25,7 +23,7 @@ export type TrackedConnection = {
   bytesSent: number;
   bytesReceived: number;
   requests: number;
-  /** What its end will be called; set before `ending` aborts. */
+  /** The status of its end; set before `ending` aborts. */
   status: string;
   ending: AbortController;
   isRecorded: boolean;
@@ -43,28 +41,29 @@ export type EgressRun = {
   usage: EgressUsage;
   connections: Set<TrackedConnection>;
   denials: Denials;
-  openings: ConnectionRateLimit;
-  /** Dismissed, or held by a newer activation: nothing is opened any more. */
-  isOver: boolean;
+  rateLimit: ConnectionRateLimit;
+  /** Closed, or replaced by a newer activation: no new connections. */
+  isEnded: boolean;
 };
 
-export function rulesOf({ allow, granted }: PutEgressBody): ParsedEgressRule[] {
-  return [...allow, ...granted].map((rule) => taken(readRule(rule)));
+export function parseRules({ allow, granted }: PutEgressBody): ParsedEgressRule[] {
+  return [...allow, ...granted].map((rule) => requireParsed(parseRule(rule)));
 }
 
 export const isMarked = ({ body }: EgressRun): boolean => body.labels.includes('outside');
 
-/** The same run, for one request that may go a little further. */
+/** Returns the run with one more rule, for a single request. */
 export function withRule(run: EgressRun, rule: EgressRule): EgressRun {
-  const rules = [...run.rules, taken(readRule(rule))];
+  const rules = [...run.rules, requireParsed(parseRule(rule))];
   return Object.create(run, { rules: { value: rules, enumerable: true } }) as EgressRun;
 }
 
-function taken(read: ParseOutcome<ParsedEgressRule>): ParsedEgressRule {
+function requireParsed(read: ParseOutcome<ParsedEgressRule>): ParsedEgressRule {
   if ('value' in read) return read.value;
-  throw fault('bad_request', `a rule cannot be used: ${read.problem}`, {
+  throw fault('bad_request', `invalid rule: ${read.problem}`, {
     hint: 'Name a host such as github.com, *.github.com or an exact address.',
   });
 }
 
-export const usedBytes = ({ usage }: EgressRun): number => usage.bytesSent + usage.bytesReceived;
+export const countUsedBytes = ({ usage }: EgressRun): number =>
+  usage.bytesSent + usage.bytesReceived;

@@ -1,5 +1,5 @@
-// The runs that have a way out: opened, changed, shown and ended. What goes through it is the
-// proxy's and the gate's.
+// Opens, changes, lists and closes the egress of runs. Traffic is handled by the proxy and the
+// connector.
 import { join } from 'node:path';
 import type { Clock, Timer } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
@@ -16,28 +16,28 @@ import type {
 } from '../../wire/egressd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
-import { makePace } from './connection-rate.ts';
+import { makeConnectionRateLimit } from './connection-rate.ts';
 import type { Connector } from './connector.ts';
 import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetches } from './fetch.ts';
-import { type EgressRun, rulesOf, usedBytes } from './run.ts';
+import { countUsedBytes, type EgressRun, parseRules } from './run.ts';
 import type { EgressdStore, EgressUsage } from './store.ts';
 
 export type OpenProxy = (socketPath: string, run: EgressRun) => Promise<{ close(): Promise<void> }>;
 
 export type EgressdService = {
-  put(runId: RunId, body: PutEgressBody): Promise<{ socket: string; cut: number }>;
-  drop(runId: RunId, fence: number): Promise<boolean>;
-  get(runId: RunId): Promise<EgressView>;
-  list(): Promise<EgressSummary[]>;
+  openEgress(runId: RunId, body: PutEgressBody): Promise<{ socket: string; cut: number }>;
+  closeEgress(runId: RunId, fence: number): Promise<boolean>;
+  getEgress(runId: RunId): Promise<EgressView>;
+  listEgress(): Promise<EgressSummary[]>;
   fetch(runId: RunId, body: FetchBody, signal: AbortSignal): Promise<FetchAnswer>;
-  recall: Fetches['recall'];
-  forget: Fetches['forget'];
-  /** After a restart: the sockets of the runs that had one. */
+  getFetch: Fetches['getFetch'];
+  forgetFetch: Fetches['forgetFetch'];
+  /** Reopens the sockets of live runs after a restart. */
   reopen(): Promise<void>;
-  /** Cuts everything that is open, and keeps the sockets. */
-  cutEverything(status: string): number;
+  /** Aborts all connections of all runs, and keeps the sockets. */
+  abortAllRuns(status: string): number;
   saveUsage(): Promise<void>;
   stop(): Promise<void>;
 };
@@ -51,7 +51,7 @@ type EgressSession = {
 
 export function makeService(options: {
   store: EgressdStore;
-  gate: Connector;
+  connector: Connector;
   fetches: Fetches;
   openProxy: OpenProxy;
   /** Removes the directories of runs that are not live. */
@@ -61,13 +61,13 @@ export function makeService(options: {
   newId: NewId;
   log: Log;
 }): EgressdService {
-  const { store, gate, clock, newId, log } = options;
-  const held = new Map<RunId, EgressSession>();
+  const { store, connector, clock, newId, log } = options;
+  const sessions = new Map<RunId, EgressSession>();
   const saved = new Map<RunId, number>();
-  /** Until then it is not known which runs have a way out, nor what they used. */
+  /** Before this resolves, sessions and their usage are not known. */
   const reopened = Promise.withResolvers<void>();
-  /** Opening and ending the way out of one run never overlap. */
-  const inTurn = makeKeyedMutex();
+  /** Opening and closing the egress of one run never overlap. */
+  const withRunLock = makeKeyedMutex();
 
   const makeRun = (runId: RunId, body: PutEgressBody, usage: EgressUsage): EgressRun => {
     const run: EgressRun = {
@@ -77,33 +77,33 @@ export function makeService(options: {
       taskId: body.task_id,
       rootTaskId: body.root_task_id,
       body,
-      rules: rulesOf(body),
+      rules: parseRules(body),
       usage,
-      isOver: false,
+      isEnded: false,
       connections: new Set(),
-      openings: makePace(clock),
+      rateLimit: makeConnectionRateLimit(clock),
       denials: makeDenials({
         clock,
-        say(refused, repeats, callId) {
-          const draft = events.denied(run, newId('net'), refused, { repeats, callId });
+        report(refusal, repeats, callId) {
+          const draft = events.denied(run, newId('net'), refusal, { repeats, callId });
           store
             .addEvent(draft)
-            .catch((error: unknown) => log.warn('a denial could not be recorded', { error }));
+            .catch((error: unknown) => log.warn('recording a denial failed', { error }));
         },
       }),
     };
     return run;
   };
 
-  const watchExpiry = (one: EgressSession): void => {
-    one.expiry?.cancel();
+  const scheduleExpiry = (session: EgressSession): void => {
+    session.expiry?.cancel();
     const nowMs = clock.nowMs();
-    const ends = one.run.rules.map(({ expiresMs }) => expiresMs).filter((ms) => ms > nowMs);
+    const ends = session.run.rules.map(({ expiresMs }) => expiresMs).filter((ms) => ms > nowMs);
     const nextMs = Math.min(...ends);
-    one.expiry = Number.isFinite(nextMs)
+    session.expiry = Number.isFinite(nextMs)
       ? clock.at(nextMs, () => {
-          gate.cutDisallowed(one.run);
-          watchExpiry(one);
+          connector.abortDisallowed(session.run);
+          scheduleExpiry(session);
         })
       : undefined;
   };
@@ -117,37 +117,37 @@ export function makeService(options: {
     const dir = join(options.runtimeDir, runDirName({ runId, fence: body.fence }));
     const socket = join(dir, 'proxy.sock');
     const { close } = await options.openProxy(socket, run);
-    const one: EgressSession = { run, socket, close, expiry: undefined };
-    held.set(runId, one);
-    watchExpiry(one);
-    return one;
+    const session: EgressSession = { run, socket, close, expiry: undefined };
+    sessions.set(runId, session);
+    scheduleExpiry(session);
+    return session;
   };
 
-  const end = async (one: EgressSession): Promise<number> => {
-    const { run } = one;
-    held.delete(run.runId);
-    one.expiry?.cancel();
-    run.isOver = true;
-    const cut = gate.cutAll(run, 'cut');
+  const endSession = async (session: EgressSession): Promise<number> => {
+    const { run } = session;
+    sessions.delete(run.runId);
+    session.expiry?.cancel();
+    run.isEnded = true;
+    const cut = connector.abortAll(run, 'cut');
     run.denials.flush();
-    await one.close();
+    await session.close();
     return cut;
   };
 
-  const change = (one: EgressSession, body: PutEgressBody): number => {
-    one.run.body = body;
-    one.run.rules = rulesOf(body);
-    watchExpiry(one);
-    return gate.cutDisallowed(one.run);
+  const changeRules = (session: EgressSession, body: PutEgressBody): number => {
+    session.run.body = body;
+    session.run.rules = parseRules(body);
+    scheduleExpiry(session);
+    return connector.abortDisallowed(session.run);
   };
 
-  const of = (runId: RunId): EgressSession => {
-    const one = held.get(runId);
-    if (one === undefined) throw fault('not_found', `${runId} has no way out`);
-    return one;
+  const findSession = (runId: RunId): EgressSession => {
+    const session = sessions.get(runId);
+    if (session === undefined) throw fault('not_found', `egress of ${runId} not found`);
+    return session;
   };
 
-  const summaryOf = ({ run, socket }: EgressSession): EgressSummary => ({
+  const toSummary = ({ run, socket }: EgressSession): EgressSummary => ({
     run_id: run.runId,
     fence: run.fence,
     agent: run.agent,
@@ -161,8 +161,8 @@ export function makeService(options: {
   });
 
   const saveUsage = async (): Promise<void> => {
-    const runs = [...held.values()].map(({ run }) => run);
-    const changed = runs.filter((run) => saved.get(run.runId) !== usedBytes(run));
+    const runs = [...sessions.values()].map(({ run }) => run);
+    const changed = runs.filter((run) => saved.get(run.runId) !== countUsedBytes(run));
     if (changed.length === 0) return;
     const rows = changed.map(({ runId, usage }) => ({ runId, ...usage }));
     await store.saveUsage(rows);
@@ -171,44 +171,44 @@ export function makeService(options: {
   };
 
   return {
-    put: (runId, body) =>
-      inTurn(runId, async () => {
-        // What cannot be read is refused before it is remembered.
-        rulesOf(body);
-        const usage = await store.putRun(runId, body);
-        const before = held.get(runId);
+    openEgress: (runId, body) =>
+      withRunLock(runId, async () => {
+        // Invalid rules are rejected before anything is stored.
+        parseRules(body);
+        const usage = await store.upsertRun(runId, body);
+        const before = sessions.get(runId);
         if (before?.run.fence === body.fence)
-          return { socket: before.socket, cut: change(before, body) };
+          return { socket: before.socket, cut: changeRules(before, body) };
         const used = before?.run.usage ?? usage;
-        const cut = before === undefined ? 0 : await end(before);
+        const cut = before === undefined ? 0 : await endSession(before);
         return { socket: (await open(runId, body, used)).socket, cut };
       }),
 
-    drop: (runId, fence) =>
-      inTurn(runId, async () => {
-        const one = held.get(runId);
-        if (one !== undefined && one.run.fence <= fence) {
+    closeEgress: (runId, fence) =>
+      withRunLock(runId, async () => {
+        const session = sessions.get(runId);
+        if (session !== undefined && session.run.fence <= fence) {
           await saveUsage();
           saved.delete(runId);
-          await end(one);
+          await endSession(session);
         }
-        return store.dropRun(runId, fence);
+        return store.endRun(runId, fence);
       }),
 
-    async get(runId) {
+    async getEgress(runId) {
       await reopened.promise;
-      const one = of(runId);
-      const { body, connections, denials } = one.run;
+      const session = findSession(runId);
+      const { body, connections, denials } = session.run;
       return {
-        ...summaryOf(one),
+        ...toSummary(session),
         allow: body.allow,
         granted: body.granted,
         denials: denials.list(),
         connections: [...connections].map((c) => ({
           id: c.id,
           kind: c.kind,
-          host: c.wanted.host.name,
-          port: c.wanted.port,
+          host: c.destination.host.name,
+          port: c.destination.port,
           address: c.address,
           bytes_sent: c.bytesSent,
           bytes_received: c.bytesReceived,
@@ -217,40 +217,40 @@ export function makeService(options: {
       };
     },
 
-    async list() {
+    async listEgress() {
       await reopened.promise;
-      return [...held.values()].map(summaryOf);
+      return [...sessions.values()].map(toSummary);
     },
 
-    recall: options.fetches.recall,
-    forget: options.fetches.forget,
+    getFetch: options.fetches.getFetch,
+    forgetFetch: options.fetches.forgetFetch,
     async fetch(runId, body, signal) {
-      const { run } = of(runId);
+      const { run } = findSession(runId);
       if (run.fence !== body.fence)
         throw fault('stale_fence', `${runId} is held by activation ${run.fence}`);
       return options.fetches.fetch(run, body, signal);
     },
 
     async reopen() {
-      const live = await store.liveRuns();
+      const live = await store.listLiveRuns();
       const names = new Set(live.map(({ runId, body: { fence } }) => runDirName({ runId, fence })));
       options.sweep((name) => names.has(name));
       for (const { runId, body, bytesSent, bytesReceived } of live)
-        await inTurn(runId, async () => {
-          if (!held.has(runId)) await open(runId, body, { bytesSent, bytesReceived });
+        await withRunLock(runId, async () => {
+          if (!sessions.has(runId)) await open(runId, body, { bytesSent, bytesReceived });
         });
       reopened.resolve();
     },
 
-    cutEverything: (status) =>
-      [...held.values()].reduce((sum, { run }) => sum + gate.cutAll(run, status), 0),
+    abortAllRuns: (status) =>
+      [...sessions.values()].reduce((sum, { run }) => sum + connector.abortAll(run, status), 0),
 
     saveUsage,
 
     async stop() {
       await saveUsage();
-      for (const one of [...held.values()]) await end(one);
-      await gate.settled();
+      for (const session of [...sessions.values()]) await endSession(session);
+      await connector.waitForWrites();
     },
   };
 }

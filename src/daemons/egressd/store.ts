@@ -1,6 +1,5 @@
-// What egressd must still know after a crash: the runs that have a way out and how much they used,
-// the connections it said were opened, and the requests it sent for tools. One method is one
-// transaction; a change and its event are written together.
+// egressd's store: runs with egress and their usage, connections recorded as opened, and requests
+// sent for tools. Each method is one transaction; a change and its event are written together.
 import type { Outbox } from '../../platform/outbox.ts';
 import { OUTBOX_TABLES } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
@@ -33,13 +32,13 @@ CREATE INDEX fetches_answered ON fetches (begun_ms) WHERE answer IS NOT NULL;`,
 ];
 
 export type EgressUsage = { bytesSent: number; bytesReceived: number };
-export type KnownRun = { runId: RunId; body: PutEgressBody } & EgressUsage;
-export type KnownFetch = { requestHash: string; answer: FetchAnswer | undefined };
+export type StoredRun = { runId: RunId; body: PutEgressBody } & EgressUsage;
+export type StoredFetch = { requestHash: string; answer: FetchAnswer | undefined };
 
 type RunRow = { run_id: RunId; body: string; bytes_sent: number; bytes_received: number };
 
 const SELECT_RUN = 'SELECT run_id, body, bytes_sent, bytes_received FROM runs';
-const runOf = (row: RunRow): KnownRun => ({
+const toStoredRun = (row: RunRow): StoredRun => ({
   runId: row.run_id,
   body: JSON.parse(row.body) as PutEgressBody,
   bytesSent: Number(row.bytes_sent),
@@ -49,11 +48,11 @@ const runOf = (row: RunRow): KnownRun => ({
 export type EgressdStore = ReturnType<typeof makeStore>;
 
 export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
-  const said = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.wake());
+  const withWake = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.wake());
 
   return {
-    /** A lower fence than before is refused. Gives what the run has used so far. */
-    putRun: (runId: RunId, body: PutEgressBody): Promise<EgressUsage> =>
+    /** Throws `stale_fence` for a lower fence. Resolves to the run's usage so far. */
+    upsertRun: (runId: RunId, body: PutEgressBody): Promise<EgressUsage> =>
       db.write(async (sql) => {
         const changed = await sql.run(
           'INSERT INTO runs (run_id, fence, live, body, bytes_sent, bytes_received) ' +
@@ -66,10 +65,10 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         );
         if (changed === 0)
           throw fault('stale_fence', `${runId} has a newer activation than ${body.fence}`);
-        return runOf((await sql.one<RunRow>(`${SELECT_RUN} WHERE run_id = ?`, runId))!);
+        return toStoredRun((await sql.one<RunRow>(`${SELECT_RUN} WHERE run_id = ?`, runId))!);
       }),
 
-    dropRun: (runId: RunId, fence: number): Promise<boolean> =>
+    endRun: (runId: RunId, fence: number): Promise<boolean> =>
       db.write(async (sql) => {
         const changed = await sql.run(
           'UPDATE runs SET live = 0 WHERE run_id = ? AND fence <= ? AND live = 1',
@@ -79,9 +78,9 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         return changed > 0;
       }),
 
-    liveRuns: async (): Promise<KnownRun[]> => {
+    listLiveRuns: async (): Promise<StoredRun[]> => {
       const rows = await db.read((sql) => sql.all<RunRow>(`${SELECT_RUN} WHERE live = 1`));
-      return rows.map(runOf);
+      return rows.map(toStoredRun);
     },
 
     saveUsage: (all: readonly ({ runId: RunId } & EgressUsage)[]): Promise<void> =>
@@ -95,9 +94,9 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
           );
       }),
 
-    /** Gives the number of the event, which must be durable before anything is dialled. */
+    /** Resolves to the event's number; it must be durable before anything is dialled. */
     openConnection: (id: string, allowed: EventDraft, closedIfLost: EventDraft): Promise<number> =>
-      said(
+      withWake(
         db.write(async (sql) => {
           const event = JSON.stringify(closedIfLost);
           await sql.run('INSERT INTO connections (id, event) VALUES (?, ?)', id, event);
@@ -105,13 +104,13 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         }),
       ),
 
-    /** With what the run has used by then: that it received something must outlive a crash. */
+    /** Also saves the received bytes: that the run received something must survive a crash. */
     closeConnection: (
       id: string,
       closed: EventDraft,
       { runId, bytesReceived }: { runId: RunId; bytesReceived: number },
     ): Promise<number> =>
-      said(
+      withWake(
         db.write(async (sql) => {
           await sql.run('DELETE FROM connections WHERE id = ?', id);
           await sql.run(
@@ -125,11 +124,11 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
       ),
 
     /**
-     * At start nothing is open: what a crash left is said to be closed. What came through it by
-     * then nobody knows any more, so its run counts as one that received something.
+     * At start nothing is open: connections lost in a crash are recorded as closed. The bytes they
+     * received are unknown, so their runs count as having received something.
      */
-    closeLost: (): Promise<number> =>
-      said(
+    closeLostConnections: (): Promise<number> =>
+      withWake(
         db.write(async (sql) => {
           const rows = await sql.all<{ event: string }>('SELECT event FROM connections');
           for (const { event } of rows) {
@@ -146,9 +145,9 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
       ),
 
     addEvent: (draft: EventDraft): Promise<number> =>
-      said(db.write((sql) => outbox.add(sql, draft))),
+      withWake(db.write((sql) => outbox.add(sql, draft))),
 
-    findFetch: async (callId: string): Promise<KnownFetch | undefined> => {
+    findFetch: async (callId: string): Promise<StoredFetch | undefined> => {
       const row = await db.read((sql) =>
         sql.one<{ request_hash: string; answer: string | null }>(
           'SELECT request_hash, answer FROM fetches WHERE call_id = ?',
@@ -163,7 +162,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
       };
     },
 
-    /** Also forgets old answers. That it was sent is kept: it must not be sent again for that. */
+    /** Also deletes old answers, but not the fact that they were sent: that prevents a resend. */
     beginFetch: (callId: string, requestHash: string, at: { nowMs: number; keepMs: number }) =>
       db.write(async (sql) => {
         await sql.run(
@@ -183,7 +182,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         sql.run('UPDATE fetches SET answer = ? WHERE call_id = ?', JSON.stringify(answer), callId),
       ),
 
-    /** It is certain that nothing was sent. */
+    /** Called only when it is certain that nothing was sent. */
     forgetFetch: (callId: string): Promise<number> =>
       db.write((sql) => sql.run('DELETE FROM fetches WHERE call_id = ?', callId)),
   };

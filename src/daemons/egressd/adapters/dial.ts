@@ -1,5 +1,4 @@
-// A connection to an address that has been checked. There is no name here, so that nothing can be
-// looked up a second time.
+// Dials addresses that have been checked. It takes no names, so nothing can be resolved twice.
 import net from 'node:net';
 import type { Ip } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -13,7 +12,7 @@ export type Dial = (
 const TRIES_MAX = 4;
 
 export function makeDial({ timeoutMs }: { timeoutMs: number }): Dial {
-  const one = (ip: Ip, port: number, signal: AbortSignal): Promise<net.Socket> =>
+  const dialAddress = (ip: Ip, port: number, signal: AbortSignal): Promise<net.Socket> =>
     new Promise((resolve, reject) => {
       const socket = net.connect({
         host: ip.text,
@@ -35,8 +34,8 @@ export function makeDial({ timeoutMs }: { timeoutMs: number }): Dial {
         socket.destroy();
         reject(error);
       };
-      const onAbort = (): void => settle(new Error('it was cut'));
-      const timer = setTimeout(() => settle(new Error('no answer in time')), timeoutMs);
+      const onAbort = (): void => settle(new Error('aborted'));
+      const timer = setTimeout(() => settle(new Error('connect timed out')), timeoutMs);
       socket.once('connect', () => settle());
       socket.once('error', settle);
       if (signal.aborted) onAbort();
@@ -45,25 +44,25 @@ export function makeDial({ timeoutMs }: { timeoutMs: number }): Dial {
 
   return async (addresses, port, signal) => {
     let last: unknown;
-    for (const ip of inOrder(addresses).slice(0, TRIES_MAX)) {
+    for (const ip of interleaveFamilies(addresses).slice(0, TRIES_MAX)) {
       try {
-        return { socket: await one(ip, port, signal), address: ip.text };
+        return { socket: await dialAddress(ip, port, signal), address: ip.text };
       } catch (error) {
         last = error;
         if (signal.aborted) break;
       }
     }
     const code = (last as NodeJS.ErrnoException).code ?? (last as Error).message;
-    throw fault('unreachable', `the host does not take the connection: ${code}`, { cause: last });
+    throw fault('unreachable', `the host did not accept the connection: ${code}`, { cause: last });
   };
 }
 
-/** The families in turns, so that one that does not work here is not tried for ever. */
-function inOrder(addresses: readonly Ip[]): Ip[] {
+/** Alternates the families, in case one of them does not work on this host. */
+function interleaveFamilies(addresses: readonly Ip[]): Ip[] {
   const four = addresses.filter(({ family }) => family === 4);
   const six = addresses.filter(({ family }) => family === 6);
-  const turns: Ip[] = [];
+  const ordered: Ip[] = [];
   for (let i = 0; i < Math.max(four.length, six.length); i++)
-    for (const ip of [four[i], six[i]]) if (ip !== undefined) turns.push(ip);
-  return turns;
+    for (const ip of [four[i], six[i]]) if (ip !== undefined) ordered.push(ip);
+  return ordered;
 }

@@ -1,11 +1,10 @@
-// Bytes from one side to the other, counted before they are passed on, never faster than the other
-// side takes them.
+// Pipes a stream into another with backpressure, and counts bytes before it forwards them.
 import type { Readable, Writable } from 'node:stream';
 
-/** `take` says whether so many more bytes may pass. */
-export function pipeMetered(from: Readable, to: Writable, take: (bytes: number) => boolean): void {
+/** `spend` returns whether this many more bytes may pass. */
+export function pipeMetered(from: Readable, to: Writable, spend: (bytes: number) => boolean): void {
   from.on('data', (chunk: Buffer) => {
-    if (take(chunk.length) && !to.write(chunk, () => free(chunk))) from.pause();
+    if (spend(chunk.length) && !to.write(chunk, () => free(chunk))) from.pause();
   });
   to.on('drain', () => from.resume());
   from.on('end', () => to.end());
@@ -14,8 +13,8 @@ export function pipeMetered(from: Readable, to: Writable, take: (bytes: number) 
 const FREED_BYTES_MIN = 16_384;
 
 /**
- * Gives the memory of a chunk back at once. Left to the collector, the buffers of a fast tunnel
- * make it run so often that it costs as much as passing the bytes on.
+ * Frees the memory of a chunk at once. Left to the collector, the buffers of a fast tunnel trigger
+ * it so often that it costs as much as forwarding the bytes.
  */
 function free(chunk: Buffer): void {
   const { buffer, length } = chunk;

@@ -1,10 +1,10 @@
-// The HTTP connections of one run to the places it talks to. Each was made by the gate for one name
-// and port and is used for that name and port only.
+// Pools a run's HTTP connections. Each was opened by the connector for one name and port, and is
+// used for that name and port only.
 import http from 'node:http';
 import type net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { ConnectOptions, Connector, Reached } from '../connector.ts';
-import type { Wanted } from '../rules/match.ts';
+import type { ConnectOptions, Connector, DialedConnection } from '../connector.ts';
+import type { Destination } from '../rules/match.ts';
 import type { EgressRun, TrackedConnection } from '../run.ts';
 
 const FREE_MAX = 16;
@@ -12,55 +12,55 @@ const FREE_MS = 15_000;
 
 export type SocketPool = {
   agent: http.Agent;
-  connectionOf(socket: net.Socket): TrackedConnection | undefined;
-  /** A connection that exists already; the next request to its place takes it. */
-  offer(reached: Reached): void;
+  connectionFor(socket: net.Socket): TrackedConnection | undefined;
+  /** Adds an open connection; the next request to its host and port uses it. */
+  offer(dialed: DialedConnection): void;
   close(): void;
 };
 
-export type PoolRequest = http.RequestOptions & { wanted: Wanted };
-type Created = (error: Error | null, socket: Duplex) => void;
+export type PoolRequest = http.RequestOptions & { destination: Destination };
+type OnCreated = (error: Error | null, socket: Duplex) => void;
 
-const placeOf = ({ host, port }: Wanted): string => `${host.name} ${port}`;
+const poolKey = ({ host, port }: Destination): string => `${host.name} ${port}`;
 
 export function makePool({
   run,
-  gate,
-  asked,
+  connector,
+  connectOptions,
 }: {
   run: EgressRun;
-  gate: Connector;
-  asked: ConnectOptions;
+  connector: Connector;
+  connectOptions: ConnectOptions;
 }): SocketPool {
-  const known = new WeakMap<Duplex, TrackedConnection>();
-  const offered = new Map<string, Reached>();
+  const connections = new WeakMap<Duplex, TrackedConnection>();
+  const offered = new Map<string, DialedConnection>();
 
-  const adopt = ({ connection, socket }: Reached): net.Socket => {
-    known.set(socket, connection);
+  const adopt = ({ connection, socket }: DialedConnection): net.Socket => {
+    connections.set(socket, connection);
     socket.on('error', () => socket.destroy());
-    socket.on('close', () => gate.finish(run, connection));
+    socket.on('close', () => connector.finish(run, connection));
     const { signal } = connection.ending;
     signal.addEventListener('abort', () => socket.destroy());
     if (signal.aborted) socket.destroy();
     return socket;
   };
 
-  const make = async (wanted: Wanted): Promise<net.Socket> => {
-    const given = offered.get(placeOf(wanted));
-    offered.delete(placeOf(wanted));
-    if (given !== undefined && !given.socket.destroyed) {
-      given.socket.setTimeout(0);
-      return given.socket;
+  const getSocket = async (destination: Destination): Promise<net.Socket> => {
+    const ready = offered.get(poolKey(destination));
+    offered.delete(poolKey(destination));
+    if (ready !== undefined && !ready.socket.destroyed) {
+      ready.socket.setTimeout(0);
+      return ready.socket;
     }
-    return adopt(await gate.reach(run, wanted, asked));
+    return adopt(await connector.connect(run, destination, connectOptions));
   };
 
   class EgressAgent extends http.Agent {
-    override createConnection(options: http.ClientRequestArgs, created?: Created): undefined {
-      const { wanted } = options as PoolRequest;
-      make(wanted).then(
+    override createConnection(options: http.ClientRequestArgs, created?: OnCreated): undefined {
+      const { destination } = options as PoolRequest;
+      getSocket(destination).then(
         (socket) => created?.(null, socket),
-        // Node looks at the error first and never at the socket beside it.
+        // Node ignores the socket when there is an error.
         (error: Error) => created?.(error, undefined as unknown as Duplex),
       );
       return undefined;
@@ -70,14 +70,14 @@ export function makePool({
 
   return {
     agent,
-    connectionOf: (socket) => known.get(socket),
-    offer(reached) {
-      // From now on it carries requests that are read, not a tunnel.
-      reached.connection.kind = 'http';
-      offered.get(placeOf(reached.connection.wanted))?.socket.destroy();
-      offered.set(placeOf(reached.connection.wanted), reached);
-      // A free one may have been taken in its stead.
-      adopt(reached).setTimeout(FREE_MS, () => reached.socket.destroy());
+    connectionFor: (socket) => connections.get(socket),
+    offer(dialed) {
+      // From now on it carries parsed requests, not a tunnel.
+      dialed.connection.kind = 'http';
+      offered.get(poolKey(dialed.connection.destination))?.socket.destroy();
+      offered.set(poolKey(dialed.connection.destination), dialed);
+      // The next request may use another free connection instead.
+      adopt(dialed).setTimeout(FREE_MS, () => dialed.socket.destroy());
     },
     close() {
       agent.destroy();

@@ -1,9 +1,9 @@
-// The first bytes of a tunnel, read before any of them is passed on: TLS to the right server, plain
-// HTTP that can be read, or something that has no business there.
+// Classifies the first bytes of a tunnel before any is forwarded: TLS to the right server, plain
+// HTTP, or something that is not allowed.
 import type net from 'node:net';
 import type { Target } from '../../../policy/hosts.ts';
-import { readHello } from '../rules/client-hello.ts';
-import { isServerOf } from '../rules/request.ts';
+import { parseClientHello } from '../rules/client-hello.ts';
+import { matchesServerName } from '../rules/request.ts';
 
 export type SniffResult = {
   bytes: Buffer;
@@ -12,19 +12,20 @@ export type SniffResult = {
 
 const PORT_TLS = 443;
 const REQUEST_LINE = /^[A-Z]{3,24} (\/|http:)/;
-const MAY_BECOME_ONE = /^[A-Z]{1,24}( (h|ht|htt|http)?)?$/;
+const REQUEST_LINE_PREFIX = /^[A-Z]{1,24}( (h|ht|htt|http)?)?$/;
 
-function sniff(bytes: Buffer, { host, port }: Target): SniffResult['is'] | 'more' {
-  const hello = readHello(bytes);
+function classifyBytes(bytes: Buffer, { host, port }: Target): SniffResult['is'] | 'more' {
+  const hello = parseClientHello(bytes);
   if (hello.state === 'more') return 'more';
-  if (hello.state === 'hello') return isServerOf(host, hello.serverName) ? 'tls' : 'server_name';
+  if (hello.state === 'hello')
+    return matchesServerName(host, hello.serverName) ? 'tls' : 'server_name';
   if (port === PORT_TLS) return 'not_tls';
   const text = bytes.subarray(0, 40).toString('latin1');
   if (REQUEST_LINE.test(text)) return 'http';
-  return MAY_BECOME_ONE.test(text) ? 'more' : 'not_tls';
+  return REQUEST_LINE_PREFIX.test(text) ? 'more' : 'not_tls';
 }
 
-export function readFirst(
+export function sniffClient(
   socket: net.Socket,
   options: { head: Buffer; target: Target; timeoutMs: number; signal: AbortSignal },
 ): Promise<SniffResult> {
@@ -41,13 +42,13 @@ export function readFirst(
       resolve({ bytes, is });
     };
     const gone = (): void => settle('gone');
-    const look = (): void => {
-      const is = bytes.length === 0 ? 'more' : sniff(bytes, target);
+    const classify = (): void => {
+      const is = bytes.length === 0 ? 'more' : classifyBytes(bytes, target);
       if (is !== 'more') settle(is);
     };
     const onData = (chunk: Buffer): void => {
       bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
-      look();
+      classify();
     };
     const timer = setTimeout(gone, options.timeoutMs);
     if (signal.aborted || socket.destroyed) return gone();
@@ -55,6 +56,6 @@ export function readFirst(
     socket.on('close', gone);
     socket.on('end', gone);
     signal.addEventListener('abort', gone, { once: true });
-    look();
+    classify();
   });
 }

@@ -1,47 +1,50 @@
-// CONNECT: a tunnel to one host and port. Unless a rule says `plain`, it carries TLS to that host,
-// or, off port 443, HTTP that is then read request by request.
+// Serves CONNECT: a tunnel to one host and port. Unless a rule has `plain`, it must carry TLS to
+// that host or, on ports other than 443, HTTP, which is then parsed request by request.
 import type http from 'node:http';
 import type net from 'node:net';
 import type { Log } from '../../../platform/log.ts';
 import { parseAuthority, type Target } from '../../../policy/hosts.ts';
-import type { Connector, Reached } from '../connector.ts';
-import { refuse } from '../rules/refusal.ts';
+import type { Connector, DialedConnection } from '../connector.ts';
+import { makeRefusal } from '../rules/refusal.ts';
 import { type EgressRun, isMarked } from '../run.ts';
-import { endWith, knownFault } from './answer.ts';
+import { endWithFault, toFault } from './fault-response.ts';
 import { pipeMetered } from './pipe-metered.ts';
-import { readFirst } from './sniff.ts';
+import { sniffClient } from './sniff.ts';
 
 export type TunnelOptions = {
   run: EgressRun;
-  gate: Connector;
+  connector: Connector;
   request: http.IncomingMessage;
   client: net.Socket;
   head: Buffer;
   headTimeoutMs: number;
   idleTimeoutMs: number;
   log: Log;
-  /** Takes a client that turned out to speak plain HTTP, and the connection made for it, if any. */
-  handOver(client: net.Socket, target: Target, reached: Reached | undefined): void;
+  /** Serves a client that turned out to speak plain HTTP, with its connection, if any. */
+  serveHttp(client: net.Socket, target: Target, dialed: DialedConnection | undefined): void;
 };
 
 type Unlink = () => void;
 
 const PORT_TLS = 443;
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
-/** TLS: fatal, unrecognized_name. Better than a closed connection: clients say what it means. */
+/** TLS alert: fatal, unrecognized_name. Clients report it, unlike a closed connection. */
 const UNRECOGNIZED_NAME = Buffer.from([0x15, 3, 1, 0, 2, 2, 112]);
 
-function readTarget({ run, gate, request }: TunnelOptions): Target {
+function readTarget({ run, connector, request }: TunnelOptions): Target {
   const { url = '', headers, rawHeaders } = request;
   const problem = (text: string) => {
     const what = { host: url.slice(0, 253), port: 0, method: 'CONNECT' };
-    return gate.refused(run, refuse('request', what, `CONNECT ${what.host}: ${text}`));
+    return connector.denialFault(
+      run,
+      makeRefusal('request', what, `CONNECT ${what.host}: ${text}`),
+    );
   };
-  // Node takes a line without a version too.
+  // Node also accepts a request line without a version.
   if (!/^1\.[01]$/.test(request.httpVersion)) throw problem('it is not HTTP/1.1');
-  const read = parseAuthority(url);
-  if ('problem' in read) throw problem(read.problem);
-  const target = read.value;
+  const parsed = parseAuthority(url);
+  if ('problem' in parsed) throw problem(parsed.problem);
+  const target = parsed.value;
   if (headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined)
     throw problem('a CONNECT has no body');
   const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host');
@@ -56,32 +59,32 @@ function readTarget({ run, gate, request }: TunnelOptions): Target {
 }
 
 export async function serveTunnel(options: TunnelOptions): Promise<void> {
-  const { run, gate, client } = options;
-  let reached: Reached | undefined;
+  const { run, connector, client } = options;
+  let dialed: DialedConnection | undefined;
   client.on('error', () => client.destroy());
   try {
     const target = readTarget(options);
-    const wanted = { ...target, how: 'tunnel' as const };
-    if (target.port !== PORT_TLS && gate.mustBeRead(run, wanted))
-      return await carryRequests(options, target);
-    reached = await gate.reach(run, wanted, { kind: 'tunnel' });
-    const untie = linkSockets(options, reached);
-    if (client.destroyed) return void reached.connection.ending.abort();
+    const destination = { ...target, how: 'tunnel' as const };
+    if (target.port !== PORT_TLS && connector.requiresHttp(run, destination))
+      return await serveRequestsOnly(options, target);
+    dialed = await connector.connect(run, destination, { kind: 'tunnel' });
+    const unlink = linkSockets(options, dialed);
+    if (client.destroyed) return void dialed.connection.ending.abort();
     client.write(ESTABLISHED);
-    if (reached.isPlain) return carry(options, reached, options.head);
-    await carryRead(options, reached, { target, untie });
+    if (dialed.isPlain) return pipeTunnel(options, dialed, options.head);
+    await serveSniffed(options, dialed, { target, unlink });
   } catch (error) {
-    reached?.connection.ending.abort();
-    endWith(client, knownFault(error, options.log));
+    dialed?.connection.ending.abort();
+    endWithFault(client, toFault(error, options.log));
   }
 }
 
-/** From here on, whatever ends one side ends the other, and is written down. */
+/** From here on, the end of one side ends the other, and is recorded. */
 function linkSockets(
-  { run, gate, client, idleTimeoutMs }: TunnelOptions,
-  reached: Reached,
+  { run, connector, client, idleTimeoutMs }: TunnelOptions,
+  dialed: DialedConnection,
 ): Unlink {
-  const { connection, socket } = reached;
+  const { connection, socket } = dialed;
   const { signal } = connection.ending;
   const onAbort = (): void => {
     socket.destroy();
@@ -92,7 +95,7 @@ function linkSockets(
     connection.ending.abort();
   };
   const onClose = (): void => {
-    gate.finish(run, connection);
+    connector.finish(run, connection);
     if (client.destroyed) return;
     client.on('finish', () => client.destroy());
     client.end();
@@ -109,58 +112,62 @@ function linkSockets(
   };
 }
 
-async function carryRead(
+async function serveSniffed(
   options: TunnelOptions,
-  reached: Reached,
-  { target, untie }: { target: Target; untie: Unlink },
+  dialed: DialedConnection,
+  { target, unlink }: { target: Target; unlink: Unlink },
 ): Promise<void> {
-  const { run, gate, client, head, headTimeoutMs } = options;
-  const { signal } = reached.connection.ending;
-  const first = await readFirst(client, { head, target, timeoutMs: headTimeoutMs, signal });
+  const { run, connector, client, head, headTimeoutMs } = options;
+  const { signal } = dialed.connection.ending;
+  const first = await sniffClient(client, { head, target, timeoutMs: headTimeoutMs, signal });
   switch (first.is) {
     case 'tls':
-      return carry(options, reached, first.bytes);
+      return pipeTunnel(options, dialed, first.bytes);
     case 'http':
-      untie();
+      unlink();
       client.unshift(first.bytes);
-      return options.handOver(client, target, reached);
+      return options.serveHttp(client, target, dialed);
     case 'gone':
-      return reached.connection.ending.abort();
+      return dialed.connection.ending.abort();
     case 'not_tls':
     case 'server_name': {
       const what = { host: target.host.name, port: target.port };
-      const refused = gate.refused(run, refuse(first.is, what));
-      reached.connection.status = 'refused';
-      reached.socket.destroy();
+      const denialFault = connector.denialFault(run, makeRefusal(first.is, what));
+      dialed.connection.status = 'refused';
+      dialed.socket.destroy();
       if (first.is === 'server_name') return void client.end(UNRECOGNIZED_NAME);
-      return endWith(client, refused);
+      return endWithFault(client, denialFault);
     }
   }
 }
 
-/** Nothing is dialled yet: whether it may be, only the requests inside can tell. */
-async function carryRequests(options: TunnelOptions, target: Target): Promise<void> {
-  const { run, gate, client, head, headTimeoutMs } = options;
+/** Dials nothing yet: only the requests inside show if that is allowed. */
+async function serveRequestsOnly(options: TunnelOptions, target: Target): Promise<void> {
+  const { run, connector, client, head, headTimeoutMs } = options;
   client.write(ESTABLISHED);
   const { signal } = new AbortController();
-  const first = await readFirst(client, { head, target, timeoutMs: headTimeoutMs, signal });
+  const first = await sniffClient(client, { head, target, timeoutMs: headTimeoutMs, signal });
   if (first.is === 'gone') return void client.destroy();
   if (first.is !== 'http') {
     const what = { host: target.host.name, port: target.port, isMarked: isMarked(run) };
-    throw gate.refused(run, refuse('unreadable', what));
+    throw connector.denialFault(run, makeRefusal('unreadable', what));
   }
   client.unshift(first.bytes);
-  options.handOver(client, target, undefined);
+  options.serveHttp(client, target, undefined);
 }
 
-function carry({ run, gate, client }: TunnelOptions, reached: Reached, first: Buffer): void {
-  const { connection, socket } = reached;
+function pipeTunnel(
+  { run, connector, client }: TunnelOptions,
+  dialed: DialedConnection,
+  first: Buffer,
+): void {
+  const { connection, socket } = dialed;
   client.on('close', () => socket.destroy());
   if (first.length > 0) {
-    if (!gate.spend(run, connection, { sent: first.length })) return;
+    if (!connector.spend(run, connection, { sent: first.length })) return;
     socket.write(first);
   }
-  pipeMetered(client, socket, (sent) => gate.spend(run, connection, { sent }));
-  pipeMetered(socket, client, (received) => gate.spend(run, connection, { received }));
+  pipeMetered(client, socket, (sent) => connector.spend(run, connection, { sent }));
+  pipeMetered(socket, client, (received) => connector.spend(run, connection, { received }));
   client.resume();
 }

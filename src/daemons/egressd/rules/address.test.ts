@@ -4,10 +4,10 @@ import { BlockList } from 'node:net';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { parseIp } from '../../../policy/hosts.ts';
-import { type AddressKind, kindOf } from './address.ts';
+import { type AddressKind, classifyAddress } from './address.ts';
 
 const none: ReadonlySet<string> = new Set();
-const kind = (text: string, own = none): AddressKind => kindOf(parseIp(text)!, own);
+const kind = (text: string, own = none): AddressKind => classifyAddress(parseIp(text)!, own);
 
 describe('the kind of an address', () => {
   it('is told by its range', () => {

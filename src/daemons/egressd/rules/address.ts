@@ -14,7 +14,7 @@ export type AddressKind =
   | 'reserved'
   | 'this-host';
 
-/** What the operator's list of private targets can open; the rest stays shut for everybody. */
+/** The kinds that `allow_private` can open; the others are always denied. */
 export const LIFTABLE: ReadonlySet<AddressKind> = new Set([
   'loopback',
   'private',
@@ -25,19 +25,19 @@ export const LIFTABLE: ReadonlySet<AddressKind> = new Set([
 type Range = readonly [prefix: string, bits: number, kind: AddressKind];
 type Block = { start: readonly number[]; bits: number; kind: AddressKind };
 
-const blockOf = ([prefix, bits, kind]: Range): Block => ({
+const parseBlock = ([prefix, bits, kind]: Range): Block => ({
   start: parseIp(prefix)!.bytes,
   bits,
   kind,
 });
-const blocks = (ranges: readonly Range[]): Block[] => ranges.map(blockOf);
+const blocks = (ranges: readonly Range[]): Block[] => ranges.map(parseBlock);
 
-/** In order: the first that holds the address says its kind. */
+/** The first block that contains the address determines its kind. */
 const BLOCKS_4 = blocks([
   ['169.254.169.254', 32, 'metadata'],
-  ['169.254.170.2', 32, 'metadata'], // tasks of a container service
+  ['169.254.170.2', 32, 'metadata'], // ECS tasks
   ['100.100.100.200', 32, 'metadata'],
-  ['168.63.129.16', 32, 'metadata'], // looks public, is the host's own service
+  ['168.63.129.16', 32, 'metadata'], // Azure: public range, but the host's own service
   ['192.0.0.192', 32, 'metadata'],
   ['0.0.0.0', 8, 'unspecified'],
   ['127.0.0.0', 8, 'loopback'],
@@ -71,38 +71,41 @@ const BLOCKS_6 = blocks([
   ['::', 0, 'reserved'],
 ]);
 
-/** Forms that carry an IPv4 address, and where; only the translated one is a way to a place. */
-const CARRIERS: readonly { block: Block; at: number; flip?: true; leadsOn?: true }[] = [
-  { block: blockOf(['::ffff:0:0', 96, 'reserved']), at: 12 },
-  { block: blockOf(['::ffff:0:0:0', 96, 'reserved']), at: 12 },
-  { block: blockOf(['64:ff9b::', 96, 'reserved']), at: 12, leadsOn: true },
-  { block: blockOf(['2002::', 16, 'reserved']), at: 2 },
-  { block: blockOf(['2001::', 32, 'reserved']), at: 12, flip: true },
+/** IPv6 forms that embed an IPv4 address, and its offset; only NAT64 is routable. */
+const CARRIERS: readonly { block: Block; at: number; isInverted?: true; isRoutable?: true }[] = [
+  { block: parseBlock(['::ffff:0:0', 96, 'reserved']), at: 12 },
+  { block: parseBlock(['::ffff:0:0:0', 96, 'reserved']), at: 12 },
+  { block: parseBlock(['64:ff9b::', 96, 'reserved']), at: 12, isRoutable: true },
+  { block: parseBlock(['2002::', 16, 'reserved']), at: 2 },
+  { block: parseBlock(['2001::', 32, 'reserved']), at: 12, isInverted: true },
 ];
 
-function holds({ start, bits }: Block, bytes: readonly number[]): boolean {
+function containsAddress({ start, bits }: Block, bytes: readonly number[]): boolean {
   const whole = bits >> 3;
   for (let i = 0; i < whole; i++) if (bytes[i] !== start[i]) return false;
   const mask = (0xff00 >> (bits & 7)) & 255;
   return mask === 0 || (bytes[whole]! & mask) === (start[whole]! & mask);
 }
 
-const kindIn = (list: readonly Block[], bytes: readonly number[]): AddressKind | undefined =>
-  list.find((block) => holds(block, bytes))?.kind;
+const findKind = (list: readonly Block[], bytes: readonly number[]): AddressKind | undefined =>
+  list.find((block) => containsAddress(block, bytes))?.kind;
 
-const kindOf4 = (bytes: readonly number[]): AddressKind => kindIn(BLOCKS_4, bytes) ?? 'public';
+const classify4 = (bytes: readonly number[]): AddressKind => findKind(BLOCKS_4, bytes) ?? 'public';
 
-function kindOf6(bytes: readonly number[]): AddressKind {
-  const carrier = CARRIERS.find(({ block }) => holds(block, bytes));
-  if (carrier === undefined) return kindIn(BLOCKS_6, bytes) ?? 'reserved';
-  const { at, flip, leadsOn } = carrier;
-  const inner = bytes.slice(at, at + 4).map((byte) => (flip === true ? byte ^ 255 : byte));
-  const kind = kindOf4(inner);
-  return kind === 'public' && leadsOn !== true ? 'reserved' : kind;
+function classify6(bytes: readonly number[]): AddressKind {
+  const carrier = CARRIERS.find(({ block }) => containsAddress(block, bytes));
+  if (carrier === undefined) return findKind(BLOCKS_6, bytes) ?? 'reserved';
+  const { at, isInverted, isRoutable } = carrier;
+  const inner = bytes.slice(at, at + 4).map((byte) => (isInverted === true ? byte ^ 255 : byte));
+  const kind = classify4(inner);
+  return kind === 'public' && isRoutable !== true ? 'reserved' : kind;
 }
 
 /** `own` are the addresses of this host's interfaces, in the form of `Ip.text`. */
-export function kindOf({ family, bytes, text }: Ip, own: ReadonlySet<string>): AddressKind {
-  const kind = family === 4 ? kindOf4(bytes) : kindOf6(bytes);
+export function classifyAddress(
+  { family, bytes, text }: Ip,
+  own: ReadonlySet<string>,
+): AddressKind {
+  const kind = family === 4 ? classify4(bytes) : classify6(bytes);
   return kind === 'public' && own.has(text) ? 'this-host' : kind;
 }

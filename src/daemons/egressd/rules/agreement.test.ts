@@ -16,7 +16,7 @@ import { requestOfTouch } from '../../../policy/request.ts';
 import { quote } from '../../../policy/rule.ts';
 import { somePatternAndHost, somePort, someRuleAndHost } from '../../../policy/testing/hosts.ts';
 import { policyOf } from '../../../policy/testing/rights.ts';
-import { decide, readRule } from './match.ts';
+import { matchRules, parseRule } from './match.ts';
 
 async function policyAllows(policy: Policy, host: string, port: number): Promise<boolean> {
   const touch = { action: 'net.connect', host, port } as const;
@@ -28,14 +28,14 @@ async function policyAllows(policy: Policy, host: string, port: number): Promise
 async function egressOf(policy: Policy): Promise<(host: string, port: number) => boolean> {
   const { network } = await boxRulesOf(policy, 'coder');
   const rules = network.allow.map((rule) => {
-    const read = readRule(rule);
+    const read = parseRule(rule);
     assert.ok('value' in read, `egressd does not take ${rule.host}`);
     return read.value;
   });
   return (host, port) => {
     const isBare = host.includes(':') && !host.startsWith('[');
     const target = parseAuthority(`${isBare ? `[${host}]` : host}:${port}`);
-    return 'value' in target && decide(rules, { ...target.value, how: 'tunnel' }, 0).allowed;
+    return 'value' in target && matchRules(rules, { ...target.value, how: 'tunnel' }, 0).allowed;
   };
 }
 

@@ -4,7 +4,7 @@ import { Duplex } from 'node:stream';
 import { before, describe, it } from 'node:test';
 import tls from 'node:tls';
 import fc from 'fast-check';
-import { readHello } from './client-hello.ts';
+import { parseClientHello } from './client-hello.ts';
 
 function helloOf(options: tls.ConnectionOptions): Promise<Buffer> {
   return new Promise((resolve) => {
@@ -38,20 +38,20 @@ describe('a hello', () => {
 
   it('names its server, however it is cut into records', async () => {
     const expected = { state: 'hello', serverName: 'good.test' };
-    assert.deepEqual(readHello(hello), expected);
+    assert.deepEqual(parseClientHello(hello), expected);
     for (const size of [1, 2, 7, 100, 1_000])
-      assert.deepEqual(readHello(inRecords(hello, size)), expected);
-    assert.deepEqual(readHello(Buffer.concat([hello, Buffer.from('more')])), expected);
+      assert.deepEqual(parseClientHello(inRecords(hello, size)), expected);
+    assert.deepEqual(parseClientHello(Buffer.concat([hello, Buffer.from('more')])), expected);
     const bare = await helloOf({ host: '127.0.0.1' });
-    assert.deepEqual(readHello(bare), { state: 'hello', serverName: undefined });
+    assert.deepEqual(parseClientHello(bare), { state: 'hello', serverName: undefined });
     const old = await helloOf({ servername: 'good.test', maxVersion: 'TLSv1.2' });
-    assert.deepEqual(readHello(old), expected);
+    assert.deepEqual(parseClientHello(old), expected);
   });
 
   it('is not decided on before all of it is there', () => {
     for (const whole of [hello, inRecords(hello, 50)])
       for (let i = 1; i < whole.length; i++)
-        assert.equal(readHello(whole.subarray(0, i)).state, 'more', `${i} bytes`);
+        assert.equal(parseClientHello(whole.subarray(0, i)).state, 'more', `${i} bytes`);
   });
 
   it('is not what other protocols say', () => {
@@ -62,10 +62,10 @@ describe('a hello', () => {
       '\x16\x02',
       '\x16\x03\x01\0\0',
     ])
-      assert.equal(readHello(Buffer.from(text, 'latin1')).state, 'not-tls', text);
+      assert.equal(parseClientHello(Buffer.from(text, 'latin1')).state, 'not-tls', text);
     const endless = Buffer.alloc(72_000, 0);
     for (let at = 0; at < endless.length; at += 6) endless.set([0x16, 3, 1, 0, 1, 1], at);
-    assert.equal(readHello(endless).state, 'not-tls');
+    assert.equal(parseClientHello(endless).state, 'not-tls');
   });
 
   it('with two names is none', () => {
@@ -81,7 +81,7 @@ describe('a hello', () => {
     const session = twice[43]!;
     const ciphers = twice.readUInt16BE(44 + session);
     grow(44 + session + 2 + ciphers + 2);
-    assert.equal(readHello(twice).state, 'not-tls');
+    assert.equal(parseClientHello(twice).state, 'not-tls');
   });
 
   it('never makes the reader stumble, whatever it is', () => {
@@ -92,12 +92,14 @@ describe('a hello', () => {
         (changes, cut) => {
           const spoilt = Buffer.from(hello.subarray(0, Math.max(1, hello.length - cut)));
           for (const { at, to } of changes) if (at < spoilt.length) spoilt[at] = to;
-          const { state } = readHello(spoilt);
+          const { state } = parseClientHello(spoilt);
           assert.ok(['more', 'not-tls', 'hello'].includes(state));
         },
       ),
       { numRuns: 3_000 },
     );
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => void readHello(bytes)));
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => void parseClientHello(bytes)),
+    );
   });
 });

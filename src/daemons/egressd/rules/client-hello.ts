@@ -1,10 +1,10 @@
-// The first message of TLS, as far as it says which server is meant. It may come in any number of
-// pieces; nothing is passed on before it has been read.
+// Parses a TLS ClientHello for its server name. The message may arrive in any number of pieces;
+// nothing is forwarded before it is complete.
 
-export type Hello =
+export type ClientHello =
   | { state: 'more' }
   | { state: 'not-tls' }
-  /** The name is undefined when the client names no server. */
+  /** `serverName` is undefined when the client sends none. */
   | { state: 'hello'; serverName: string | undefined };
 
 const HANDSHAKE = 0x16;
@@ -15,13 +15,13 @@ export const HELLO_BYTES_MAX = 65_536;
 const more = { state: 'more' } as const;
 const notTls = { state: 'not-tls' } as const;
 
-export function readHello(bytes: Uint8Array): Hello {
+export function parseClientHello(bytes: Uint8Array): ClientHello {
   const message = new Uint8Array(bytes.length);
   let length = 0;
   for (let at = 0; ; ) {
     if (bytes.length > at && bytes[at] !== HANDSHAKE) return notTls;
     if (bytes.length > at + 1 && bytes[at + 1] !== 3) return notTls;
-    if (bytes.length < at + 5) return tooLong(bytes);
+    if (bytes.length < at + 5) return moreUnlessTooLong(bytes);
     const size = (bytes[at + 3]! << 8) | bytes[at + 4]!;
     if (size === 0 || size > RECORD_BYTES_MAX) return notTls;
     const part = bytes.subarray(at + 5, at + 5 + size);
@@ -33,33 +33,34 @@ export function readHello(bytes: Uint8Array): Hello {
       if (whole > HELLO_BYTES_MAX) return notTls;
       if (length >= whole) return readMessage(message.subarray(4, whole));
     }
-    if (part.length < size) return tooLong(bytes);
+    if (part.length < size) return moreUnlessTooLong(bytes);
     at += 5 + size;
   }
 }
 
-const tooLong = (bytes: Uint8Array): Hello => (bytes.length > HELLO_BYTES_MAX ? notTls : more);
+const moreUnlessTooLong = (bytes: Uint8Array): ClientHello =>
+  bytes.length > HELLO_BYTES_MAX ? notTls : more;
 
-/** Every read is checked against the end; what does not add up is no hello. */
-function readMessage(body: Uint8Array): Hello {
+/** Checks every length against the end of the message. */
+function readMessage(body: Uint8Array): ClientHello {
   let at = 2 + 32;
-  const take = (lengthBytes: 1 | 2): Uint8Array | undefined => {
+  const readVector = (lengthBytes: 1 | 2): Uint8Array | undefined => {
     if (at + lengthBytes > body.length) return undefined;
     const size = lengthBytes === 1 ? body[at]! : (body[at]! << 8) | body[at + 1]!;
     at += lengthBytes + size;
     return at > body.length ? undefined : body.subarray(at - size, at);
   };
-  const session = take(1);
-  const ciphers = session === undefined ? undefined : take(2);
-  const compressions = ciphers === undefined ? undefined : take(1);
+  const session = readVector(1);
+  const ciphers = session === undefined ? undefined : readVector(2);
+  const compressions = ciphers === undefined ? undefined : readVector(1);
   if (compressions === undefined) return notTls;
   if (at === body.length) return { state: 'hello', serverName: undefined };
-  const extensions = take(2);
+  const extensions = readVector(2);
   if (extensions === undefined || at !== body.length) return notTls;
   return readExtensions(extensions);
 }
 
-function readExtensions(bytes: Uint8Array): Hello {
+function readExtensions(bytes: Uint8Array): ClientHello {
   let serverName: string | undefined;
   for (let at = 0; at < bytes.length; ) {
     if (at + 4 > bytes.length) return notTls;
@@ -70,7 +71,7 @@ function readExtensions(bytes: Uint8Array): Hello {
     at += 4 + size;
     if (type !== 0) continue;
     const name = readServerName(data);
-    // Two of them, or two names in one, would leave it to the server which one counts.
+    // With two extensions or two names, the server would choose which one counts.
     if (name === undefined || serverName !== undefined) return notTls;
     serverName = name;
   }

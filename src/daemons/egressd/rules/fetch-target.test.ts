@@ -4,11 +4,11 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { parseHost } from '../../../policy/hosts.ts';
 import { someHostText, somePort } from '../../../policy/testing/hosts.ts';
-import { readPlace } from './place.ts';
+import { parseFetchTarget } from './fetch-target.ts';
 
 describe('a URL', () => {
   const placeOf = (text: string): string | undefined => {
-    const read = readPlace(text);
+    const read = parseFetchTarget(text);
     if ('problem' in read) return undefined;
     const { host, port, pathAndQuery, isTls } = read.value;
     return `${isTls ? 'tls ' : ''}${host.name} ${port} ${pathAndQuery}`;
@@ -45,7 +45,7 @@ describe('a URL', () => {
       fc.property(someHostText, somePort, (text, port) => {
         fc.pre(!/[/?#]/.test(text));
         const url = `http://${text}:${port}/`;
-        const read = readPlace(url);
+        const read = parseFetchTarget(url);
         if ('problem' in read) return;
         count++;
         const asked = parseHost(new URL(url).hostname);

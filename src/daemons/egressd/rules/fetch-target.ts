@@ -1,9 +1,9 @@
-// A URL that a tool asks for, read by one reader only: where the URL parser and ours would not
-// agree on the host, there is no place.
+// Parses the URL of an http.fetch. A URL whose host the WHATWG parser and our own parser read
+// differently is rejected.
 import { type Host, type ParseOutcome, parseAuthority, parseHost } from '../../../policy/hosts.ts';
 
 export type FetchTarget = {
-  /** As it is told back: without anything a server does not see. */
+  /** As reported: without the fragment. */
   url: string;
   isTls: boolean;
   host: Host;
@@ -14,20 +14,20 @@ export type FetchTarget = {
 
 const problem = (text: string) => ({ problem: text });
 
-export function readPlace(text: string): ParseOutcome<FetchTarget> {
-  const found = /^(https?):\/\/([^/?#\\]+)/i.exec(text);
-  if (found === null) return problem('it is not an http:// or https:// URL');
-  // Tabs and newlines are skipped by the URL parser, which hides what is meant.
+export function parseFetchTarget(text: string): ParseOutcome<FetchTarget> {
+  const match = /^(https?):\/\/([^/?#\\]+)/i.exec(text);
+  if (match === null) return problem('it is not an http:// or https:// URL');
+  // The URL parser skips tabs and newlines, which would disguise the host.
   if (/[\0-\x20\x7f\\]/.test(text)) return problem('it has spaces, control characters or \\ in it');
   if (!URL.canParse(text)) return problem('it is not a URL');
   const url = new URL(text);
   const isTls = url.protocol === 'https:';
-  const portUsual = isTls ? 443 : 80;
-  const target = parseAuthority(found[2]!, portUsual);
+  const defaultPort = isTls ? 443 : 80;
+  const target = parseAuthority(match[2]!, defaultPort);
   if ('problem' in target) return problem(target.problem);
   const { host, port } = target.value;
   const urlHost = parseHost(url.hostname);
-  const urlPort = url.port === '' ? portUsual : Number(url.port);
+  const urlPort = url.port === '' ? defaultPort : Number(url.port);
   if ('problem' in urlHost || urlHost.value.name !== host.name || urlPort !== port)
     return problem('its host can be read in two ways');
   if (url.username !== '' || url.password !== '') return problem('it has a user name in it');

@@ -5,10 +5,16 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { parseHost } from '../../../policy/hosts.ts';
 import type { GrantedRule } from '../../../wire/egressd.ts';
-import { decide, type MatchResult, type ParsedEgressRule, readRule, type Wanted } from './match.ts';
+import {
+  type Destination,
+  type MatchResult,
+  matchRules,
+  type ParsedEgressRule,
+  parseRule,
+} from './match.ts';
 
 const rule = (given: GrantedRule): ParsedEgressRule => {
-  const read = readRule(given);
+  const read = parseRule(given);
   assert.ok('value' in read, JSON.stringify(read));
   return read.value;
 };
@@ -17,8 +23,12 @@ const host = (text: string) => {
   assert.ok('value' in read, text);
   return read.value;
 };
-const tunnel = (name: string, port = 443): Wanted => ({ host: host(name), port, how: 'tunnel' });
-const get = (name: string, path = '/', method = 'GET', port = 80): Wanted => ({
+const tunnel = (name: string, port = 443): Destination => ({
+  host: host(name),
+  port,
+  how: 'tunnel',
+});
+const get = (name: string, path = '/', method = 'GET', port = 80): Destination => ({
   host: host(name),
   port,
   how: 'http',
@@ -26,8 +36,8 @@ const get = (name: string, path = '/', method = 'GET', port = 80): Wanted => ({
   path,
   hasBody: false,
 });
-const said = (rules: GrantedRule[], wanted: Wanted, nowMs = 0): string => {
-  const verdict: MatchResult = decide(rules.map(rule), wanted, nowMs);
+const said = (rules: GrantedRule[], destination: Destination, nowMs = 0): string => {
+  const verdict: MatchResult = matchRules(rules.map(rule), destination, nowMs);
   return verdict.allowed ? 'allowed' : verdict.reason;
 };
 
@@ -58,7 +68,7 @@ describe('what is listed', () => {
     assert.equal(said([{ host: '2a00::1' }], tunnel('[2a00:0::1]')), 'allowed');
     assert.equal(said([{ host: 'example.com' }], tunnel('8.8.8.8')), 'host');
     for (const bad of ['*.8.8.8.8', '0x7f.1', 'a b', '*', '*.'])
-      assert.ok('problem' in readRule({ host: bad }), bad);
+      assert.ok('problem' in parseRule({ host: bad }), bad);
   });
 
   it('methods and paths hold for what can be read, and allow no tunnel', () => {
@@ -66,7 +76,7 @@ describe('what is listed', () => {
     assert.equal(said(rules, get('a.example', '/api/x')), 'allowed');
     assert.equal(said(rules, get('a.example', '/exact')), 'allowed');
     assert.equal(said(rules, get('a.example', '/api/x', 'POST')), 'method');
-    const full = { ...get('a.example', '/api/x'), hasBody: true } as Wanted;
+    const full = { ...get('a.example', '/api/x'), hasBody: true } as Destination;
     assert.equal(said(rules, full), 'method', 'who may only read sends no data along');
     assert.equal(said([{ host: 'a.example' }], full), 'allowed');
     for (const path of ['/', '/apix', '/exact/more', '/API/x', '/api'])
@@ -108,7 +118,7 @@ it('no rule more ever allows less, and no rule less allows more', () => {
     },
     { requiredKeys: ['host'] },
   ) as fc.Arbitrary<GrantedRule>;
-  const wanted = fc.oneof(
+  const destination = fc.oneof(
     fc
       .record({
         name: fc.constantFrom('a.test', 'b.a.test', 'c.test'),
@@ -120,7 +130,7 @@ it('no rule more ever allows less, and no rule less allows more', () => {
       .map((w) => get(w.name, w.path)),
   );
   fc.assert(
-    fc.property(fc.array(one, { maxLength: 5 }), one, wanted, (rules, more, what) => {
+    fc.property(fc.array(one, { maxLength: 5 }), one, destination, (rules, more, what) => {
       const before = said(rules, what);
       const after = said([...rules, more], what);
       if (before === 'allowed') assert.equal(after, 'allowed');

@@ -1,5 +1,4 @@
-// The decision: may this run reach this place in this way? Nothing listed, nothing allowed.
-
+// Matches a destination against a run's rules. Anything that no rule lists is denied.
 import {
   type Host,
   type HostPattern,
@@ -19,8 +18,8 @@ export type ParsedEgressRule = {
   expiresMs: number;
 };
 
-/** `tunnel`: bytes that cannot be read. `http`: one request, with method and path. */
-export type Wanted = { host: Host; port: number } & (
+/** `tunnel`: opaque bytes. `http`: one request, with method and path. */
+export type Destination = { host: Host; port: number } & (
   | { how: 'tunnel' }
   | { how: 'http'; method: string; path: string; hasBody: boolean }
 );
@@ -29,7 +28,7 @@ export type MatchResult =
   | { allowed: true; plain: boolean }
   | { allowed: false; reason: DenialReason };
 
-export function readRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
+export function parseRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
   const pattern = parseAllowedHost(rule.host);
   if ('problem' in pattern) return { problem: `${rule.host}: ${pattern.problem}` };
   return {
@@ -44,46 +43,46 @@ export function readRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
   };
 }
 
-/** Servers differ in what these mean, so a rule about paths cannot be held to them. */
+/** Servers interpret these differently, so a path rule cannot match them safely. */
 const AMBIGUOUS = /%2e|%2f|%5c|%00|%25|\\|;|\/\/|\/\.{1,2}(?:\/|$)/i;
 
-const fitsPath = (paths: readonly string[], path: string): boolean =>
+const matchesPath = (paths: readonly string[], path: string): boolean =>
   !AMBIGUOUS.test(path) &&
-  paths.some((one) => (one.endsWith('*') ? path.startsWith(one.slice(0, -1)) : path === one));
+  paths.some((rule) => (rule.endsWith('*') ? path.startsWith(rule.slice(0, -1)) : path === rule));
 
-/** The nearer a rule came to allowing, the more its reason says. */
-const ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 'path'];
+/** From least to most specific: the denial reports the rule that came closest. */
+const REASON_ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'method', 'path'];
 
-/** Who may only read would send data that way, and few servers even look at it. */
-const isOddlyFull = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
+/** The body of a GET or HEAD could send data out past a rule that only allows reading. */
+const isReadWithBody = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
   hasBody && (method === 'GET' || method === 'HEAD');
 
-function matchRules(rule: ParsedEgressRule, wanted: Wanted): DenialReason | undefined {
-  if (!matchesHost(rule.pattern, wanted.host)) return 'host';
-  if (!rule.ports.includes(wanted.port)) return 'port';
+function checkRule(rule: ParsedEgressRule, destination: Destination): DenialReason | undefined {
+  if (!matchesHost(rule.pattern, destination.host)) return 'host';
+  if (!rule.ports.includes(destination.port)) return 'port';
   const { methods, paths } = rule;
-  if (wanted.how === 'tunnel')
+  if (destination.how === 'tunnel')
     return methods === undefined && paths === undefined ? undefined : 'unreadable';
-  if (methods !== undefined && (!methods.has(wanted.method) || isOddlyFull(wanted)))
+  if (methods !== undefined && (!methods.has(destination.method) || isReadWithBody(destination)))
     return 'method';
-  if (paths !== undefined && !fitsPath(paths, wanted.path)) return 'path';
+  if (paths !== undefined && !matchesPath(paths, destination.path)) return 'path';
   return undefined;
 }
 
-export function decide(
+export function matchRules(
   rules: readonly ParsedEgressRule[],
-  wanted: Wanted,
+  destination: Destination,
   nowMs: number,
 ): MatchResult {
   let reason: DenialReason = 'host';
   let isAllowed = false;
   for (const rule of rules) {
     if (rule.expiresMs <= nowMs) continue;
-    const against = matchRules(rule, wanted);
-    if (against === undefined) {
+    const mismatch = checkRule(rule, destination);
+    if (mismatch === undefined) {
       if (rule.plain) return { allowed: true, plain: true };
       isAllowed = true;
-    } else if (ORDER.indexOf(against) > ORDER.indexOf(reason)) reason = against;
+    } else if (REASON_ORDER.indexOf(mismatch) > REASON_ORDER.indexOf(reason)) reason = mismatch;
   }
   return isAllowed ? { allowed: true, plain: false } : { allowed: false, reason };
 }

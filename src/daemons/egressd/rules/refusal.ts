@@ -1,5 +1,4 @@
-// Writes what a model, or the reader of a command's output, learns about a refused connection: what
-// was refused, and what to do next.
+// Writes the message and hint of a denied connection, for models and readers of command output.
 import type { DenialReason } from '../../../wire/egressd.ts';
 import type { AddressKind } from './address.ts';
 
@@ -11,7 +10,7 @@ export type EgressRefusal = {
   path: string | null;
   message: string;
   hint: string;
-  /** A rule is missing, and nothing else stands against it: a person could add one. */
+  /** Only a rule is missing: a person could add it. */
   askable: boolean;
 };
 
@@ -20,14 +19,14 @@ type DeniedTarget = {
   port: number;
   method?: string;
   path?: string;
-  /** The run has read text from outside: no person can open more for it than reading. */
+  /** The run has read text from outside: a person can only allow it to read. */
   isMarked?: boolean;
 };
 
 const HINTS = {
   ask:
     'Ask for it with the tool network.request (host, port and why you need it): a person decides. ' +
-    'Or go on without it. Trying again or another way out does not help.',
+    'Or go on without it. Trying again or by another route does not help.',
   stop: 'This cannot be allowed by asking. Go on without it.',
   readable:
     'Use the tool http.fetch, or plain http:// through the proxy, so that method and path can be seen.',
@@ -36,36 +35,36 @@ const HINTS = {
     'Or go on without it.',
 } as const;
 
-const place = ({ host, port }: DeniedTarget): string =>
+const formatTarget = ({ host, port }: DeniedTarget): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-const onlyReads = 'this run has read text from outside and only reads from then on:';
+const ONLY_READS_TEXT = 'this run has read text from outside and may only read:';
 
 function explain(
   reason: DenialReason,
-  what: DeniedTarget,
+  target: DeniedTarget,
 ): [message: string, next: keyof typeof HINTS] {
-  const where = place(what);
+  const where = formatTarget(target);
   switch (reason) {
     case 'host':
-      return [`${what.host} is not among the hosts this run may reach`, 'ask'];
+      return [`${target.host} is not among the hosts this run may reach`, 'ask'];
     case 'port':
-      return [`this run may reach ${what.host}, but not its port ${what.port}`, 'ask'];
+      return [`this run may reach ${target.host}, but not its port ${target.port}`, 'ask'];
     case 'method':
-      if (what.isMarked === true)
-        return [`${onlyReads} it may not send ${what.method} to ${where}`, 'send'];
-      return [`this run may not send ${what.method} to ${where}`, 'ask'];
+      if (target.isMarked === true)
+        return [`${ONLY_READS_TEXT} it may not send ${target.method} to ${where}`, 'send'];
+      return [`this run may not send ${target.method} to ${where}`, 'ask'];
     case 'path':
       return [`this run may not ask ${where} for this path`, 'ask'];
     case 'unreadable':
-      if (what.isMarked === true)
+      if (target.isMarked === true)
         return [
-          `${onlyReads} it may open no tunnel to ${where}, which could carry more`,
+          `${ONLY_READS_TEXT} it may open no tunnel to ${where}, which could carry more`,
           'readable',
         ];
       return [`this run may send only certain requests to ${where}, and no tunnel`, 'readable'];
     case 'not_tls':
-      return [`what was sent through the tunnel to ${where} is not TLS`, 'stop'];
+      return [`the data sent through the tunnel to ${where} is not TLS`, 'stop'];
     case 'server_name':
       return [`the TLS in the tunnel to ${where} names another server, or none`, 'stop'];
     case 'budget':
@@ -77,35 +76,43 @@ function explain(
   }
 }
 
-export function refuse(reason: DenialReason, what: DeniedTarget, message?: string): EgressRefusal {
-  const [usual, next] = explain(reason, what);
-  const { host, port, method = null, path = null } = what;
+export function makeRefusal(
+  reason: DenialReason,
+  target: DeniedTarget,
+  message?: string,
+): EgressRefusal {
+  const [defaultMessage, next] = explain(reason, target);
+  const { host, port, method = null, path = null } = target;
   return {
     reason,
     host,
     port,
     method,
     path,
-    message: message ?? usual,
+    message: message ?? defaultMessage,
     hint: HINTS[next],
     askable: next === 'ask',
   };
 }
 
 const KINDS: Record<Exclude<AddressKind, 'public'>, string> = {
-  unspecified: 'no address at all',
-  loopback: 'this machine itself',
+  unspecified: 'an unspecified address',
+  loopback: 'this host itself',
   private: 'a private network',
   carrier: "a carrier's private network",
   'link-local': 'the local link',
-  multicast: 'a group of hosts',
+  multicast: 'a multicast group',
   metadata: 'a metadata service',
-  reserved: 'no place on the public network',
-  'this-host': 'this machine itself',
+  reserved: 'a reserved address range',
+  'this-host': 'this host itself',
 };
 
-export const refuseAddress = (
-  what: DeniedTarget,
+export const makeAddressRefusal = (
+  target: DeniedTarget,
   kind: Exclude<AddressKind, 'public'>,
 ): EgressRefusal =>
-  refuse('address', what, `${place(what)} leads to ${KINDS[kind]}, which no run may reach`);
+  makeRefusal(
+    'address',
+    target,
+    `${formatTarget(target)} leads to ${KINDS[kind]}, which no run may reach`,
+  );

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseHost } from '../../../policy/hosts.ts';
-import { type Passed, readRequest } from './request.ts';
+import { type ForwardedRequest, readRequest } from './request.ts';
 
 const at = (url: string, headers: string[] = [], method = 'GET') =>
   readRequest({ method, url, httpVersion: '1.1', rawHeaders: ['Host', 'a.test', ...headers] });
-const good = (read: ReturnType<typeof at>): Passed => {
+const good = (read: ReturnType<typeof at>): ForwardedRequest => {
   assert.ok('value' in read, JSON.stringify(read));
   return read.value;
 };

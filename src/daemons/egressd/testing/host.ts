@@ -22,11 +22,11 @@ import type { RunId, TaskId } from '../../../wire/primitives.ts';
 import { type Dial, makeDial } from '../adapters/dial.ts';
 import type { Resolve } from '../adapters/resolve.ts';
 import { egressdConfig } from '../config.ts';
-import { assemble, egressd, resolveOf } from '../daemon.ts';
+import { assemble, egressd, makeConfiguredResolve } from '../daemon.ts';
 import { MIGRATIONS } from '../store.ts';
 
 export type EgressdTestClient = Client<typeof egressdRoutes>;
-export type RecordingAudit = { events: NewEvent[]; gate(): void };
+export type RecordingAudit = { events: NewEvent[]; connector(): void };
 
 export type EgressdTestHost = {
   toold: EgressdTestClient;
@@ -50,7 +50,7 @@ function auditOf(audit: RecordingAudit): RunningDaemon {
     routes: { append },
     handlers: {
       async append({ body }) {
-        audit.gate();
+        audit.connector();
         for (const event of body.events) {
           const key = `${event.source_store} ${event.source_seq}`;
           if (!known.has(key)) audit.events.push(event);
@@ -95,7 +95,7 @@ export async function startHost(
 ): Promise<EgressdTestHost> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'egressd-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { recursive: true, mode: 0o700 });
-  const audit = options.audit ?? { events: [], gate: () => {} };
+  const audit = options.audit ?? { events: [], connector: () => {} };
   const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', auditOf(audit)]]);
   const clock = options.clock ?? systemClock();
   const hosted = await hostDaemon(withNetwork(options), {
@@ -146,18 +146,18 @@ export async function startHost(
 function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
   return defineDaemon({
     ...egressd,
-    async start(floor) {
-      const peer = floor.peer('auditd-ai', auditRoutes);
+    async start(context) {
+      const peer = context.peer('auditd-ai', auditRoutes);
       const append = (events: NewEvent[]) => peer.append({ body: { events } });
-      const file = join(floor.stateDir, 'egressd.sqlite');
+      const file = join(context.stateDir, 'egressd.sqlite');
       const db = openSqlite({ file, migrations: MIGRATIONS });
-      const { clock, log } = floor;
+      const { clock, log } = context;
       const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
       const network = {
-        resolve: resolve ?? resolveOf(floor.config),
-        dial: dial ?? makeDial({ timeoutMs: floor.config.connect_timeout_ms }),
+        resolve: resolve ?? makeConfiguredResolve(context.config),
+        dial: dial ?? makeDial({ timeoutMs: context.config.connect_timeout_ms }),
       };
-      return assemble({ floor, db, outbox, ...network });
+      return assemble({ context, db, outbox, ...network });
     },
   });
 }
