@@ -62,9 +62,9 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
       sh('head -c 3000000 /dev/zero >again && wc -c again now'),
     );
     assert.match(told, /ended by its limit of disk/);
-    assert.match(told, /its files take \d\d\.\d MiB, and 20\.0 MiB are allowed/);
-    assert.match(told, /take \d\d\.\d MiB of the 20\.0 MiB that they may/);
-    assert.match(told, /nothing could be written. Delete what is not needed/);
+    assert.match(told, /its files use \d\d\.\d MiB, and 20\.0 MiB are allowed/);
+    assert.match(told, /use \d\d\.\d MiB of 20\.0 MiB/);
+    assert.match(told, /nothing could be written. Delete files that are not needed/);
     assert.match(told, /3000000 again/);
     assert.match(told, /1000 now/);
   });

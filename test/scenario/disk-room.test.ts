@@ -92,7 +92,7 @@ it('a command that takes the last of the disk is ended; after that there is room
   assert.equal(filled.ended_by, 'disk');
   await assert.rejects(sh('echo more > more'), {
     code: 'storage_full',
-    message: /kept from agents/,
+    message: /reserved/,
   });
   const write = { op: 'write' as const, path: '/workspace/x', content: 'x' };
   await assert.rejects(sandboxd.boxFiles({ params: { id }, body: write as never }), {
@@ -112,7 +112,7 @@ it('nor does one take the last files, empty as they are', { skip }, async () => 
   assert.equal(made.ended_by, 'disk');
   await assert.rejects(sh('touch more', few), {
     code: 'storage_full',
-    message: 'the disk of /workspace takes few more files, and those are kept from agents',
+    message: 'the disk of /workspace has few inodes left, and those are reserved',
   });
   for (let i = 0; i < 500; i++) rmSync(join(fewDir!, `f${i}`));
   assert.equal((await sh('touch more', few)).exit_code, 0);

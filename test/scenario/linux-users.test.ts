@@ -115,14 +115,14 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
   it('one that does not exist is refused, and the task says why', async () => {
     const task = await doTask(runtime, 'Nothing', { agent: 'lost' });
     assert.equal(task.status, 'failed');
-    assert.match(JSON.stringify(task), /no account agentd-t-nobody/);
+    assert.match(JSON.stringify(task), /account agentd-t-nobody not found/);
   });
 
   it('what this host gives says which agents have no account, and what makes one', async () => {
     const { features } = await runtime.sandboxd.features({});
     const users = features.find(({ name }) => name === 'users');
     assert.equal(users?.works, false);
-    assert.match(users?.detail ?? '', /no account agentd-t-nobody/);
+    assert.match(users?.detail ?? '', /account agentd-t-nobody not found/);
     assert.match(users?.fix ?? '', /^groupadd -g 61650 agentd-t-nobody && useradd -u 61650/);
   });
 });

@@ -1,4 +1,4 @@
-// Real programs go through egressd with exactly the settings a box is given: curl, git, npm, Node.
+// Tests that real programs (curl, git, npm, Node) use egressd with exactly a box's settings.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { startHttp, startRelay, startTls, type WirePosition } from './testing/wi
 
 type Ran = { status: number | null; out: string; err: string };
 
-/** The environment has nothing but what a box has, so that nothing else can help. */
+/** The environment has only what a box has. */
 function run(env: Record<string, string>, command: string, ...argv: string[]): Promise<Ran> {
   const PATH = process.env.PATH ?? '';
   const child = spawn(command, argv, {
@@ -136,7 +136,7 @@ describe('clients with the settings of a box', () => {
     );
     assert.notEqual(denied.status, 0);
     assert.match(denied.err, /403/);
-    // A repository that names another proxy does not get around this one.
+    // A repository that configures another proxy cannot bypass this one.
     await run(env, 'git', '-C', target, 'config', 'http.proxy', 'http://127.0.0.1:9');
     const again = await run(env, 'git', '-C', target, 'fetch', '-q');
     assert.equal(again.status, 0, again.err);

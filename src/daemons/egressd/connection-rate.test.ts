@@ -1,4 +1,4 @@
-// Whatever a run does, its connections and refusals do not fill the log.
+// Tests that a run's connections and denials cannot flood the log.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';

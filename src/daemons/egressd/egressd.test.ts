@@ -1,5 +1,5 @@
-// The way out of a run from its opening to its end: fences, tightening, grants, budgets, floods of
-// denials, restarts, and an audit log that is away.
+// Tests a run's egress from opening to closing: fences, tightened rules, grants, budgets, floods of
+// denials, restarts, and an unavailable audit log.
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -94,7 +94,7 @@ describe('the way out of a run', () => {
     const closed = await host.eventsOf('network.closed', (all) => all.some(isOther));
     const statuses = closed.filter(isOther).map(({ status }) => status);
     assert.deepEqual(statuses, ['cut']);
-    // A rule that no longer lets unread bytes through closes a tunnel that was opened for them.
+    // Removing `plain` from a rule closes a tunnel that was opened with it.
     await host.open('tighten', [{ host: 'good.test', port: echo.port }]);
     await stays.closed();
   });
@@ -211,19 +211,19 @@ describe('the way out of a run', () => {
     });
     try {
       const run = await own.open('audit', [rule(web)]);
-      own.audit.connector = () => {
+      own.audit.beforeAppend = () => {
         throw new Error('the disk is full');
       };
       const answer = await exchange(run.socket, get(at(web)));
       assert.equal(errorOf(answer).code, 'audit_unavailable');
       assert.equal(dialled, 0);
-      own.audit.connector = () => {};
+      own.audit.beforeAppend = () => {};
       await eventually('the log to take events', async () => {
         await exchange(run.socket, get(at(web)));
         return dialled > 0 ? true : undefined;
       });
     } finally {
-      own.audit.connector = () => {};
+      own.audit.beforeAppend = () => {};
       await own.stop();
     }
   });

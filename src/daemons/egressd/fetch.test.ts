@@ -1,5 +1,5 @@
-// One request for a tool: decided on like any other, with TLS that egressd speaks itself, and sent
-// at most once where it may change something.
+// Tests requests for http.fetch: matched like any other, with TLS spoken by egressd, and sent at
+// most once if they may change something.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
@@ -32,9 +32,9 @@ describe('a fetch', () => {
   let tlsPort: number;
   let host: EgressdTestHost;
   let seen: string[] = [];
-  /** Set to make the next POST die after it has arrived. */
+  /** Set to abort the next POST after it has arrived. */
   let hang = false;
-  /** Answers what was asked of /slow. */
+  /** Responds to the pending request for /slow. */
   let goOn = (): void => {};
 
   before(async () => {
@@ -192,7 +192,7 @@ describe('a fetch', () => {
     hang = false;
     await assert.rejects(fetch('maybe', order), isCode('conflict'));
     assert.deepEqual(seen, ['POST /maybe']);
-    // What was certainly not sent may be sent when asked again.
+    // A request that was certainly not sent may be sent on a retry.
     const denied = { ...order, url: 'http://evil.test/' };
     await assert.rejects(fetch('never', denied), isCode('denied'));
     await assert.rejects(fetch('never', denied), isCode('denied'));
@@ -213,7 +213,7 @@ describe('a fetch', () => {
     assert.equal(await outcomeOf('more'), 'none');
     assert.equal((await fetch('more', order)).status, 200);
     assert.deepEqual(seen, ['POST /once-more', 'POST /once-more']);
-    // What was answered did happen, whatever somebody says.
+    // A request that was answered cannot be forgotten.
     assert.deepEqual(await host.toold.forgetFetch(ask('more')), { forgotten: false });
     const { outcome, answer } = await host.toold.getFetch(ask('more'));
     assert.deepEqual([outcome, answer?.status, answer?.recorded], ['answered', 200, true]);

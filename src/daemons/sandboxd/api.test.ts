@@ -1,4 +1,4 @@
-// A command whose caller went away is ended, also when that was while it was being started.
+// Tests that a command is killed when its caller disconnects, also during its start.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { SandboxCommand } from './adapters/warden.ts';

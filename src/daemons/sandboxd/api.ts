@@ -1,5 +1,5 @@
-// sandboxd's routes: each calls runners, boxes or what the host offers. What a command prints is
-// passed on as it comes, and a reader that goes away ends the command.
+// Maps sandboxd's routes to runners, boxes and host features. A command's output is streamed, and
+// the command is killed when its reader disconnects.
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
@@ -21,7 +21,7 @@ import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
-const GROWS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
+const WRITING_OPS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
 
 export type SandboxdDeps = {
   runners: Runners;
@@ -34,7 +34,10 @@ export type SandboxdDeps = {
 
 export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
   const { runners, boxes, levels, identities, workspaces, store } = deps;
-  const keyOf = (id: RunId, query: { fence: number; mode?: 'live' | 'replay' | undefined }) => ({
+  const toRunnerKey = (
+    id: RunId,
+    query: { fence: number; mode?: 'live' | 'replay' | undefined },
+  ) => ({
     runId: id,
     fence: query.fence,
     mode: query.mode ?? 'live',
@@ -55,57 +58,57 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
       const only = open === undefined ? undefined : open === 'true';
       const found = await store.list({ before, limit: limit + 1, open: only });
       const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
-      return { boxes: rows.map(viewOf), cursor };
+      return { boxes: rows.map(toBoxView), cursor };
     },
     startRunner({ body }) {
-      // The boxes of an earlier activation are closed, and their commands ended, before this one.
+      // Boxes of earlier activations, and their commands, end before this activation starts.
       if (body.mode === 'live') boxes.closeEarlier(body.run_id, body.fence);
       return runners.start(body);
     },
     runnerEnds: ({ query, signal }) => runners.ends(query, signal),
     tellRunner: async ({ params, query, body }) => ({
-      told: runners.tell(keyOf(params.id, query), body.line),
+      told: runners.sendLine(toRunnerKey(params.id, query), body.line),
     }),
     endRunner: async ({ params, query }) => ({
-      ended: await runners.end(keyOf(params.id, query)),
+      ended: await runners.end(toRunnerKey(params.id, query)),
     }),
     endRunners: async () => ({ ended: await runners.endAll() }),
     async openBox({ params, body, signal }) {
       const view = await boxes.open(params.id, body);
-      // Nobody knows of it, so nobody would close it.
+      // The caller never learns of the box, so it would not close it.
       if (signal.aborted) await boxes.close(params.id);
       return view;
     },
     async execBox({ params, body, signal }) {
       const command = await boxes.exec(params.id, body, signal);
-      return answer(command, body.collect === true, signal);
+      return respond(command, body.collect === true, signal);
     },
-    boxFiles: ({ params, body }) => boxes.files(params.id, body, GROWS.has(body.op)),
+    boxFiles: ({ params, body }) => boxes.files(params.id, body, WRITING_OPS.has(body.op)),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {
       const command = await boxes.runOnce(body, signal);
-      return answer(command, body.collect === true, signal);
+      return respond(command, body.collect === true, signal);
     },
   };
 }
 
-function answer(
+function respond(
   command: SandboxCommand,
   isCollected: boolean,
   signal: AbortSignal,
 ): Promise<Collected> | RawAnswer {
-  const onGone = (): void => command.kill();
-  // Who went while it was being started is not told of any more.
-  if (signal.aborted) onGone();
-  signal.addEventListener('abort', onGone, { once: true });
-  void command.ended.then(() => signal.removeEventListener('abort', onGone));
+  const onAbort = (): void => command.kill();
+  // The event does not fire if the caller disconnected during the start.
+  if (signal.aborted) onAbort();
+  signal.addEventListener('abort', onAbort, { once: true });
+  void command.ended.then(() => signal.removeEventListener('abort', onAbort));
   if (isCollected) return collect(command);
   const headers = { 'content-type': 'application/x-ndjson' };
-  return new RawAnswer({ status: 200, headers, body: lines(command) });
+  return new RawAnswer({ status: 200, headers, body: streamLines(command) });
 }
 
-async function* lines(command: SandboxCommand): AsyncGenerator<string> {
+async function* streamLines(command: SandboxCommand): AsyncGenerator<string> {
   const line = (event: CommandEvent): string => `${JSON.stringify(event)}\n`;
   try {
     for await (const { stream, bytes } of command.pieces()) {
@@ -113,29 +116,29 @@ async function* lines(command: SandboxCommand): AsyncGenerator<string> {
       yield line(stream === 'stdout' ? { stdout: text } : { stderr: text });
     }
     const exit = await command.ended;
-    if (exit === 'gone') yield line({ error: { ...wardenGone().toBody() } });
-    else yield line({ end: endOf(exit) });
+    if (exit === 'gone') yield line({ error: { ...wardenGoneFault().toBody() } });
+    else yield line({ end: toCommandEnd(exit) });
   } finally {
     command.kill();
   }
 }
 
 async function collect(command: SandboxCommand): Promise<Collected> {
-  const kept: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
-  for await (const { stream, bytes } of command.pieces()) kept[stream].push(bytes);
+  const collected: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
+  for await (const { stream, bytes } of command.pieces()) collected[stream].push(bytes);
   const exit = await command.ended;
-  if (exit === 'gone') throw wardenGone();
+  if (exit === 'gone') throw wardenGoneFault();
   return {
-    ...endOf(exit),
-    stdout_base64: Buffer.concat(kept.stdout).toString('base64'),
-    stderr_base64: Buffer.concat(kept.stderr).toString('base64'),
+    ...toCommandEnd(exit),
+    stdout_base64: Buffer.concat(collected.stdout).toString('base64'),
+    stderr_base64: Buffer.concat(collected.stderr).toString('base64'),
   };
 }
 
-const wardenGone = () =>
-  fault('unavailable', 'the warden went away while the command ran, and the command with it');
+const wardenGoneFault = () =>
+  fault('unavailable', 'the warden died while the command ran, and ended it');
 
-function endOf(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
+function toCommandEnd(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
   return {
     exit_code: exit.exitCode,
     signal: exit.signal,
@@ -151,7 +154,7 @@ function endOf(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
   };
 }
 
-function viewOf(row: BoxRow): BoxView {
+function toBoxView(row: BoxRow): BoxView {
   return {
     id: row.id,
     kind: row.kind,

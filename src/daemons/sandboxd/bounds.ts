@@ -1,11 +1,16 @@
-// The bounds file: what root allows the warden to do for sandboxd, whatever sandboxd asks. Made
-// from the configuration before anything else starts, and never changed while it runs.
+// Writes the bounds file: the limits within which the warden serves sandboxd. It is made from the
+// configuration before anything else starts, and does not change while the warden runs.
 import { existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isWithin } from '../../policy/paths.ts';
 import { RUN_DAEMONS } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
-import { runnerPlace, runnerPlaceOnHost, systemBinds, toolBinds } from './adapters/host-places.ts';
+import {
+  findRunnerFiles,
+  findRunnerFilesOnHost,
+  systemBinds,
+  toolBinds,
+} from './adapters/host-places.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type HostIdentity, identityMode } from './identities.ts';
 
@@ -14,17 +19,17 @@ export type BoundsPlaces = {
   stateDir: string;
   runtimeDir: string;
   host: HostIdentity;
-  /** The one process that may ask; any of this user when absent. */
+  /** The only process that may connect; if absent, any process of this user. */
   clientPid?: number | undefined;
 };
 
-/** Where the warden is found: beside the runtime's directory, which may be another user's. */
+/** The warden's paths: beside the runtime directory, which may belong to another user. */
 export function wardenPaths(runtimeDir: string) {
   const dir = `${runtimeDir}.warden`;
   return { dir, socket: join(dir, 'warden.sock'), bounds: join(dir, 'bounds') };
 }
 
-/** Who this process is, and whose the warden is: that of its directory. */
+/** Returns this process's user, and if the warden is root: the owner of its directory. */
 export function hostUser(runtimeDir: string): HostIdentity {
   return {
     uid: process.getuid?.() ?? 0,
@@ -33,46 +38,46 @@ export function hostUser(runtimeDir: string): HostIdentity {
   };
 }
 
-const real = (path: string): string => (existsSync(path) ? realpathSync(path) : path);
+const realPathOrSame = (path: string): string => (existsSync(path) ? realpathSync(path) : path);
 
 const LINKS_MAX = 40;
 
 /**
- * The path without a link in it. What the operator declared is found by name at every start: a link
- * that an agent or a daemon put there in the meantime would declare what they chose.
+ * Resolves all links in a declared path. It is resolved anew at every start, so links in
+ * directories that agents or daemons can change are rejected: they would choose what is declared.
  */
-function declared(path: string, theirs: readonly string[]): string {
+function resolveDeclared(path: string, changeable: readonly string[]): string {
   let at = '/';
   let links = 0;
-  const words = path.split('/').filter((word) => word !== '' && word !== '.');
-  for (let word = words.shift(); word !== undefined; word = words.shift()) {
-    const next = word === '..' ? dirname(at) : join(at, word);
+  const segments = path.split('/').filter((segment) => segment !== '' && segment !== '.');
+  for (let segment = segments.shift(); segment !== undefined; segment = segments.shift()) {
+    const next = segment === '..' ? dirname(at) : join(at, segment);
     const stat = lstatSync(next, { throwIfNoEntry: false });
     if (stat?.isSymbolicLink() !== true) {
       at = next;
       continue;
     }
-    if (theirs.some((dir) => isWithin(at, dir)) || ++links > LINKS_MAX)
+    if (changeable.some((dir) => isWithin(at, dir)) || ++links > LINKS_MAX)
       throw fault('bad_config', `${path} leads through the link ${next}, which agents may change`, {
         hint: 'Name the directory itself, or move the link to where only you can write.',
       });
     const target = readlinkSync(next);
     if (target.startsWith('/')) at = '/';
-    words.unshift(...target.split('/').filter((part) => part !== '' && part !== '.'));
+    segments.unshift(...target.split('/').filter((part) => part !== '' && part !== '.'));
   }
   return at;
 }
 
-/** One line each, whatever is in a name. */
+/** A line break in a path would inject a line into the bounds file. */
 function assertOneLine(paths: readonly string[]): void {
-  const odd = paths.find((path) => path.includes('\n'));
-  if (odd !== undefined)
-    throw fault('bad_config', `${JSON.stringify(odd)} has a line break in its name`, {
-      hint: 'Give it another name.',
+  const invalid = paths.find((path) => path.includes('\n'));
+  if (invalid !== undefined)
+    throw fault('bad_config', `${JSON.stringify(invalid)} has a line break in its name`, {
+      hint: 'Rename it.',
     });
 }
 
-function idLines({ config, host }: BoundsPlaces): string[] {
+function formatIdLines({ config, host }: BoundsPlaces): string[] {
   if (identityMode(config, host) === 'single')
     return [`uid ${host.uid} ${host.uid}`, `gid ${host.gid} ${host.gid}`];
   const first = Math.min(config.uid_first, config.gid_first);
@@ -80,8 +85,8 @@ function idLines({ config, host }: BoundsPlaces): string[] {
   return [`uid ${config.uid_first} ${config.uid_last}`, `gid ${first} ${last}`];
 }
 
-/** Only those that no other one of the list holds already. */
-function outermost(paths: readonly string[]): string[] {
+/** Drops paths that lie within another path of the list. */
+function keepOutermost(paths: readonly string[]): string[] {
   const all = [...new Set(paths)];
   return all.filter((path) => !all.some((other) => other !== path && isWithin(path, other)));
 }
@@ -91,30 +96,32 @@ const sharedLine = (path: string): string => `share ${path}`;
 export function boundsText(places: BoundsPlaces): string {
   const { config, host } = places;
   const stateDir = realpathSync(places.stateDir);
-  const runtimeDir = real(places.runtimeDir);
+  const runtimeDir = realPathOrSame(places.runtimeDir);
   const runner =
-    config.runner_level === 'L1' ? runnerPlaceOnHost(config.runner) : runnerPlace(config.runner);
+    config.runner_level === 'L1'
+      ? findRunnerFilesOnHost(config.runner)
+      : findRunnerFiles(config.runner);
   const shown = [...systemBinds(config.system_paths), ...runner.binds, ...toolBinds(config.boxfs)]
     .filter(({ kind }) => kind === 'ro')
     .map(({ src }) => src!);
   const sockets = RUN_DAEMONS.map((name) => join(runtimeDir, name));
   const changed = [...config.workspace_roots, ...config.write_roots];
-  const theirs = [stateDir, runtimeDir, ...changed, ...changed.map(real)];
-  const found = (path: string): string => declared(path, theirs);
-  const workspaces = [join(stateDir, 'workspaces'), ...config.workspace_roots.map(found)];
+  const changeable = [stateDir, runtimeDir, ...changed, ...changed.map(realPathOrSame)];
+  const resolve = (path: string): string => resolveDeclared(path, changeable);
+  const workspaces = [join(stateDir, 'workspaces'), ...config.workspace_roots.map(resolve)];
   const homes = join(stateDir, 'homes');
-  const writable = [...workspaces, homes, ...config.write_roots.map(found)];
-  const readable = [...shown, ...sockets, ...config.read_roots.map(found)];
+  const writable = [...workspaces, homes, ...config.write_roots.map(resolve)];
+  const readable = [...shown, ...sockets, ...config.read_roots.map(resolve)];
   assertOneLine([...readable, ...writable, runtimeDir]);
   return [
-    ...idLines(places),
+    ...formatIdLines(places),
     `client_uid ${host.uid}`,
     `client_gid ${host.gid}`,
     ...(places.clientPid === undefined ? [] : [`client_pid ${places.clientPid}`]),
     `boxes ${config.boxes_max}`,
-    ...outermost(readable).map((path) => `ro ${path}`),
-    ...outermost(writable).map((path) => `rw ${path}`),
-    ...(host.wardenIsRoot ? [`own ${homes}`, ...outermost(workspaces).map(sharedLine)] : []),
+    ...keepOutermost(readable).map((path) => `ro ${path}`),
+    ...keepOutermost(writable).map((path) => `rw ${path}`),
+    ...(host.wardenIsRoot ? [`own ${homes}`, ...keepOutermost(workspaces).map(sharedLine)] : []),
     `egress ${join(runtimeDir, 'egressd')}`,
     '',
   ].join('\n');

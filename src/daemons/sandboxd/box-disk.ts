@@ -1,15 +1,15 @@
-// The disk as one box sees it: what is kept of it from all agents (disk.ts), and what the files of
-// this box may take (quota.ts), around each command and each file that is written.
+// The disk limits of one box: applies the reserve of the disk (disk.ts) and the box's quota
+// (quota.ts) to each command and each written file.
 import type { PlanLimits } from './adapters/plan.ts';
 import type { SandboxCommand, Warden } from './adapters/warden.ts';
 import type { Disk } from './disk.ts';
-import type { Quota, QuotaPlace } from './quota.ts';
+import type { Quota, QuotaPath } from './quota.ts';
 import type { SandboxdStore } from './store.ts';
 
 export type BoxDisk = {
-  /** Throws when so many bytes more do not fit. */
-  assertRoom(bytes: number): Promise<void>;
-  /** Begins a command with what it may write, and ends it when it takes more. */
+  /** Throws when this many more bytes do not fit. */
+  assertSpace(bytes: number): Promise<void>;
+  /** Starts a command with a file size limit, and ends it when it exceeds its quota. */
   run(
     limits: PlanLimits,
     start: (limits: PlanLimits) => Promise<SandboxCommand>,
@@ -18,7 +18,7 @@ export type BoxDisk = {
 };
 
 export type BoxDisks = {
-  /** `limitBytes` 0: as much as there is, but for what is kept. */
+  /** `limitBytes` 0: no quota, only the disk's reserve. */
   forBox(box: {
     rootTaskId: string;
     writes: readonly string[];
@@ -26,7 +26,7 @@ export type BoxDisks = {
   }): Promise<BoxDisk>;
 };
 
-/** So little that nothing can be written: the kernel's word for none would be "not said". */
+/** In effect no writes; 0 would mean "no limit given". */
 const NO_FILE_BYTES = 1;
 
 export function makeBoxDisks(options: {
@@ -34,12 +34,12 @@ export function makeBoxDisks(options: {
   quota: Quota;
   store: Pick<SandboxdStore, 'diskBefore' | 'recordDiskBefore'>;
   warden: Pick<Warden, 'measure'>;
-  /** Directories that are empty when a task tree comes: all that is in them is its own. */
+  /** Directories that are empty when a task tree starts: all content is its own. */
   ownDirs: readonly string[];
 }): BoxDisks {
   const { disk, quota, store, warden, ownDirs } = options;
 
-  const placeOf = async (rootTaskId: string, path: string): Promise<QuotaPlace> => {
+  const toQuotaPath = async (rootTaskId: string, path: string): Promise<QuotaPath> => {
     if (ownDirs.some((dir) => path.startsWith(`${dir}/`))) return { path, beforeBytes: 0 };
     const known = await store.diskBefore(rootTaskId, path);
     if (known !== undefined) return { path, beforeBytes: known };
@@ -50,24 +50,26 @@ export function makeBoxDisks(options: {
   return {
     async forBox({ rootTaskId, writes, limitBytes }) {
       const places =
-        limitBytes === 0 ? [] : await Promise.all(writes.map((path) => placeOf(rootTaskId, path)));
+        limitBytes === 0
+          ? []
+          : await Promise.all(writes.map((path) => toQuotaPath(rootTaskId, path)));
       const allowance = quota.allowanceFor(places, limitBytes);
       const isAllOwn = limitBytes > 0 && places.every(({ beforeBytes }) => beforeBytes === 0);
-      // One file can be no larger than all: that much the kernel itself holds.
+      // One file can be no larger than the quota: that much the kernel enforces.
       const fileBytes = (limits: PlanLimits) =>
         isAllOwn ? Math.min(limits.fsizeBytes, limitBytes) : limits.fsizeBytes;
       return {
-        async assertRoom(bytes) {
-          disk.assertRoom(writes);
-          await allowance.assertRoom(bytes);
+        async assertSpace(bytes) {
+          disk.assertSpace(writes);
+          await allowance.assertSpace(bytes);
         },
         async run(limits, start) {
-          disk.assertRoom(writes);
-          const begun = await allowance.begin();
-          const fsizeBytes = begun.isOver ? NO_FILE_BYTES : fileBytes(limits);
+          disk.assertSpace(writes);
+          const allowed = await allowance.begin();
+          const fsizeBytes = allowed.isOver ? NO_FILE_BYTES : fileBytes(limits);
           const command = await start({ ...limits, fsizeBytes });
-          const guarded = allowance.guard(disk.guard(command, writes), begun);
-          return begun.note === null ? guarded : withNote(guarded, begun.note);
+          const guarded = allowance.guard(disk.guard(command, writes), allowed);
+          return allowed.note === null ? guarded : withNote(guarded, allowed.note);
         },
         close: () => allowance.close(),
       };

@@ -1,5 +1,5 @@
-// The files of a box, through the one boxfs that lives in it: started at the first request, and
-// again when it has gone. What it does is its own; here are only its streams.
+// File access to a box through the boxfs process in it, which is started at the first request and
+// restarted when it is gone.
 import { Duplex } from 'node:stream';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
@@ -27,7 +27,7 @@ export function makeBoxFiles(options: {
 
   const start = async (): Promise<BoxfsClient> => {
     const command = await options.run([BOXFS, ...boxfsArgs(roots)]);
-    const client = await openBoxfs({ stream: duplexOf(command, log), roots, clock });
+    const client = await openBoxfs({ stream: toDuplex(command, log), roots, clock });
     void client.ended.then(() => {
       open = undefined;
       command.kill();
@@ -53,8 +53,8 @@ export function makeBoxFiles(options: {
   };
 }
 
-/** A command's stdin and stdout as one stream; what it says on stderr goes to the log. */
-export function duplexOf(command: SandboxCommand, log: Log): Duplex {
+/** Joins a command's stdin and stdout into one stream; stderr goes to the log. */
+export function toDuplex(command: SandboxCommand, log: Log): Duplex {
   const pieces = command.pieces()[Symbol.asyncIterator]();
   let reading = false;
   const pull = async (): Promise<void> => {
@@ -65,8 +65,7 @@ export function duplexOf(command: SandboxCommand, log: Log): Duplex {
         const next = await pieces.next();
         if (next.done === true) return void stream.push(null);
         const { stream: from, bytes } = next.value;
-        if (from === 'stderr')
-          log.warn('a program in a box complained', { said: bytes.toString() });
+        if (from === 'stderr') log.warn('boxfs wrote to stderr', { stderr: bytes.toString() });
         else if (!stream.push(bytes)) return;
       }
     } finally {

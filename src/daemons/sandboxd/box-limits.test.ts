@@ -1,4 +1,4 @@
-// What a manifest says of resources, as limits of a box and of the commands in it.
+// Tests that a manifest's resources become limits of a box and of its commands.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { boxLimits, commandLimits } from './box-limits.ts';

@@ -1,5 +1,4 @@
-// What a box and a command in it may take, and the environment that every command has. Values in,
-// values out.
+// Computes the limits of a box and of its commands, and every command's base environment.
 import type { BoxRules, CommandLimits } from '../../wire/sandboxd.ts';
 import { TOOL_BIN } from './adapters/host-places.ts';
 import type { PlanLimits } from './adapters/plan.ts';
@@ -9,7 +8,7 @@ const YEAR_MS = 365 * 86_400_000;
 const OUTPUT_MAX = 2 ** 40;
 const NOFILE = 4_096;
 
-/** The kernel looks for nothing: a plain name is looked for where the box's PATH says, by env. */
+/** The kernel searches no PATH: a plain name is resolved in the box by env. */
 export function resolveProgram(argv: readonly string[]): string[] {
   return argv[0]!.startsWith('/') ? [...argv] : ['/usr/bin/env', '--', ...argv];
 }
@@ -26,11 +25,11 @@ export function baseEnv(agent: string, home: string): Record<string, string> {
   };
 }
 
-/** Of all its files together; 0: no limit. */
+/** Limit of all files of a box together; 0: no limit. */
 export function diskLimit(config: SandboxdConfig, rules: BoxRules): number {
-  const asked = rules.resources?.disk_bytes ?? 0;
-  const most = config.box_disk_bytes;
-  return asked === 0 || most === 0 ? Math.max(asked, most) : Math.min(asked, most);
+  const requested = rules.resources?.disk_bytes ?? 0;
+  const max = config.box_disk_bytes;
+  return requested === 0 || max === 0 ? Math.max(requested, max) : Math.min(requested, max);
 }
 
 export function boxLimits(config: SandboxdConfig, rules: BoxRules): PlanLimits {
@@ -48,18 +47,18 @@ export function boxLimits(config: SandboxdConfig, rules: BoxRules): PlanLimits {
   };
 }
 
-/** Never more than the box's. */
+/** Never above the box's limits. */
 export function commandLimits(
   config: SandboxdConfig,
-  asked: CommandLimits,
+  requested: CommandLimits,
   box: PlanLimits,
 ): PlanLimits {
   return {
-    wallMs: Math.min(asked.wall_ms ?? config.command_wall_ms, box.wallMs),
-    cpuMs: Math.min(asked.cpu_ms ?? config.command_cpu_ms, box.cpuMs),
-    memoryBytes: Math.min(asked.memory_bytes ?? box.memoryBytes, box.memoryBytes),
-    pids: Math.min(asked.pids ?? box.pids, box.pids),
-    outputBytes: Math.min(asked.output_bytes ?? config.command_output_bytes, box.outputBytes),
+    wallMs: Math.min(requested.wall_ms ?? config.command_wall_ms, box.wallMs),
+    cpuMs: Math.min(requested.cpu_ms ?? config.command_cpu_ms, box.cpuMs),
+    memoryBytes: Math.min(requested.memory_bytes ?? box.memoryBytes, box.memoryBytes),
+    pids: Math.min(requested.pids ?? box.pids, box.pids),
+    outputBytes: Math.min(requested.output_bytes ?? config.command_output_bytes, box.outputBytes),
     nofile: box.nofile,
     fsizeBytes: box.fsizeBytes,
     graceMs: 0,

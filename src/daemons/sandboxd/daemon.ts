@@ -1,4 +1,4 @@
-// sandboxd as a value: the one file that knows all its parts.
+// Assembles sandboxd from its parts.
 import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
@@ -7,14 +7,14 @@ import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import {
-  type RunnerPlace,
-  runnerPlace,
-  runnerPlaceOnHost,
+  findRunnerFiles,
+  findRunnerFilesOnHost,
+  type RunnerFiles,
   secretPaths,
   systemBinds,
   toolBinds,
 } from './adapters/host-places.ts';
-import { linuxUsersIn } from './adapters/linux-users.ts';
+import { makeLinuxUsers } from './adapters/linux-users.ts';
 import { openProcessRecords } from './adapters/process-records.ts';
 import { makeWarden } from './adapters/warden.ts';
 import { makeHandlers } from './api.ts';
@@ -33,9 +33,9 @@ import { makeWorkspaces } from './workspaces.ts';
 const AUDIT_WAIT_MS = 2_000;
 const KEEP_BOXES_MS = 30 * 86_400_000;
 
-async function start(floor: DaemonContext<SandboxdConfig>) {
-  const { config, clock, log, newId, stateDir, runtimeDir, failpoint } = floor;
-  const audit = floor.peer('auditd-ai', auditRoutes);
+async function start(context: DaemonContext<SandboxdConfig>) {
+  const { config, clock, log, newId, stateDir, runtimeDir, failpoint } = context;
+  const audit = context.peer('auditd-ai', auditRoutes);
   const db = openSqlite({ file: join(stateDir, 'sandboxd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({
     db,
@@ -47,27 +47,27 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
   const store = makeStore(db, outbox, () => clock.nowMs());
   const host = hostUser(runtimeDir);
   const warden = makeWarden(wardenPaths(runtimeDir).socket);
-  const linuxUsers = linuxUsersIn(join(stateDir, 'policy', 'bundle.json'));
+  const linuxUsers = makeLinuxUsers(join(stateDir, 'policy', 'bundle.json'));
   const identities = makeIdentities({ config, store, host, linuxUsers });
   const levels = makeLevels({ config, warden, identities });
   await levels.assertRunners();
 
-  // Boxes end with the connection that opened them: none of an earlier life is there any more.
-  const left = await store.closeLeft();
-  if (left > 0) log.warn('boxes of an earlier life are gone', { boxes: left });
+  // Boxes end with the connection that opened them: none survives a restart of sandboxd.
+  const lost = await store.closeLost();
+  if (lost > 0) log.warn('recorded boxes lost in a restart as closed', { boxes: lost });
   await store.forgetBefore(clock.nowMs() - KEEP_BOXES_MS);
   const recordsDir = join(stateDir, 'runners');
   mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
   const records = openProcessRecords(recordsDir);
   const swept = await records.sweep(log);
-  if (swept > 0) log.warn('runners of an earlier life were ended', { runners: swept });
+  if (swept > 0) log.warn('ended runners from before the restart', { runners: swept });
 
   const ownUsers = identities.mode !== 'single';
-  let known: string[] | undefined;
+  let secretsCache: string[] | undefined;
   const secrets = (): readonly string[] => {
     const own = [stateDir, runtimeDir];
-    known ??= secretPaths([...new Set([...own, ...own.map((dir) => realpathSync(dir))])]);
-    return known;
+    secretsCache ??= secretPaths([...new Set([...own, ...own.map((dir) => realpathSync(dir))])]);
+    return secretsCache;
   };
   const workspaces = makeWorkspaces({
     stateDir,
@@ -79,19 +79,20 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
     log,
     gid: host.gid,
   });
-  let place: RunnerPlace | undefined;
+  let runnerFiles: RunnerFiles | undefined;
   const runner = config.runner ?? '';
   const common = { config, clock, identities, warden, store, newId, log, failpoint };
   const runners = makeRunners({
     ...common,
     runtimeDir,
     records,
-    place: () => {
-      place ??= config.runner_level === 'L1' ? runnerPlaceOnHost(runner) : runnerPlace(runner);
-      return place;
+    runnerFiles: () => {
+      runnerFiles ??=
+        config.runner_level === 'L1' ? findRunnerFilesOnHost(runner) : findRunnerFiles(runner);
+      return runnerFiles;
     },
   });
-  const rooms = makeBoxDisks({
+  const boxDisks = makeBoxDisks({
     disk: makeDisk(config.disk_reserve_bytes),
     quota: makeQuota({ measure: warden.measure, log }),
     store,
@@ -99,7 +100,7 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
     ownDirs: ['workspaces', 'homes'].map((name) => join(realpathSync(stateDir), name)),
   });
   const boxes = makeBoxes({
-    rooms,
+    boxDisks,
     ...common,
     workspaces,
     system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
@@ -108,7 +109,7 @@ async function start(floor: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
-  floor.metrics.gauge('boxes', () => boxes.count() + runners.count());
+  context.metrics.gauge('boxes', () => boxes.count() + runners.count());
 
   return {
     handlers: makeHandlers({ runners, boxes, levels, identities, workspaces, store }),

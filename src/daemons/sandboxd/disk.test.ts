@@ -1,4 +1,4 @@
-// What is kept of a disk: nothing is begun without room, and what runs is ended when it goes.
+// Tests the disk reserve: below it no command starts, and running ones are ended.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -42,17 +42,17 @@ it('refuses what is begun without room, and says what to do', () => {
   const free: Record<string, number> = { '/a': 10_000_000, '/b': 1_000_000 };
   const few = (path: string) => path === '/c';
   const disk = makeDisk(5_000_000, (path) => free[path] ?? 10_000_000, few);
-  disk.assertRoom(['/a']);
-  assert.throws(() => disk.assertRoom(['/a', '/b']), {
+  disk.assertSpace(['/a']);
+  assert.throws(() => disk.assertSpace(['/a', '/b']), {
     code: 'storage_full',
-    message: /disk of \/b has 0 MiB left, and 5 MiB are kept/,
+    message: /disk of \/b has 0 MiB left, and 5 MiB are reserved/,
   });
-  assert.throws(() => disk.assertRoom(['/a', '/c']), {
+  assert.throws(() => disk.assertSpace(['/a', '/c']), {
     code: 'storage_full',
     message: /disk of \/c takes few more files/,
   });
   const all = () => true;
-  makeDisk(0, () => 0, all).assertRoom(['/a']);
+  makeDisk(0, () => 0, all).assertSpace(['/a']);
 });
 
 it('ends what runs when the room goes, and only what writes there', async () => {
@@ -78,7 +78,7 @@ it('a place that was removed meanwhile is looked at from above it', async () => 
   const { command, end } = running();
   const { ended } = disk.guard(command, [join(dir, 'gone', 'long ago')]);
   rmSync(dir, { recursive: true });
-  disk.assertRoom([dir]);
+  disk.assertSpace([dir]);
   await sleep(250);
   end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
   const exit = await ended;

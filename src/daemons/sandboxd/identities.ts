@@ -1,5 +1,5 @@
-// Who an agent is on this host: a uid of its own where the warden is root, this user where not. A
-// name keeps its uid for ever.
+// Maps agents to Linux users: an own uid each where the warden is root, else this user. A name
+// keeps its uid for ever.
 import { accountsIn, readPasswd } from '../../platform/accounts.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { LinuxUsers } from './adapters/linux-users.ts';
@@ -10,25 +10,25 @@ export type IdentityMode = 'users' | 'dynamic' | 'single';
 export type Identity = { uid: number; gid: number; user: string };
 export type Identities = {
   mode: IdentityMode;
-  /** For trying what this host gives: no agent's. */
+  /** The user for probing this host: no agent's. */
   nobody: HostUser;
   identityFor(agent: string): Promise<Identity>;
-  /** The agents that cannot be anybody here, and why. */
+  /** Returns a fault for each agent that has no usable account. */
   refused(): Fault[];
 };
 
 export type HostUser = { uid: number; gid: number };
-/** Who the daemons are, and whether the warden beside them is root. */
+/** The daemons' user, and if the warden beside them is root. */
 export type HostIdentity = HostUser & { wardenIsRoot: boolean };
 
-/** The last two of the range are no agent's: one to try sandboxes with, one for the daemons. */
-export const nobodyOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({ uid: id, gid: id });
+/** The last two ids of the range are no agent's: one for probing, one for the daemons. */
+export const toProbeUser = ({ uid_last: id }: SandboxdConfig): HostUser => ({ uid: id, gid: id });
 export const daemonsOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({
   uid: id - 1,
   gid: id - 1,
 });
 
-/** What identity means here, or why it cannot be had. */
+/** Resolves `auto`; throws `bad_config` when the mode is not possible here. */
 export function identityMode(
   { identity }: Pick<SandboxdConfig, 'identity'>,
   host: Pick<HostIdentity, 'uid' | 'wardenIsRoot'>,
@@ -64,23 +64,23 @@ export function makeIdentities(options: {
   const known = new Map<string, Promise<Identity>>();
   const range = { first: config.uid_first, last: config.uid_last - 2 };
 
-  const account = (agent: string): Identity => {
+  const findAgentAccount = (agent: string): Identity => {
     const user = linuxUsers().get(agent) ?? `agent-${agent}`;
-    return { ...accountOf(passwd(), user, range), user };
+    return { ...findAccount(passwd(), user, range), user };
   };
   const find = async (agent: string): Promise<Identity> => {
     const user = `agent-${agent}`;
     if (mode === 'single') return { uid: host.uid, gid: host.gid, user };
-    if (mode === 'users') return account(agent);
+    if (mode === 'users') return findAgentAccount(agent);
     const uid = await store.uidOf(agent, range);
     return { uid, gid: uid, user };
   };
   return {
     mode,
-    nobody: mode === 'single' ? { uid: host.uid, gid: host.gid } : nobodyOf(config),
+    nobody: mode === 'single' ? { uid: host.uid, gid: host.gid } : toProbeUser(config),
     async identityFor(agent) {
       // Looked up each time: manifests and accounts change.
-      if (mode === 'users') return account(agent);
+      if (mode === 'users') return findAgentAccount(agent);
       const found = known.get(agent) ?? find(agent);
       known.set(agent, found);
       found.catch(() => known.delete(agent));
@@ -90,7 +90,7 @@ export function makeIdentities(options: {
       if (mode !== 'users') return [];
       return [...linuxUsers().keys()].flatMap((agent) => {
         try {
-          account(agent);
+          findAgentAccount(agent);
           return [];
         } catch (error) {
           if (error instanceof Fault) return [error];
@@ -101,24 +101,28 @@ export function makeIdentities(options: {
   };
 }
 
-function accountOf(passwd: string, user: string, range: Range): HostUser {
+function findAccount(passwd: string, user: string, range: Range): HostUser {
   const accounts = accountsIn(passwd);
   const found = accounts.find(({ name }) => name === user);
   if (found === undefined) {
     const used = new Set(accounts.flatMap(({ uid, gid }) => [uid, gid]));
     let id = range.first;
     while (used.has(id)) id++;
-    throw fault('sandbox_refused', `there is no account ${user} on this host`, {
+    throw fault('sandbox_refused', `account ${user} not found on this host`, {
       hint: `groupadd -g ${id} ${user} && useradd -u ${id} -g ${id} -M -s /bin/false ${user}`,
     });
   }
   const { uid, gid } = found;
   if (uid === 0 || gid === 0)
-    throw fault('sandbox_refused', `${user} is root (uid ${uid}, gid ${gid}), and no agent is`, {
-      hint: 'Name another account in spec.linuxUser of the manifest.',
-    });
-  const fits = (id: number) => id >= range.first && id <= range.last;
-  if (fits(uid) && fits(gid)) return { uid, gid };
+    throw fault(
+      'sandbox_refused',
+      `${user} is root (uid ${uid}, gid ${gid}), which no agent may be`,
+      {
+        hint: 'Name another account in spec.linuxUser of the manifest.',
+      },
+    );
+  const isInRange = (id: number) => id >= range.first && id <= range.last;
+  if (isInRange(uid) && isInRange(gid)) return { uid, gid };
   throw fault(
     'sandbox_refused',
     `${user} has uid ${uid} and gid ${gid}, not both from ${range.first} to ${range.last}`,

@@ -1,5 +1,5 @@
-// What the host gives, told from what was tried: a level that does not work is said with its cause
-// and its fix, and runners that cannot have theirs do not start.
+// Tests the probes of this host: a level that does not work is reported with cause and fix, and
+// without the runners' level sandboxd does not start.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { fault } from '../../wire/errors.ts';
@@ -94,7 +94,7 @@ describe('levels', () => {
     assert.deepEqual(failed, ['namespaces', 'memory', 'users']);
     await assert.rejects(levels(FORBIDS).assertRunners(), {
       code: 'level_unavailable',
-      message: /no L2 sandbox for runners: no namespaces: a rule forbids it/,
+      message: /not support L2 sandboxes for runners: no namespaces: a rule forbids it/,
       hint: /^sysctl -w the\.rule=0 .*runner_level: L1/,
     });
   });
@@ -114,8 +114,8 @@ describe('levels', () => {
     assert.deepEqual(
       seen.slice(0, 2).map(({ works, detail }) => [works, detail]),
       [
-        [true, 'not tried: everything is halted'],
-        [true, 'not tried: everything is halted'],
+        [true, 'not probed: everything is halted'],
+        [true, 'not probed: everything is halted'],
       ],
     );
   });

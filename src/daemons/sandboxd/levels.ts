@@ -1,5 +1,5 @@
-// What this host gives, found by trying: each level by running a program in it, each feature by
-// what the warden saw. What is not there is said with its cause and the command that helps.
+// Probes this host: each level by running a program in it, each feature by the warden's report. A
+// missing one is reported with its cause and a fix.
 import { existsSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
 import type { FeaturesView, Probe, SandboxLevel } from '../../wire/sandboxd.ts';
@@ -18,10 +18,10 @@ export const NOT_BUILT: Partial<Record<SandboxLevel, string>> = {
 export function assertLevel(level: SandboxLevel): asserts level is 'L1' | 'L2' {
   const why = NOT_BUILT[level];
   if (why === undefined) return;
-  throw fault('level_unavailable', why, { hint: 'Use L2, or do without.' });
+  throw fault('level_unavailable', why, { hint: 'Use L2.' });
 }
 
-const SMALL: PlanLimits = {
+const PROBE_LIMITS: PlanLimits = {
   wallMs: 5_000,
   cpuMs: 5_000,
   memoryBytes: 256 * 1024 * 1024,
@@ -33,8 +33,8 @@ const SMALL: PlanLimits = {
   cpuMilli: 0,
 };
 
-/** What a cgroup does for the whole box, and what the warden does where there is none. */
-const HELD: Record<string, { held: string; instead: string }> = {
+/** Limits that a cgroup enforces for a whole box, and the warden's substitute without one. */
+const CGROUP_LIMITS: Record<string, { held: string; instead: string }> = {
   memory: {
     held: 'a limit of memory for the whole box',
     instead: 'the warden adds it up ten times a second and ends a box that is over',
@@ -54,29 +54,29 @@ const HELD: Record<string, { held: string; instead: string }> = {
 };
 const QUOTA = 'how much of the processors a box may have (resources.cpu)';
 
-/** A scope of one's own to put cgroups in, or rights to do without. */
-const cgroupFix = (): string =>
+/** Suggests how to get a delegated cgroup scope, or root. */
+const suggestCgroupFix = (): string =>
   existsSync('/run/systemd/system')
     ? 'agentctl down; systemd-run --user --scope -p Delegate=yes agentctl up'
     : 'start the runtime as root, or where systemd gives users scopes of their own';
 
 export type Levels = {
   view(): Promise<FeaturesView>;
-  /** Throws when runners cannot have the level they are to have. */
+  /** Throws when this host does not support the runners' level. */
   assertRunners(): Promise<void>;
 };
 
-function usersOf({ mode, refused }: Pick<Identities, 'mode' | 'refused'>): Probe {
+function probeUsers({ mode, refused }: Pick<Identities, 'mode' | 'refused'>): Probe {
   const name = 'users';
   if (mode === 'single') {
     const detail = 'every agent runs as this user; the kernel keeps them apart by namespaces only';
     return { name, works: false, detail, fix: 'start the runtime as root' };
   }
-  const nobodies = refused();
-  if (nobodies.length === 0)
+  const faults = refused();
+  if (faults.length === 0)
     return { name, works: true, detail: 'every agent has a Linux user of its own', fix: null };
-  const detail = nobodies.map(({ message }) => message).join('; ');
-  return { name, works: false, detail, fix: nobodies[0]!.hint };
+  const detail = faults.map(({ message }) => message).join('; ');
+  return { name, works: false, detail, fix: faults[0]!.hint };
 }
 
 export function makeLevels(options: {
@@ -88,7 +88,7 @@ export function makeLevels(options: {
   const binds = systemBinds(config.system_paths);
   const program = '/usr/bin/true';
 
-  const tryLevel = async (level: 1 | 2, seen: Map<string, string>): Promise<Probe> => {
+  const probeLevel = async (level: 1 | 2, seen: Map<string, string>): Promise<Probe> => {
     const name = `L${level}`;
     try {
       const plan: WardenPlan = {
@@ -99,13 +99,13 @@ export function makeLevels(options: {
         args: [program],
         cwd: '/',
         binds: level === 2 ? binds : binds.filter(({ kind }) => kind === 'ro'),
-        limits: SMALL,
+        limits: PROBE_LIMITS,
       };
       const command = await warden.start(plan);
       command.stdinEnd();
       command.discard();
       const exit = await command.ended;
-      if (exit === 'gone') throw fault('unavailable', 'the warden went away');
+      if (exit === 'gone') throw fault('unavailable', 'the warden died');
       if (exit.exitCode !== 0)
         throw fault('sandbox_refused', `${program} ended with ${exit.signal}`);
       return { name, works: true, detail: `${program} ran in it`, fix: null };
@@ -113,7 +113,7 @@ export function makeLevels(options: {
       const { code, message, hint } = error as { code?: string; message: string; hint?: string };
       const works = seen.get(`level${level}`) === 'yes';
       if (code === 'halted')
-        return { name, works, detail: 'not tried: everything is halted', fix: null };
+        return { name, works, detail: 'not probed: everything is halted', fix: null };
       const fix = works ? undefined : seen.get('fix');
       return { name, works: false, detail: message, fix: fix || hint || null };
     }
@@ -125,7 +125,7 @@ export function makeLevels(options: {
       const get = (name: string) => seen.get(name) ?? '';
       const fix = get('fix') === '' ? null : get('fix');
       const mode = get('mode') === 'root' ? 'root' : 'user';
-      const held = Object.entries(HELD).map(([name, what]): Probe => {
+      const held = Object.entries(CGROUP_LIMITS).map(([name, what]): Probe => {
         const { held: does, instead } = what;
         const works = get(name) !== 'none';
         return works
@@ -134,7 +134,7 @@ export function makeLevels(options: {
               name,
               works,
               detail: `no cgroup holds ${does}: ${instead}`,
-              fix: cgroupFix(),
+              fix: suggestCgroupFix(),
             };
       });
       return {
@@ -142,8 +142,8 @@ export function makeLevels(options: {
         identity: identities.mode,
         runner_level: config.runner_level,
         levels: [
-          await tryLevel(1, seen),
-          await tryLevel(2, seen),
+          await probeLevel(1, seen),
+          await probeLevel(2, seen),
           ...(['L3', 'L4'] as const).map(
             (name): Probe => ({ name, works: false, detail: NOT_BUILT[name]!, fix: null }),
           ),
@@ -176,7 +176,7 @@ export function makeLevels(options: {
                 detail: `cgroup ${get('quota')} holds ${QUOTA}`,
                 fix: null,
               },
-          usersOf(identities),
+          probeUsers(identities),
         ],
       };
     },
@@ -192,7 +192,7 @@ export function makeLevels(options: {
       const command = seen.get('fix') || 'agentctl doctor';
       throw fault(
         'level_unavailable',
-        `this host gives no ${config.runner_level} sandbox for runners: ${why}`,
+        `this host does not support ${config.runner_level} sandboxes for runners: ${why}`,
         {
           hint:
             config.runner_level === 'L2'

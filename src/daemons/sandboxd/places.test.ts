@@ -1,5 +1,5 @@
-// Who agents are and where their files are: uids for ever, groups for task trees, directories that
-// an operator allowed, and the bounds that follow from the configuration.
+// Tests identities and workspaces: permanent uids, groups of task trees, directories that an
+// operator allowed, and the bounds file.
 import assert from 'node:assert/strict';
 import {
   mkdirSync,
@@ -28,7 +28,7 @@ import { makeIdentities } from './identities.ts';
 import { MIGRATIONS, makeStore, type NewBox, type SandboxdStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
-/** The daemons' own user beside a warden that is root, and a person with a warden of hers. */
+/** The daemons' user beside a root warden, and a person with her own warden. */
 const KEPT = { uid: 265_534, gid: 265_534, wardenIsRoot: true };
 const ALICE = { uid: 1_000, gid: 1_000, wardenIsRoot: false };
 
@@ -78,7 +78,7 @@ describe('sandboxd remembers', () => {
     assert.equal((await of('one')).uid, 5_000);
     assert.equal((await of('two')).uid, 5_001);
     await assert.rejects(of('three'), { code: 'limit' });
-    // Known before, in another range.
+    // Assigned before, from another range.
     assert.equal((await of('coder')).uid, 200_000);
   });
 
@@ -92,7 +92,7 @@ describe('sandboxd remembers', () => {
       user: 'agent-coder',
     });
     await assert.rejects(users.identityFor('nobody'), {
-      message: /no account agent-nobody/,
+      message: /account agent-nobody not found/,
       hint: /^groupadd -g 200000 agent-nobody && useradd -u 200000 -g 200000/,
     });
     await assert.rejects(users.identityFor('bad'), /not both from 200000/);
@@ -107,11 +107,11 @@ describe('sandboxd remembers', () => {
     assert.deepEqual(await byManifest.identityFor('tester'), await users.identityFor('coder'));
     await assert.rejects(
       byManifest.identityFor('climber'),
-      /root is root \(uid 0, gid 0\), and no agent is/,
+      /root is root \(uid 0, gid 0\), which no agent may be/,
     );
     assert.deepEqual(
       byManifest.refused().map(({ message }) => message),
-      ['root is root (uid 0, gid 0), and no agent is'],
+      ['root is root (uid 0, gid 0), which no agent may be'],
     );
     named.tester = 'agent-gone';
     await assert.rejects(
@@ -142,11 +142,11 @@ describe('sandboxd remembers', () => {
     });
 
   it('a task tree has one workspace, with a group of its own where there are users', async () => {
-    const { workspaceOf } = workspaces({});
-    const one = await workspaceOf({ rootTaskId: 'task_1' });
-    assert.deepEqual(one, { ...(await workspaceOf({ rootTaskId: 'task_1' })), layers: [] });
+    const { workspaceFor } = workspaces({});
+    const one = await workspaceFor({ rootTaskId: 'task_1' });
+    assert.deepEqual(one, { ...(await workspaceFor({ rootTaskId: 'task_1' })), layers: [] });
     assert.equal(one.upper, join(dir, 'workspaces', 'task_1'));
-    const two = await workspaceOf({ rootTaskId: 'task_2' });
+    const two = await workspaceFor({ rootTaskId: 'task_2' });
     assert.notEqual(one.upper, two.upper);
     assert.notEqual(one.gid, two.gid);
     assert.equal(statSync(one.upper).mode & 0o7777, 0o700, 'closed until it is shared');
@@ -156,7 +156,7 @@ describe('sandboxd remembers', () => {
       gid,
     });
     assert.deepEqual(owned.splice(0), [shared(one), shared(two)], 'by the warden, once');
-    const alone = await workspaces({}, false).workspaceOf({ rootTaskId: 'task_1' });
+    const alone = await workspaces({}, false).workspaceFor({ rootTaskId: 'task_1' });
     assert.deepEqual(
       [alone.gid, owned],
       [process.getgid?.(), []],
@@ -171,32 +171,35 @@ describe('sandboxd remembers', () => {
     writeFileSync(join(place, 'sub', 'file'), 'x', { mode: 0o600 });
     symlinkSync('/etc', join(place, 'link'));
     symlinkSync('/etc', join(roots, 'etc'));
-    const { workspaceOf } = workspaces({ workspace_roots: [roots] });
-    const used = await workspaceOf({ rootTaskId: 'task_3', path: place });
+    const { workspaceFor } = workspaces({ workspace_roots: [roots] });
+    const used = await workspaceFor({ rootTaskId: 'task_3', path: place });
     assert.equal(used.upper, place);
-    await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: '/etc' }), { code: 'denied' });
+    await assert.rejects(workspaceFor({ rootTaskId: 'task_4', path: '/etc' }), { code: 'denied' });
     const up = join(roots, '..', 'workspaces');
-    await assert.rejects(workspaceOf({ rootTaskId: 'task_4', path: up }), { code: 'denied' });
-    // A link at the end of the path, or on the way; the control is the same place without it.
+    await assert.rejects(workspaceFor({ rootTaskId: 'task_4', path: up }), { code: 'denied' });
+    // A link at the end of the path or on the way; the control is the same path without it.
     symlinkSync(place, join(roots, 'alias'));
     const onTheWay = join(roots, 'alias', 'sub');
     await workspaces({ workspace_roots: [roots] }).check(join(place, 'sub'));
     const links = [join(roots, 'etc'), join(place, 'link'), onTheWay];
     for (const path of [`${roots}/../workspaces`, ...links, join(roots, 'none')])
       await assert.rejects(
-        workspaceOf({ rootTaskId: 'task_4', path }),
+        workspaceFor({ rootTaskId: 'task_4', path }),
         /may not be used|not a directory/,
       );
     mkdirSync(join(dir, 'keys', 'more'), { recursive: true });
     const wide = workspaces({ workspace_roots: [dir] });
     for (const path of ['keys', 'keys/more'].map((name) => join(dir, name))) {
-      await assert.rejects(wide.workspaceOf({ rootTaskId: 'task_4', path }), /keys are kept there/);
+      await assert.rejects(
+        wide.workspaceFor({ rootTaskId: 'task_4', path }),
+        /keys are kept there/,
+      );
       await assert.rejects(wide.check(path), { code: 'denied' });
     }
     await wide.check(roots);
     const again = workspaces({ workspace_roots: [roots] });
-    assert.equal((await again.workspaceOf({ rootTaskId: 'task_3' })).upper, place);
-    await assert.rejects(again.workspaceOf({ rootTaskId: 'task_1', path: place }), {
+    assert.equal((await again.workspaceFor({ rootTaskId: 'task_3' })).upper, place);
+    await assert.rejects(again.workspaceFor({ rootTaskId: 'task_1', path: place }), {
       code: 'conflict',
     });
     const shared = { path: place, uid: null, gid: used.gid };
@@ -205,10 +208,10 @@ describe('sandboxd remembers', () => {
 
   it('a home is given to its agent by the warden', async () => {
     const agent = { uid: 200_007, gid: 200_007, user: 'agent-coder' };
-    const home = await workspaces({}).homeOf('coder', 'task_1', agent);
+    const home = await workspaces({}).homeFor('coder', 'task_1', agent);
     assert.equal(home, join(dir, 'homes', 'task_1', 'coder'));
     assert.deepEqual(owned.splice(0), [{ path: home, uid: 200_007, gid: 200_007 }]);
-    await workspaces({}, false).homeOf('coder', 'task_1', agent);
+    await workspaces({}, false).homeFor('coder', 'task_1', agent);
     assert.deepEqual(owned, []);
   });
 
@@ -229,7 +232,7 @@ describe('sandboxd remembers', () => {
     await store.recordClosed('box_a' as BoxId, { endedBy: 'itself', data: { exit_code: 0 } });
     await store.recordClosed('box_a' as BoxId, { endedBy: 'killed' });
     await store.recordRefused(box('box_c'), { code: 'denied', message: 'no' });
-    assert.equal(await store.closeLeft(), 1);
+    assert.equal(await store.closeLost(), 1);
     const seen = () => events.map(({ id, status }) => [id.replace(/(refused)\..*/, '$1'), status]);
     for (let tries = 0; tries < 4_000 && events.length < 5; tries++)
       await new Promise((resolve) => setTimeout(resolve, 5));

@@ -1,5 +1,5 @@
-// What the files of a box may take: what does not fit is refused, what runs is ended when it is too
-// much, what begins after that can only delete; and walks are few.
+// Tests the quota of a box: writes that do not fit are refused, a command that exceeds it is ended,
+// later commands can only delete; and walks are rare.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
@@ -38,7 +38,7 @@ function running(): { command: SandboxCommand; end: () => void } {
   return { command, end: () => resolve({ ...EXIT, endedBy: null, exitCode: 0, signal: null }) };
 }
 
-/** A disk of a gigabyte on which each directory has what the test says. */
+/** A one-gigabyte disk on which the test sets the size of each directory. */
 function world(sizes: Record<string, number>, others = 0) {
   const walked: string[] = [];
   const state = { nowMs: 0, others };
@@ -59,15 +59,15 @@ const place = (path: string, beforeBytes = 0) => ({ path, beforeBytes });
 it('refuses what does not fit, with use and limit, and takes it when there is room again', async () => {
   const { quota, sizes } = world({ '/w': 9 * MIB, '/h': 1 * MIB });
   const own = quota.allowanceFor([place('/w'), place('/h')], 12 * MIB);
-  await own.assertRoom(2 * MIB);
-  await assert.rejects(own.assertRoom(3 * MIB), {
+  await own.assertSpace(2 * MIB);
+  await assert.rejects(own.assertSpace(3 * MIB), {
     code: 'limit',
-    message: /take 10\.0 MiB of the 12\.0 MiB/,
+    message: /use 10\.0 MiB of 12\.0 MiB/,
     details: { use_bytes: 10 * MIB, limit_bytes: 12 * MIB },
   });
   sizes['/w'] = 4 * MIB;
-  await own.assertRoom(3 * MIB);
-  await quota.allowanceFor([place('/w')], 0).assertRoom(1e12);
+  await own.assertSpace(3 * MIB);
+  await quota.allowanceFor([place('/w')], 0).assertSpace(1e12);
 });
 
 it('asks for no more walks at once than the warden takes, however many boxes there are', async () => {
@@ -95,8 +95,8 @@ it('asks for no more walks at once than the warden takes, however many boxes the
 it('does not count what was there before, nor a directory twice', async () => {
   const { quota } = world({ '/w': 900 * MIB });
   const places = [place('/w', 899 * MIB), place('/w/sub'), place('/w', 899 * MIB)];
-  await quota.allowanceFor(places, 2 * MIB).assertRoom(MIB);
-  await assert.rejects(quota.allowanceFor([place('/w')], 2 * MIB).assertRoom(MIB), {
+  await quota.allowanceFor(places, 2 * MIB).assertSpace(MIB);
+  await assert.rejects(quota.allowanceFor([place('/w')], 2 * MIB).assertSpace(MIB), {
     code: 'limit',
   });
 });
@@ -104,16 +104,16 @@ it('does not count what was there before, nor a directory twice', async () => {
 it('walks once for many writes, again when the disk says it may be too much, and when it is old', async () => {
   const { quota, walked, state } = world({ '/w': 1 * MIB });
   const own = quota.allowanceFor([place('/w')], 100 * MIB);
-  for (let i = 0; i < 50; i++) await own.assertRoom(1000);
+  for (let i = 0; i < 50; i++) await own.assertSpace(1000);
   assert.equal(walked.length, 1);
   state.others = 200 * MIB;
-  await own.assertRoom(1000);
+  await own.assertSpace(1000);
   assert.equal(walked.length, 2, 'somebody else wrote: looked at, and fine');
   state.nowMs += 31_000;
-  await own.assertRoom(1000);
+  await own.assertSpace(1000);
   assert.equal(walked.length, 3);
   const second = quota.allowanceFor([place('/w')], 100 * MIB);
-  await second.assertRoom(1000);
+  await second.assertSpace(1000);
   assert.equal(walked.length, 3, 'another box of the same directory knows it too');
 });
 
@@ -129,7 +129,7 @@ it('ends what runs when it takes too much, and says so; who writes elsewhere goe
   const exit = await guarded.ended;
   assert.ok(exit !== 'gone');
   assert.equal(exit.endedBy, 'disk');
-  assert.equal(exit.note, 'its files take 15.0 MiB, and 10.0 MiB are allowed');
+  assert.equal(exit.note, 'its files use 15.0 MiB, and 10.0 MiB are allowed');
   other.end();
   const ended = await fine.ended;
   assert.ok(ended !== 'gone' && ended.endedBy === null && ended.note === undefined);
@@ -156,14 +156,14 @@ it('ends what cannot be measured, after a while', async () => {
 
 it('what begins beyond the limit cannot write, is told so, and can delete', async () => {
   const { quota, sizes } = world({ '/own/w': 20 * MIB });
-  const rooms = makeBoxDisks({
+  const boxDisks = makeBoxDisks({
     disk: makeDisk(0),
     quota,
     ownDirs: ['/own'],
     store: { diskBefore: async () => 0, recordDiskBefore: async () => 0 },
     warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
   });
-  const room = await rooms.forBox({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
+  const room = await boxDisks.forBox({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
   const given: PlanLimits[] = [];
   const run = () => {
     const { command, end } = running();
@@ -175,7 +175,7 @@ it('what begins beyond the limit cannot write, is told so, and can delete', asyn
   };
   const over = await (await run()).ended;
   assert.ok(over !== 'gone');
-  assert.match(over.note!, /take 20\.0 MiB of the 10\.0 MiB.*nothing could be written/);
+  assert.match(over.note!, /use 20\.0 MiB of 10\.0 MiB.*nothing could be written/);
   sizes['/own/w'] = MIB;
   const after = await (await run()).ended;
   assert.ok(after !== 'gone' && after.note === undefined);
@@ -188,7 +188,7 @@ it('what begins beyond the limit cannot write, is told so, and can delete', asyn
 it('remembers what was in an operator’s directory when the task tree came', async () => {
   const { quota, sizes } = world({ '/srv/repo': 500 * MIB });
   const kept = new Map<string, number>();
-  const rooms = makeBoxDisks({
+  const boxDisks = makeBoxDisks({
     disk: makeDisk(0),
     quota,
     ownDirs: ['/own'],
@@ -202,10 +202,10 @@ it('remembers what was in an operator’s directory when the task tree came', as
     warden: { measure: async (path) => ({ bytes: sizes[path]!, entries: 1 }) },
   });
   const box = { rootTaskId: 't', writes: ['/srv/repo'], limitBytes: 10 * MIB };
-  const first = await rooms.forBox(box);
-  await first.assertRoom(MIB);
+  const first = await boxDisks.forBox(box);
+  await first.assertSpace(MIB);
   first.close();
   sizes['/srv/repo'] = 509.5 * MIB;
-  const later = await rooms.forBox(box);
-  await assert.rejects(later.assertRoom(MIB), { code: 'limit', message: /take 9\.5 MiB/ });
+  const later = await boxDisks.forBox(box);
+  await assert.rejects(later.assertSpace(MIB), { code: 'limit', message: /use 9\.5 MiB/ });
 });

@@ -1,6 +1,6 @@
-// What the files of a box may take together. They are measured by walking, which takes time, so
-// between walks the disk is asked how much less of it is free: no box grew by more than that.
-// What runs when the limit is passed is ended; what begins after that can delete, but not write.
+// Enforces the quota of a box's files. Measuring walks the tree, which is slow, so between walks
+// the drop in free disk space bounds the growth. A command that exceeds the quota is ended; later
+// commands can delete, but not write.
 import { freeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeSemaphore } from '../../platform/mutex.ts';
@@ -9,39 +9,39 @@ import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 import { CHECK_INTERVAL_MS, makeDiskGuard } from './disk-guard.ts';
 
-/** `beforeBytes` was there when the task tree came, and is not counted. */
-export type QuotaPlace = { path: string; beforeBytes: number };
+/** `beforeBytes` existed before the task tree, and is not counted. */
+export type QuotaPath = { path: string; beforeBytes: number };
 
-/** `note` says to whoever gave the command that nothing can be written. */
+/** `note` informs the caller that nothing can be written. */
 export type WriteAllowance = { isOver: boolean; useBytes: number; note: string | null };
 
 export type Allowance = {
   limitBytes: number;
-  /** Throws when so many bytes more do not fit. */
-  assertRoom(bytes: number): Promise<void>;
-  /** How it stands for a command that begins now. */
+  /** Throws when this many more bytes do not fit. */
+  assertSpace(bytes: number): Promise<void>;
+  /** Resolves to the allowance of a command that starts now. */
   begin(): Promise<WriteAllowance>;
-  /** The command, which is ended by `disk` when it takes more than there may be. */
-  guard(command: SandboxCommand, begun: WriteAllowance): SandboxCommand;
-  /** Nobody uses it any more. */
+  /** Returns the command, which is ended by `disk` when it exceeds the quota. */
+  guard(command: SandboxCommand, started: WriteAllowance): SandboxCommand;
+  /** Releases its meters. */
   close(): void;
 };
 
 export type Quota = {
-  /** A limit of 0 is none. */
-  allowanceFor(places: readonly QuotaPlace[], limitBytes: number): Allowance;
+  /** A limit of 0 means none. */
+  allowanceFor(places: readonly QuotaPath[], limitBytes: number): Allowance;
 };
 
-/** A measure this old is taken again, whatever the disk says: others may have freed room there. */
-const OLD_MS = { busy: 2_000, quiet: 10_000, idle: 30_000 } as const;
-/** Of the time, walks take at most this part: of one large tree, and where it may be too much. */
-const REST = { usual: 30, near: 4 } as const;
-/** The warden may be on its way back; whoever stays unmeasured does not go on. */
+/** A measurement this old is repeated in any case: other processes may have freed space. */
+const MEASURE_AGE_MS = { busy: 2_000, quiet: 10_000, idle: 30_000 } as const;
+/** Rest between walks, as a multiple of a walk's duration: usually, and near the limit. */
+const WALK_REST = { usual: 30, near: 4 } as const;
+/** The warden may be restarting; after this many failures the command is ended. */
 const FAILURES_MAX = 30;
-/** The warden takes twice as many, and refuses the rest, other people's among them. */
-const WALKS_AT_ONCE = 8;
+/** The warden allows twice as many, and refuses the rest. */
+const WALKS_MAX = 8;
 const GROWN_BYTES = 1_048_576;
-/** Beyond the limit nothing can be written, but names can still be made. */
+/** Beyond the limit no data can be written, but directory entries can be created. */
 const SLACK_BYTES = 4 * 1_048_576;
 
 /** One directory, measured for all boxes that write there. */
@@ -49,13 +49,13 @@ type Meter = {
   path: string;
   users: number;
   measured: { bytes: number; atMs: number; tookMs: number; freeBytes: number } | undefined;
-  /** By requests for files since then; not every file system tells at once. */
+  /** By file requests since then; not every file system updates free space at once. */
   writtenBytes: number;
   walking: Promise<void> | undefined;
 };
 
-type Counted = {
-  /** By the last measure, and what may have come since. Undefined: never measured. */
+type UsageCounter = {
+  /** The last measurement plus possible growth; undefined: never measured. */
   estimate(): { bytes: number; grownBytes: number; ageMs: number; tookMs: number } | undefined;
   measure(): Promise<number>;
   limitBytes: number;
@@ -71,9 +71,9 @@ export function makeQuota(options: {
   const meters = new Map<string, Meter>();
   const guardDisk = makeDiskGuard();
 
-  const inLane = makeSemaphore(WALKS_AT_ONCE);
+  const withWalkSlot = makeSemaphore(WALKS_MAX);
   const walk = (meter: Meter): Promise<void> => {
-    meter.walking ??= inLane(async () => {
+    meter.walking ??= withWalkSlot(async () => {
       const beganMs = nowMs();
       const freeBefore = free(meter.path);
       const { bytes } = await measure(meter.path);
@@ -86,21 +86,21 @@ export function makeQuota(options: {
     return meter.walking;
   };
 
-  const countedOf = (places: readonly (QuotaPlace & { meter: Meter })[], limitBytes: number) => {
+  const makeCounter = (places: readonly (QuotaPath & { meter: Meter })[], limitBytes: number) => {
     const total = (): number =>
       places.reduce(
         (sum, { meter, beforeBytes }) =>
           sum + Math.max(0, (meter.measured?.bytes ?? 0) - beforeBytes),
         0,
       );
-    const counted: Counted = {
+    const counter: UsageCounter = {
       limitBytes,
       estimate() {
         let [grownBytes, writtenBytes, ageMs, tookMs] = [0, 0, 0, 0];
         for (const { meter } of places) {
           if (meter.measured === undefined) return undefined;
           const { freeBytes: then, atMs, tookMs: took } = meter.measured;
-          // Mostly one disk: what is missing there is not missing twice.
+          // Usually all on one disk: its growth must not be counted twice.
           grownBytes = Math.max(grownBytes, then - free(meter.path));
           writtenBytes += meter.writtenBytes;
           ageMs = Math.max(ageMs, nowMs() - atMs);
@@ -114,37 +114,35 @@ export function makeQuota(options: {
         return total();
       },
     };
-    return counted;
+    return counter;
   };
 
-  const isDue = (counted: Counted): boolean => {
-    const now = counted.estimate();
+  const isDue = (counter: UsageCounter): boolean => {
+    const now = counter.estimate();
     if (now === undefined) return true;
     const { bytes, grownBytes, ageMs, tookMs } = now;
-    if (bytes > counted.limitBytes && ageMs >= Math.max(CHECK_INTERVAL_MS, REST.near * tookMs))
+    if (bytes > counter.limitBytes && ageMs >= Math.max(CHECK_INTERVAL_MS, WALK_REST.near * tookMs))
       return true;
-    const usual = grownBytes > GROWN_BYTES ? OLD_MS.busy : OLD_MS.quiet;
-    return ageMs >= Math.max(usual, REST.usual * tookMs);
+    const usual = grownBytes > GROWN_BYTES ? MEASURE_AGE_MS.busy : MEASURE_AGE_MS.quiet;
+    return ageMs >= Math.max(usual, WALK_REST.usual * tookMs);
   };
 
   const guard = (
     command: SandboxCommand,
-    counted: Counted,
+    counter: UsageCounter,
     ceilingBytes: number,
   ): SandboxCommand => {
     let failures = 0;
     return guardDisk(command, async () => {
       try {
-        if (!isDue(counted)) return undefined;
-        const useBytes = await counted.measure();
+        if (!isDue(counter)) return undefined;
+        const useBytes = await counter.measure();
         failures = 0;
         if (useBytes <= ceilingBytes) return undefined;
-        return `its files take ${inWords(useBytes)}, and ${inWords(counted.limitBytes)} are allowed`;
+        return `its files use ${formatBytes(useBytes)}, and ${formatBytes(counter.limitBytes)} are allowed`;
       } catch (error) {
-        if (failures++ === 0) log.error('what a box has written cannot be measured', { error });
-        return failures < FAILURES_MAX
-          ? undefined
-          : 'how much its files take could not be measured';
+        if (failures++ === 0) log.error('measuring the disk usage of a box failed', { error });
+        return failures < FAILURES_MAX ? undefined : 'the size of its files could not be measured';
       }
     });
   };
@@ -152,43 +150,48 @@ export function makeQuota(options: {
   return {
     allowanceFor(places, limitBytes) {
       if (limitBytes === 0) return unlimited;
-      const own = topmost(places).map((place) => ({ ...place, meter: take(place.path) }));
-      const counted = countedOf(own, limitBytes);
-      /** As exact as it has to be: measured again where it may be too much, or long ago. */
-      const useWith = async (moreBytes: number): Promise<number> => {
-        const now = counted.estimate();
+      const paths = keepTopmost(places).map((place) => ({
+        ...place,
+        meter: acquireMeter(place.path),
+      }));
+      const counter = makeCounter(paths, limitBytes);
+      /** Measures only if the estimate is old or may exceed the limit. */
+      const readUse = async (moreBytes: number): Promise<number> => {
+        const now = counter.estimate();
         const isEnough =
-          now !== undefined && now.ageMs < OLD_MS.idle && now.bytes + moreBytes <= limitBytes;
-        return isEnough ? now.bytes : counted.measure();
+          now !== undefined &&
+          now.ageMs < MEASURE_AGE_MS.idle &&
+          now.bytes + moreBytes <= limitBytes;
+        return isEnough ? now.bytes : counter.measure();
       };
       let isClosed = false;
       return {
         limitBytes,
-        async assertRoom(bytes) {
-          const useBytes = await useWith(bytes);
-          if (useBytes + bytes > limitBytes) throw tooMuch(useBytes, limitBytes);
-          for (const { meter } of own.slice(0, 1)) meter.writtenBytes += bytes;
+        async assertSpace(bytes) {
+          const useBytes = await readUse(bytes);
+          if (useBytes + bytes > limitBytes) throw quotaFault(useBytes, limitBytes);
+          for (const { meter } of paths.slice(0, 1)) meter.writtenBytes += bytes;
         },
         async begin() {
-          const useBytes = await useWith(0);
+          const useBytes = await readUse(0);
           const isOver = useBytes >= limitBytes;
           const note =
-            `the files of this task take ${inWords(useBytes)} of the ${inWords(limitBytes)} they ` +
-            'may: nothing could be written. Delete what is not needed';
+            `the files of this task use ${formatBytes(useBytes)} of ${formatBytes(limitBytes)}: ` +
+            'nothing could be written. Delete files that are not needed';
           return { isOver, useBytes, note: isOver ? note : null };
         },
         guard: (command, { isOver, useBytes }) =>
-          guard(command, counted, isOver ? useBytes + SLACK_BYTES : limitBytes),
+          guard(command, counter, isOver ? useBytes + SLACK_BYTES : limitBytes),
         close() {
           if (isClosed) return;
           isClosed = true;
-          for (const { meter } of own) if (--meter.users === 0) meters.delete(meter.path);
+          for (const { meter } of paths) if (--meter.users === 0) meters.delete(meter.path);
         },
       };
     },
   };
 
-  function take(path: string): Meter {
+  function acquireMeter(path: string): Meter {
     const fresh: Meter = {
       path,
       users: 0,
@@ -205,14 +208,14 @@ export function makeQuota(options: {
 
 const unlimited: Allowance = {
   limitBytes: 0,
-  assertRoom: async () => undefined,
+  assertSpace: async () => undefined,
   begin: async () => ({ isOver: false, useBytes: 0, note: null }),
   guard: (command) => command,
   close: () => undefined,
 };
 
-/** What lies in another of them is measured with that. */
-function topmost(places: readonly QuotaPlace[]): QuotaPlace[] {
+/** Drops paths that lie within another: they are measured with it. */
+function keepTopmost(places: readonly QuotaPath[]): QuotaPath[] {
   return places.filter(
     ({ path }, i) =>
       !places.some(
@@ -221,19 +224,19 @@ function topmost(places: readonly QuotaPlace[]): QuotaPlace[] {
   );
 }
 
-const tooMuch = (useBytes: number, limitBytes: number) =>
+const quotaFault = (useBytes: number, limitBytes: number) =>
   fault(
     'limit',
-    `the files of this task take ${inWords(useBytes)} of the ${inWords(limitBytes)} that they may`,
+    `the files of this task use ${formatBytes(useBytes)} of ${formatBytes(limitBytes)}`,
     {
       hint:
-        'Delete what is not needed, then write. An operator can allow more: resources.disk of ' +
+        'Delete files that are not needed. An operator can allow more: resources.disk of ' +
         'the manifest, sandboxd.box_disk_bytes.',
       details: { use_bytes: useBytes, limit_bytes: limitBytes },
     },
   );
 
-function inWords(bytes: number): string {
+function formatBytes(bytes: number): string {
   const [unit, size] = bytes >= 1_073_741_824 ? ['GiB', 1_073_741_824] : ['MiB', 1_048_576];
   return `${(bytes / (size as number)).toFixed(1)} ${unit}`;
 }

@@ -1,4 +1,4 @@
-// The kernel's plan never allows what the rules do not, whatever the rules are.
+// Property tests that a plan never allows more than its rules.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -19,7 +19,7 @@ const places: Places = {
   secrets: ['/state', '/home/bob/.ssh', '/a/b/.ssh'],
 };
 
-/** What the kernel would say of a path, by the same order the warden uses: the last that covers. */
+/** Evaluates a path as the kernel would: the last bind that covers it wins. */
 function accessOf(binds: Bind[], path: string): 'none' | 'read' | 'write' {
   if (binds.some(({ kind, dst }) => kind === 'mask' && isWithin(path, dst))) return 'none';
   const cover = binds

@@ -1,5 +1,5 @@
-// Runners and tool boxes over a played warden: what is planned for them, what is recorded, and that
-// nothing runs that nobody waits for or that could not be recorded.
+// Tests runners and tool boxes with a fake warden: their plans, their records, and that nothing
+// runs without a caller or a record.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -125,7 +125,7 @@ describe('runners and boxes', () => {
     makeRunners({
       ...common(),
       runtimeDir: dir,
-      place: () => ({ binds: [], argv: ['/bin/node', '/r.mjs'], env: {} }),
+      runnerFiles: () => ({ binds: [], argv: ['/bin/node', '/r.mjs'], env: {} }),
       records: { add: () => () => undefined, sweep: async () => 0 },
     });
   const whose = {
@@ -156,7 +156,7 @@ describe('runners and boxes', () => {
     );
     for (const { src } of plan.binds) assert.ok(existsSync(src!));
     assert.equal(sockets.toold, '/run/agentd/toold/toold.sock');
-    assert.equal(all.tell(key, 'hello'), true);
+    assert.equal(all.sendLine(key, 'hello'), true);
     assert.deepEqual(played.told, ['hello\n']);
     played.end(EXIT);
     const { ends } = await all.ends({ after: 0 }, never);
@@ -168,7 +168,7 @@ describe('runners and boxes', () => {
     });
     assert.deepEqual(readdirSync(join(dir, 'toold')), [], 'nothing is left');
     assert.deepEqual(journal, ['runner opened', 'ended: itself']);
-    assert.equal(all.tell(key, 'still there?'), false);
+    assert.equal(all.sendLine(key, 'still there?'), false);
   });
 
   it('an end is kept until whoever asks has it, and then not told again', async () => {
@@ -236,7 +236,7 @@ describe('runners and boxes', () => {
   const boxes = () =>
     makeBoxes({
       ...common(),
-      rooms: makeBoxDisks({
+      boxDisks: makeBoxDisks({
         disk: makeDisk(0),
         quota: makeQuota({ measure: async () => ({ bytes: 0 }), log: silentLog }),
         ownDirs: [],
@@ -251,9 +251,9 @@ describe('runners and boxes', () => {
       hidden: ['/var/lib/agentd'],
       workspaces: {
         check: async () => undefined,
-        workspaceOf: async () => ({ layers: [], upper: dir, gid: 77 }),
-        homeOf: async () => dir,
-        namesOf: () => [[dir, '/workspace']],
+        workspaceFor: async () => ({ layers: [], upper: dir, gid: 77 }),
+        homeFor: async () => dir,
+        pathAliases: () => [[dir, '/workspace']],
       },
     });
   const body = {

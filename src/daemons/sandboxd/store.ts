@@ -1,5 +1,5 @@
-// What sandboxd must not forget: who has which uid, which group a workspace has, which boxes are
-// open. One method is one transaction; a change of a box and its event are written together.
+// sandboxd's store: agents' uids, workspaces' groups, and boxes. Each method is one transaction; a
+// change of a box and its event are written together.
 import { randomUUID } from 'node:crypto';
 import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
 import type { Database, Sql } from '../../platform/sql/database.ts';
@@ -66,20 +66,20 @@ export type WorkspaceRow = { root_task_id: string; gid: number; path: string | n
 export type Range = { first: number; last: number };
 
 export type SandboxdStore = {
-  /** The uid of a name, given now if it has none yet; never another's, never again. */
+  /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
   uidOf(agent: string, range: Range): Promise<number>;
-  /** A path is taken from whoever names it first; after that it is that workspace's for good. */
+  /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
   workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
-  /** How much was in a directory when the task tree first came there. */
+  /** The size of a directory when the task tree first used it. */
   diskBefore(rootTaskId: string, path: string): Promise<number | undefined>;
-  /** The first one counts; gives that. */
+  /** Only the first value is stored; resolves to it. */
   recordDiskBefore(rootTaskId: string, path: string, bytes: number): Promise<number>;
   recordOpened(box: NewBox): Promise<void>;
   recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
-  /** The uid is null when it was refused before anybody had one. */
+  /** The uid is null when the box was refused before it had one. */
   recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
-  /** Boxes of an earlier life: none of them is there any more. Gives how many. */
-  closeLeft(): Promise<number>;
+  /** Records boxes from before a restart as closed; resolves to their number. */
+  closeLost(): Promise<number>;
   /** Newest first. */
   list(options: { before: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
   forgetBefore(closedMs: number): Promise<void>;
@@ -87,21 +87,21 @@ export type SandboxdStore = {
 export type EventData = Record<string, string | number | boolean | null>;
 
 export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): SandboxdStore {
-  const next = (used: number | null | undefined, range: Range, what: string): number => {
+  const nextId = (used: number | null | undefined, range: Range, what: string): number => {
     const value = Math.max(range.first, Number(used ?? 0) + 1);
     if (value <= range.last) return value;
     throw fault('limit', `no ${what} is left between ${range.first} and ${range.last}`, {
       hint: `Widen the range in the section sandboxd of agentd.yaml.`,
     });
   };
-  const eventOf = (box: RefusedBox) => ({
+  const eventFields = (box: RefusedBox) => ({
     principal: `agent:${box.agent}`,
     agent: box.agent,
     task_id: box.task_id,
     root_task_id: box.root_task_id,
     run_id: box.run_id,
   });
-  const dataOf = (box: RefusedBox): EventData => ({
+  const eventData = (box: RefusedBox): EventData => ({
     box_id: box.id,
     kind: box.kind,
     level: box.level,
@@ -120,7 +120,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           range.first,
           range.last,
         );
-        const uid = next(last?.uid, range, 'uid for another agent');
+        const uid = nextId(last?.uid, range, 'uid for another agent');
         await sql.run(
           'INSERT INTO identities (agent, uid, created_ms) VALUES (?, ?, ?)',
           agent,
@@ -145,7 +145,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           range.first,
           range.last,
         );
-        const gid = next(last?.gid, range, 'group for another workspace');
+        const gid = nextId(last?.gid, range, 'group for another workspace');
         await sql.run(
           'INSERT INTO workspaces (root_task_id, gid, path, created_ms) VALUES (?, ?, ?, ?)',
           rootTaskId,
@@ -155,7 +155,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         );
         return { root_task_id: rootTaskId, gid, path: path ?? null };
       }),
-    diskBefore: (rootTaskId, path) => db.read((sql) => bytesBefore(sql, rootTaskId, path)),
+    diskBefore: (rootTaskId, path) => db.read((sql) => readDiskBefore(sql, rootTaskId, path)),
     recordDiskBefore: (rootTaskId, path, bytes) =>
       db.write(async (sql) => {
         await sql.run(
@@ -165,12 +165,12 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           path,
           bytes,
         );
-        return (await bytesBefore(sql, rootTaskId, path))!;
+        return (await readDiskBefore(sql, rootTaskId, path))!;
       }),
     async recordOpened(box) {
       await db.write(async (sql) => {
         if ((await sql.one('SELECT id FROM boxes WHERE id = ?', box.id)) !== undefined)
-          throw fault('conflict', `${box.id} was there before: open another`);
+          throw fault('conflict', `${box.id} already exists`);
         await sql.run(
           `INSERT INTO boxes (id, kind, level, run_id, fence, agent, task_id, root_task_id, uid,
              opened_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -188,8 +188,8 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         await outbox.add(sql, {
           id: `${box.id}.opened`,
           event: 'sandbox.opened',
-          ...eventOf(box),
-          data: dataOf(box),
+          ...eventFields(box),
+          data: eventData(box),
         });
       });
       outbox.wake();
@@ -207,9 +207,9 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         await outbox.add(sql, {
           id: `${id}.ended`,
           event: 'sandbox.closed',
-          ...eventOf(box),
+          ...eventFields(box),
           status: endedBy,
-          data: { ...dataOf(box), ...data },
+          data: { ...eventData(box), ...data },
         });
       });
       outbox.wake();
@@ -220,18 +220,18 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           // The same box may be refused more than once.
           id: `${box.id}.refused.${randomUUID().slice(0, 8)}`,
           event: 'sandbox.refused',
-          ...eventOf(box),
+          ...eventFields(box),
           allowed: false,
           status: code,
-          data: { ...dataOf(box), reason: message.slice(0, 1_000) },
+          data: { ...eventData(box), reason: message.slice(0, 1_000) },
         }),
       );
       outbox.wake();
     },
-    async closeLeft() {
+    async closeLost() {
       const closed = await db.write(async (sql) => {
-        const left = await sql.all<BoxRow>('SELECT * FROM boxes WHERE closed_ms IS NULL');
-        for (const box of left) {
+        const lost = await sql.all<BoxRow>('SELECT * FROM boxes WHERE closed_ms IS NULL');
+        for (const box of lost) {
           await sql.run(
             "UPDATE boxes SET closed_ms = ?, ended_by = 'restart' WHERE id = ?",
             nowMs(),
@@ -240,12 +240,12 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           await outbox.add(sql, {
             id: `${box.id}.ended`,
             event: 'sandbox.closed',
-            ...eventOf(box),
+            ...eventFields(box),
             status: 'restart',
-            data: dataOf(box),
+            data: eventData(box),
           });
         }
-        return left.length;
+        return lost.length;
       });
       outbox.wake();
       return closed;
@@ -266,7 +266,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
   };
 }
 
-async function bytesBefore(
+async function readDiskBefore(
   sql: Pick<Sql, 'one'>,
   rootTaskId: string,
   path: string,

@@ -1,4 +1,4 @@
-// What kind of place an address is, whatever it is dressed in.
+// Tests the kinds of addresses, in all their notations and embeddings.
 import assert from 'node:assert/strict';
 import { BlockList } from 'node:net';
 import { describe, it } from 'node:test';

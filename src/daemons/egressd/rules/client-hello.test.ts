@@ -1,4 +1,4 @@
-// The first message of TLS, from a real client, in pieces of any size, cut, and spoilt.
+// Tests ClientHello messages from a real client, in pieces of any size, truncated, and corrupted.
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { before, describe, it } from 'node:test';
@@ -77,7 +77,7 @@ describe('a hello', () => {
     };
     grow(3);
     grow(7);
-    // The length of all extensions stands right before the first one.
+    // The length of all extensions precedes the first one.
     const session = twice[43]!;
     const ciphers = twice.readUInt16BE(44 + session);
     grow(44 + session + 2 + ciphers + 2);

@@ -1,4 +1,4 @@
-// A URL is read by one reader only: where two could differ about its host, it is refused.
+// Tests that a URL whose host two parsers read differently is rejected.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

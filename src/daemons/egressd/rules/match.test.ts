@@ -1,5 +1,4 @@
-// Who may be reached: exact names, suffixes, ports, methods and paths, and nothing that is not
-// listed.
+// Tests rule matching: exact names, suffixes, ports, methods and paths, and nothing unlisted.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-// A request is passed on in one form only, or not at all.
+// Tests that a request is forwarded in one canonical form, or not at all.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseHost } from '../../../policy/hosts.ts';

@@ -1,5 +1,5 @@
-// For tests: egressd hosted as in a runtime beside an auditd-ai that keeps events in memory. A
-// state directory can be taken over by the next host, as after a restart.
+// For tests: hosts egressd as in a runtime, beside an in-memory auditd-ai. The next host can reuse
+// the state directory, as after a restart.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,31 +26,31 @@ import { assemble, egressd, makeConfiguredResolve } from '../daemon.ts';
 import { MIGRATIONS } from '../store.ts';
 
 export type EgressdTestClient = Client<typeof egressdRoutes>;
-export type RecordingAudit = { events: NewEvent[]; connector(): void };
+export type RecordingAudit = { events: NewEvent[]; beforeAppend(): void };
 
 export type EgressdTestHost = {
   toold: EgressdTestClient;
   operator: EgressdTestClient;
   audit: RecordingAudit;
   dir: string;
-  /** Opens the way out of a run, or changes it. */
+  /** Opens a run's egress, or changes it. */
   open(name: string, allow: EgressRule[], more?: Partial<PutEgressBody>): Promise<EgressdTestRun>;
-  /** Events of a kind: once they are as said, and nothing has come for a while. */
-  eventsOf(kind: NewEvent['event'], areThere?: AreThere): Promise<NewEvent[]>;
-  /** Ends it; the directory stays for the next host when told so. */
+  /** Resolves to the events of a kind once the condition is true and no more arrive. */
+  eventsOf(kind: NewEvent['event'], condition?: EventCondition): Promise<NewEvent[]>;
+  /** Stops egressd; with `keep`, the directory stays for the next host. */
   stop(options?: { keep: boolean }): Promise<void>;
 };
 export type EgressdTestRun = { id: RunId; socket: string; cut: number };
-type AreThere = (events: NewEvent[]) => boolean;
+type EventCondition = (events: NewEvent[]) => boolean;
 
-function auditOf(audit: RecordingAudit): RunningDaemon {
+function fakeAudit(audit: RecordingAudit): RunningDaemon {
   const { append } = auditRoutes;
   const known = new Set<string>();
   const dispatch = makeDispatch({
     routes: { append },
     handlers: {
       async append({ body }) {
-        audit.connector();
+        audit.beforeAppend();
         for (const event of body.events) {
           const key = `${event.source_store} ${event.source_seq}`;
           if (!known.has(key)) audit.events.push(event);
@@ -95,8 +95,8 @@ export async function startHost(
 ): Promise<EgressdTestHost> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'egressd-'));
   for (const name of ['state', 'run']) mkdirSync(join(dir, name), { recursive: true, mode: 0o700 });
-  const audit = options.audit ?? { events: [], connector: () => {} };
-  const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', auditOf(audit)]]);
+  const audit = options.audit ?? { events: [], beforeAppend: () => {} };
+  const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', fakeAudit(audit)]]);
   const clock = options.clock ?? systemClock();
   const hosted = await hostDaemon(withNetwork(options), {
     version: '0.0.0',
@@ -112,7 +112,7 @@ export async function startHost(
     newId: idMaker(clock),
     ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
   }).catch((error: unknown) => {
-    // Nobody was given the directory, so nobody else can remove it.
+    // The caller did not get the directory, so it cannot remove it.
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
     throw error;
   });
@@ -133,7 +133,7 @@ export async function startHost(
       const body = { ...opening(name, allow), ...more };
       return { id, ...(await toold.putEgress({ params: { id }, body })) };
     },
-    eventsOf: (kind, areThere) => settledEvents(audit, kind, areThere),
+    eventsOf: (kind, condition) => settledEvents(audit, kind, condition),
     async stop({ keep } = { keep: false }) {
       await hosted.drain();
       await hosted.stop();
@@ -166,10 +166,10 @@ function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
 async function settledEvents(
   audit: RecordingAudit,
   kind: NewEvent['event'],
-  areThere: AreThere = () => true,
+  condition: EventCondition = () => true,
 ): Promise<NewEvent[]> {
   const found = () => audit.events.filter(({ event }) => event === kind);
-  const isThere = async () => (areThere(found()) ? true : undefined);
+  const isThere = async () => (condition(found()) ? true : undefined);
   await eventually(`${kind} in the audit log`, isThere);
   for (let seen = -1; seen !== audit.events.length; ) {
     seen = audit.events.length;

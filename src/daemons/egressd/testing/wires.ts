@@ -1,5 +1,5 @@
-// For tests: servers to reach, a client that says exactly the bytes it is told, and the relay that
-// stands for the listener in a box.
+// For tests: servers to reach, a client that sends exactly the given bytes, and a stand-in for the
+// relay in a box.
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import tls from 'node:tls';
@@ -34,7 +34,7 @@ export const startHttp = (serve: http.RequestListener, host?: string): Promise<W
 export const startTls = (serve: (socket: tls.TLSSocket) => void): Promise<WirePosition> =>
   listening(tls.createServer({ cert: CERT, key: KEY }, serve));
 
-/** What the box's listener does: every connection goes to the socket of the run. */
+/** Relays every connection to the run's socket, as the listener in a box does. */
 export const startRelay = (socketPath: string): Promise<WirePosition> =>
   startTcp((client) => {
     const proxy = net.connect(socketPath);
@@ -47,9 +47,9 @@ export const startRelay = (socketPath: string): Promise<WirePosition> =>
 export type TestWire = {
   socket: net.Socket;
   send(bytes: string | Buffer): void;
-  /** All that came so far, once it has `what` in it. */
+  /** Resolves to everything received so far, once it contains `what`. */
   until(what: string | RegExp): Promise<string>;
-  /** All that came, once the other side has closed. */
+  /** Resolves to everything received, once the other side has closed. */
   closed(): Promise<string>;
 };
 
@@ -101,7 +101,7 @@ export function readAnswer(text: string): WireResponse {
   return { status: Number(headers.split(' ')[1]), headers, body: text.slice(end + 4) };
 }
 
-/** Sends it, reads until the other side closes. */
+/** Sends the bytes and reads until the other side closes. */
 export async function exchange(
   path: string | number,
   bytes: string | Buffer,
@@ -115,7 +115,7 @@ export async function exchange(
 export const errorOf = ({ body }: WireResponse): { code: string; message: string; hint: string } =>
   (JSON.parse(body) as { error: { code: string; message: string; hint: string } }).error;
 
-/** CONNECT through a proxy; the wire is the tunnel when the status is 200. */
+/** Sends CONNECT through a proxy; the wire is the tunnel if the status is 200. */
 export async function connectThrough(
   path: string | number,
   target: string,
@@ -127,7 +127,7 @@ export async function connectThrough(
   return { wire, answer: answer.status === 200 ? answer : readAnswer(await wire.closed()) };
 }
 
-/** TLS to `serverName` over an open tunnel. */
+/** Starts TLS to `serverName` over an open tunnel. */
 export function speakTls(wire: TestWire, serverName: string): Promise<tls.TLSSocket> {
   wire.socket.removeAllListeners('data');
   return new Promise((resolve, reject) => {

@@ -1,5 +1,5 @@
-// boxfs itself, under the sanitizers, through its client: what it does, what it refuses, and that a
-// path never leads out of its root however the tree is changed meanwhile.
+// Tests boxfs under the sanitizers, through its client: operations, refusals, and that a path never
+// leads out of its root, however the tree changes meanwhile.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -25,24 +25,24 @@ import { systemClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
 import {
   files,
-  freshForEach,
   inWork,
   logs,
   outside,
   read,
   reason,
+  setUpEachTest,
   started,
   work,
 } from '../testing/boxfs-files.ts';
-import { boxfsArgs, openBoxfs, placeOf } from './boxfs-client.ts';
-import { HEAD_BYTES } from './boxfs-wire.ts';
+import { boxfsArgs, locateInRoots, openBoxfs } from './boxfs-client.ts';
+import { HEADER_BYTES } from './boxfs-wire.ts';
 
 const sha256 = (text: string | Buffer) => createHash('sha256').update(text).digest('hex');
 
 const write = (name: string, content: string, more: object = {}) =>
   files.perform({ op: 'write', path: inWork(name), content, ...more });
 
-freshForEach();
+setUpEachTest();
 
 describe('reading', () => {
   it('gives text with its hash, in pages that never cut a character', async () => {
@@ -194,7 +194,7 @@ describe('writing', () => {
     await write('a', 'two', expected);
     await assert.rejects(write('a', 'three', expected), reason('conflict'));
     assert.equal(readFileSync(inWork('a'), 'utf8'), 'two');
-    // Asked again, the same write finds its own work.
+    // Repeated, the same write finds its own result.
     assert.equal((await write('a', 'two', expected)).unchanged, true);
     await assert.rejects(write('gone', 'x', expected), reason('conflict'));
   });
@@ -299,10 +299,10 @@ describe('the protocol', () => {
   });
 
   it('ends when the frame is not of this protocol, or too long', async () => {
-    started.stream.write(Buffer.alloc(HEAD_BYTES, 'x'));
+    started.stream.write(Buffer.alloc(HEADER_BYTES, 'x'));
     await files.ended;
     await assert.rejects(read('a'), { code: 'unavailable' });
-    // What it says comes through a pipe of its own, and so maybe later.
+    // stderr has its own pipe, so it may arrive later.
     await eventually(
       'its last words',
       async () => /invalid frame header/.test(started.stderr()) || undefined,
@@ -311,7 +311,7 @@ describe('the protocol', () => {
 });
 
 function rawFrame(op: number, payload: Buffer): Buffer {
-  const head = Buffer.alloc(HEAD_BYTES);
+  const head = Buffer.alloc(HEADER_BYTES);
   head.write('BXFS', 0);
   head.writeUInt32LE(payload.length, 4);
   head.writeUInt32LE(0xffff_ffff, 8);
@@ -326,9 +326,9 @@ describe('placeOf', () => {
       path,
       writable: true,
     }));
-    assert.deepEqual(placeOf('/workspace/in/x', roots), { root: 1, path: 'x' });
-    assert.deepEqual(placeOf('/workspace/inside', roots), { root: 0, path: 'inside' });
-    assert.deepEqual(placeOf('/home/a', roots), { root: 2, path: '' });
-    assert.equal(placeOf('/home/ab', roots), undefined);
+    assert.deepEqual(locateInRoots('/workspace/in/x', roots), { root: 1, path: 'x' });
+    assert.deepEqual(locateInRoots('/workspace/inside', roots), { root: 0, path: 'inside' });
+    assert.deepEqual(locateInRoots('/home/a', roots), { root: 2, path: '' });
+    assert.equal(locateInRoots('/home/ab', roots), undefined);
   });
 });

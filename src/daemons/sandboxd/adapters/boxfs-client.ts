@@ -1,5 +1,5 @@
-// Asks the boxfs of one box: many requests at once over one stream, each with its own time. What it
-// does with files is in native/boxfs; starting it in the box is left to others.
+// Client of one box's boxfs (native/boxfs): concurrent requests over one stream, each with its own
+// timeout.
 import type { Duplex } from 'node:stream';
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
@@ -9,24 +9,24 @@ import {
   type FileAsk,
   FileRequest,
 } from '../../../wire/sandboxd/files.ts';
-import { faultOfStatus } from './boxfs-faults.ts';
+import { statusFault } from './boxfs-faults.ts';
 import {
-  decodeAnswer,
-  decodeHead,
+  decodeHeader,
+  decodeResponse,
   encodeHello,
   encodeRequest,
   Fields,
   type FrameHeader,
-  HEAD_BYTES,
-  type PlacedField,
+  HEADER_BYTES,
+  type RootedPath,
 } from './boxfs-wire.ts';
 
-/** A part of the box's tree that boxfs may touch. The first that is writable is the workspace. */
+/** A part of the box's tree that boxfs may access. The first writable one is the workspace. */
 export type BoxfsRoot = { path: string; writable: boolean };
 
 export type BoxfsClient = {
   perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>>;
-  /** Resolves when no more can be asked, with why. */
+  /** Resolves with the reason when no more requests are possible. */
   ended: Promise<Fault>;
   close(): void;
 };
@@ -34,21 +34,21 @@ export type BoxfsClient = {
 export type BoxfsOptions = {
   /** boxfs's stdin and stdout. */
   stream: Duplex;
-  /** As given to boxfs by `boxfsArgs`, in the same order. */
+  /** As passed to boxfs by `boxfsArgs`, in the same order. */
   roots: readonly BoxfsRoot[];
   clock: Clock;
   inFlightMax?: number;
   timeoutMs?: number;
 };
 
-/** What follows the program's name. */
+/** Returns the arguments of the boxfs program. */
 export function boxfsArgs(roots: readonly BoxfsRoot[]): string[] {
   return roots.flatMap(({ path, writable }) => [writable ? '--write' : '--read', path]);
 }
 
-/** The innermost root that holds the path. */
-export function placeOf(path: string, roots: readonly BoxfsRoot[]): PlacedField | undefined {
-  let best: PlacedField | undefined;
+/** Finds the innermost root that contains the path. */
+export function locateInRoots(path: string, roots: readonly BoxfsRoot[]): RootedPath | undefined {
+  let best: RootedPath | undefined;
   let length = -1;
   roots.forEach(({ path: top }, root) => {
     const prefix = top.endsWith('/') ? top : `${top}/`;
@@ -60,7 +60,7 @@ export function placeOf(path: string, roots: readonly BoxfsRoot[]): PlacedField 
 }
 
 type Pending = {
-  take(head: FrameHeader, payload: Buffer): void;
+  receive(head: FrameHeader, payload: Buffer): void;
   fail(error: Fault): void;
   timer: Timer;
 };
@@ -70,28 +70,28 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
   const pending = new Map<number, Pending>();
   const ended = Promise.withResolvers<Fault>();
   let lastId = 0;
-  let over: Fault | undefined;
+  let endFault: Fault | undefined;
 
   const end = (why: Fault): void => {
-    if (over !== undefined) return;
-    over = why;
+    if (endFault !== undefined) return;
+    endFault = why;
     stream.destroy();
-    for (const one of pending.values()) {
-      one.timer.cancel();
-      one.fail(why);
+    for (const call of pending.values()) {
+      call.timer.cancel();
+      call.fail(why);
     }
     pending.clear();
     ended.resolve(why);
   };
 
-  /** Sends one frame and gives its answer to `read`; an error of `read` is the request's own. */
+  /** Sends one frame and passes its response to `read`, whose errors reject the request. */
   const send = <T>(
     encode: (id: number) => Buffer,
     read: (head: FrameHeader, fields: Fields) => T,
     what: { waitMs: number; name: string },
   ): Promise<T> =>
     new Promise((resolve, reject) => {
-      if (over !== undefined) return reject(over);
+      if (endFault !== undefined) return reject(endFault);
       if (pending.size >= inFlightMax)
         return reject(fault('overloaded', `${inFlightMax} file requests of this box are open`));
       lastId = (lastId % 0xffff_fffe) + 1;
@@ -99,12 +99,12 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
       const bytes = encode(id);
       const timer = clock.at(clock.nowMs() + what.waitMs, () => {
         pending.delete(id);
-        reject(fault('deadline', `${what.name} was not answered within ${what.waitMs} ms`));
+        reject(fault('deadline', `${what.name} timed out after ${what.waitMs} ms`));
       });
       pending.set(id, {
         timer,
         fail: reject,
-        take(head, payload) {
+        receive(head, payload) {
           try {
             resolve(read(head, new Fields(payload)));
           } catch (error) {
@@ -116,25 +116,25 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
     });
 
   const deliver = (head: FrameHeader, payload: Buffer): void => {
-    const one = pending.get(head.id);
-    // An answer that nobody waits for any more came too late.
-    if (one === undefined) return;
+    const call = pending.get(head.id);
+    // The request has already timed out.
+    if (call === undefined) return;
     pending.delete(head.id);
-    one.timer.cancel();
-    one.take(head, payload);
+    call.timer.cancel();
+    call.receive(head, payload);
   };
 
   stream.on('data', makeSplitter(deliver, end));
-  stream.on('error', (cause) => end(lost('its stream broke', cause)));
-  stream.on('close', () => end(lost('its stream closed')));
-  stream.on('end', () => end(lost('it ended')));
+  stream.on('error', (cause) => end(goneFault('its stream broke', cause)));
+  stream.on('close', () => end(goneFault('its stream closed')));
+  stream.on('end', () => end(goneFault('it ended')));
 
   await send(
     encodeHello,
     (head, fields) => {
       const [version, count] = [fields.u16(), fields.u16()];
       if (head.status !== 0 || version !== 1 || count !== roots.length)
-        throw fault('bad_output', 'boxfs did not start with the roots it was to have');
+        throw fault('bad_output', 'boxfs started with other roots than requested');
     },
     { waitMs: timeoutMs, name: 'the start of boxfs' },
   ).catch((error: Fault) => {
@@ -143,64 +143,64 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
   });
 
   return {
-    async perform<R extends FileAsk>(asked: R): Promise<AnswerTo<R>> {
-      const request = FileRequest.parse(asked);
-      const place = placeOf(request.path, roots);
-      if (place === undefined) throw outside(request.path, roots);
+    async perform<R extends FileAsk>(input: R): Promise<AnswerTo<R>> {
+      const request = FileRequest.parse(input);
+      const location = locateInRoots(request.path, roots);
+      if (location === undefined) throw outsideFault(request.path, roots);
       const extraMs = 'limit_ms' in request ? request.limit_ms : 0;
-      const answer = await send<FileAnswer>(
-        (id) => encodeRequest(id, request, place),
+      const response = await send<FileAnswer>(
+        (id) => encodeRequest(id, request, location),
         (head, fields) => {
-          if (head.status !== 0) throw faultOfStatus(head.status, request.path, fields.text());
-          return decodeAnswer(request, fields);
+          if (head.status !== 0) throw statusFault(head.status, request.path, fields.text());
+          return decodeResponse(request, fields);
         },
         { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
       );
-      return answer as AnswerTo<R>;
+      return response as AnswerTo<R>;
     },
     ended: ended.promise,
     close: () => end(fault('stopping', 'the box was closed')),
   };
 }
 
-function lost(how: string, cause?: unknown): Fault {
-  return fault('unavailable', `the file service of the box has gone: ${how}`, { cause });
+function goneFault(how: string, cause?: unknown): Fault {
+  return fault('unavailable', `the box's file service is gone: ${how}`, { cause });
 }
 
-function outside(path: string, roots: readonly BoxfsRoot[]): Fault {
+function outsideFault(path: string, roots: readonly BoxfsRoot[]): Fault {
   return fault('denied', `${path} is not among the paths of this agent`, {
     hint: `Use a path in one of: ${roots.map((root) => root.path).join(', ')}.`,
     details: { reason: 'outside' },
   });
 }
 
-/** Cuts what arrives into frames, keeping parts as they came: a large frame is copied once. */
+/** Splits received bytes into frames; parts are joined late, so a large frame is copied once. */
 function makeSplitter(
   deliver: (head: FrameHeader, payload: Buffer) => void,
   end: (why: Fault) => void,
 ) {
   let parts: Buffer[] = [];
-  let held = 0;
+  let buffered = 0;
   let head: FrameHeader | undefined;
-  const take = (count: number): Buffer => {
+  const consume = (count: number): Buffer => {
     const all = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
     parts = all.length > count ? [all.subarray(count)] : [];
-    held = all.length - count;
+    buffered = all.length - count;
     return all.subarray(0, count);
   };
   return (bytes: Buffer): void => {
     parts.push(bytes);
-    held += bytes.length;
+    buffered += bytes.length;
     try {
       for (;;) {
         if (head === undefined) {
-          if (held < HEAD_BYTES) return;
-          head = decodeHead(take(HEAD_BYTES));
+          if (buffered < HEADER_BYTES) return;
+          head = decodeHeader(consume(HEADER_BYTES));
         }
-        if (held < head.length) return;
+        if (buffered < head.length) return;
         const whole = head;
         head = undefined;
-        deliver(whole, take(whole.length));
+        deliver(whole, consume(whole.length));
       }
     } catch (error) {
       end(error as Fault);

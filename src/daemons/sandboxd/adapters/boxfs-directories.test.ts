@@ -1,5 +1,5 @@
-// Directories through boxfs, under the sanitizers: listed, searched, made and deleted, never for
-// longer or with more than is allowed.
+// Tests directories in boxfs under the sanitizers: list, search, create and delete, within limits
+// of time and size.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import {
@@ -15,15 +15,15 @@ import { beforeEach, describe, it } from 'node:test';
 import type { Fault } from '../../../wire/errors.ts';
 import {
   files,
-  freshForEach,
   inWork,
   outside,
   read,
   reason,
+  setUpEachTest,
   work,
 } from '../testing/boxfs-files.ts';
 
-freshForEach();
+setUpEachTest();
 
 describe('listing', () => {
   it('is sorted, typed and paged, and stays small for a large directory', async () => {

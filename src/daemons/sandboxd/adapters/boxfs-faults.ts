@@ -1,20 +1,20 @@
-// Turns what boxfs refuses into faults that a model can act on, each with its reason.
+// Maps boxfs status codes to faults that a model can act on, each with its reason.
 import { type Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { FileFaultReason } from '../../../wire/sandboxd/files.ts';
 
-type Row = { reason: FileFaultReason; code: FaultCode; says: string; hint: string };
+type Row = { reason: FileFaultReason; code: FaultCode; text: string; hint: string };
 
-const row = (reason: FileFaultReason, code: FaultCode, says: string, hint: string): Row => ({
+const row = (reason: FileFaultReason, code: FaultCode, text: string, hint: string): Row => ({
   reason,
   code,
-  says,
+  text,
   hint,
 });
 
 /** In the order of `enum status` in native/boxfs/boxfs.h, from 1. */
 const ROWS: readonly Row[] = [
-  row('bad_request', 'bad_request', 'could not be read as a request', 'Check the arguments.'),
-  row('not_found', 'not_found', 'does not exist', 'List the directory above it to see what does.'),
+  row('bad_request', 'bad_request', 'is not a valid request', 'Check the arguments.'),
+  row('not_found', 'not_found', 'does not exist', 'List its parent directory to see what exists.'),
   row(
     'denied',
     'denied',
@@ -24,7 +24,7 @@ const ROWS: readonly Row[] = [
   row(
     'outside',
     'denied',
-    'leads out of where it lies, through a link or ..',
+    'leads out of its root, through a link or ..',
     'Use the path of the file itself; an absolute link counts as leading out.',
   ),
   row('is_directory', 'bad_request', 'is a directory', 'Name a file in it, or list it.'),
@@ -49,7 +49,7 @@ const ROWS: readonly Row[] = [
   row(
     'exists',
     'conflict',
-    'exists already',
+    'already exists',
     'Read it first, then edit it or choose another name.',
   ),
   row(
@@ -58,12 +58,7 @@ const ROWS: readonly Row[] = [
     'has changed since it was read',
     'Read it again, and make the change on what is there now.',
   ),
-  row(
-    'not_empty',
-    'conflict',
-    'is a directory with something in it',
-    'Delete what is in it first.',
-  ),
+  row('not_empty', 'conflict', 'is a directory that is not empty', 'Delete what is in it first.'),
   row('too_large', 'too_large', 'is too large', 'Read or write it in parts.'),
   row(
     'too_slow',
@@ -71,21 +66,27 @@ const ROWS: readonly Row[] = [
     'took too long',
     'Narrow it down: a smaller directory, a glob, or a literal instead of a regular expression.',
   ),
-  row('no_space', 'limit', 'could not be written: no space is left', 'Delete what is not needed.'),
-  row('bad_name', 'bad_request', 'is not a usable name', 'Use a shorter or plainer name.'),
+  row(
+    'no_space',
+    'limit',
+    'could not be written: no space left',
+    'Delete files that are not needed.',
+  ),
+  row('bad_name', 'bad_request', 'is not a valid name', 'Use a shorter or plainer name.'),
   row(
     'bad_pattern',
     'bad_request',
-    'was not searched: the pattern is wrong',
+    'was not searched: the pattern is invalid',
     'Correct the pattern.',
   ),
-  row('busy', 'overloaded', 'could not be reached now', 'Try again in a moment.'),
+  row('busy', 'overloaded', 'is temporarily unavailable', 'Try again in a moment.'),
   row('read_only', 'denied', 'may only be read by this agent', 'Write in the workspace instead.'),
-  row('broken', 'unavailable', 'could not be reached', 'Try again, or work on another path.'),
+  row('broken', 'unavailable', 'is unavailable', 'Try again, or work on another path.'),
 ];
 
-export function faultOfStatus(status: number, path: string, said: string): Fault {
-  const { reason, code, says, hint } = ROWS[status - 1] ?? ROWS.at(-1)!;
-  const more = reason === 'bad_pattern' || reason === 'broken' ? ` (${said.slice(0, 200)})` : '';
-  return fault(code, `${path} ${says}${more}`, { hint, details: { reason } });
+export function statusFault(status: number, path: string, detail: string): Fault {
+  const { reason, code, text, hint } = ROWS[status - 1] ?? ROWS.at(-1)!;
+  const suffix =
+    reason === 'bad_pattern' || reason === 'broken' ? ` (${detail.slice(0, 200)})` : '';
+  return fault(code, `${path} ${text}${suffix}`, { hint, details: { reason } });
 }

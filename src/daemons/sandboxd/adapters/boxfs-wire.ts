@@ -1,9 +1,9 @@
-// The frames of boxfs: the TypeScript twin of native/boxfs/boxfs.h. Answers come from inside a box,
-// so every length in them is checked before it is believed.
+// Encodes and decodes boxfs frames: the TypeScript twin of native/boxfs/boxfs.h. Responses come
+// from inside a box, so every length in them is checked.
 import { fault } from '../../../wire/errors.ts';
 import type { FileAnswer, FileRequest } from '../../../wire/sandboxd/files.ts';
 
-export const HEAD_BYTES = 16;
+export const HEADER_BYTES = 16;
 const MAGIC = 0x53465842;
 const VERSION = 1;
 export const FRAME_BYTES_MAX = (4 * 1024 + 64) * 1024;
@@ -20,7 +20,7 @@ const OP = {
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
-export type PlacedField = { root: number; path: string };
+export type RootedPath = { root: number; path: string };
 
 export class Fields {
   readonly #bytes: Buffer;
@@ -32,7 +32,7 @@ export class Fields {
 
   #take(count: number): Buffer {
     const end = this.#at + count;
-    if (end > this.#bytes.length) throw fault('bad_output', 'boxfs answered too short a frame');
+    if (end > this.#bytes.length) throw fault('bad_output', 'boxfs sent a frame that is too short');
     const part = this.#bytes.subarray(this.#at, end);
     this.#at = end;
     return part;
@@ -83,7 +83,7 @@ function text(value: string): Buffer {
 }
 const flags = (...set: boolean[]) => u8(set.reduce((bits, on, at) => bits | (+on << at), 0));
 
-function fieldsOf(request: FileRequest): Buffer[] {
+function encodeFields(request: FileRequest): Buffer[] {
   switch (request.op) {
     case 'stat':
       return [];
@@ -128,8 +128,8 @@ function fieldsOf(request: FileRequest): Buffer[] {
 function frame(op: number, id: number, parts: Buffer[]): Buffer {
   const payload = Buffer.concat(parts);
   if (payload.length > FRAME_BYTES_MAX)
-    throw fault('too_large', `${payload.length} bytes are more than one write can carry`);
-  const head = Buffer.alloc(HEAD_BYTES);
+    throw fault('too_large', `${payload.length} bytes exceed the maximum of one write`);
+  const head = Buffer.alloc(HEADER_BYTES);
   head.writeUInt32LE(MAGIC, 0);
   head.writeUInt32LE(payload.length, 4);
   head.writeUInt32LE(id, 8);
@@ -140,37 +140,41 @@ function frame(op: number, id: number, parts: Buffer[]): Buffer {
 
 export const encodeHello = (id: number): Buffer => frame(OP.hello, id, []);
 
-export function encodeRequest(id: number, request: FileRequest, place: PlacedField): Buffer {
-  return frame(OP[request.op], id, [u16(place.root), text(place.path), ...fieldsOf(request)]);
+export function encodeRequest(id: number, request: FileRequest, location: RootedPath): Buffer {
+  return frame(OP[request.op], id, [
+    u16(location.root),
+    text(location.path),
+    ...encodeFields(request),
+  ]);
 }
 
-export function decodeHead(bytes: Buffer): FrameHeader {
+export function decodeHeader(bytes: Buffer): FrameHeader {
   const [magic, length] = [bytes.readUInt32LE(0), bytes.readUInt32LE(4)];
   if (magic !== MAGIC || bytes[13] !== VERSION || length > FRAME_BYTES_MAX)
-    throw fault('bad_output', 'what boxfs answers is not of this version');
+    throw fault('bad_output', 'boxfs speaks another protocol version');
   return { length, id: bytes.readUInt32LE(8), status: bytes[12] ?? 0 };
 }
 
 const KINDS = ['other', 'file', 'directory', 'link', 'other'] as const;
 const CUTS = [null, 'results', 'time', 'names'] as const;
-const kindOf = (fields: Fields) => KINDS[fields.u8()] ?? 'other';
+const readKind = (fields: Fields) => KINDS[fields.u8()] ?? 'other';
 
 const TIME_MS_MAX = 8.64e15;
-const timeOf = (fields: Fields) =>
+const readTime = (fields: Fields) =>
   new Date(Math.min(Math.floor(fields.u64() / 1e6), TIME_MS_MAX)).toISOString();
-/** A size from a box can be anything; what is past a safe integer is as good as endless. */
-const sizeOf = (fields: Fields) => Math.min(fields.u64(), Number.MAX_SAFE_INTEGER);
+/** A size from a box is untrusted; it is capped at the largest safe integer. */
+const readSize = (fields: Fields) => Math.min(fields.u64(), Number.MAX_SAFE_INTEGER);
 
-const statOf = (fields: Fields) => ({
+const readStat = (fields: Fields) => ({
   mode: fields.u32(),
-  size_bytes: sizeOf(fields),
-  modified_at: timeOf(fields),
+  size_bytes: readSize(fields),
+  modified_at: readTime(fields),
 });
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** How many bytes at the end begin a character that is not all there. */
-function halfAtEnd(bytes: Buffer): number {
+/** Counts the bytes of an incomplete UTF-8 character at the end. */
+function countPartialBytes(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back]!;
     if ((byte & 0xc0) === 0x80) continue;
@@ -180,11 +184,11 @@ function halfAtEnd(bytes: Buffer): number {
   return 0;
 }
 
-/** Text where it is text. A page that begins or ends inside a character is made shorter. */
-function contentOf(data: Buffer, offset: number, isEnd: boolean) {
+/** Decodes as text if valid, else base64. Partial characters at either end are dropped. */
+function decodeContent(data: Buffer, offset: number, isEnd: boolean) {
   let from = 0;
   while (offset > 0 && from < Math.min(3, data.length) && (data[from]! & 0xc0) === 0x80) from++;
-  const part = data.subarray(from, isEnd ? data.length : data.length - halfAtEnd(data));
+  const part = data.subarray(from, isEnd ? data.length : data.length - countPartialBytes(data));
   try {
     const content = decoder.decode(part);
     if (!content.includes('\0'))
@@ -196,22 +200,23 @@ function contentOf(data: Buffer, offset: number, isEnd: boolean) {
   return { offset, bytes: data.length, encoding: 'base64' as const, content };
 }
 
-function decodeRead(fields: Fields, asked: FileRequest & { op: 'read' }): FileAnswer {
+function decodeRead(fields: Fields, request: FileRequest & { op: 'read' }): FileAnswer {
   fields.u8();
-  const about = statOf(fields);
+  const stat = readStat(fields);
   const real_path = fields.text();
   const hashed = fields.u8() === 1;
   const sha256 = fields.hex(32);
-  const offset = sizeOf(fields);
+  const offset = readSize(fields);
   const data = fields.data();
-  if (data.length > asked.length) throw fault('bad_output', 'boxfs read more than it was asked');
-  const isEnd = offset + data.length >= about.size_bytes;
+  if (data.length > request.length)
+    throw fault('bad_output', 'boxfs returned more data than requested');
+  const isEnd = offset + data.length >= stat.size_bytes;
   return {
     op: 'read',
-    ...about,
+    ...stat,
     real_path,
     sha256: hashed ? sha256 : null,
-    ...contentOf(data, offset, isEnd),
+    ...decodeContent(data, offset, isEnd),
   };
 }
 
@@ -220,8 +225,8 @@ function decodeList(fields: Fields): FileAnswer {
   const count = fields.u32();
   const entries = [];
   for (let i = 0; i < count; i++) {
-    const kind = kindOf(fields);
-    entries.push({ kind, ...statOf(fields), name: fields.text() });
+    const kind = readKind(fields);
+    entries.push({ kind, ...readStat(fields), name: fields.text() });
   }
   return { op: 'list', entries, next: more ? (entries.at(-1)?.name ?? null) : null };
 }
@@ -238,17 +243,17 @@ function decodeSearch(fields: Fields): FileAnswer {
   return { op: 'search', matches, cut, files, binary, unreadable };
 }
 
-export function decodeAnswer(request: FileRequest, fields: Fields): FileAnswer {
+export function decodeResponse(request: FileRequest, fields: Fields): FileAnswer {
   switch (request.op) {
     case 'stat': {
-      const kind = kindOf(fields);
-      return { op: 'stat', kind, ...statOf(fields), real_path: fields.text() };
+      const kind = readKind(fields);
+      return { op: 'stat', kind, ...readStat(fields), real_path: fields.text() };
     }
     case 'read':
       return decodeRead(fields, request);
     case 'write': {
       const [created, unchanged] = [fields.u8() === 1, fields.u8() === 1];
-      const [size_bytes, modified_at] = [sizeOf(fields), timeOf(fields)];
+      const [size_bytes, modified_at] = [readSize(fields), readTime(fields)];
       return { op: 'write', created, unchanged, size_bytes, modified_at, sha256: fields.hex(32) };
     }
     case 'list':

@@ -1,20 +1,20 @@
-// What of this host goes into boxes: the system's own files, Node with the libraries it needs, the
-// runner's program. Found by looking, once.
+// Finds the host files that go into boxes: system files, Node with its libraries, the runner's
+// program; and those that never do: keys and tokens.
 import { existsSync, lstatSync, readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Bind } from './plan.ts';
 
-/** Where agentd's own programs are seen in a tool box. */
+/** Directory of agentd's own programs in a tool box. */
 export const TOOL_BIN = '/agentd/bin';
 const RUNNER_DIR = '/usr/lib/agentd';
 
-/** Node ends when it may not read the system's own settings of OpenSSL. */
+/** Node exits when it cannot read the system's OpenSSL configuration. */
 const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
 
-export type RunnerPlace = { binds: Bind[]; argv: string[]; env: Record<string, string> };
+export type RunnerFiles = { binds: Bind[]; argv: string[]; env: Record<string, string> };
 
-/** Also when this user may not look: the warden, which opens it, may. */
-export function isThere(path: string): boolean {
+/** Also true when this user has no access: the warden, which opens the path, may have. */
+export function pathExists(path: string): boolean {
   try {
     return statSync(path) !== undefined;
   } catch (error) {
@@ -22,7 +22,7 @@ export function isThere(path: string): boolean {
   }
 }
 
-/** Links stay links, so that a merged /usr looks as it does outside. */
+/** Keeps links as links, so that a merged /usr looks as it does on the host. */
 export function systemBinds(paths: readonly string[]): Bind[] {
   const binds: Bind[] = [];
   for (const path of paths) {
@@ -34,9 +34,9 @@ export function systemBinds(paths: readonly string[]): Bind[] {
   return binds;
 }
 
-/** The libraries this very program was linked with, by the names under which it asked for them. */
+/** Lists the shared libraries of this process, by the names it loaded them under. */
 function nodeLibraries(): string[] {
-  // The types do not know it yet. Without it the report looks up names of network peers.
+  // Not typed yet. Without it, the report resolves the names of network peers.
   const report = process.report as typeof process.report & { excludeNetwork: boolean };
   const before = report.excludeNetwork;
   report.excludeNetwork = true;
@@ -45,10 +45,10 @@ function nodeLibraries(): string[] {
   return sharedObjects.filter((path) => path.startsWith('/') && existsSync(path));
 }
 
-/** Node and the runner, read-only, and nothing else of the host. */
-export function runnerPlace(runner: string): RunnerPlace {
+/** Binds Node and the runner, read-only, and nothing else of the host. */
+export function findRunnerFiles(runner: string): RunnerFiles {
   const program = realpathSync(runner);
-  // From the sources it is several files.
+  // The source version is several files.
   const isSource = program.endsWith('.ts');
   const libraries = nodeLibraries();
   return {
@@ -64,8 +64,8 @@ export function runnerPlace(runner: string): RunnerPlace {
   };
 }
 
-/** Level 1 has the host's own tree: everything is where it is. */
-export function runnerPlaceOnHost(runner: string): RunnerPlace {
+/** For level 1, which sees the host's own tree: paths do not change. */
+export function findRunnerFilesOnHost(runner: string): RunnerFiles {
   const program = realpathSync(runner);
   const node = realpathSync(process.execPath);
   const sources = [node, ...nodeLibraries().map((path) => realpathSync(path))];
@@ -77,7 +77,7 @@ export function runnerPlaceOnHost(runner: string): RunnerPlace {
   };
 }
 
-/** agentd's Node, where the system has none of its own, and what serves the files of the box. */
+/** Binds agentd's Node, if the system has none, and boxfs. */
 export function toolBinds(boxfs: string | undefined): Bind[] {
   const node = realpathSync(process.execPath);
   return [
@@ -103,7 +103,7 @@ const SECRET_NAMES = [
 ];
 const SECRET_PATHS = ['/etc/shadow', '/etc/gshadow', '/etc/sudoers', '/etc/ssh', '/etc/agentd'];
 
-/** Where a home really is: only that name of it can be declared. */
+/** Returns the real path of a home: only that can be declared. */
 function realHome(home: string): string {
   try {
     return realpathSync(home);
@@ -112,18 +112,18 @@ function realHome(home: string): string {
   }
 }
 
-/** Keys and tokens of the people of this host, and agentd's own state. */
+/** Lists paths of people's keys and tokens, and agentd's own state. */
 export function secretPaths(
   own: readonly string[],
   passwdFile = '/etc/passwd',
-  realOf: (home: string) => string = realHome,
+  resolveHome: (home: string) => string = realHome,
 ): string[] {
   const text = existsSync(passwdFile) ? readFileSync(passwdFile, 'utf8') : '';
   const homes = text
     .split('\n')
     .map((line) => line.split(':')[5] ?? '')
     .filter((home) => /^\/(root$|home\/|Users\/|var\/home\/)/.test(home));
-  const inHomes = [...new Set(homes.flatMap((home) => [home, realOf(home)]))].flatMap((home) =>
+  const inHomes = [...new Set(homes.flatMap((home) => [home, resolveHome(home)]))].flatMap((home) =>
     SECRET_NAMES.map((name) => join(home, name)),
   );
   return [...own, ...SECRET_PATHS, ...inHomes];

@@ -1,4 +1,4 @@
-// A plan as values and as bytes: the TypeScript twin of native/warden/plan.h.
+// Encodes warden plans and requests: the TypeScript twin of native/warden/plan.h.
 
 export const GUARD = {
   landlock: 1 << 0,
@@ -49,7 +49,7 @@ export type PlanLimits = {
   nofile: number;
   fsizeBytes: number;
   graceMs: number;
-  /** Thousandths of one processor at any time, for a whole box; 0: as many as there are. */
+  /** CPU quota of a whole box in thousandths of a processor; 0: unlimited. */
   cpuMilli: number;
 };
 
@@ -66,12 +66,12 @@ export type WardenPlan = {
   binds: Bind[];
   limits: PlanLimits;
   user?: string;
-  /** The Unix socket that answers for 127.0.0.1:3128 in the box. */
+  /** The Unix socket to which 127.0.0.1:3128 of the box is relayed. */
   egress?: string;
   guardsOff?: Guard[];
 };
 
-/** A box that is held open: commands come later. */
+/** A box without a command: commands are started in it later. */
 export type BoxPlan = Omit<WardenPlan, 'args' | 'env' | 'cwd'>;
 
 /** A command in an open box. */
@@ -146,10 +146,10 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
   ]);
 }
 
-/** A directory to one user, or a tree to a group (uid null). */
+/** Chown: a directory to one user. Share: a tree to a group (uid null). */
 export type Owned = { path: string; uid: number | null; gid: number };
 
-export function encodeOwned({ path, uid, gid }: Owned): Buffer {
+export function encodeChown({ path, uid, gid }: Owned): Buffer {
   const head = Buffer.alloc(12);
   head[0] = uid === null ? 2 : 1;
   head.writeUInt32LE(uid ?? 0, 4);
@@ -157,7 +157,7 @@ export function encodeOwned({ path, uid, gid }: Owned): Buffer {
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 
-export function encodeMeasured(path: string): Buffer {
+export function encodeMeasure(path: string): Buffer {
   const head = Buffer.alloc(12);
   head[0] = 3;
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);

@@ -1,15 +1,15 @@
-// One connection to the warden, frame by frame: one thing at a time, and when the connection goes,
-// what it runs goes. Back-pressure is the socket's: while nobody reads, the command waits.
+// One connection to the warden: one box or command at a time, which ends with the connection. The
+// socket applies backpressure: while the output is not read, the command blocks.
 import { connect, type Socket } from 'node:net';
 import { fault } from '../../../wire/errors.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
 
 const MAGIC = 0x44525741;
-const HEAD_BYTES = 12;
+const HEADER_BYTES = 12;
 const STDIN_WINDOW = 64 * 1024;
 const STDIN_PART = 16 * 1024;
 
-export const ASK = {
+export const REQUEST = {
   plan: 1,
   stdin: 2,
   stdinEnd: 3,
@@ -19,23 +19,23 @@ export const ASK = {
   open: 7,
   exec: 8,
   close: 9,
-  own: 10,
+  directory: 10,
 } as const;
-const TOLD = {
+const REPLY = {
   started: 0x81,
   stdout: 0x82,
   stderr: 0x83,
   exit: 0x84,
   refused: 0x85,
-  stdinTaken: 0x86,
+  stdinAck: 0x86,
   features: 0x87,
   opened: 0x88,
-  owned: 0x89,
+  directoryDone: 0x89,
   measured: 0x8a,
 } as const;
 
-/** In the order of the warden's own list; itself is null. */
-const ENDED: readonly (EndedBy | null)[] = [
+/** In the order of the warden's `enum`; null: it exited by itself. */
+const ENDED_BY: readonly (EndedBy | null)[] = [
   null,
   'wall',
   'cpu',
@@ -50,7 +50,7 @@ const ENDED: readonly (EndedBy | null)[] = [
   'seal',
 ] as (EndedBy | null)[];
 
-const REFUSED = [
+const REFUSAL_CODES = [
   '',
   'frame',
   'plan',
@@ -64,7 +64,7 @@ const REFUSED = [
   'caller',
   'box',
 ] as const;
-export type RefusalCode = (typeof REFUSED)[number];
+export type RefusalCode = (typeof REFUSAL_CODES)[number];
 export type WardenRefusal = { code: RefusalCode; message: string; hint: string };
 
 export type ProcessExit = {
@@ -81,18 +81,18 @@ export type ProcessExit = {
 export type Listener = {
   started(pid: number): void;
   opened?(box: bigint): void;
-  /** How many files were left as they were. */
-  owned?(left: number): void;
+  /** The number of files left unchanged. */
+  directoryDone?(unchanged: number): void;
   measured?(amount: { bytes: number; entries: number }): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
   exit(exit: ProcessExit): void;
   refused(refusal: WardenRefusal): void;
-  /** The warden is gone, and with it what it ran. */
+  /** The warden is gone, and with it the box or command. */
   gone(): void;
 };
 
 function frame(type: number, body: Buffer): Buffer {
-  const head = Buffer.alloc(HEAD_BYTES);
+  const head = Buffer.alloc(HEADER_BYTES);
   head.writeUInt32LE(MAGIC, 0);
   head[4] = 1;
   head[5] = type;
@@ -100,28 +100,28 @@ function frame(type: number, body: Buffer): Buffer {
   return body.length === 0 ? head : Buffer.concat([head, body]);
 }
 
-const NOTHING = Buffer.alloc(0);
+const EMPTY = Buffer.alloc(0);
 
 export class WardenConnection {
   readonly #socket: Socket;
-  #in: Buffer = NOTHING;
+  #in: Buffer = EMPTY;
   #listener: Listener | undefined;
   #features: ((text: string) => void) | undefined;
   #stdin: Buffer[] = [];
   #stdinEnds = false;
   #window = STDIN_WINDOW;
-  #stdinTaken: (() => void)[] = [];
+  #stdinAcks: (() => void)[] = [];
   closed = false;
 
   private constructor(socket: Socket) {
     this.#socket = socket;
-    socket.on('data', (bytes: Buffer) => this.#take(bytes));
+    socket.on('data', (bytes: Buffer) => this.#receive(bytes));
     socket.on('error', () => undefined);
     socket.on('close', () => {
       this.closed = true;
       const listener = this.#listener;
       this.#listener = undefined;
-      for (const taken of this.#stdinTaken.splice(0)) taken();
+      for (const ack of this.#stdinAcks.splice(0)) ack();
       this.#features?.('');
       listener?.gone();
     });
@@ -132,7 +132,7 @@ export class WardenConnection {
       const socket = connect(path);
       socket.once('error', (cause) =>
         reject(
-          fault('unavailable', 'the warden, which starts every sandbox, does not answer', {
+          fault('unavailable', 'the warden, which starts every sandbox, is not reachable', {
             cause,
             retryAfterMs: 500,
           }),
@@ -146,7 +146,7 @@ export class WardenConnection {
     return this.#listener !== undefined;
   }
 
-  ask(type: number, body: Buffer, listener: Listener): void {
+  request(type: number, body: Buffer, listener: Listener): void {
     this.#listener = listener;
     this.#window = STDIN_WINDOW;
     this.#stdin = [];
@@ -157,16 +157,16 @@ export class WardenConnection {
   features(): Promise<string> {
     return new Promise((resolve) => {
       this.#features = resolve;
-      this.#socket.write(frame(ASK.features, NOTHING));
+      this.#socket.write(frame(REQUEST.features, EMPTY));
     });
   }
 
-  /** Resolves when the warden has room for more. */
+  /** Resolves when the warden accepts more. */
   stdin(bytes: Buffer): Promise<void> {
     this.#stdin.push(bytes);
     this.#feed();
     if (this.#stdin.length === 0 || this.closed) return Promise.resolve();
-    return new Promise((resolve) => this.#stdinTaken.push(resolve));
+    return new Promise((resolve) => this.#stdinAcks.push(resolve));
   }
 
   stdinEnd(): void {
@@ -175,13 +175,13 @@ export class WardenConnection {
   }
 
   signal(number: number): void {
-    this.#tell(ASK.signal, Buffer.from([number]));
+    this.#send(REQUEST.signal, Buffer.from([number]));
   }
   kill(): void {
-    this.#tell(ASK.kill, NOTHING);
+    this.#send(REQUEST.kill, EMPTY);
   }
   closeBox(): void {
-    this.#tell(ASK.close, NOTHING);
+    this.#send(REQUEST.close, EMPTY);
   }
   pause(): void {
     this.#socket.pause();
@@ -193,7 +193,7 @@ export class WardenConnection {
     this.#socket.destroy();
   }
 
-  #tell(type: number, body: Buffer): void {
+  #send(type: number, body: Buffer): void {
     if (this.#listener !== undefined) this.#socket.write(frame(type, body));
   }
 
@@ -204,52 +204,52 @@ export class WardenConnection {
       if (part.length === bytes.length) this.#stdin.shift();
       else this.#stdin[0] = bytes.subarray(part.length);
       this.#window -= part.length;
-      this.#tell(ASK.stdin, part);
+      this.#send(REQUEST.stdin, part);
     }
     if (this.#stdin.length > 0) return;
-    for (const taken of this.#stdinTaken.splice(0)) taken();
-    if (this.#stdinEnds) this.#tell(ASK.stdinEnd, NOTHING);
+    for (const ack of this.#stdinAcks.splice(0)) ack();
+    if (this.#stdinEnds) this.#send(REQUEST.stdinEnd, EMPTY);
     this.#stdinEnds = false;
   }
 
-  #take(bytes: Buffer): void {
+  #receive(bytes: Buffer): void {
     this.#in = this.#in.length === 0 ? bytes : Buffer.concat([this.#in, bytes]);
-    while (this.#in.length >= HEAD_BYTES) {
+    while (this.#in.length >= HEADER_BYTES) {
       const size = this.#in.readUInt32LE(8);
-      if (this.#in.length < HEAD_BYTES + size) return;
-      const body = this.#in.subarray(HEAD_BYTES, HEAD_BYTES + size);
+      if (this.#in.length < HEADER_BYTES + size) return;
+      const body = this.#in.subarray(HEADER_BYTES, HEADER_BYTES + size);
       const type = this.#in[5] ?? 0;
-      this.#in = this.#in.subarray(HEAD_BYTES + size);
-      this.#hear(type, body);
+      this.#in = this.#in.subarray(HEADER_BYTES + size);
+      this.#dispatch(type, body);
     }
   }
 
-  #hear(type: number, body: Buffer): void {
+  #dispatch(type: number, body: Buffer): void {
     const listener = this.#listener;
-    if (type === TOLD.features) {
+    if (type === REPLY.features) {
       this.#features?.(body.toString());
       this.#features = undefined;
-    } else if (type === TOLD.started) listener?.started(body.readUInt32LE(0));
-    else if (type === TOLD.opened) {
+    } else if (type === REPLY.started) listener?.started(body.readUInt32LE(0));
+    else if (type === REPLY.opened) {
       listener?.started(body.readUInt32LE(8));
       listener?.opened?.(body.readBigUInt64LE(0));
-    } else if (type === TOLD.stdout) listener?.output('stdout', body);
-    else if (type === TOLD.stderr) listener?.output('stderr', body);
-    else if (type === TOLD.stdinTaken) {
+    } else if (type === REPLY.stdout) listener?.output('stdout', body);
+    else if (type === REPLY.stderr) listener?.output('stderr', body);
+    else if (type === REPLY.stdinAck) {
       this.#window += body.readUInt32LE(0);
       this.#feed();
-    } else if (type === TOLD.owned) {
+    } else if (type === REPLY.directoryDone) {
       this.#listener = undefined;
-      listener?.owned?.(body.readUInt32LE(0));
-    } else if (type === TOLD.measured) {
+      listener?.directoryDone?.(body.readUInt32LE(0));
+    } else if (type === REPLY.measured) {
       this.#listener = undefined;
       const [bytes, entries] = [body.readBigUInt64LE(0), body.readBigUInt64LE(8)];
       listener?.measured?.({ bytes: Number(bytes), entries: Number(entries) });
-    } else if (type === TOLD.exit || type === TOLD.refused) {
-      // Free for the next before whoever listens asks for it.
+    } else if (type === REPLY.exit || type === REPLY.refused) {
+      // Free for the next request before the listener sends one.
       this.#listener = undefined;
-      for (const taken of this.#stdinTaken.splice(0)) taken();
-      if (type === TOLD.exit) listener?.exit(readExit(body));
+      for (const ack of this.#stdinAcks.splice(0)) ack();
+      if (type === REPLY.exit) listener?.exit(readExit(body));
       else listener?.refused(readRefusal(body));
     }
   }
@@ -259,7 +259,7 @@ function readExit(body: Buffer): ProcessExit {
   const at = (offset: number) => Number(body.readBigUInt64LE(offset));
   const signal = body[1] ?? 0;
   return {
-    endedBy: ENDED[body[0] ?? 0] ?? null,
+    endedBy: ENDED_BY[body[0] ?? 0] ?? null,
     exitCode: signal === 0 ? (body[2] ?? 0) : null,
     signal: signal === 0 ? null : signal,
     wallMs: Math.round(at(8) / 1000),
@@ -272,5 +272,5 @@ function readExit(body: Buffer): ProcessExit {
 
 function readRefusal(body: Buffer): WardenRefusal {
   const [message = '', hint = ''] = body.subarray(2).toString().split('\0');
-  return { code: REFUSED[body[0] ?? 0] ?? '', message, hint };
+  return { code: REFUSAL_CODES[body[0] ?? 0] ?? '', message, hint };
 }

@@ -1,5 +1,5 @@
-// The warden's client against a played warden: connections are used again, nobody speaks on one
-// that is another's, refusals become faults, and what is not read waits.
+// Tests the warden's client against a fake warden: connections are reused and never shared,
+// refusals become faults, and unread output applies backpressure.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';

@@ -1,33 +1,32 @@
-// The warden as the service sees it: start a command, hold a box open, run in it, ask what the host
-// gives. Connections are kept for the next command; a refusal becomes a fault here.
+// Client of the warden: starts commands, opens boxes, and queries features. It reuses connections,
+// and maps refusals to faults.
 import { type Fault, fault } from '../../../wire/errors.ts';
 import {
   type BoxCommand,
   type BoxPlan,
   encodeBoxCommand,
   encodeBoxPlan,
-  encodeMeasured,
-  encodeOwned,
+  encodeChown,
+  encodeMeasure,
   encodePlan,
   type Owned,
   type WardenPlan,
 } from './plan.ts';
 import {
-  ASK,
   type ProcessExit,
+  REQUEST,
   WardenConnection,
   type WardenRefusal,
 } from './warden-connection.ts';
 
 export type OutputChunk = { stream: 'stdout' | 'stderr'; bytes: Buffer };
-/** `gone`: the warden died, so nobody knows how it ended, only that it did. */
-/** `note`: more for whoever gave the command. */
+/** `gone`: the warden died, so how it ended is unknown. `note`: a remark for the caller. */
 export type CommandExit = (ProcessExit & { note?: string }) | 'gone';
 
 export type SandboxCommand = {
-  /** 0 when it ended before it had begun. */
+  /** 0 when it ended before it started. */
   pid: number;
-  /** What it prints, as fast as it is read. Whoever does not read it must say so: discard. */
+  /** Its output, with backpressure. A caller that does not read it must call `discard`. */
   pieces(): AsyncIterable<OutputChunk>;
   discard(): void;
   stdin(bytes: Buffer): Promise<void>;
@@ -48,28 +47,28 @@ export type Warden = {
   features(): Promise<Map<string, string>>;
   start(plan: WardenPlan): Promise<SandboxCommand>;
   open(plan: BoxPlan): Promise<OpenedBox>;
-  /** What only root can do. Gives how many files were left as they were. */
+  /** Changes owners, which needs root. Resolves to the number of files left unchanged. */
   own(owned: Owned): Promise<number>;
-  /** How much is in a directory: bytes on the disk, and an empty file is some too. */
+  /** Measures a directory: bytes on disk, and entries, each of which takes space too. */
   measure(path: string): Promise<{ bytes: number; entries: number }>;
   close(): void;
 };
 
 const IDLE_MAX = 16;
-const WAITING_BYTES_MAX = 256 * 1024;
+const BUFFERED_BYTES_MAX = 256 * 1024;
 
 export function makeWarden(socketPath: string): Warden {
   const idle: WardenConnection[] = [];
   const live = new Set<WardenConnection>();
 
-  const take = async (): Promise<WardenConnection> => {
+  const acquire = async (): Promise<WardenConnection> => {
     for (let found = idle.pop(); found !== undefined; found = idle.pop())
       if (!found.closed) return found;
-    const made = await WardenConnection.open(socketPath);
-    live.add(made);
-    return made;
+    const connection = await WardenConnection.open(socketPath);
+    live.add(connection);
+    return connection;
   };
-  const giveBack = (connection: WardenConnection): void => {
+  const release = (connection: WardenConnection): void => {
     connection.resume();
     if (!connection.closed && idle.length < IDLE_MAX) idle.push(connection);
     else {
@@ -78,13 +77,13 @@ export function makeWarden(socketPath: string): Warden {
     }
   };
 
-  /** Asks for a command and resolves when it runs. */
+  /** Resolves when the command runs. */
   const begin = async (type: number, body: Buffer): Promise<SandboxCommand> => {
-    const connection = await take();
-    const pieces = makePieces(connection);
+    const connection = await acquire();
+    const pieces = makeOutputBuffer(connection);
     const ended = Promise.withResolvers<CommandExit>();
     const started = Promise.withResolvers<number>();
-    // The connection is another's after the end: nothing may be said on it any more.
+    // After the end, the connection may serve another command.
     let isOver = false;
     const whileRunning = (work: () => void): void => {
       if (!isOver) work();
@@ -94,23 +93,23 @@ export function makeWarden(socketPath: string): Warden {
       pieces.end();
       ended.resolve(exit);
     };
-    connection.ask(type, body, {
+    connection.request(type, body, {
       started: started.resolve,
       output: (stream, bytes) => pieces.add({ stream, bytes }),
       exit(exit) {
-        // Ended by a limit or a halt while it was still being made.
+        // Ended by a limit or a halt before it started.
         started.resolve(0);
         end(exit);
-        giveBack(connection);
+        release(connection);
       },
       refused(refusal) {
         isOver = true;
-        started.reject(asFault(refusal));
-        giveBack(connection);
+        started.reject(refusalFault(refusal));
+        release(connection);
       },
       gone() {
         live.delete(connection);
-        started.reject(wardenGone());
+        started.reject(wardenGoneFault());
         end('gone');
       },
     });
@@ -128,7 +127,7 @@ export function makeWarden(socketPath: string): Warden {
   };
 
   const open = async (plan: BoxPlan): Promise<OpenedBox> => {
-    // Its own connection for as long as it lives: when it goes, the box goes.
+    // A box has its own connection, and ends with it.
     const connection = await WardenConnection.open(socketPath);
     live.add(connection);
     const ended = Promise.withResolvers<CommandExit>();
@@ -136,11 +135,11 @@ export function makeWarden(socketPath: string): Warden {
     let pid = 0;
     const over = (exit: CommandExit): void => {
       live.delete(connection);
-      opened.reject(wardenGone());
+      opened.reject(wardenGoneFault());
       ended.resolve(exit);
       connection.destroy();
     };
-    connection.ask(ASK.open, encodeBoxPlan(plan), {
+    connection.request(REQUEST.open, encodeBoxPlan(plan), {
       started: (number) => {
         pid = number;
       },
@@ -148,7 +147,7 @@ export function makeWarden(socketPath: string): Warden {
       output: () => undefined,
       exit: over,
       refused(refusal) {
-        opened.reject(asFault(refusal));
+        opened.reject(refusalFault(refusal));
         over('gone');
       },
       gone: () => over('gone'),
@@ -156,7 +155,7 @@ export function makeWarden(socketPath: string): Warden {
     const box = await opened.promise;
     return {
       pid,
-      exec: (command) => begin(ASK.exec, encodeBoxCommand({ ...command, box })),
+      exec: (command) => begin(REQUEST.exec, encodeBoxCommand({ ...command, box })),
       async close() {
         connection.closeBox();
         await ended.promise;
@@ -165,42 +164,30 @@ export function makeWarden(socketPath: string): Warden {
     };
   };
 
-  const own = async (owned: Owned): Promise<number> => {
-    const connection = await take();
-    const done = Promise.withResolvers<number>();
-    const nothing = (): void => undefined;
-    connection.ask(ASK.own, encodeOwned(owned), {
-      started: nothing,
-      output: nothing,
-      exit: nothing,
-      owned: done.resolve,
-      refused: (refusal) => done.reject(asFault(refusal)),
-      gone: () => done.reject(wardenGone()),
+  const requestDirectory = async <T>(
+    body: Buffer,
+    reply: 'directoryDone' | 'measured',
+  ): Promise<T> => {
+    const connection = await acquire();
+    const done = Promise.withResolvers<T>();
+    const ignore = (): void => undefined;
+    connection.request(REQUEST.directory, body, {
+      started: ignore,
+      output: ignore,
+      exit: ignore,
+      [reply]: done.resolve,
+      refused: (refusal) => done.reject(refusalFault(refusal)),
+      gone: () => done.reject(wardenGoneFault()),
     });
-    return done.promise.finally(() => giveBack(connection));
-  };
-
-  const measure = async (path: string): Promise<{ bytes: number; entries: number }> => {
-    const connection = await take();
-    const done = Promise.withResolvers<{ bytes: number; entries: number }>();
-    const nothing = (): void => undefined;
-    connection.ask(ASK.own, encodeMeasured(path), {
-      started: nothing,
-      output: nothing,
-      exit: nothing,
-      measured: done.resolve,
-      refused: (refusal) => done.reject(asFault(refusal)),
-      gone: () => done.reject(wardenGone()),
-    });
-    return done.promise.finally(() => giveBack(connection));
+    return done.promise.finally(() => release(connection));
   };
 
   return {
     async features() {
-      const connection = await take();
+      const connection = await acquire();
       const text = await connection.features();
-      if (text === '') throw wardenGone();
-      giveBack(connection);
+      if (text === '') throw wardenGoneFault();
+      release(connection);
       const lines = text.split('\n').filter((line) => line !== '');
       return new Map(
         lines.map((line) => {
@@ -209,34 +196,34 @@ export function makeWarden(socketPath: string): Warden {
         }),
       );
     },
-    start: (plan) => begin(ASK.plan, encodePlan(plan)),
+    start: (plan) => begin(REQUEST.plan, encodePlan(plan)),
     open,
-    own,
-    measure,
+    own: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
+    measure: (path) => requestDirectory(encodeMeasure(path), 'measured'),
     close() {
       for (const connection of live) connection.destroy();
     },
   };
 }
 
-const wardenGone = (): Fault =>
-  fault('unavailable', 'the warden, which starts every sandbox, is gone; it is started again', {
+const wardenGoneFault = (): Fault =>
+  fault('unavailable', 'the warden, which starts every sandbox, is gone and will be restarted', {
     retryAfterMs: 500,
   });
 
-/** What has come and was not read yet; past a bound the warden is asked to wait. */
-function makePieces(connection: WardenConnection) {
-  const waiting: OutputChunk[] = [];
+/** Buffers unread output; past a bound, it pauses the connection. */
+function makeOutputBuffer(connection: WardenConnection) {
+  const buffered: OutputChunk[] = [];
   let bytes = 0;
   let ended = false;
   let discarding = false;
   let wake = (): void => {};
   const read = async function* (): AsyncGenerator<OutputChunk> {
     for (;;) {
-      const piece = waiting.shift();
+      const piece = buffered.shift();
       if (piece !== undefined) {
         bytes -= piece.bytes.length;
-        if (bytes < WAITING_BYTES_MAX && !ended) connection.resume();
+        if (bytes < BUFFERED_BYTES_MAX && !ended) connection.resume();
         yield piece;
       } else if (ended) return;
       else
@@ -250,9 +237,9 @@ function makePieces(connection: WardenConnection) {
     add(piece: OutputChunk): void {
       if (discarding) return;
       // The bytes are the connection's own buffer.
-      waiting.push({ ...piece, bytes: Buffer.from(piece.bytes) });
+      buffered.push({ ...piece, bytes: Buffer.from(piece.bytes) });
       bytes += piece.bytes.length;
-      if (bytes >= WAITING_BYTES_MAX) connection.pause();
+      if (bytes >= BUFFERED_BYTES_MAX) connection.pause();
       wake();
     },
     end(): void {
@@ -261,14 +248,14 @@ function makePieces(connection: WardenConnection) {
     },
     discard(): void {
       discarding = true;
-      waiting.length = 0;
+      buffered.length = 0;
       bytes = 0;
       if (!ended) connection.resume();
     },
   };
 }
 
-const CODES = {
+const FAULT_CODES = {
   bounds: 'denied',
   host: 'level_unavailable',
   halt: 'halted',
@@ -277,8 +264,8 @@ const CODES = {
   box: 'unavailable',
 } as const;
 
-function asFault({ code, message, hint }: WardenRefusal): Fault {
-  const known = CODES[code as keyof typeof CODES] ?? 'sandbox_refused';
+function refusalFault({ code, message, hint }: WardenRefusal): Fault {
+  const known = FAULT_CODES[code as keyof typeof FAULT_CODES] ?? 'sandbox_refused';
   return fault(known, `the warden refused: ${message}`, {
     ...(hint === '' ? {} : { hint }),
     details: { refused: code },

@@ -1,5 +1,5 @@
-// For tests: boxfs under the sanitizers, started anew for each test of a file. It may write in two
-// directories and read a log; one more directory is outside of all that.
+// For tests: boxfs under the sanitizers, restarted for each test of a file. It may write in two
+// directories and read a log; one more directory is outside its roots.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,14 +10,14 @@ import { systemClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
 import { type BoxfsClient, boxfsArgs, openBoxfs } from '../adapters/boxfs-client.ts';
 
-/** Those of the test that runs now. */
+/** The current test's. */
 export let work: string;
 export let outside: string;
 export let logs: string;
 export let started: StartedBoxfs;
 export let files: BoxfsClient;
 
-export function freshForEach(): void {
+export function setUpEachTest(): void {
   let top: string;
   before(() => void buildBoxfs('sanitized'));
   beforeEach(async () => {
@@ -45,7 +45,7 @@ export function freshForEach(): void {
 
 export const inWork = (name: string): string => join(work, name);
 export const read = (name: string) => files.perform({ op: 'read', path: inWork(name) });
-/** Refused with this short word. */
+/** Matches a fault with this reason. */
 export const reason = (word: string) => (error: unknown) => {
   assert.ok(error instanceof Fault, String(error));
   assert.equal(error.details?.reason, word, error.message);

@@ -1,4 +1,4 @@
-// For tests: limits of a box that none of them reaches.
+// For tests: box limits that no test reaches.
 import type { PlanLimits } from '../adapters/plan.ts';
 
 export const LIMITS: PlanLimits = {

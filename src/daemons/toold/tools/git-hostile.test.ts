@@ -92,7 +92,7 @@ const attacks: Record<string, Attack> = {
     },
     control: () => careless('diff'),
     calls: everyRead,
-    refused: /leads out of where it lies/,
+    refused: /leads out of its root/,
   },
   'a clean filter': {
     plant() {
@@ -308,7 +308,7 @@ describe('a repository that would make git run a program does not', () => {
         renameSync(at('inner/.git'), at('inner-git'));
         symlinkSync(at('inner-git'), at('inner/.git'));
       },
-      /leads out of where it lies/,
+      /leads out of its root/,
     ],
   ];
   for (const [name, hide, why] of submodules)

@@ -1,10 +1,10 @@
-// Paths of the host become those of the box in what is said to it, and nothing else does.
+// Tests that host paths in errors become paths of the box, and nothing else changes.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { fault } from '../../wire/errors.ts';
-import { makeInBoxWords } from './box-words.ts';
+import { makePathRenamer } from './error-paths.ts';
 
-const inWords = makeInBoxWords(
+const inWords = makePathRenamer(
   [
     ['/s/workspaces/t', '/workspace'],
     ['/s/homes/t/coder', '/home/coder'],
