@@ -6,7 +6,7 @@ import type { SigningKey } from '../../platform/signed-json.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { ApprovaldService } from './service.ts';
+import type { ApprovaldService, DecisionBody } from './service.ts';
 import { toApprovalSummary, toPermitView } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';
 
@@ -17,6 +17,9 @@ export function makeHandlers(deps: {
   clock: Clock;
 }): Handlers<typeof approvaldRoutes> {
   const { service, store, signing, clock } = deps;
+  const decide = async (caller: Caller, id: string, body: DecisionBody, nonce: string) => ({
+    approval: await service.decide(asPerson(caller), id, body, nonce),
+  });
   return {
     askApproval: ({ body }) => service.requestApproval(body),
     redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
@@ -39,29 +42,20 @@ export function makeHandlers(deps: {
       };
     },
     getApproval: async ({ params }) => ({ approval: await service.getView(params.id) }),
-    async approve({ caller, params, body }) {
-      const decision = {
-        answer: 'approve',
-        reach: body.for ?? 'once',
-        expiresInS: body.expires_in_s,
-        edited: body.edited_arguments,
-      } as const;
-      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
+    approve: ({ caller, params, body }) => {
+      const { for: reach = 'once', expires_in_s: expiresInS, edited_arguments: edited } = body;
+      const decision = { answer: 'approve', reach, expiresInS, edited } as const;
+      return decide(caller, params.id, decision, body.nonce);
     },
-    async reject({ caller, params, body }) {
-      const decision = { answer: 'reject', text: body.reason ?? null } as const;
-      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
-    },
-    async requestInfo({ caller, params, body }) {
-      const decision = { answer: 'request-info', text: body.question } as const;
-      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
-    },
-    async escalate({ caller, params, body }) {
+    reject: ({ caller, params, body }) =>
+      decide(caller, params.id, { answer: 'reject', text: body.reason ?? null }, body.nonce),
+    requestInfo: ({ caller, params, body }) =>
+      decide(caller, params.id, { answer: 'request-info', text: body.question }, body.nonce),
+    escalate: async ({ caller, params, body }) => {
       const { to = null, reason = null } = body;
       if (to !== null && !to.startsWith('person:'))
         throw fault('bad_request', 'body to: must be a person such as person:alice');
-      const decision = { answer: 'escalate', to, text: reason } as const;
-      return { approval: await service.decide(asPerson(caller), params.id, decision, body.nonce) };
+      return decide(caller, params.id, { answer: 'escalate', to, text: reason }, body.nonce);
     },
     async listPermits({ query }) {
       const { limit, active } = query;

@@ -6,11 +6,11 @@ import fc from 'fast-check';
 import type { ChainLink } from '../../wire/approvald.ts';
 import {
   combineRisks,
-  countApproversNeeded,
+  countApprovers,
   covers,
   type DecisionRecord,
   describePermits,
-  findApproveObstacle,
+  findObstacle,
   findUnshown,
   isRepeat,
   matchesPattern,
@@ -142,9 +142,9 @@ test('words of rules', () => {
   assert.equal(matchesPattern('deploy.run', 'deploy.runner'), false);
   const mail = { class: 'mail.send', risk: 'low', reversibility: 'irreversible' } as const;
   const chain: ChainLink[] = [{ ...mail, part: 'call', what: '' }];
-  assert.equal(countApproversNeeded(['mail.*'], { action: 'x', chain }), 2);
-  assert.equal(countApproversNeeded(['x'], { action: 'x', chain }), 2);
-  assert.equal(countApproversNeeded([], { action: 'x', chain }), 1);
+  assert.equal(countApprovers(['mail.*'], { action: 'x', chain }), 2);
+  assert.equal(countApprovers(['x'], { action: 'x', chain }), 2);
+  assert.equal(countApprovers([], { action: 'x', chain }), 1);
   assert.equal(pickNarrowest(['class', 'task', 'repo']), 'task');
 });
 
@@ -186,7 +186,7 @@ test('who passed it on never approves, under any name', () => {
       const passed = all.some(
         (one) => one.answer === 'escalate' && (one.key === next.key || one.by === next.by),
       );
-      const why = findApproveObstacle(all, { principal: next.by, key: next.key });
+      const why = findObstacle(all, { principal: next.by, key: next.key });
       assert.equal(why !== undefined, passed);
     }),
   );

@@ -131,7 +131,7 @@ export function matchesPattern(pattern: string, name: string): boolean {
   return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name;
 }
 
-export function countApproversNeeded(
+export function countApprovers(
   patterns: readonly string[],
   request: { action: string; chain: readonly ChainLink[] },
 ): 1 | 2 {
@@ -171,7 +171,7 @@ export function selectApprovals<S extends DecisionRecord>(decisions: readonly S[
 }
 
 /** Returns why this person may not approve, or undefined. */
-export function findApproveObstacle(
+export function findObstacle(
   decisions: readonly DecisionRecord[],
   person: Person,
 ): string | undefined {

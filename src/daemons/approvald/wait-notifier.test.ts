@@ -20,12 +20,12 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a decision made while agentd is notified of the last one is passed on, too', async () => {
   for (let later = 0; later < 30; later++) {
-    const listPendingNotifications = [untoldOf('first')];
+    const listUnsent = [untoldOf('first')];
     const told: string[] = [];
     const store = {
-      listPendingNotifications: async () => [...listPendingNotifications],
+      listUnsent: async () => [...listUnsent],
       async markNotified(callId: string) {
-        listPendingNotifications.shift();
+        listUnsent.shift();
         told.push(callId);
         if (callId === 'first') void answerLater();
         return 1;
@@ -42,7 +42,7 @@ test('a decision made while agentd is notified of the last one is passed on, too
     });
     const answerLater = async () => {
       for (let turn = 0; turn < later; turn++) await undefined;
-      listPendingNotifications.push(untoldOf('second'));
+      listUnsent.push(untoldOf('second'));
       notifier.wake();
     };
     notifier.wake();
@@ -54,13 +54,12 @@ test('a decision made while agentd is notified of the last one is passed on, too
 });
 
 test('decisions beyond what the store returns at a time are passed on without a wake-up', async () => {
-  const listPendingNotifications = ['a', 'b', 'c', 'd', 'e'].map(untoldOf);
+  const listUnsent = ['a', 'b', 'c', 'd', 'e'].map(untoldOf);
   const notified: string[] = [];
   const notifier = makeWaitNotifier({
     store: {
-      listPendingNotifications: async () => listPendingNotifications.slice(0, 2),
-      markNotified: async (callId) =>
-        listPendingNotifications.splice(0, 1).length + notified.push(callId),
+      listUnsent: async () => listUnsent.slice(0, 2),
+      markNotified: async (callId) => listUnsent.splice(0, 1).length + notified.push(callId),
       listWaitingRuns: async () => [],
       withdraw: async () => 0,
     },

@@ -13,7 +13,6 @@ type Agentd = Pick<Client<typeof agentdRoutes>, 'approvalEnded' | 'getRun'>;
 type WaitNotifier = {
   /** An approval was decided or has expired: notify agentd now. */
   wake(): void;
-  /** Withdraws the requests of runs that have ended. */
   reconcile(): Promise<void>;
   stop(): Promise<void>;
 };
@@ -23,10 +22,7 @@ const BACKOFF_MS = { min: 100, max: 5_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 
 export function makeWaitNotifier(options: {
-  store: Pick<
-    ApprovaldStore,
-    'listPendingNotifications' | 'markNotified' | 'listWaitingRuns' | 'withdraw'
-  >;
+  store: Pick<ApprovaldStore, 'listUnsent' | 'markNotified' | 'listWaitingRuns' | 'withdraw'>;
   agentd: Agentd;
   clock: Clock;
   log: Log;
@@ -52,7 +48,7 @@ export function makeWaitNotifier(options: {
   };
 
   const notifyAll = async (): Promise<number | undefined> => {
-    const calls = await store.listPendingNotifications();
+    const calls = await store.listUnsent();
     let remaining = 0;
     for (const call of calls) {
       const isDone = await notify(call).catch((error: unknown) => {

@@ -41,7 +41,7 @@ export type ConnectorOptions = {
   limits: { perRunMax: number; totalMax: number };
 };
 
-export type DialedConnection = {
+export type EgressLink = {
   connection: TrackedConnection;
   socket: net.Socket;
   isPlain: boolean;
@@ -52,12 +52,12 @@ export type Connector = {
   /** Throws `denied`, and audits the denial, when the rules do not allow it. */
   assertAllowed(
     run: EgressRun,
-    destination: Destination,
+    dest: Destination,
     via: ConnectOptions,
   ): MatchResult & { allowed: true };
   /** True when the rules allow only certain HTTP requests there, so a tunnel must carry those. */
-  requiresHttp(run: EgressRun, destination: Destination): boolean;
-  connect(run: EgressRun, destination: Destination, via: ConnectOptions): Promise<DialedConnection>;
+  requiresHttp(run: EgressRun, dest: Destination): boolean;
+  connect(run: EgressRun, dest: Destination, via: ConnectOptions): Promise<EgressLink>;
   /** Audits a denial and returns its fault. */
   denialFault(run: EgressRun, what: EgressRefusal, callId?: string): Fault;
   /** Counts bytes before they are forwarded; returns false when the budget is used up. */
@@ -71,7 +71,6 @@ export type Connector = {
   /** Aborts connections that the rules no longer allow; returns their number. */
   abortDisallowed(run: EgressRun): number;
   abortAll(run: EgressRun, status: string): number;
-  /** Resolves when every end has been recorded. */
   waitForWrites(): Promise<void>;
 };
 
@@ -97,40 +96,36 @@ export function makeConnector(options: ConnectorOptions): Connector {
     return fault(code, message, { hint, details: { reason, host, port, askable } });
   };
 
-  const toDeniedTarget = (run: EgressRun, destination: Destination) => ({
-    host: destination.host.name,
-    port: destination.port,
+  const toDeniedTarget = (run: EgressRun, dest: Destination) => ({
+    host: dest.host.name,
+    port: dest.port,
     isMarked: isMarked(run),
-    ...(destination.how === 'http' ? { method: destination.method, path: destination.path } : {}),
+    ...(dest.how === 'http' ? { method: dest.method, path: dest.path } : {}),
   });
 
-  const assertAllowed: Connector['assertAllowed'] = (run, destination, { callId }) => {
+  const assertAllowed: Connector['assertAllowed'] = (run, dest, { callId }) => {
     if (run.isEnded) throw fault('stale_fence', `${run.runId} has no egress session`);
     if (options.isHalted()) throw fault('halted', 'everything is halted');
-    const match = matchRules(run.rules, destination, clock.nowMs());
+    const match = matchRules(run.rules, dest, clock.nowMs());
     if (!match.allowed)
-      throw denialFault(run, makeRefusal(match.reason, toDeniedTarget(run, destination)), callId);
+      throw denialFault(run, makeRefusal(match.reason, toDeniedTarget(run, dest)), callId);
     if (countUsedBytes(run) >= run.body.bytes_max)
-      throw denialFault(run, makeRefusal('budget', toDeniedTarget(run, destination)), callId);
+      throw denialFault(run, makeRefusal('budget', toDeniedTarget(run, dest)), callId);
     return match;
   };
 
   const assertAddresses = (
     run: EgressRun,
-    destination: Destination,
+    dest: Destination,
     via: ConnectOptions,
     all: readonly Ip[],
   ): void => {
     const own = options.ownAddresses();
-    const isLifted = options.allowPrivate.has(authorityOf(destination));
+    const isLifted = options.allowPrivate.has(authorityOf(dest));
     for (const ip of all) {
       const kind = classifyAddress(ip, own);
       if (kind === 'public' || (isLifted && LIFTABLE.has(kind))) continue;
-      throw denialFault(
-        run,
-        makeAddressRefusal(toDeniedTarget(run, destination), kind),
-        via.callId,
-      );
+      throw denialFault(run, makeAddressRefusal(toDeniedTarget(run, dest), kind), via.callId);
     }
   };
 
@@ -142,7 +137,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
 
   const trackConnection = (
     run: EgressRun,
-    destination: Destination,
+    dest: Destination,
     via: ConnectOptions,
     isPlain: boolean,
   ): TrackedConnection => {
@@ -155,7 +150,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
     const connection: TrackedConnection = {
       id: newId<string>('net'),
       kind: via.kind,
-      destination,
+      dest,
       isPlain,
       callId: via.callId,
       address: null,
@@ -174,13 +169,13 @@ export function makeConnector(options: ConnectorOptions): Connector {
   };
 
   const toConnectionInfo = (
-    { id, kind, destination, callId }: TrackedConnection,
+    { id, kind, dest, callId }: TrackedConnection,
     address: string,
   ): events.ConnectionInfo => ({
     id,
     kind,
-    host: destination.host.name,
-    port: destination.port,
+    host: dest.host.name,
+    port: dest.port,
     address,
     callId,
   });
@@ -243,22 +238,22 @@ export function makeConnector(options: ConnectorOptions): Connector {
     denialFault,
     finish,
     abortAll,
-    requiresHttp(run, destination) {
-      const match = matchRules(run.rules, destination, clock.nowMs());
+    requiresHttp(run, dest) {
+      const match = matchRules(run.rules, dest, clock.nowMs());
       return !match.allowed && match.reason === 'unreadable';
     },
-    async connect(run, destination, via) {
-      const { plain } = assertAllowed(run, destination, via);
+    async connect(run, dest, via) {
+      const { plain } = assertAllowed(run, dest, via);
       outbox.assertAuditAccepting();
-      const connection = trackConnection(run, destination, via, plain);
+      const connection = trackConnection(run, dest, via, plain);
       const { signal } = connection.ending;
       try {
-        const addresses = await resolveHost(destination);
-        assertAddresses(run, destination, via, addresses);
+        const addresses = await resolveHost(dest);
+        assertAddresses(run, dest, via, addresses);
         if (!signal.aborted) await record(run, connection, addresses);
         // Minutes may have passed: the rules may have been tightened meanwhile.
-        assertAllowed(run, destination, via);
-        const { socket, address } = await options.dial(addresses, destination.port, signal);
+        assertAllowed(run, dest, via);
+        const { socket, address } = await options.dial(addresses, dest.port, signal);
         connection.address = address;
         metrics.count('egress_allowed', { kind: via.kind });
         return { connection, socket, isPlain: plain };
@@ -272,7 +267,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
       if (countUsedBytes(run) + sent + received > run.body.bytes_max) {
         denialFault(
           run,
-          makeRefusal('budget', toDeniedTarget(run, connection.destination)),
+          makeRefusal('budget', toDeniedTarget(run, connection.dest)),
           connection.callId,
         );
         abortAll(run, 'budget');
@@ -287,7 +282,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
     abortDisallowed(run) {
       let count = 0;
       for (const connection of run.connections) {
-        const match = matchRules(run.rules, connection.destination, clock.nowMs());
+        const match = matchRules(run.rules, connection.dest, clock.nowMs());
         if (match.allowed && (match.plain || !connection.isPlain)) continue;
         abortConnection(connection, 'cut');
         count++;

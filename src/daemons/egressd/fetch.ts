@@ -7,7 +7,7 @@ import type { Clock } from '../../platform/clock.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { FetchAnswer, FetchBody } from '../../wire/egressd.ts';
 import { Fault, fault } from '../../wire/errors.ts';
-import type { Connector, DialedConnection } from './connector.ts';
+import type { Connector, EgressLink } from './connector.ts';
 import { type FetchTarget, parseFetchTarget } from './rules/fetch-target.ts';
 import type { Destination } from './rules/match.ts';
 import { makeRefusal } from './rules/refusal.ts';
@@ -58,14 +58,14 @@ export function makeFetches(options: {
     { signal, onSent }: Pick<SendContext, 'signal' | 'onSent'>,
   ): Promise<FetchAnswer> => {
     const { call_id: callId, decided } = body;
-    let outgoing = makeOutgoing(connector, run, body);
+    let req = makeOutgoing(connector, run, body);
     for (let redirects = 0; ; redirects++) {
       const as = redirects === 0 && decided !== undefined ? withRule(run, decided) : run;
       const context = { connector, run: as, callId, ca: options.ca, signal, onSent };
-      const response = await sendRequest(context, outgoing, body);
-      const next = redirects < body.redirects_max ? followRedirect(outgoing, response) : undefined;
-      if (next === undefined) return toFetchAnswer(outgoing, response);
-      outgoing = { ...next, target: parseTarget(connector, run, { ...next, callId }) };
+      const response = await sendRequest(context, req, body);
+      const next = redirects < body.redirects_max ? followRedirect(req, response) : undefined;
+      if (next === undefined) return toFetchAnswer(req, response);
+      req = { ...next, target: parseTarget(connector, run, { ...next, callId }) };
     }
   };
 
@@ -182,24 +182,24 @@ function makeOutgoing(connector: Connector, run: EgressRun, body: FetchBody): Ou
 }
 
 /** Returns the next request of a redirect, or undefined when the response is final. */
-function followRedirect(outgoing: OutgoingFetch, { status, headers }: FetchedResponse) {
+function followRedirect(req: OutgoingFetch, { status, headers }: FetchedResponse) {
   const { location } = headers;
   if (!REDIRECTS.has(status) || location === undefined) return undefined;
-  const url = URL.canParse(location, outgoing.target.url)
-    ? new URL(location, outgoing.target.url).href.replace(/#.*$/, '')
+  const url = URL.canParse(location, req.target.url)
+    ? new URL(location, req.target.url).href.replace(/#.*$/, '')
     : location;
-  const keeps = status === 307 || status === 308 || ONLY_READS.has(outgoing.method);
-  const isSameOrigin = new URL(outgoing.target.url).origin === parseOrigin(url);
-  const kept = Object.entries(outgoing.headers).filter(
+  const keeps = status === 307 || status === 308 || ONLY_READS.has(req.method);
+  const isSameOrigin = new URL(req.target.url).origin === parseOrigin(url);
+  const kept = Object.entries(req.headers).filter(
     ([name]) =>
       (isSameOrigin || !['authorization', 'cookie'].includes(name)) &&
       (keeps || !name.startsWith('content-')),
   );
   return {
     url,
-    method: keeps ? outgoing.method : 'GET',
+    method: keeps ? req.method : 'GET',
     headers: Object.fromEntries(kept),
-    body: keeps ? outgoing.body : undefined,
+    body: keeps ? req.body : undefined,
   };
 }
 
@@ -230,22 +230,22 @@ type SendContext = {
 
 async function sendRequest(
   context: SendContext,
-  outgoing: OutgoingFetch,
+  req: OutgoingFetch,
   body: FetchBody,
 ): Promise<FetchedResponse> {
   const { connector, run, callId, signal } = context;
-  const { host, port, path } = outgoing.target;
-  const hasBody = outgoing.body !== undefined && outgoing.body.length > 0;
-  const destination: Destination = {
+  const { host, port, path } = req.target;
+  const hasBody = req.body !== undefined && req.body.length > 0;
+  const dest: Destination = {
     host,
     port,
     how: 'http',
-    method: outgoing.method,
+    method: req.method,
     path,
     hasBody,
   };
-  const dialed = await connector.connect(run, destination, { kind: 'fetch', callId });
-  const { connection, socket } = dialed;
+  const link = await connector.connect(run, dest, { kind: 'fetch', callId });
+  const { connection, socket } = link;
   const end = (): void => void socket.destroy();
   socket.on('error', end);
   socket.on('close', () => connector.finish(run, connection));
@@ -253,17 +253,15 @@ async function sendRequest(
   signal.addEventListener('abort', end, { once: true });
   if (signal.aborted || connection.ending.signal.aborted) end();
   try {
-    const through = outgoing.target.isTls
-      ? await connectTls(context, dialed, outgoing.target)
-      : socket;
-    context.onSent(outgoing.method);
+    const through = req.target.isTls ? await connectTls(context, link, req.target) : socket;
+    context.onSent(req.method);
     connection.requests++;
-    return await exchange(context, dialed, through, {
-      outgoing,
+    return await exchange(context, link, through, {
+      req,
       bytesMax: body.response_bytes_max,
     });
   } catch (error) {
-    throw unreachableFault(error, { outgoing, isLate: signal.aborted });
+    throw unreachableFault(error, { req, isLate: signal.aborted });
   } finally {
     signal.removeEventListener('abort', end);
     end();
@@ -272,12 +270,12 @@ async function sendRequest(
 
 function unreachableFault(
   error: unknown,
-  { outgoing, isLate }: { outgoing: OutgoingFetch; isLate: boolean },
+  { req, isLate }: { req: OutgoingFetch; isLate: boolean },
 ): Fault {
   if (error instanceof Fault) return error;
   const code = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
   const why = isLate ? 'timed out' : code;
-  const message = `${outgoing.method} ${outgoing.target.url.slice(0, 200)} failed: ${why}`;
+  const message = `${req.method} ${req.target.url.slice(0, 200)} failed: ${why}`;
   return fault('unreachable', message, { cause: error });
 }
 
@@ -294,7 +292,7 @@ function sentFault(error: unknown, { method, url }: FetchBody): Fault {
 
 async function connectTls(
   { ca }: SendContext,
-  { socket }: DialedConnection,
+  { socket }: EgressLink,
   { host }: FetchTarget,
 ): Promise<TLSSocket> {
   // Loaded on first use: most runs never need it.
@@ -314,11 +312,11 @@ async function connectTls(
 
 function exchange(
   { connector, run }: SendContext,
-  { connection }: DialedConnection,
+  { connection }: EgressLink,
   through: net.Socket,
-  { outgoing, bytesMax }: { outgoing: OutgoingFetch; bytesMax: number },
+  { req, bytesMax }: { req: OutgoingFetch; bytesMax: number },
 ): Promise<FetchedResponse> {
-  const { target, method, headers, body } = outgoing;
+  const { target, method, headers, body } = req;
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'content-length': String(body.length) };
     const host = formatHostHeader(target, target.isTls ? 443 : 80);

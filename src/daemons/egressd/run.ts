@@ -14,7 +14,7 @@ export type TrackedConnection = {
   id: string;
   kind: ConnectionKind;
   /** The destination that must stay allowed; a reused connection has that of its request. */
-  destination: Destination;
+  dest: Destination;
   /** It carries unchecked bytes, so only a rule with `plain` keeps it open. */
   isPlain: boolean;
   callId: string | undefined;

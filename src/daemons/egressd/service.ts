@@ -54,7 +54,6 @@ export function makeService(options: {
   connector: Connector;
   fetches: Fetches;
   openProxy: OpenProxy;
-  /** Removes the directories of runs that are not live. */
   sweep(isLive: (dirName: string) => boolean): void;
   runtimeDir: string;
   clock: Clock;
@@ -207,8 +206,8 @@ export function makeService(options: {
         connections: [...connections].map((c) => ({
           id: c.id,
           kind: c.kind,
-          host: c.destination.host.name,
-          port: c.destination.port,
+          host: c.dest.host.name,
+          port: c.dest.port,
           address: c.address,
           bytes_sent: c.bytesSent,
           bytes_received: c.bytesReceived,

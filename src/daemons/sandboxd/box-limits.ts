@@ -47,7 +47,6 @@ export function boxLimits(config: SandboxdConfig, rules: BoxRules): PlanLimits {
   };
 }
 
-/** Never above the box's limits. */
 export function commandLimits(
   config: SandboxdConfig,
   requested: CommandLimits,

@@ -83,7 +83,6 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     return makePathRenamer(workspaces.pathAliases(box), options.hidden);
   };
 
-  /** Plans a box without a command. */
   const planBox = async (
     id: BoxId,
     body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,

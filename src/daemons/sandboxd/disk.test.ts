@@ -49,7 +49,7 @@ it('refuses what is begun without room, and says what to do', () => {
   });
   assert.throws(() => disk.assertSpace(['/a', '/c']), {
     code: 'storage_full',
-    message: /disk of \/c takes few more files/,
+    message: /disk of \/c has few inodes left/,
   });
   const all = () => true;
   makeDisk(0, () => 0, all).assertSpace(['/a']);

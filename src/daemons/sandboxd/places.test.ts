@@ -116,7 +116,7 @@ describe('sandboxd remembers', () => {
     named.tester = 'agent-gone';
     await assert.rejects(
       byManifest.identityFor('tester'),
-      /no account agent-gone/,
+      /account agent-gone not found/,
       'a changed manifest counts',
     );
     assert.deepEqual(await identities({}, ALICE).identityFor('coder'), {

@@ -23,7 +23,6 @@ export type Allowance = {
   begin(): Promise<WriteAllowance>;
   /** Returns the command, which is ended by `disk` when it exceeds the quota. */
   guard(command: SandboxCommand, started: WriteAllowance): SandboxCommand;
-  /** Releases its meters. */
   close(): void;
 };
 

@@ -17,7 +17,6 @@ import type { SandboxdStore } from './store.ts';
 export type Workspace = { layers: readonly string[]; upper: string; gid: number };
 
 export type Workspaces = {
-  /** Throws when this directory may not be used in place. */
   check(path: string): Promise<void>;
   /** The same for every agent of the task tree. */
   workspaceFor(task: { rootTaskId: string; path?: string | undefined }): Promise<Workspace>;

@@ -6,7 +6,7 @@ import { type Fault, fault } from '../../../wire/errors.ts';
 import type { PermitId } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
 import {
-  findApproveObstacle,
+  findObstacle,
   isMarked,
   isOwnClass,
   isRepeat,
@@ -103,7 +103,7 @@ async function approve(
   all: DecisionRow[],
   { person, second, reach, permitExpiresMs, edited }: ApproveInput,
 ): Promise<DecisionResult> {
-  const obstacle = findApproveObstacle(all.slice(0, -1), person);
+  const obstacle = findObstacle(all.slice(0, -1), person);
   if (obstacle !== undefined) return { row, refusal: notAllowedFault(row, obstacle) };
   const refusal = reachFault(row, reach, edited !== undefined);
   if (refusal !== undefined) return { row, refusal };
@@ -198,7 +198,7 @@ async function escalate(
   const { by, key, to } = all.at(-1)!;
   if (to === by)
     return { row, refusal: fault('bad_request', 'it can only be escalated to another person') };
-  const obstacle = findApproveObstacle(readDecisions(row), { principal: by, key });
+  const obstacle = findObstacle(readDecisions(row), { principal: by, key });
   if (obstacle !== undefined) return { row, refusal: notAllowedFault(row, obstacle) };
   await writeDecision(tx, row, all, false);
   await tx.notify(row, 'escalated');

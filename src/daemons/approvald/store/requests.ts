@@ -6,7 +6,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId, TaskId } from '../../../wire/primitives.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { combineRisks, countApproversNeeded, covers } from '../rules.ts';
+import { combineRisks, countApprovers, covers } from '../rules.ts';
 import {
   type ApprovalRow,
   type PermitRow,
@@ -104,7 +104,7 @@ function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRo
     diff_hash: diff === null ? null : sha256Hex(diff),
     rollback,
     nonce: tx.newNonce(),
-    approvers_needed: countApproversNeeded(limits.second_approver_for, { action, chain }),
+    approvers_needed: countApprovers(limits.second_approver_for, { action, chain }),
     said: '[]',
     thread: '[]',
     permit_id: null,

@@ -201,7 +201,7 @@ export type PermitRow = {
   uses: number;
 };
 
-const toOptionalTimestamp = (ms: number | null): string | null =>
+const toTimestampOrNull = (ms: number | null): string | null =>
   ms === null ? null : toTimestamp(Number(ms));
 const parseList = <T>(text: string): T[] => JSON.parse(text) as T[];
 export const readDecisions = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => parseList(row.said);
@@ -253,9 +253,9 @@ export function listApprovers(row: ApprovalRow, permit: PermitRow | undefined): 
   return selectApprovals(readDecisions(row)).map(({ by }) => by);
 }
 
-export type CountedApprovalRow = ApprovalRow & { calls: number; permit_granted_by: string | null };
+export type CountedRow = ApprovalRow & { calls: number; permit_granted_by: string | null };
 
-export function toApprovalSummary(row: CountedApprovalRow): ApprovalSummary {
+export function toApprovalSummary(row: CountedRow): ApprovalSummary {
   const approvers = selectApprovals(readDecisions(row)).map(({ by }) => by);
   const byPermit = approvers.length === 0 && row.permit_granted_by !== null;
   return {
@@ -283,7 +283,7 @@ export function toApprovalSummary(row: CountedApprovalRow): ApprovalSummary {
     permit_id: row.permit_id,
     requested_at: toTimestamp(Number(row.requested_ms)),
     expires_at: toTimestamp(Number(row.expires_ms)),
-    decided_at: toOptionalTimestamp(row.decided_ms),
+    decided_at: toTimestampOrNull(row.decided_ms),
     decided_by: row.decided_by,
   };
 }
@@ -293,7 +293,7 @@ const toPersonAnswer = ({ key: _key, at_ms, ...rest }: DecisionRow): PersonAnswe
   at: toTimestamp(at_ms),
 });
 
-export function toApprovalView(row: CountedApprovalRow, asks: readonly RequestRow[]): ApprovalView {
+export function toApprovalView(row: CountedRow, asks: readonly RequestRow[]): ApprovalView {
   const requested = JSON.parse(row.arguments) as Record<string, unknown>;
   return {
     ...toApprovalSummary(row),
@@ -310,7 +310,7 @@ export function toApprovalView(row: CountedApprovalRow, asks: readonly RequestRo
       task_id: ask.task_id,
       purpose: ask.purpose,
       asked_at: toTimestamp(Number(ask.asked_ms)),
-      redeemed_at: toOptionalTimestamp(ask.redeemed_ms),
+      redeemed_at: toTimestampOrNull(ask.redeemed_ms),
     })),
     answers: readDecisions(row).map(toPersonAnswer),
     thread: parseList(row.thread),
@@ -333,7 +333,7 @@ export function toPermitView(row: PermitRow, nowMs: number): PermitView {
     granted_by: parseList(row.granted_by),
     granted_at: toTimestamp(Number(row.granted_ms)),
     expires_at: toTimestamp(Number(row.expires_ms)),
-    revoked_at: toOptionalTimestamp(row.revoked_ms),
+    revoked_at: toTimestampOrNull(row.revoked_ms),
     revoked_by: row.revoked_by,
     uses: row.uses,
     active: isActive(row, nowMs),

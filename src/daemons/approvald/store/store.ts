@@ -9,7 +9,7 @@ import * as events from '../events.ts';
 import { type DecisionInput, type DecisionResult, recordDecision } from './decisions.ts';
 import { type RedeemResult, type RedemptionInput, redeem } from './redeem.ts';
 import { type ApprovalRequestResult, requestApproval } from './requests.ts';
-import type { ApprovalRow, CountedApprovalRow, PermitRow, RequestRow } from './rows.ts';
+import type { ApprovalRow, CountedRow, PermitRow, RequestRow } from './rows.ts';
 import {
   type ApprovaldTxOptions,
   endApproval,
@@ -107,7 +107,7 @@ export function makeStore(
         return { ...row, revoked_ms: tx.nowMs, revoked_by: by };
       }),
 
-    getApproval: (id: string): Promise<{ row: CountedApprovalRow; asks: RequestRow[] }> =>
+    getApproval: (id: string): Promise<{ row: CountedRow; asks: RequestRow[] }> =>
       db.read(async (sql) => {
         await findApproval(sql, id);
         return { row: (await findCountedRow(sql, id))!, asks: await listRequests(sql, id) };
@@ -117,7 +117,7 @@ export function makeStore(
     listApprovals: (
       filter: ApprovalFilter,
       page: { before: string | undefined; limit: number },
-    ): Promise<CountedApprovalRow[]> => {
+    ): Promise<CountedRow[]> => {
       const where = ['1 = 1'];
       const values: (string | number)[] = [];
       for (const name of FILTERS) {
@@ -164,7 +164,7 @@ export function makeStore(
       return db.read((sql) => sql.all<PermitRow>(text, ...values, page.limit));
     },
 
-    listPendingNotifications: (): Promise<PendingNotification[]> =>
+    listUnsent: (): Promise<PendingNotification[]> =>
       db.read((sql) =>
         sql.all<PendingNotification>(
           'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms ' +

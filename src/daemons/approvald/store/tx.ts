@@ -11,7 +11,7 @@ import type { Notice, NoticeKind } from '../notices.ts';
 import { makeNotice } from '../notices.ts';
 import {
   type ApprovalRow,
-  type CountedApprovalRow,
+  type CountedRow,
   type PermitRow,
   type RequestRow,
   toApprovalSummary,
@@ -85,14 +85,13 @@ const COUNTED_SQL =
   'SELECT a.*, (SELECT COUNT(*) FROM asks k WHERE k.approval_id = a.id) AS calls, ' +
   'p.granted_by AS permit_granted_by FROM approvals a LEFT JOIN permits p ON p.id = a.permit_id';
 
-export const findCountedRow = (sql: Sql, id: string): Promise<CountedApprovalRow | undefined> =>
-  sql.one<CountedApprovalRow>(`${COUNTED_SQL} WHERE a.id = ?`, id);
+export const findCountedRow = (sql: Sql, id: string): Promise<CountedRow | undefined> =>
+  sql.one<CountedRow>(`${COUNTED_SQL} WHERE a.id = ?`, id);
 export const listCountedRows = (
   sql: Sql,
   where: string,
   ...values: (string | number)[]
-): Promise<CountedApprovalRow[]> =>
-  sql.all<CountedApprovalRow>(`${COUNTED_SQL} ${where}`, ...values);
+): Promise<CountedRow[]> => sql.all<CountedRow>(`${COUNTED_SQL} ${where}`, ...values);
 
 export async function findApproval(sql: Sql, id: string): Promise<ApprovalRow> {
   const row = await sql.one<ApprovalRow>('SELECT * FROM approvals WHERE id = ?', id);
@@ -109,7 +108,6 @@ export const findPermit = (sql: Sql, id: string | null): Promise<PermitRow | und
     ? Promise.resolve(undefined)
     : sql.one<PermitRow>('SELECT * FROM permits WHERE id = ?', id);
 
-/** Ends a pending approval. */
 export async function endApproval(
   tx: ApprovaldTx,
   row: ApprovalRow,

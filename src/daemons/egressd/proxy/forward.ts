@@ -45,10 +45,10 @@ export async function serveRequest(options: ForwardOptions): Promise<void> {
   try {
     const forwarded = parseForwarded(options);
     const { target, method, path, hasBody } = forwarded;
-    const destination: Destination = { ...target, how: 'http', method, path, hasBody };
-    connector.assertAllowed(run, destination, { kind: 'http' });
+    const dest: Destination = { ...target, how: 'http', method, path, hasBody };
+    connector.assertAllowed(run, dest, { kind: 'http' });
     if (request.headers.expect !== undefined) response.writeContinue();
-    await send(options, forwarded, destination);
+    await send(options, forwarded, dest);
   } catch (error) {
     sendFault(response, toFault(error, options.log));
   }
@@ -58,7 +58,7 @@ export async function serveRequest(options: ForwardOptions): Promise<void> {
 function send(
   options: ForwardOptions,
   forwarded: ForwardedRequest,
-  destination: Destination,
+  dest: Destination,
 ): Promise<void> {
   const { run, connector, pool, request, response } = options;
   return new Promise((resolve, reject) => {
@@ -66,9 +66,9 @@ function send(
       let connection: TrackedConnection | undefined;
       const poolRequest: PoolRequest = {
         agent: pool.agent,
-        destination,
-        host: destination.host.name,
-        port: destination.port,
+        dest,
+        host: dest.host.name,
+        port: dest.port,
         method: forwarded.method,
         path: forwarded.url,
         headers: forwarded.headers,
@@ -76,13 +76,12 @@ function send(
         timeout: options.idleTimeoutMs,
         maxHeaderSize: HEAD_BYTES_MAX,
       };
-      const outgoing = http.request(poolRequest);
-      const onGone = (): void => void outgoing.destroy();
+      const req = http.request(poolRequest);
+      const onGone = (): void => void req.destroy();
       response.once('close', onGone);
       const fail = (error: Error): void => {
         response.off('close', onGone);
-        const isStale =
-          outgoing.reusedSocket && !isRetry && RETRYABLE_METHODS.has(forwarded.method);
+        const isStale = req.reusedSocket && !isRetry && RETRYABLE_METHODS.has(forwarded.method);
         if (isStale && !forwarded.hasBody && !response.headersSent && !response.destroyed)
           start(true);
         else
@@ -92,24 +91,24 @@ function send(
               : unreachableFault(error),
           );
       };
-      outgoing.on('error', fail);
-      outgoing.on('timeout', () => outgoing.destroy(new Error('idle timeout')));
-      outgoing.on('socket', (socket) => {
+      req.on('error', fail);
+      req.on('timeout', () => req.destroy(new Error('idle timeout')));
+      req.on('socket', (socket) => {
         connection = pool.connectionFor(socket);
-        if (connection === undefined) return void outgoing.destroy();
-        connection.destination = destination;
+        if (connection === undefined) return void req.destroy();
+        connection.dest = dest;
         connection.requests++;
         const sent = headBytes(forwarded.url, forwarded.headers);
-        if (!connector.spend(run, connection, { sent })) outgoing.destroy();
+        if (!connector.spend(run, connection, { sent })) req.destroy();
       });
-      outgoing.on('response', (upstream) => {
+      req.on('response', (upstream) => {
         upstream.once('end', () => response.off('close', onGone));
         sendResponse({ run, connector, upstream, response, connection: connection!, fail });
         response.once('finish', resolve);
         response.once('close', resolve);
       });
-      if (!forwarded.hasBody) return void outgoing.end();
-      pipeMetered(request, outgoing, (sent) => {
+      if (!forwarded.hasBody) return void req.end();
+      pipeMetered(request, req, (sent) => {
         if (connection === undefined) return true;
         return connector.spend(run, connection, { sent });
       });

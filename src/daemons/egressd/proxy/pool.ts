@@ -3,7 +3,7 @@
 import http from 'node:http';
 import type net from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { ConnectOptions, Connector, DialedConnection } from '../connector.ts';
+import type { ConnectOptions, Connector, EgressLink } from '../connector.ts';
 import type { Destination } from '../rules/match.ts';
 import type { EgressRun, TrackedConnection } from '../run.ts';
 
@@ -14,11 +14,11 @@ export type SocketPool = {
   agent: http.Agent;
   connectionFor(socket: net.Socket): TrackedConnection | undefined;
   /** Adds an open connection; the next request to its host and port uses it. */
-  offer(dialed: DialedConnection): void;
+  offer(dialed: EgressLink): void;
   close(): void;
 };
 
-export type PoolRequest = http.RequestOptions & { destination: Destination };
+export type PoolRequest = http.RequestOptions & { dest: Destination };
 type OnCreated = (error: Error | null, socket: Duplex) => void;
 
 const poolKey = ({ host, port }: Destination): string => `${host.name} ${port}`;
@@ -33,9 +33,9 @@ export function makePool({
   connectOptions: ConnectOptions;
 }): SocketPool {
   const connections = new WeakMap<Duplex, TrackedConnection>();
-  const offered = new Map<string, DialedConnection>();
+  const offered = new Map<string, EgressLink>();
 
-  const adopt = ({ connection, socket }: DialedConnection): net.Socket => {
+  const adopt = ({ connection, socket }: EgressLink): net.Socket => {
     connections.set(socket, connection);
     socket.on('error', () => socket.destroy());
     socket.on('close', () => connector.finish(run, connection));
@@ -45,20 +45,20 @@ export function makePool({
     return socket;
   };
 
-  const getSocket = async (destination: Destination): Promise<net.Socket> => {
-    const ready = offered.get(poolKey(destination));
-    offered.delete(poolKey(destination));
+  const getSocket = async (dest: Destination): Promise<net.Socket> => {
+    const ready = offered.get(poolKey(dest));
+    offered.delete(poolKey(dest));
     if (ready !== undefined && !ready.socket.destroyed) {
       ready.socket.setTimeout(0);
       return ready.socket;
     }
-    return adopt(await connector.connect(run, destination, connectOptions));
+    return adopt(await connector.connect(run, dest, connectOptions));
   };
 
   class EgressAgent extends http.Agent {
     override createConnection(options: http.ClientRequestArgs, created?: OnCreated): undefined {
-      const { destination } = options as PoolRequest;
-      getSocket(destination).then(
+      const { dest } = options as PoolRequest;
+      getSocket(dest).then(
         (socket) => created?.(null, socket),
         // Node ignores the socket when there is an error.
         (error: Error) => created?.(error, undefined as unknown as Duplex),
@@ -74,8 +74,8 @@ export function makePool({
     offer(dialed) {
       // From now on it carries parsed requests, not a tunnel.
       dialed.connection.kind = 'http';
-      offered.get(poolKey(dialed.connection.destination))?.socket.destroy();
-      offered.set(poolKey(dialed.connection.destination), dialed);
+      offered.get(poolKey(dialed.connection.dest))?.socket.destroy();
+      offered.set(poolKey(dialed.connection.dest), dialed);
       // The next request may use another free connection instead.
       adopt(dialed).setTimeout(FREE_MS, () => dialed.socket.destroy());
     },

@@ -124,7 +124,6 @@ export async function openProxy(options: {
   };
 }
 
-/** Removes the directories of runs that are no longer live. */
 export function removeStaleDirs(dir: string, isLive: (name: string) => boolean): void {
   for (const name of existsSync(dir) ? readdirSync(dir) : [])
     if (name.startsWith('run_') && !isLive(name))

@@ -4,7 +4,7 @@ import type http from 'node:http';
 import type net from 'node:net';
 import type { Log } from '../../../platform/log.ts';
 import { parseAuthority, type Target } from '../../../policy/hosts.ts';
-import type { Connector, DialedConnection } from '../connector.ts';
+import type { Connector, EgressLink } from '../connector.ts';
 import { makeRefusal } from '../rules/refusal.ts';
 import { type EgressRun, isMarked } from '../run.ts';
 import { endWithFault, toFault } from './fault-response.ts';
@@ -21,7 +21,7 @@ export type TunnelOptions = {
   idleTimeoutMs: number;
   log: Log;
   /** Serves a client that turned out to speak plain HTTP, with its connection, if any. */
-  serveHttp(client: net.Socket, target: Target, dialed: DialedConnection | undefined): void;
+  serveHttp(client: net.Socket, target: Target, dialed: EgressLink | undefined): void;
 };
 
 type Unlink = () => void;
@@ -60,14 +60,14 @@ function readTarget({ run, connector, request }: TunnelOptions): Target {
 
 export async function serveTunnel(options: TunnelOptions): Promise<void> {
   const { run, connector, client } = options;
-  let dialed: DialedConnection | undefined;
+  let dialed: EgressLink | undefined;
   client.on('error', () => client.destroy());
   try {
     const target = readTarget(options);
-    const destination = { ...target, how: 'tunnel' as const };
-    if (target.port !== PORT_TLS && connector.requiresHttp(run, destination))
+    const dest = { ...target, how: 'tunnel' as const };
+    if (target.port !== PORT_TLS && connector.requiresHttp(run, dest))
       return await serveRequestsOnly(options, target);
-    dialed = await connector.connect(run, destination, { kind: 'tunnel' });
+    dialed = await connector.connect(run, dest, { kind: 'tunnel' });
     const unlink = linkSockets(options, dialed);
     if (client.destroyed) return void dialed.connection.ending.abort();
     client.write(ESTABLISHED);
@@ -82,7 +82,7 @@ export async function serveTunnel(options: TunnelOptions): Promise<void> {
 /** From here on, the end of one side ends the other, and is recorded. */
 function linkSockets(
   { run, connector, client, idleTimeoutMs }: TunnelOptions,
-  dialed: DialedConnection,
+  dialed: EgressLink,
 ): Unlink {
   const { connection, socket } = dialed;
   const { signal } = connection.ending;
@@ -114,7 +114,7 @@ function linkSockets(
 
 async function serveSniffed(
   options: TunnelOptions,
-  dialed: DialedConnection,
+  dialed: EgressLink,
   { target, unlink }: { target: Target; unlink: Unlink },
 ): Promise<void> {
   const { run, connector, client, head, headTimeoutMs } = options;
@@ -158,7 +158,7 @@ async function serveRequestsOnly(options: TunnelOptions, target: Target): Promis
 
 function pipeTunnel(
   { run, connector, client }: TunnelOptions,
-  dialed: DialedConnection,
+  dialed: EgressLink,
   first: Buffer,
 ): void {
   const { connection, socket } = dialed;

@@ -35,8 +35,8 @@ const get = (name: string, path = '/', method = 'GET', port = 80): Destination =
   path,
   hasBody: false,
 });
-const said = (rules: GrantedRule[], destination: Destination, nowMs = 0): string => {
-  const verdict: MatchResult = matchRules(rules.map(rule), destination, nowMs);
+const said = (rules: GrantedRule[], dest: Destination, nowMs = 0): string => {
+  const verdict: MatchResult = matchRules(rules.map(rule), dest, nowMs);
   return verdict.allowed ? 'allowed' : verdict.reason;
 };
 
@@ -117,7 +117,7 @@ it('no rule more ever allows less, and no rule less allows more', () => {
     },
     { requiredKeys: ['host'] },
   ) as fc.Arbitrary<GrantedRule>;
-  const destination = fc.oneof(
+  const dest = fc.oneof(
     fc
       .record({
         name: fc.constantFrom('a.test', 'b.a.test', 'c.test'),
@@ -129,7 +129,7 @@ it('no rule more ever allows less, and no rule less allows more', () => {
       .map((w) => get(w.name, w.path)),
   );
   fc.assert(
-    fc.property(fc.array(one, { maxLength: 5 }), one, destination, (rules, more, what) => {
+    fc.property(fc.array(one, { maxLength: 5 }), one, dest, (rules, more, what) => {
       const before = said(rules, what);
       const after = said([...rules, more], what);
       if (before === 'allowed') assert.equal(after, 'allowed');

@@ -57,28 +57,27 @@ const REASON_ORDER: readonly DenialReason[] = ['host', 'port', 'unreadable', 'me
 const isReadWithBody = ({ method, hasBody }: { method: string; hasBody: boolean }): boolean =>
   hasBody && (method === 'GET' || method === 'HEAD');
 
-function checkRule(rule: ParsedEgressRule, destination: Destination): DenialReason | undefined {
-  if (!matchesHost(rule.pattern, destination.host)) return 'host';
-  if (!rule.ports.includes(destination.port)) return 'port';
+function checkRule(rule: ParsedEgressRule, dest: Destination): DenialReason | undefined {
+  if (!matchesHost(rule.pattern, dest.host)) return 'host';
+  if (!rule.ports.includes(dest.port)) return 'port';
   const { methods, paths } = rule;
-  if (destination.how === 'tunnel')
+  if (dest.how === 'tunnel')
     return methods === undefined && paths === undefined ? undefined : 'unreadable';
-  if (methods !== undefined && (!methods.has(destination.method) || isReadWithBody(destination)))
-    return 'method';
-  if (paths !== undefined && !matchesPath(paths, destination.path)) return 'path';
+  if (methods !== undefined && (!methods.has(dest.method) || isReadWithBody(dest))) return 'method';
+  if (paths !== undefined && !matchesPath(paths, dest.path)) return 'path';
   return undefined;
 }
 
 export function matchRules(
   rules: readonly ParsedEgressRule[],
-  destination: Destination,
+  dest: Destination,
   nowMs: number,
 ): MatchResult {
   let reason: DenialReason = 'host';
   let isAllowed = false;
   for (const rule of rules) {
     if (rule.expiresMs <= nowMs) continue;
-    const mismatch = checkRule(rule, destination);
+    const mismatch = checkRule(rule, dest);
     if (mismatch === undefined) {
       if (rule.plain) return { allowed: true, plain: true };
       isAllowed = true;

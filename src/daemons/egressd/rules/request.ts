@@ -21,7 +21,6 @@ export type ForwardedRequest = {
   method: string;
   /** With the query, as it is forwarded. */
   url: string;
-  /** Without the query. */
   path: string;
   /** Name, value, …, the Host first. */
   headers: string[];
@@ -81,7 +80,6 @@ export function stripHopHeaders(rawHeaders: readonly string[]): ParseOutcome<str
   return { value: kept };
 }
 
-/** Splits `http://host[:port]/path?query`. */
 function readAbsolute(url: string): ParseOutcome<{ target: Target; rest: string }> {
   if (/^https:/i.test(url)) return problem('https goes through CONNECT, not through a request');
   const found = /^http:\/\/([^/?#]+)(.*)$/i.exec(url);

@@ -32,7 +32,6 @@ export type BoxfsClient = {
 };
 
 export type BoxfsOptions = {
-  /** boxfs's stdin and stdout. */
   stream: Duplex;
   /** As passed to boxfs by `boxfsArgs`, in the same order. */
   roots: readonly BoxfsRoot[];
