@@ -37,7 +37,7 @@ const MADE: Record<string, string[]> = {
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',
     '93827f57fc7504ac2897542378aab015c1055a7d4270bab81fbceab0a8691c4b',
   ],
-  'toold/store.ts': [
+  'toold/store/store.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',
     '7ad74ebff883393f3bcffa4bee5e68e8696715d95936d43d9b8a31bae01a1e52',
     '877f586940d2efb7e10c16f8ac24b321471813088d371db1d4913f9601c7ce7e',

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeBoxes } from '../../src/daemons/toold/boxes.ts';
+import { makeBoxes } from '../../src/daemons/toold/boxes/run-boxes.ts';
 import type { ToolRun } from '../../src/daemons/toold/runs.ts';
 import { fileTools } from '../../src/daemons/toold/tools/files.ts';
 import { gitTools } from '../../src/daemons/toold/tools/git.ts';

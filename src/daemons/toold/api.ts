@@ -7,11 +7,11 @@ import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { FileProblem } from '../../wire/primitives.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
-import type { Containment } from './containment.ts';
-import type { Marks } from './marks.ts';
+import type { Containment } from './permission/containment.ts';
+import type { Marks } from './permission/marks.ts';
 import type { ToolRuns } from './runs.ts';
 import type { TooldService } from './service.ts';
-import type { ToolCallRow, TooldStore } from './store.ts';
+import type { ToolCallRow, TooldStore } from './store/store.ts';
 
 export function makeHandlers(options: {
   service: TooldService;

@@ -13,7 +13,7 @@ import type { Database } from '../../platform/sql/database.ts';
 import type { Label } from '../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../wire/toold.ts';
 import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
-import type { PastCall, TooldStore } from './store.ts';
+import type { PastCall, TooldStore } from './store/store.ts';
 
 export type ToolRun = AdmittedRun & {
   tools: ReadonlySet<string>;

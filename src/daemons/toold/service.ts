@@ -9,12 +9,12 @@ import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
 import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
-import type { Attempts } from './attempts.ts';
-import type { Containment } from './containment.ts';
-import type { Job } from './job.ts';
-import { problemsOf } from './permission.ts';
+import type { Attempts } from './attempts/attempts.ts';
+import type { Job } from './attempts/job.ts';
+import type { Containment } from './permission/containment.ts';
+import { problemsOf } from './permission/permission.ts';
 import { keyOf, type ToolRun, type ToolRuns } from './runs.ts';
-import type { ToolCallRow, TooldStore } from './store.ts';
+import type { ToolCallRow, TooldStore } from './store/store.ts';
 import type { Registry } from './tools/registry.ts';
 
 export type TooldService = {

@@ -1,0 +1,304 @@
+// What a person approved is what happens, from the ask to the effect: with real tools on real
+// files, and a colleague who changes them at every moment in between.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
+import { derivedId } from '../../../platform/ids.ts';
+import type { TaskId } from '../../../wire/primitives.ts';
+import {
+  answerAsPerson,
+  hostToold,
+  makeWorld,
+  publishPolicy,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
+} from '../testing/host.ts';
+import { fakeSandboxd } from '../testing/sandboxd.ts';
+
+const DECLARED = (name: string, program: string, more: string) => `name: ${name}
+description: For tests.
+argv: [${program}]
+idempotent: false
+${more}
+`;
+const FREE = 'risk: low\nreversibility: reversible';
+const BLIND = 'risk: high\nreversibility: irreversible\napproval: required';
+const LOOKS = `${BLIND}\npreview: [cat, plan.txt]`;
+
+let world: TooldWorld;
+let box: TestBox;
+let host: TooldTestHost;
+let run: TooldTestRun;
+let rights: object;
+/** What a colleague does at a moment of toold's. */
+let meanwhile: { failpoint: string; work: () => void };
+const at = (name: string) => join(box.workspace, name);
+const git = (...args: string[]) =>
+  execFileSync('git', ['-C', box.workspace, '-c', 'user.name=p', '-c', 'user.email=p@x', ...args], {
+    encoding: 'utf8',
+  }).trim();
+
+const APPROVED = ['git.commit', 'file.write', 'file.delete', 'delete.recursive'];
+const TOOLS = [...APPROVED, 'file.edit', 'site.deploy', 'site.blind', 'site.slow'];
+beforeEach(async () => {
+  [world, box] = [makeWorld(), await openTestBox()];
+  meanwhile = { failpoint: 'never', work: () => {} };
+  const required = APPROVED;
+  const filesystem = { write: [box.workspace] };
+  const allow = [...TOOLS, 'file.write_workspace', 'git.write_branch'];
+  const coder = { tools: { allow }, approvals: { required }, filesystem };
+  rights = coder;
+  publishPolicy(world.dir, { coder });
+  mkdirSync(join(world.dir, 'state/tools'));
+  const declare = (name: string, more: string, script: string) => {
+    const program = at(`${name}.sh`);
+    writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const file = join(world.dir, `state/tools/${name}.yaml`);
+    writeFileSync(file, DECLARED(`site.${name}`, program, more), { mode: 0o600 });
+  };
+  const wait = 'while [ -e hold ]; do sleep 0.02; done';
+  declare('deploy', LOOKS, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('blind', BLIND, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('slow', FREE, `touch begun; ${wait}; echo evil > plan.txt`);
+  host = await hostToold(world, {
+    sandboxd: fakeSandboxd(box.box),
+    failpoint: (name) => name === meanwhile.failpoint && meanwhile.work(),
+  });
+  run = await host.admit('one', { tools: TOOLS });
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+  await box.close();
+});
+
+type Row = {
+  tool: string;
+  args: () => object;
+  prepare: () => void;
+  theirs: () => void;
+  /** True when what the colleague made was taken, changed or lost. */
+  isHarmed: () => boolean;
+  /** True when what was approved has happened. */
+  isDone: () => boolean;
+};
+const ROWS: Row[] = [
+  {
+    tool: 'git.commit',
+    args: () => ({ repo: box.workspace, message: 'work', all: true }),
+    prepare() {
+      git('init', '--quiet', '-b', 'main');
+      git('commit', '--quiet', '--allow-empty', '-m', 'first');
+      writeFileSync(at('a'), 'mine\n');
+    },
+    theirs: () => writeFileSync(at('b'), 'theirs\n'),
+    isHarmed: () => git('show', '--stat', 'main').includes(' b '),
+    isDone: () => git('log', '-1', '--format=%s') === 'work',
+  },
+  {
+    tool: 'file.write',
+    args: () => ({ path: at('a'), text: 'mine' }),
+    prepare: () => writeFileSync(at('a'), 'before'),
+    theirs: () => writeFileSync(at('a'), 'theirs'),
+    isHarmed: () => readFileSync(at('a'), 'utf8') !== 'theirs',
+    isDone: () => readFileSync(at('a'), 'utf8') === 'mine',
+  },
+  {
+    tool: 'file.delete',
+    args: () => ({ path: at('a') }),
+    prepare: () => writeFileSync(at('a'), 'before'),
+    theirs: () => writeFileSync(at('a'), 'theirs'),
+    isHarmed: () => !existsSync(at('a')),
+    isDone: () => !existsSync(at('a')),
+  },
+  {
+    tool: 'delete.recursive',
+    args: () => ({ path: at('d') }),
+    prepare: () => mkdirSync(at('d')),
+    theirs: () => writeFileSync(at('d/a'), 'theirs'),
+    isHarmed: () => !existsSync(at('d/a')),
+    isDone: () => !existsSync(at('d')),
+  },
+  {
+    tool: 'delete.recursive',
+    args: () => ({ path: at('d') }),
+    prepare() {
+      mkdirSync(at('d'));
+      writeFileSync(at('d/a'), 'before');
+      utimesSync(at('d/a'), 1, 1);
+    },
+    theirs() {
+      writeFileSync(at('d/a'), 'theirs');
+      utimesSync(at('d/a'), 1, 1);
+    },
+    isHarmed: () => !existsSync(at('d/a')),
+    isDone: () => !existsSync(at('d')),
+  },
+  {
+    tool: 'site.deploy',
+    args: () => ({}),
+    prepare: () => writeFileSync(at('plan.txt'), 'good'),
+    theirs: () => writeFileSync(at('plan.txt'), 'evil'),
+    isHarmed: () => existsSync(at('deployed.txt')),
+    isDone: () => existsSync(at('deployed.txt')),
+  },
+];
+
+for (const row of ROWS)
+  describe(`${row.tool} that a person approved`, () => {
+    const ask = () => run.ask(1, row.tool, row.args());
+    const askAndApprove = async () => {
+      row.prepare();
+      const first = await ask();
+      assert.equal(first.status, 'waiting', JSON.stringify(first));
+      answerAsPerson(world, run.callId(1), { decision: 'approved' });
+    };
+
+    it('happens when nobody comes in between', async () => {
+      await askAndApprove();
+      const done = await ask();
+      assert.equal(done.status, 'completed', JSON.stringify(done));
+      assert.ok(row.isDone());
+    });
+
+    it('is refused when a colleague changed it before the answer, and says to ask again', async () => {
+      await askAndApprove();
+      row.theirs();
+      const { status, error } = await ask();
+      assert.deepEqual([status, error?.code], ['denied', 'changed']);
+      assert.match(error?.hint ?? '', /ask again/);
+      assert.equal(row.isHarmed(), false);
+    });
+
+    it('takes nothing that a colleague put there between the answer and the effect', async () => {
+      await askAndApprove();
+      meanwhile = { failpoint: 'toold.after-attempt-durable', work: row.theirs };
+      const done = await ask();
+      assert.equal(row.isHarmed(), false, JSON.stringify(done));
+      // A commit is made of what was shown; what cannot be done on that is not done.
+      if (row.tool === 'git.commit') assert.ok(row.isDone());
+      else assert.deepEqual([done.status, done.error?.code], ['failed', 'conflict']);
+    });
+  });
+
+describe('what a person edited before approving', () => {
+  it('is done on what they saw, or not at all', async () => {
+    writeFileSync(at('a'), 'before');
+    const ask = (n: number) => run.ask(n, 'file.write', { path: at('a'), text: 'mine' });
+    const edited = { path: at('a'), text: 'better' };
+    for (const n of [1, 2]) {
+      await ask(n);
+      answerAsPerson(world, run.callId(n), { decision: 'approved', edited });
+    }
+    meanwhile = {
+      failpoint: 'toold.after-attempt-durable',
+      work: () => writeFileSync(at('a'), 'theirs'),
+    };
+    assert.equal((await ask(1)).error?.code, 'conflict');
+    assert.equal(readFileSync(at('a'), 'utf8'), 'theirs');
+    writeFileSync(at('a'), 'before');
+    meanwhile.failpoint = 'never';
+    assert.equal((await ask(2)).status, 'completed', 'the control');
+    assert.equal(readFileSync(at('a'), 'utf8'), 'better');
+  });
+});
+
+describe('while what a person approved after a look at files is done', () => {
+  let colleague: TooldTestRun;
+  beforeEach(async () => {
+    writeFileSync(at('plan.txt'), 'good');
+    writeFileSync(at('hold'), '');
+    const root_task_id = derivedId<TaskId>('task', run.id);
+    colleague = await host.admit('two', { tools: TOOLS, root_task_id });
+  });
+  afterEach(() => rmSync(at('hold'), { force: true }));
+
+  const approve = async (tool: string) => {
+    assert.equal((await run.ask(1, tool, {})).status, 'waiting');
+    answerAsPerson(world, run.callId(1), { decision: 'approved' });
+    return run.ask(1, tool, {});
+  };
+  const begun = async () => {
+    while (!existsSync(at('begun'))) await sleep(5);
+  };
+  /** What is left then is to wait for who works there. */
+  const attempted = async () => {
+    const id = `${run.callId(1)}.attempted.1`;
+    while (!world.audit.events.some((event) => event.id === id)) await sleep(5);
+  };
+  const edit = () =>
+    colleague.ask(1, 'file.edit', {
+      path: at('plan.txt'),
+      edits: [{ old_text: 'good', new_text: 'evil' }],
+    });
+  const deployed = () => readFileSync(at('deployed.txt'), 'utf8');
+
+  it('a colleague waits until it has ended', async () => {
+    const deploying = approve('site.deploy');
+    await begun();
+    const editing = edit();
+    // Far longer than it takes when nobody is in the way, as the control below shows.
+    assert.equal(await Promise.race([editing, sleep(300).then(() => 'waits')]), 'waits');
+    rmSync(at('hold'));
+    assert.equal((await deploying).status, 'completed');
+    assert.equal(deployed(), 'good');
+    assert.equal((await editing).status, 'completed');
+    assert.equal(readFileSync(at('plan.txt'), 'utf8'), 'evil');
+  });
+
+  it('control: nobody waits for one whose preview shows no files', async () => {
+    const deploying = approve('site.blind');
+    await begun();
+    assert.equal((await edit()).status, 'completed');
+    rmSync(at('hold'));
+    assert.equal((await deploying).status, 'completed');
+    assert.equal(deployed(), 'evil');
+  });
+
+  it('it waits for a command of a colleague, and looks again after it', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    await attempted();
+    assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
+    rmSync(at('hold'));
+    assert.equal((await slow).status, 'completed');
+    const { status, error } = await deploying;
+    assert.deepEqual([status, error?.code], ['failed', 'conflict']);
+    assert.equal(existsSync(at('deployed.txt')), false);
+  });
+
+  it('a right that is taken back while a call waits is gone', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    await attempted();
+    assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
+    const freeze =
+      'forbid (principal, action == Action::"tool.call", resource == Tool::"site.deploy");';
+    publishPolicy(world.dir, { coder: rights, site: freeze, version: 2 });
+    for (let i = 0; i < 20; i++) world.clock.advance(500);
+    rmSync(at('hold'));
+    await slow;
+    const { status, error } = await deploying;
+    assert.deepEqual([status, error?.code], ['failed', 'denied']);
+  });
+
+  it('one that is dismissed while it waits has done nothing', async () => {
+    const slow = colleague.ask(2, 'site.slow', {});
+    await begun();
+    const deploying = approve('site.deploy');
+    const refused = assert.rejects(deploying, /dismissed/);
+    await attempted();
+    await host.asAgentd.dismissRun({ params: { id: run.id }, query: { fence: 1 } });
+    await refused;
+    rmSync(at('hold'));
+    await slow;
+    assert.equal(existsSync(at('deployed.txt')), false);
+  });
+});

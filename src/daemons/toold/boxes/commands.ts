@@ -1,0 +1,56 @@
+// Commands as sandboxd takes them, and what came of them as tools read it. Pure.
+import type { Client } from '../../../platform/link.ts';
+import type { Collected, sandboxdRoutes } from '../../../wire/sandboxd.ts';
+import type { ExecRequest, ExecResult, NetworkDenied } from '../tools/box.ts';
+
+export type SandboxdClient = Client<typeof sandboxdRoutes>;
+
+/** Longer than a command may take, for whoever waits for its end. */
+export const EXEC_GRACE_MS = 10_000;
+
+export function commandOf(request: ExecRequest, env: Record<string, string>) {
+  const { argv, cwd, stdin, wallMs, outputBytesMax } = request;
+  return {
+    argv: [...argv],
+    env: { ...env, ...request.env },
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(stdin === undefined ? {} : { stdin_base64: stdin.toString('base64') }),
+    limits: {
+      ...(wallMs === undefined ? {} : { wall_ms: wallMs }),
+      ...(outputBytesMax === undefined ? {} : { output_bytes: outputBytesMax }),
+    },
+  };
+}
+
+/** What it had printed may be lost with it. */
+export function endedByPolicy(done?: ExecResult): ExecResult {
+  const nothing = Buffer.alloc(0);
+  return {
+    exitCode: null,
+    signal: null,
+    stdout: nothing,
+    stderr: nothing,
+    wallMs: 0,
+    stdoutTruncated: true,
+    stderrTruncated: true,
+    networkDenied: [],
+    ...done,
+    endedBy: 'policy',
+  };
+}
+
+export function resultOf(done: Collected, networkDenied: readonly NetworkDenied[]): ExecResult {
+  const truncated = done.ended_by === 'output';
+  return {
+    exitCode: done.exit_code,
+    signal: done.signal === null ? null : String(done.signal),
+    endedBy: done.ended_by,
+    ...(done.note === undefined ? {} : { note: done.note }),
+    stdout: Buffer.from(done.stdout_base64, 'base64'),
+    stderr: Buffer.from(done.stderr_base64, 'base64'),
+    stdoutTruncated: truncated,
+    stderrTruncated: truncated,
+    wallMs: done.usage.wall_ms,
+    networkDenied,
+  };
+}

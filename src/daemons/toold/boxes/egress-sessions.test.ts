@@ -1,0 +1,72 @@
+// The way out of a run: closed with it although egressd was away just then, and known again after a
+// restart of the broker.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import { silentLog } from '../../../platform/log.ts';
+import type { AgentBoxRules } from '../../../policy/box-rules.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { RunId } from '../../../wire/primitives.ts';
+import type { ToolRun } from '../runs.ts';
+import { makeEgressSessions } from './egress-sessions.ts';
+
+const runOf = (name: string, fence = 1) =>
+  ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
+const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as AgentBoxRules;
+
+function makeWorld() {
+  const open = new Map<string, number>();
+  const failures: Error[] = [];
+  const orFail = () => {
+    const failure = failures.shift();
+    if (failure !== undefined) throw failure;
+  };
+  const egressd = {
+    async putEgress({ params, body }: { params: { id: string }; body: { fence: number } }) {
+      open.set(params.id, body.fence);
+      return { socket: 'here', cut: 0 };
+    },
+    async dropEgress({ params, query }: { params: { id: string }; query: { fence: number } }) {
+      orFail();
+      if ((open.get(params.id) ?? Infinity) <= query.fence) open.delete(params.id);
+      return { dropped: true };
+    },
+    async listEgress() {
+      orFail();
+      return { egress: [...open].map(([run_id, fence]) => ({ run_id, fence })) };
+    },
+  };
+  const made = () => makeEgressSessions({ egressd: egressd as never, bytesMax: 1, log: silentLog });
+  return { open, failures, made };
+}
+
+test('it is closed as soon as egressd is back', async () => {
+  const { open, failures, made } = makeWorld();
+  const ways = made();
+  await ways.open(runOf('one'), RULES);
+  failures.push(fault('unavailable', 'away'), fault('unavailable', 'still away'));
+  await ways.close(runOf('one'));
+  assert.deepEqual([failures.length, open.size], [0, 0]);
+});
+
+test('one that was never opened is not asked about', async () => {
+  const { failures, made } = makeWorld();
+  failures.push(fault('internal', 'nobody should see this'));
+  await made().close(runOf('one'));
+  assert.equal(failures.length, 1);
+});
+
+test('after a restart those of live runs are closed with them, and the others at once', async () => {
+  const { open, failures, made } = makeWorld();
+  const before = made();
+  for (const run of [runOf('live'), runOf('over'), runOf('woken', 2)])
+    await before.open(run, RULES);
+  const live = [runOf('live'), runOf('woken', 3)];
+  const after = made();
+  failures.push(fault('unavailable', 'away'));
+  await after.reconcile((runId) => live.find((run) => run.runId === runId));
+  assert.deepEqual([...open.keys()], [runOf('live').runId]);
+  assert.deepEqual([after.has(runOf('live')), after.has(runOf('woken'))], [true, false]);
+  await after.close(runOf('live'));
+  assert.equal(open.size, 0);
+});

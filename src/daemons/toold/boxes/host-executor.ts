@@ -1,0 +1,77 @@
+// Where a declared tool with `place: host` runs: a sandbox of its own for one command, with the
+// paths of its declaration, less what rules close for the agent.
+import { isNarrower } from '../../../policy/box-rules.ts';
+import { proxyEnvironment } from '../../../policy/egress.ts';
+import type { PolicySource } from '../../../policy/source.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { RunId } from '../../../wire/primitives.ts';
+import type { CommandExecutor } from '../command-tools/directory.ts';
+import { notBegun } from '../tools/box.ts';
+import type { EgressdClient } from '../tools/http.ts';
+import {
+  commandOf,
+  EXEC_GRACE_MS,
+  endedByPolicy,
+  resultOf,
+  type SandboxdClient,
+} from './commands.ts';
+import { withDenials } from './network-denials.ts';
+import type { RulesWatch } from './rules-watch.ts';
+
+export function makeHostPlace(options: {
+  sandboxd: Pick<SandboxdClient, 'runOnce'>;
+  policy: Pick<PolicySource, 'declaredRulesOf'>;
+  watch: RulesWatch;
+  /** Null where policy gives the agent no host at all. */
+  openWay: (runId: RunId) => Promise<string | null>;
+  egressd: Pick<EgressdClient, 'getEgress'>;
+}): CommandExecutor {
+  const { sandboxd, policy, watch, egressd } = options;
+  return {
+    async run(context, request) {
+      const { level, read, write, cwd } = request;
+      const rules = await policy.declaredRulesOf(context.agent, { read, write });
+      if ('refused' in rules)
+        throw fault('denied', `this tool does not run for ${context.agent}: ${rules.refused}`, {
+          hint: 'Do without it. A person can change the rule, or the paths of the tool.',
+        });
+      const paths = { read: [...read], write: [...write] };
+      const socket = request.hasNetwork ? await options.openWay(context.runId) : null;
+      const env = socket === null ? {} : proxyEnvironment();
+      const body = {
+        run_id: context.runId,
+        fence: context.fence,
+        agent: context.agent,
+        task_id: context.taskId,
+        root_task_id: context.rootTaskId,
+        level,
+        rules: { ...paths, deny: rules.deny },
+        network: { egress_socket: socket },
+        call_id: context.callId,
+        collect: true,
+        ...commandOf({ ...request, cwd }, env),
+      };
+      const deadlineMs = request.wallMs + EXEC_GRACE_MS;
+      const ended = new AbortController();
+      const asked = { deadlineMs, signal: AbortSignal.any([request.signal, ended.signal]) };
+      const watching = {
+        async isNarrower() {
+          const now = await policy.declaredRulesOf(context.agent, { read, write });
+          return 'refused' in now || isNarrower({ ...paths, ...now }, { ...paths, ...rules });
+        },
+        end: () => ended.abort(),
+      };
+      if (request.signal.aborted) throw notBegun();
+      const run = async () => {
+        if (socket === null) return resultOf(await sandboxd.runOnce({ body }, asked), []);
+        const once = () => sandboxd.runOnce({ body }, asked);
+        const { done, denied } = await withDenials(egressd, context.runId, once);
+        return resultOf(done, denied);
+      };
+      return watch.during(watching, run).catch((error: unknown) => {
+        if (ended.signal.aborted) return endedByPolicy();
+        throw error;
+      });
+    },
+  };
+}

@@ -1,0 +1,46 @@
+// What egressd refused while a command ran. Programs that open a tunnel show only a number (403),
+// so the reasons are told beside what they print.
+import type { EgressDenial } from '../../../wire/egressd.ts';
+import type { RunId } from '../../../wire/primitives.ts';
+import type { NetworkDenied } from '../tools/box.ts';
+import type { EgressdClient } from '../tools/http.ts';
+import { peerOptions } from '../tools/tool.ts';
+
+const TOLD_MAX = 5;
+
+const keyOf = ({ reason, host, port, method, path }: EgressDenial): string =>
+  JSON.stringify([reason, host, port, method, path]);
+
+/** Those that are new or were repeated, the latest first; a host and port once. */
+export function newDenials(
+  before: readonly EgressDenial[],
+  after: readonly EgressDenial[],
+): NetworkDenied[] {
+  const counts = new Map(before.map((one) => [keyOf(one), one.count]));
+  const grown = after.filter((one) => one.count > (counts.get(keyOf(one)) ?? 0));
+  const places = new Map<string, NetworkDenied>();
+  for (const { host, port, message, hint } of grown) {
+    const place = `${host} ${port}`;
+    if (!places.has(place)) places.set(place, { host, port, reason: message, hint });
+  }
+  return [...places.values()].slice(0, TOLD_MAX);
+}
+
+/** An egressd that does not answer takes nothing from the command: it is only not explained. */
+export async function withDenials<T>(
+  egressd: Pick<EgressdClient, 'getEgress'>,
+  id: RunId,
+  work: () => Promise<T>,
+): Promise<{ done: T; denied: NetworkDenied[] }> {
+  const look = async (): Promise<readonly EgressDenial[] | undefined> => {
+    try {
+      return (await egressd.getEgress({ params: { id } }, peerOptions)).egress.denials;
+    } catch {
+      return undefined;
+    }
+  };
+  const before = await look();
+  const done = await work();
+  const after = before === undefined ? undefined : await look();
+  return { done, denied: after === undefined ? [] : newDenials(before!, after) };
+}

@@ -1,0 +1,305 @@
+// The box of each run, opened at sandboxd when a tool first needs it, with the rules that policy
+// gives the agent now, and with its way out where policy gives one. When the rules have changed
+// since, the box is closed and opened anew: the kernel never allows more than policy does.
+import type { Clock } from '../../../platform/clock.ts';
+import { isFault } from '../../../platform/daemon.ts';
+import type { Log } from '../../../platform/log.ts';
+import { type AgentBoxRules, isNarrower } from '../../../policy/box-rules.ts';
+import { proxyEnvironment } from '../../../policy/egress.ts';
+import type { PolicySource } from '../../../policy/source.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
+import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
+import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
+import type { CommandExecutor } from '../command-tools/directory.ts';
+import type { Grants } from '../permission/approved-hosts.ts';
+import type { ToolRun } from '../runs.ts';
+import { type Box, type ExecResult, notBegun } from '../tools/box.ts';
+import type { EgressdClient } from '../tools/http.ts';
+import { peerOptions } from '../tools/tool.ts';
+import {
+  commandOf,
+  EXEC_GRACE_MS,
+  endedByPolicy,
+  resultOf,
+  type SandboxdClient,
+} from './commands.ts';
+import type { EgressSessions } from './egress-sessions.ts';
+import { makeHostPlace } from './host-executor.ts';
+import { withDenials } from './network-denials.ts';
+import { makeRulesWatch, type Watched } from './rules-watch.ts';
+
+export type RunBoxes = {
+  /** A path that rules ask about is open only in a box for calls that were decided on it. */
+  of(run: ToolRun, call: InBox): Promise<Box>;
+  /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
+  openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
+  /** A sandbox of its own for one command of a declared tool. */
+  host: CommandExecutor;
+  /** It has read something: what it may reach is narrowed at once. */
+  narrow(run: ToolRun): Promise<void>;
+  /** The run is over, or this activation of it. */
+  close(run: ToolRun): Promise<void>;
+};
+
+type InBox = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
+type Open = {
+  id: BoxId;
+  rules: AgentBoxRules;
+  plan: string;
+  view: OpenBox;
+  env: Record<string, string>;
+  hasWay: boolean;
+};
+type BoxLease = {
+  key: string;
+  touched: readonly string[];
+  runId: string;
+  fence: number;
+  opened: Promise<Open>;
+  /** Commands that run in it now. */
+  running: number;
+  /** Policy became narrower: what runs in it was ended for that. */
+  isEnded: boolean;
+};
+
+export function makeBoxes(options: {
+  sandboxd: SandboxdClient;
+  egressd: Pick<EgressdClient, 'getEgress'>;
+  ways: Pick<EgressSessions, 'open' | 'has' | 'close'>;
+  policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
+  grants: Pick<Grants, 'hostsFor'>;
+  newBoxId: () => BoxId;
+  runOf: (runId: RunId) => ToolRun;
+  clock: Clock;
+  log: Log;
+}): RunBoxes {
+  const { sandboxd, egressd, ways, policy, log } = options;
+  const watch = makeRulesWatch(options);
+  const held = new Map<string, BoxLease>();
+  /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
+  const leaving = new Set<BoxLease>();
+
+  const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
+    policy.boxRulesOf(run.agent, await options.grants.hostsFor(run), touched);
+
+  const open = async (run: ToolRun, rules: AgentBoxRules): Promise<Open> => {
+    const id = options.newBoxId();
+    const { read, write, deny, resources } = rules;
+    const egressSocket = rules.network.mode === 'none' ? null : await ways.open(run, rules);
+    const body = {
+      run_id: run.runId,
+      fence: run.fence,
+      agent: run.agent,
+      task_id: run.taskId,
+      root_task_id: run.rootTaskId,
+      level: 'L2' as const,
+      rules: { read, write, deny, resources: resourcesOf(resources) },
+      network: { egress_socket: egressSocket },
+      ...(run.workspace === null ? {} : { workspace_path: run.workspace }),
+    };
+    const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
+    if (view.missing.length > 0)
+      log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
+    const hasWay = egressSocket !== null;
+    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules, plan: planOf(rules) };
+  };
+
+  const closeBox = async ({ opened }: BoxLease): Promise<void> => {
+    const found = await opened.catch(() => undefined);
+    if (found === undefined) return;
+    await sandboxd.closeBox({ params: { id: found.id } }, peerOptions).catch((error: unknown) => {
+      if (!isFault(error, 'not_found')) log.warn('a box was not closed', { box: found.id, error });
+    });
+  };
+
+  /** Rather no box than one that is allowed more than policy says. */
+  const endBox = (entry: BoxLease): Promise<void> => {
+    entry.isEnded = true;
+    leaving.delete(entry);
+    return closeBox(entry);
+  };
+
+  /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
+  const watched = (run: ToolRun, entry: BoxLease, box: Open): Watched => {
+    let network = JSON.stringify(box.rules.network);
+    return {
+      async isNarrower() {
+        const now = await rulesOf(run, entry.touched);
+        if (box.hasWay && network !== JSON.stringify(now.network)) {
+          const isPut = await ways.open(run, now).then(
+            () => true,
+            () => false,
+          );
+          if (!isPut) return true;
+          network = JSON.stringify(now.network);
+        }
+        return isNarrower(now, box.rules);
+      },
+      end() {
+        log.warn('policy became narrower: the box of a run is closed', { run_id: run.runId });
+        forget(entry);
+        void endBox(entry);
+      },
+    };
+  };
+
+  const execIn = async (
+    run: ToolRun,
+    entry: BoxLease,
+    box: Open,
+    work: () => Promise<ExecResult>,
+  ) => {
+    entry.running++;
+    try {
+      const done = await watch.during(watched(run, entry, box), work);
+      return entry.isEnded && done.endedBy !== null ? endedByPolicy(done) : done;
+    } catch (error) {
+      // A box that was closed before the command began is another case: nothing was started in it.
+      if (!entry.isEnded || isBoxClosed(error)) throw error;
+      return endedByPolicy();
+    } finally {
+      entry.running--;
+      if (entry.running === 0 && leaving.delete(entry)) void closeBox(entry);
+    }
+  };
+
+  const forget = (entry: BoxLease): void => {
+    if (held.get(entry.key) === entry) held.delete(entry.key);
+  };
+
+  const current = async (run: ToolRun, call: InBox): Promise<{ entry: BoxLease; box: Open }> => {
+    const { signal, touched } = call;
+    const rules = await rulesOf(run, touched);
+    const key = [run.runId, ...rules.opened].join(' ');
+    const found = held.get(key);
+    if (found !== undefined) {
+      const box = await found.opened;
+      const isSame = box.plan === planOf(rules);
+      if (found.fence === run.fence && isSame) return { entry: found, box };
+      forget(found);
+      if (found.fence === run.fence && found.running > 0 && !isNarrower(rules, box.rules))
+        leaving.add(found);
+      else await endBox(found);
+    }
+    // Another call may have opened it while this one waited.
+    const again = held.get(key);
+    if (again !== undefined) return { entry: again, box: await again.opened };
+    // Whoever dismissed the run has closed its box already, and would not close this one.
+    if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
+    const opened = open(run, rules);
+    const entry: BoxLease = {
+      key,
+      touched,
+      runId: run.runId,
+      fence: run.fence,
+      opened,
+      running: 0,
+      isEnded: false,
+    };
+    held.set(key, entry);
+    entry.opened.catch(() => forget(entry));
+    return { entry, box: await entry.opened };
+  };
+
+  /** When a box has ended with its warden, nothing was done, and the next call opens another. */
+  const inBox = async <T>(entry: BoxLease, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isBoxClosed(error)) throw error;
+      forget(entry);
+      throw fault('unavailable', `the box of ${entry.runId} has ended; it is opened again`, {
+        cause: error,
+      });
+    }
+  };
+
+  return {
+    async of(run, call) {
+      const { callId, signal } = call;
+      const { entry, box } = await current(run, call);
+      const params = { id: box.id };
+      return {
+        roots: { workspace: box.view.workspace, home: box.view.home },
+        files: {
+          perform: <R extends FileAsk>(request: R) =>
+            inBox(entry, async () => {
+              if (signal.aborted) throw notBegun();
+              const asked = { params, body: request as FileAsk as never };
+              return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
+            }),
+        },
+        exec: (request) =>
+          inBox(entry, async () => {
+            const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
+            const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
+            const asked = { deadlineMs, signal: request.signal ?? signal };
+            const exec = async () => {
+              if (asked.signal.aborted) throw notBegun();
+              return sandboxd.execBox({ params, body }, asked);
+            };
+            return execIn(run, entry, box, async () => {
+              if (!box.hasWay) return resultOf(await exec(), []);
+              const { done, denied } = await withDenials(egressd, run.runId, exec);
+              return resultOf(done, denied);
+            });
+          }),
+      };
+    },
+
+    host: makeHostPlace({
+      sandboxd,
+      policy,
+      watch,
+      egressd,
+      async openWay(runId) {
+        const run = options.runOf(runId);
+        const rules = await rulesOf(run);
+        return rules.network.mode === 'none' ? null : ways.open(run, rules);
+      },
+    }),
+
+    async openEgress(run) {
+      const rules = await rulesOf(run);
+      // Also where the box reaches nothing: one request may have been decided on by itself.
+      await ways.open(run, rules);
+      return rules.network;
+    },
+
+    async narrow(run) {
+      if (ways.has(run)) await ways.open(run, await rulesOf(run));
+    },
+
+    async close(run) {
+      for (const entry of [...held.values(), ...leaving])
+        if (entry.runId === run.runId && entry.fence <= run.fence) {
+          forget(entry);
+          leaving.delete(entry);
+          await closeBox(entry);
+        }
+      await ways.close(run);
+    },
+  };
+}
+
+/** By its reason: a missing file is `not_found` too, and its name can say anything. */
+const isBoxClosed = (error: unknown): boolean =>
+  isFault(error, 'not_found') && error.details?.reason === BOX_NOT_OPEN;
+
+/**
+ * What a box is made by. One more host is egressd's business alone, unless the box has no way there
+ * yet.
+ */
+function planOf({ network, version: _, asked: __, ...rules }: AgentBoxRules): string {
+  return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
+}
+
+function resourcesOf({ cpu, memoryBytes, pids, diskBytes }: AgentBoxRules['resources']) {
+  return {
+    ...(cpu === null ? {} : { cpu }),
+    ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),
+    ...(pids === null ? {} : { pids }),
+    ...(diskBytes === null ? {} : { disk_bytes: diskBytes }),
+  };
+}

@@ -1,0 +1,50 @@
+// Who may change files while an approved call is done. What a person approved after looking at
+// files is done on just those: from the last look until it has ended, nobody else works there.
+import { makePathLock } from '../../../platform/path-lock.ts';
+import type { PolicySource } from '../../../policy/source.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { Job } from '../attempts/job.ts';
+import { WORKSPACE } from '../tools/box.ts';
+
+export type WorkspaceLocks = {
+  /** `hasWaited`: others were there first, so that rights may have changed since. */
+  during<T>(job: Job, call: Work, work: (hasWaited: boolean) => Promise<T>): Promise<T>;
+};
+type Work = { input: unknown; isApproved: boolean };
+
+export function makeWorkspaceLocks(options: {
+  policy: Pick<PolicySource, 'boxRulesOf'>;
+}): WorkspaceLocks {
+  const { enter } = makePathLock();
+
+  /** Its workspace and home, as others have them too, and what else it may change. */
+  const placesOf = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
+    const { write, home } = await options.policy.boxRulesOf(run.agent);
+    const shared = write.filter((path) => path !== WORKSPACE && path !== home);
+    const touched = (tool?.touches?.(input) ?? []).flatMap((touch) =>
+      touch.action === 'file.write' && tool?.box === undefined ? [touch.path] : [],
+    );
+    const workspace = run.workspace === null ? [] : [run.workspace];
+    return [run.rootTaskId, ...workspace, home, ...shared, ...touched];
+  };
+
+  return {
+    async during(job, { input, isApproved }, work) {
+      const { tool, signal } = job;
+      const isAlone = isApproved && tool?.looks === true;
+      const changes =
+        tool?.box === 'write' ||
+        tool?.touches?.(input).some(({ action }) => action === 'file.write') === true;
+      if (!isAlone && !changes) return work(false);
+      const places = await placesOf(job, input);
+      const { hasWaited, leave } = await enter({ places, exclusive: isAlone }, signal).catch(() => {
+        throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
+      });
+      try {
+        return await work(hasWaited);
+      } finally {
+        leave();
+      }
+    },
+  };
+}

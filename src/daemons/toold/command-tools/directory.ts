@@ -1,0 +1,147 @@
+// The directory of tools that operators declare: read, watched, and offered as one set. A file that
+// is wrong is named with its line and offers nothing until it is corrected; the others stay.
+import { constants } from 'node:fs';
+import { type FileHandle, open, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../../platform/clock.ts';
+import { decodeUtf8 } from '../../../platform/json.ts';
+import type { Log } from '../../../platform/log.ts';
+import { makeMutex } from '../../../platform/mutex.ts';
+import { followDir } from '../../../platform/watch-dir.ts';
+import { readYaml } from '../../../platform/yaml-file.ts';
+import type { FileProblem } from '../../../wire/primitives.ts';
+import type { Tool } from '../tools/tool.ts';
+import { Declaration } from './declaration.ts';
+import { type CommandExecutor, makeCommandTool } from './make.ts';
+
+export type { CommandExecutor } from './make.ts';
+
+export type CommandToolSet = { tools: Tool[]; problems: FileProblem[] };
+
+export type CommandToolDir = {
+  current(): CommandToolSet;
+  /** Looks now. */
+  rescan(): Promise<void>;
+  close(): void;
+};
+
+export type CommandToolOptions = {
+  dir: string;
+  /** Names that are in use already. */
+  taken: ReadonlySet<string>;
+  places: { host: CommandExecutor };
+  clock: Clock;
+  log: Log;
+  onChange?: (set: CommandToolSet) => void;
+  lookEveryMs?: number;
+  settleMs?: number;
+};
+
+const FILE_BYTES_MAX = 65_536;
+const FILES_MAX = 500;
+const OTHERS_WRITE = 0o022;
+
+export async function openCommandTools(options: CommandToolOptions): Promise<CommandToolDir> {
+  const { dir, clock, log, settleMs = 100, lookEveryMs = 2_000 } = options;
+  let set: CommandToolSet = { tools: [], problems: [] };
+  let seen = '';
+  let closed = false;
+  const inTurn = makeMutex();
+
+  const look = (): Promise<void> =>
+    inTurn(async () => {
+      if (closed) return;
+      const files = await readFiles(dir);
+      const fingerprint = JSON.stringify(files);
+      if (closed || fingerprint === seen) return;
+      set = makeSet(files, options);
+      seen = fingerprint;
+      for (const { file, line, message, hint } of set.problems)
+        log.warn('a declared tool is not offered', { file, line, message, hint });
+      options.onChange?.(set);
+    });
+  const lookUnasked = (): void => {
+    look().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
+  };
+
+  const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: lookUnasked });
+  await look();
+  return {
+    current: () => set,
+    rescan: look,
+    close() {
+      closed = true;
+      followed.close();
+    },
+  };
+}
+
+type Read = { file: string; text: string } | { file: string; problem: FileProblem };
+
+async function readFiles(dir: string): Promise<Read[]> {
+  let names: string[];
+  try {
+    names = await readdir(dir);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    return [{ file: dir, problem: unreadable(dir, (error as Error).message) }];
+  }
+  const files = names.filter((name) => /^[^.].*\.ya?ml$/.test(name)).sort();
+  return Promise.all(files.slice(0, FILES_MAX).map((name) => readOne(join(dir, name))));
+}
+
+const unreadable = (file: string, message: string): FileProblem => ({
+  file,
+  line: null,
+  message,
+  hint: 'Make it a readable file of this user that nobody else can change, or remove it.',
+});
+
+/** Who could write here could run programs as this user, so only root and this user may. */
+async function readOne(file: string): Promise<Read> {
+  let handle: FileHandle | undefined;
+  const refuse = (why: string): Read => ({ file, problem: unreadable(file, why) });
+  try {
+    handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+    const stat = await handle.stat();
+    if (!stat.isFile()) return refuse('is not a file');
+    if (stat.uid !== 0 && stat.uid !== process.getuid?.())
+      return refuse(`belongs to another user (uid ${stat.uid})`);
+    if ((stat.mode & OTHERS_WRITE) !== 0) return refuse('can be changed by other users');
+    if (stat.size > FILE_BYTES_MAX) return refuse(`is larger than ${FILE_BYTES_MAX} bytes`);
+    return { file, text: decodeUtf8(await handle.readFile()) };
+  } catch (error) {
+    return refuse(`cannot be read: ${(error as Error).message}`);
+  } finally {
+    await handle?.close();
+  }
+}
+
+function makeSet(files: readonly Read[], { taken, places }: CommandToolOptions): CommandToolSet {
+  const tools = new Map<string, { file: string; tool: Tool }>();
+  const problems: FileProblem[] = [];
+  for (const read of files) {
+    if ('problem' in read) {
+      problems.push(read.problem);
+      continue;
+    }
+    const { file, text } = read;
+    const result = readYaml(text, file, Declaration);
+    if (!result.ok) {
+      problems.push(...result.problems);
+      continue;
+    }
+    const { name } = result.value;
+    const other =
+      tools.get(name)?.file ?? (taken.has(name) ? 'the tools that are built in' : undefined);
+    if (other === undefined) tools.set(name, { file, tool: makeCommandTool(result.value, places) });
+    else
+      problems.push({
+        file,
+        line: 1,
+        message: `there is a tool ${name} already, in ${other}`,
+        hint: 'Choose another name.',
+      });
+  }
+  return { tools: [...tools.values()].map(({ tool }) => tool), problems };
+}

@@ -1,0 +1,205 @@
+// A call that needs a person: it waits without having begun, begins once when it is approved, and
+// never otherwise. Policy is asked again at the moment of doing.
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { derivedId } from '../../../platform/ids.ts';
+import type { ApprovalId, CallId, RunId } from '../../../wire/primitives.ts';
+import {
+  answerAsPerson,
+  effectsIn,
+  eventsOf,
+  hostToold,
+  isCode,
+  makeWorld,
+  publishPolicy,
+  type TooldTestHost,
+  type TooldTestRun,
+  type TooldWorld,
+} from '../testing/host.ts';
+
+const ASKED = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.count_effect'] } };
+const TOOL = 'test.count_effect';
+
+let world: TooldWorld;
+let host: TooldTestHost;
+let run: TooldTestRun;
+beforeEach(async () => {
+  world = makeWorld();
+  publishPolicy(world.dir, { coder: ASKED });
+  host = await hostToold(world);
+  run = await host.admit('one');
+});
+afterEach(async () => {
+  await host.stop();
+  world.remove();
+});
+
+const answer = (callId: CallId, said: Parameters<TooldWorld['approvald']['say']>[1]): void =>
+  answerAsPerson(world, callId, said);
+
+describe('a call that needs a person', () => {
+  const ask = (args: object = { key: 'x' }) => run.ask(1, TOOL, args);
+
+  it('[R95] waits, says so, and has not begun', async () => {
+    const first = await ask();
+    assert.equal(first.status, 'waiting');
+    assert.equal(first.wait?.kind, 'approval');
+    assert.deepEqual(effectsIn(world), []);
+    const { ask: shown } = world.approvald.approvalOf(run.callId(1))!;
+    assert.deepEqual(shown.arguments, { key: 'x' });
+    assert.match(shown.rules.join(), /manifest:coder:/);
+    assert.equal(shown.each_call, false, 'a permit may cover what only policy asks about');
+    assert.deepEqual(await eventsOf(world, run.callId(1)), ['.waiting.0']);
+    assert.equal((await ask()).status, 'waiting', 'asked again it still waits');
+    const event = world.audit.events.find(({ id }) => id.endsWith('.waiting.0'));
+    assert.equal(event?.data?.checks, 'caller task tool scope sandbox:L0 approval:asked');
+  });
+
+  it('[R109] is done once, when it is approved', async () => {
+    await ask();
+    answer(run.callId(1), { decision: 'approved' });
+    assert.equal((await ask()).status, 'completed');
+    assert.equal((await ask()).status, 'completed');
+    assert.equal(effectsIn(world).length, 1);
+    assert.deepEqual(await eventsOf(world, run.callId(1)), [
+      '.waiting.0',
+      '.attempted.1',
+      '.ended',
+    ]);
+    const event = world.audit.events.find(({ id }) => id.endsWith('.attempted.1'));
+    assert.match(String(event?.data?.approval), /^approval_/);
+    assert.match(String(event?.data?.checks), /approval:given$/);
+  });
+
+  for (const [decision, code] of [
+    ['rejected', 'rejected'],
+    ['expired', 'expired'],
+    ['info', 'more_information'],
+    ['canceled', 'denied'],
+  ] as const)
+    it(`is refused for good when it is ${decision}`, async () => {
+      await ask();
+      answer(run.callId(1), { decision, text: 'because\u202e' });
+      const refused = await ask();
+      assert.equal(refused.status, 'denied');
+      assert.equal(refused.error?.code, code);
+      assert.doesNotMatch(refused.error?.message ?? '', /\u202e/);
+      assert.equal((await ask()).status, 'denied');
+      assert.deepEqual(effectsIn(world), []);
+      assert.deepEqual(await eventsOf(world, run.callId(1)), ['.waiting.0', '.denied']);
+    });
+
+  it('[R110] is done at once under a permit', async () => {
+    world.approvald.state.permits = true;
+    assert.equal((await ask()).status, 'completed');
+    assert.equal(effectsIn(world).length, 1);
+  });
+
+  it('is done with what a person made of it', async () => {
+    await ask({ key: 'first' });
+    answer(run.callId(1), { decision: 'approved', edited: { key: 'second' } });
+    assert.equal((await ask({ key: 'first' })).status, 'completed');
+    assert.match(effectsIn(world).join(), /second/);
+  });
+
+  it('is refused when what a person made of it does not fit the tool', async () => {
+    await ask();
+    answer(run.callId(1), { decision: 'approved', edited: { nonsense: 1 } });
+    const refused = await ask();
+    assert.equal(refused.error?.code, 'bad_arguments');
+    assert.deepEqual(effectsIn(world), []);
+  });
+
+  it('is not done when the right was taken away before the answer', async () => {
+    await ask();
+    const site = 'forbid (principal, action == Action::"tool.call", resource);';
+    publishPolicy(world.dir, { coder: ASKED, version: 2, site });
+    world.clock.advance(1_000);
+    answer(run.callId(1), { decision: 'approved' });
+    const refused = await ask();
+    assert.equal(refused.status, 'denied');
+    assert.deepEqual(effectsIn(world), []);
+  });
+
+  it('is not done on an answer that approvald did not sign for it', async () => {
+    await ask();
+    answer(run.callId(1), { decision: 'approved' });
+    const forgeries: TooldWorld['approvald']['state']['forge'][] = [
+      (real) => ({ ...real, signature: Buffer.alloc(64).toString('base64url') }),
+      (real) => ({ ...real, arguments: { key: 'y' } }),
+      (real) => ({ ...real, statement: { ...real.statement!, agent: 'other' } }),
+      (real) => ({ ...real, arguments: { key: 'y' }, edited: true }),
+    ];
+    for (const forge of forgeries) {
+      world.approvald.state.forge = forge;
+      await assert.rejects(ask(), isCode('denied'));
+    }
+    assert.deepEqual(effectsIn(world), []);
+    world.approvald.state.forge = (real) => real;
+    assert.equal((await ask()).status, 'completed');
+  });
+
+  it('is not done on an answer that approvald signed for something else', async () => {
+    await ask();
+    const other = run.callId(9);
+    const hash = 'f'.repeat(64);
+    for (const [what, made] of Object.entries({
+      'another approval': { approval_id: derivedId<ApprovalId>('approval', other) },
+      'another call': { call_id: other },
+      'another run': { run_id: derivedId<RunId>('run', 'other') },
+      'another agent': { agent: 'other' },
+      'another tool': { action: 'test.echo' },
+      'other arguments that were asked': { asked_hash: hash },
+      'other arguments that were approved': { arguments_hash: hash },
+      'another diff': { diff_hash: hash },
+      'a no': { decision: 'rejected' as const },
+    }))
+      for (const edited of [undefined, { key: 'y' }]) {
+        // What a person edited has no diff that they saw.
+        if (edited !== undefined && 'diff_hash' in made) continue;
+        const said = edited === undefined ? {} : { edited };
+        answer(run.callId(1), { decision: 'approved', ...said });
+        world.approvald.state.forge = (real) =>
+          world.approvald.signed(real, { ...real.statement!, ...made });
+        await assert.rejects(ask(), isCode('denied'), `${what}, ${JSON.stringify(edited)}`);
+        assert.deepEqual(effectsIn(world), [], what);
+      }
+    answer(run.callId(1), { decision: 'approved' });
+    world.approvald.state.forge = (real) => world.approvald.signed(real, real.statement!);
+    assert.equal((await ask()).status, 'completed', 'control: signed anew, for this');
+  });
+
+  it('is asked about when it was cut off before the rule came, and has failed when refused', async () => {
+    await host.stop();
+    let isCut = true;
+    const failpoint = (name: string) => {
+      if (isCut && name === 'toold.after-attempt-durable') throw new Error('cut off');
+    };
+    host = await hostToold(world, { failpoint });
+    run = await host.admit('one', { fence: 2 });
+    const echo = () => run.ask(2, 'test.echo', { text: 'x' });
+    await assert.rejects(echo());
+    isCut = false;
+    const coder = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.echo'] } };
+    publishPolicy(world.dir, { coder, version: 2 });
+    world.clock.advance(1_000);
+    assert.equal((await echo()).status, 'waiting');
+    answer(run.callId(2), { decision: 'rejected', text: 'no' });
+    const refused = await echo();
+    assert.deepEqual([refused.status, refused.error?.code], ['failed', 'rejected']);
+    const told = await eventsOf(world, run.callId(2));
+    assert.deepEqual(told, ['.attempted.1', '.ended']);
+  });
+
+  it('goes on waiting over a restart, and asks a person only once', async () => {
+    await ask();
+    await host.stop();
+    host = await hostToold(world);
+    run = await host.admit('one', { fence: 2 });
+    assert.equal((await ask()).status, 'waiting');
+    assert.equal(world.approvald.state.approvals.size, 1);
+    answer(run.callId(1), { decision: 'approved' });
+    assert.equal((await ask()).status, 'completed');
+    assert.equal(effectsIn(world).length, 1);
+  });
+});

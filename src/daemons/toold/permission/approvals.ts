@@ -1,0 +1,249 @@
+// Asking a person before a call may begin, and taking their answer: through approvald, which keeps
+// it, and agentd, where the run waits. An answer counts only for exactly what was asked, and only
+// when approvald has signed it.
+import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
+import type { Client } from '../../../platform/link.ts';
+import { verifyJson } from '../../../platform/signed-json.ts';
+import type { WaitView } from '../../../wire/agentd.ts';
+import type { approvaldRoutes, Redeemed } from '../../../wire/approvald.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { ApprovalId, Label } from '../../../wire/primitives.ts';
+import type { ToolView } from '../../../wire/toold.ts';
+import { type Job, permanentFault } from '../attempts/job.ts';
+import { neutralise, previewOf } from '../results/output.ts';
+import { type CallError, refusal } from '../rules.ts';
+import {
+  type AgentdClient,
+  type Basis,
+  changedSince,
+  errorOf,
+  forRun,
+  peerOptions,
+  type ToolContext,
+} from '../tools/tool.ts';
+import type { Chains } from './chain.ts';
+import type { Permission } from './permission.ts';
+
+export type ApprovaldClient = Client<typeof approvaldRoutes>;
+
+type NeedsApproval = Permission & { kind: 'ask' };
+export type PendingApproval = {
+  approvalId: ApprovalId;
+  /** `answered`: by a permit, or by a person who was asked before. */
+  status: 'pending' | 'answered';
+  expiresAt: string;
+};
+/** What a person saw of a call that they approved: it is done on that, or not at all. */
+export type ReviewedState = { shownHash: string | null; basis: Basis | undefined };
+type Approved = {
+  approved: true;
+  edited: Record<string, unknown> | undefined;
+  seen: ReviewedState;
+};
+export type ApprovalResult = Approved | { approved: false; error: CallError };
+
+export type Approvals = {
+  request(job: Job, may: NeedsApproval, context: ToolContext): Promise<PendingApproval>;
+  /** Where the run waits; opened once per call. */
+  wait(asked: PendingApproval, context: ToolContext): Promise<WaitView>;
+  /** The diff is made anew: an answer to another one does not count. */
+  redeem(job: Job, approvalId: ApprovalId, now: RedeemInput): Promise<ApprovalResult>;
+  /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
+  reviewedState(
+    job: Job,
+    answer: Approved,
+    now: RedeemInput & { edited: Edited },
+  ): Promise<ReviewedState | CallError>;
+  /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
+  bindToApproved(
+    job: Job,
+    input: unknown,
+    by: ApprovalBinding,
+  ): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
+};
+type ApprovalBinding = { approvalId: ApprovalId; seen: ReviewedState; context: ToolContext };
+type Edited = Pick<RedeemInput, 'input' | 'context'>;
+export type RedeemInput = { labels: readonly Label[]; context: ToolContext; input: unknown };
+
+export function makeApprovals(options: {
+  approvald: ApprovaldClient;
+  chains: Chains;
+  agentd: Pick<AgentdClient, 'toolAwaitApproval'>;
+}): Approvals {
+  const { approvald, agentd, chains } = options;
+  let known: Promise<string> | undefined;
+
+  const publicKey = (): Promise<string> => {
+    known ??= approvald.approvalKey({}, peerOptions).then((answer) => answer.public_key_pem);
+    known.catch(() => {
+      known = undefined;
+    });
+    return known;
+  };
+
+  return {
+    async request(job, may, context) {
+      const { tool, run, request } = job;
+      const { risk, view } = tool!;
+      const { reversibility } = may.decision.verdict.facts.tool as Pick<ToolView, 'reversibility'>;
+      const action = actionOf(job, may.input);
+      const body = {
+        call_id: job.callId,
+        run_id: run.runId,
+        agent: run.agent,
+        task_id: run.taskId,
+        root_task_id: run.rootTaskId,
+        action,
+        class: action === job.toolName ? (view.capabilities[0] ?? action) : action,
+        risk,
+        reversibility,
+        repo: repoOf(request.arguments),
+        chain: await chains.linksFor(job, may.input),
+        summary: `${run.agent} wants to use ${job.toolName}`,
+        ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
+        arguments: request.arguments,
+        arguments_hash: job.argumentsHash,
+        diff: (await show(job, may.input, context)).shown,
+        rollback: tool!.rollback ?? null,
+        labels: [...may.labels],
+        rules: may.decision.verdict.rules.map((rule) => rule.slice(0, 200)).slice(0, 64),
+        reason: may.decision.verdict.reason.slice(0, 2_000),
+        each_call: tool!.approval === 'required',
+      };
+      const { approval, status } = await approvald.askApproval({ body }, peerOptions);
+      return {
+        approvalId: approval.id,
+        status: status === 'pending' ? 'pending' : 'answered',
+        expiresAt: approval.expires_at,
+      };
+    },
+
+    async wait({ approvalId, expiresAt }, context) {
+      const body = { ...forRun(context), approval_id: approvalId, expires_at: expiresAt };
+      return (await agentd.toolAwaitApproval({ body }, peerOptions)).wait;
+    },
+
+    async redeem(job, approvalId, { labels, context, input }) {
+      const seen = await look(job, input, context).catch(permanentFault);
+      if (seen instanceof Fault) return { approved: false, error: notShowable(seen) };
+      const body = {
+        call_id: job.callId,
+        run_id: job.run.runId,
+        arguments_hash: job.argumentsHash,
+        diff_hash: seen.shownHash,
+        brings: await chains.broughtBy(job, input),
+        labels: [...labels],
+      };
+      const params = { id: approvalId };
+      const redeemed = await approvald.redeemApproval({ params, body }, peerOptions);
+      if (redeemed.decision !== 'approved') return { approved: false, error: errorFrom(redeemed) };
+      const action = actionOf(job, input);
+      assertSigned(job, approvalId, { ...redeemed, action, ...seen }, await publicKey());
+      const edited = redeemed.edited ? (redeemed.arguments ?? undefined) : undefined;
+      return { approved: true, edited, seen };
+    },
+
+    async reviewedState(job, answer, { input, edited, context }) {
+      if (answer.edited === undefined) return answer.seen;
+      const now = await look(job, edited.input, edited.context).catch(permanentFault);
+      if (now instanceof Fault) return errorOf(now);
+      // The person edited looking at this, so it must still be so.
+      const still = await look(job, input, context).catch(permanentFault);
+      const isSame = !(still instanceof Fault) && still.shownHash === answer.seen.shownHash;
+      return isSame ? now : hasChanged('');
+    },
+
+    async bindToApproved(job, input, { approvalId, seen, context }) {
+      if (seen.basis !== undefined) return { approvalId, basis: seen.basis };
+      const now = await look(job, input, context);
+      if (now.shownHash !== seen.shownHash) throw changedSince('what it would do');
+      return { approvalId };
+    },
+  };
+}
+
+async function show(job: Job, input: unknown, context: ToolContext) {
+  const made = await job.tool!.preview?.(input, context);
+  if (made === undefined) return { shown: null, basis: undefined };
+  if (typeof made === 'string') return { shown: made, basis: undefined };
+  const { text, basis } = made;
+  const lines = Object.entries(basis).map(([name, value]) => `${name}: ${value}\n`);
+  return { shown: `${lines.join('')}${text}`, basis };
+}
+
+async function look(job: Job, input: unknown, context: ToolContext): Promise<ReviewedState> {
+  const { shown, basis } = await show(job, input, context);
+  return { shownHash: shown === null ? null : sha256Hex(shown), basis };
+}
+
+/** What was signed must be about this call, these arguments and what was shown of them. */
+function assertSigned(
+  job: Job,
+  approvalId: ApprovalId,
+  given: Redeemed & ReviewedState & { action: string },
+  publicKeyPem: string,
+): void {
+  const { statement, signature, arguments: approved, edited, action, shownHash } = given;
+  const signed = verifyJson(statement, signature ?? '', publicKeyPem);
+  const own =
+    statement?.approval_id === approvalId &&
+    statement.call_id === job.callId &&
+    statement.run_id === job.run.runId &&
+    statement.agent === job.run.agent &&
+    statement.action === action &&
+    statement.decision === 'approved' &&
+    statement.asked_hash === job.argumentsHash &&
+    statement.arguments_hash === sha256Hex(canonicalJson(approved)) &&
+    (edited ||
+      (statement.arguments_hash === job.argumentsHash && statement.diff_hash === shownHash));
+  if (!signed || !own)
+    throw fault('denied', `the answer to ${approvalId} is not one that approvald signed for this`, {
+      hint: 'Do not go on. A person should look at the audit log.',
+    });
+}
+
+function errorFrom({ decision, text }: Redeemed): CallError {
+  const said = text === null ? '' : `: ${neutralise(previewOf(text))}`;
+  switch (decision) {
+    case 'info':
+      return refusal(
+        'more_information',
+        `a person wants to know more before they decide${said}`,
+        'Call again and answer the question in the purpose, or do without it.',
+      );
+    case 'changed':
+      return hasChanged(said);
+    case 'rejected':
+      return refusal(
+        'rejected',
+        `a person refused this${said}`,
+        'Do not ask for the same again. Find another way, or end the task and say why.',
+      );
+    default:
+      return refusal(
+        decision === 'expired' ? 'expired' : 'denied',
+        decision === 'expired'
+          ? 'nobody answered in time, so it is refused'
+          : `the approval does not hold (${decision})${said}`,
+        'Go on without it, or end the task and say what was missing.',
+      );
+  }
+}
+
+const hasChanged = (said: string): CallError =>
+  refusal(
+    'changed',
+    `a person approved something else than what would happen now${said}`,
+    'Nothing was done. Look at what is there now, and ask again if you still want it.',
+  );
+
+const notShowable = ({ message }: Fault): CallError => hasChanged(`: ${neutralise(message)}`);
+
+/** What a person agrees to, and what a permit could cover: no more than this. */
+const actionOf = ({ tool, toolName }: Job, input: unknown): string =>
+  (tool!.actionOf?.(input) ?? toolName).slice(0, 64);
+
+function repoOf(given: Record<string, unknown>): string | null {
+  const { repo } = given;
+  return typeof repo === 'string' && repo !== '' && repo.length <= 4_096 ? repo : null;
+}

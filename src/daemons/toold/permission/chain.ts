@@ -1,0 +1,154 @@
+// What a person decides about when a call is asked for: the call, what it brings along, and the
+// calls of the same run that are open beside it. approvald judges all of it by the worst part.
+import { checkValue } from '../../../platform/check.ts';
+import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
+import { grantOf, isBasicTool } from '../../../policy/capabilities.ts';
+import type { PolicySource } from '../../../policy/source.ts';
+import { CHAIN_LINKS_MAX, type ChainLink, Reversibility, Risk } from '../../../wire/approvald.ts';
+import { isShortened, type Job } from '../attempts/job.ts';
+import { neutralise, previewOf } from '../results/output.ts';
+import { keyOf, type ToolRun } from '../runs.ts';
+import type { TooldStore } from '../store/store.ts';
+import type { Registry } from '../tools/registry.ts';
+import type { Tool } from '../tools/tool.ts';
+import type { Grants } from './approved-hosts.ts';
+import { runsCommands } from './marks.ts';
+
+export type Chains = {
+  /** All but the call itself. */
+  linksFor(job: Job, input: unknown): Promise<ChainLink[]>;
+  /** What the call itself would bring along now. */
+  broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
+};
+
+type SiblingCall = {
+  callId: string;
+  tool: string;
+  arguments: Record<string, unknown> | undefined;
+  /** Undefined when nobody said what its arguments are. */
+  key: string | undefined;
+};
+type Part = Pick<ChainLink, 'part' | 'what'>;
+
+const WHAT_CHARS_MAX = 400;
+const NETWORK = {
+  class: 'network.external',
+  risk: 'medium',
+  reversibility: 'externally-reversible',
+} as const;
+const WORST = { risk: 'high', reversibility: 'irreversible' } as const;
+const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
+
+export function makeChains(options: {
+  registry: Pick<Registry, 'get'>;
+  policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
+  grants: Pick<Grants, 'hostsFor'>;
+  store: Pick<TooldStore, 'openCalls'>;
+}): Chains {
+  const { registry, policy, grants, store } = options;
+
+  /**
+   * A command can send wherever its box reaches, whatever else it is said to do; one outside the
+   * box that needs a host has the run's whole way out.
+   */
+  const hostsOf = async (run: ToolRun, tool: Tool, input: unknown): Promise<string[]> => {
+    const isTold = input !== undefined || tool.isDeclared === true;
+    const named = ((isTold && tool.touches?.(input)) || []).flatMap((touch) =>
+      touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
+        ? [`${touch.host}:${touch.port}`]
+        : [],
+    );
+    if (!runsCommands(tool) && named.length === 0) return [];
+    const { network } = await policy.boxRulesOf(run.agent, await grants.hostsFor(run));
+    const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
+    return [...new Set([...named, ...open])];
+  };
+
+  /** `input` undefined: nobody said, so it may be the worst there is. */
+  const brings = async (run: ToolRun, tool: Tool, input: unknown, part: ChainLink['part']) => {
+    const links: ChainLink[] = [];
+    const isCommand = tool.box !== undefined || tool.isDeclared === true;
+    const hosts = isCommand ? await hostsOf(run, tool, input) : [];
+    const says = (what: string): Part => ({ part, what: shorten(what) });
+    if (hosts.length > 0)
+      links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });
+    if (input === undefined && tool.handsOn !== undefined)
+      links.push({ ...WORST, class: tool.name, ...says(`${tool.name}, nobody said to whom`) });
+    const handed = input === undefined ? undefined : tool.handsOn?.(input);
+    if (handed === undefined) return links;
+    const { agent, delegation } = handed;
+    const has = { tools: await policy.toolsOf(agent), delegations: delegation ? [delegation] : [] };
+    for (const name of grantOf(has).tools) {
+      const given = registry.get(name);
+      if (given === undefined || isBasicTool(name)) continue;
+      links.push({ ...dangerOf(given), ...says(`${agent} may use ${name}`) });
+    }
+    return links;
+  };
+
+  const beside = async (run: ToolRun, other: SiblingCall): Promise<ChainLink[]> => {
+    const tool = registry.get(other.tool);
+    // What it has not got is refused whatever a person says here.
+    if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];
+    const parsed = other.arguments && checkValue(tool.input, other.arguments);
+    const given = other.arguments === undefined ? '' : ` ${canonicalJson(other.arguments)}`;
+    const what = shorten(`${tool.name}${given}`);
+    const input = parsed?.success === true ? parsed.data : undefined;
+    const own = { ...dangerOf(tool, input), part: 'beside' as const, what };
+    // One that does not fit is refused when it is asked for.
+    if (parsed?.success === false) return [own];
+    return [own, ...(await brings(run, tool, input, 'beside'))];
+  };
+
+  const othersOf = async ({ run, callId, request, key }: Job): Promise<SiblingCall[]> => {
+    const known = (await store.openCalls(run.runId)).map(
+      ({ call_id: id, tool, arguments_hash: hash, arguments: text }): SiblingCall => {
+        const kept = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
+        const given = kept === undefined || isShortened(kept) ? undefined : kept;
+        return { callId: id, tool, arguments: given, key: keyOf(tool, hash) };
+      },
+    );
+    const told = (request.beside ?? []).map(
+      ({ call_id: id, tool, arguments: given }): SiblingCall => {
+        const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
+        return { callId: id, tool, arguments: given, key: hash && keyOf(tool, hash) };
+      },
+    );
+    // What is in the record counts, whatever the runner says of the same call.
+    const others = new Map([...told, ...known].map((one) => [one.callId, one]));
+    others.delete(callId);
+    // An equal call is one more of the same, and asked about with this one.
+    return [...others.values()].filter((one) => one.key !== key);
+  };
+
+  const broughtBy: Chains['broughtBy'] = async (job, input) =>
+    worstLinks(await brings(job.run, job.tool!, input, 'brings'));
+
+  return {
+    broughtBy,
+    async linksFor(job, input) {
+      const others = await othersOf(job);
+      const links = await Promise.all(others.map((other) => beside(job.run, other)));
+      return worstLinks([...(await broughtBy(job, input)), ...links.flat()]);
+    },
+  };
+}
+
+/** Without its input, a tool counts as what it can do at worst. */
+function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
+  const { name, risk, view } = tool;
+  const own = input === undefined ? undefined : tool.reversibilityOf?.(input);
+  const reversibility = own ?? tool.reversibility;
+  return { class: view.capabilities[0] ?? name, risk, reversibility };
+}
+
+const shorten = (text: string): string => previewOf(neutralise(text), WHAT_CHARS_MAX);
+
+/** Where there are more than can be told, a run must not choose which: the worst are. */
+export function worstLinks(links: readonly ChainLink[]): ChainLink[] {
+  const distinct = [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
+  if (distinct.length <= CHAIN_LINKS_MAX) return distinct;
+  const rank = ({ risk, reversibility }: ChainLink): number =>
+    Risk.options.indexOf(risk) * 10 + Reversibility.options.indexOf(reversibility);
+  return distinct.sort((a, b) => rank(b) - rank(a)).slice(0, CHAIN_LINKS_MAX);
+}

@@ -1,0 +1,169 @@
+// Declared tools that break what was declared of them. One hostile agent can make a tool do so on
+// purpose, to take it from all others: so violations count by task tree, one tree alone loses the
+// tool for itself only, and it takes others' too to suspend it for everybody. Either stays, over
+// restarts, until a person has looked. What is in force is suspensions.ts's.
+import type { Clock } from '../../../platform/clock.ts';
+import type { NewId } from '../../../platform/ids.ts';
+import type { Log } from '../../../platform/log.ts';
+import type { Outbox } from '../../../platform/outbox.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
+import { fault } from '../../../wire/errors.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import type { Job } from '../attempts/job.ts';
+import type { Violation } from '../tools/tool.ts';
+import { holdAll, holdTree, type InForce, liftAll, openSuspensions } from './suspensions.ts';
+
+export type Containment = {
+  /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
+  suspensionsOf(tool: string, tree: string | undefined): InForce;
+  /** Never fails: what it is about has happened, and has its own record. */
+  note(job: Job, violations: readonly Violation[]): Promise<void>;
+  /** For everybody. */
+  suspend(tool: string, by: string, reason: string): Promise<void>;
+  /** Lifts all of them; a fault when there is none. */
+  resume(tool: string, by: string): Promise<void>;
+};
+
+type Made = { tree: string; kind: Violation };
+
+/**
+ * Each tree counts for what it made, and at most for `max`: that alone is half of what suspends
+ * the tool for everybody, however much one tree does. Two trees that are held are enough, and so
+ * are many that made little each, as tasks that call a broken tool once do.
+ */
+export function isForEverybody(made: readonly Made[], held: ReadonlySet<string>, max: number) {
+  const counts = new Map<string, number>();
+  for (const { tree } of made) counts.set(tree, (counts.get(tree) ?? 0) + 1);
+  let sum = 0;
+  for (const [tree, count] of counts) sum += held.has(tree) ? max : Math.min(count, max);
+  return sum >= 2 * max;
+}
+
+export async function openContainment(options: {
+  db: Database;
+  outbox: Pick<Outbox, 'add' | 'wake'>;
+  clock: Clock;
+  newId: NewId;
+  log: Log;
+  limits: { violationsMax: number; windowMs: number };
+}): Promise<Containment> {
+  const { db, outbox, clock, newId, log } = options;
+  const { violationsMax, windowMs } = options.limits;
+  const suspensions = await openSuspensions(db);
+
+  /** All that this tool is counted for, with what this call adds. */
+  const addTo = async (sql: Sql, job: Job, violations: readonly Violation[]): Promise<Made[]> => {
+    const { toolName: tool, callId, run } = job;
+    const nowMs = clock.nowMs();
+    for (const kind of violations)
+      await sql.run(
+        'INSERT INTO tool_violations (tool, call_id, kind, at_ms, root_task_id) ' +
+          'VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
+        tool,
+        callId,
+        kind,
+        nowMs,
+        run.rootTaskId,
+      );
+    // What a tree is held for stays with that, and speaks against the tool when others follow.
+    await sql.run(
+      'DELETE FROM tool_violations WHERE at_ms <= ? AND NOT EXISTS (SELECT 1 FROM ' +
+        'tool_tree_suspensions AS held WHERE held.tool = tool_violations.tool ' +
+        'AND held.root_task_id = tool_violations.root_task_id)',
+      nowMs - windowMs,
+    );
+    return sql.all<Made>(
+      'SELECT root_task_id AS tree, kind FROM tool_violations WHERE tool = ?',
+      tool,
+    );
+  };
+
+  const count = async (job: Job, violations: readonly Violation[]): Promise<void> => {
+    const { toolName: tool, callId, run } = job;
+    const tree = run.rootTaskId;
+    const found = await suspensions.change(tool, async (sql, { suspended, suspended_in = [] }) => {
+      const made = await addTo(sql, job, violations);
+      if (suspended !== undefined) return undefined;
+      const held = new Set<string>(suspended_in.map(({ task_id }) => task_id));
+      const own = made.filter((one) => one.tree === tree);
+      const isTree = own.length >= violationsMax && !held.has(tree);
+      const isAll = isForEverybody(made, held, violationsMax);
+      if (!isTree && !isAll) return undefined;
+      const row = { tool, sinceMs: clock.nowMs() };
+      if (isTree) await holdTree(sql, { ...row, tree, reason: reasonOf(own) });
+      const counted = isAll ? made : own;
+      const [scope, reason] = [isAll ? 'everybody' : 'task_tree', reasonOf(counted)];
+      if (isAll) await holdAll(sql, { ...row, by: 'service:toold', reason });
+      await outbox.add(sql, {
+        id: `${callId}.suspended`,
+        event: 'tool.suspended',
+        principal: 'service:toold',
+        agent: run.agent,
+        task_id: run.taskId,
+        root_task_id: tree,
+        run_id: run.runId,
+        call_id: callId,
+        tool,
+        status: 'suspended',
+        data: { scope, violations: counted.length, reason },
+      });
+      return { scope, tree, reason };
+    });
+    if (found === undefined) return;
+    outbox.wake();
+    log.warn('a tool is suspended', { tool, ...found });
+  };
+
+  return {
+    suspensionsOf: suspensions.statusOf,
+    async note(job, violations) {
+      if (violations.length === 0 || violationsMax === 0) return;
+      await count(job, violations).catch((error: unknown) =>
+        log.error('a violation is not counted', { tool: job.toolName, error }),
+      );
+    },
+    async suspend(tool, by, reason) {
+      const id = newId<string>('rt');
+      const data = { scope: 'everybody', reason: reason.slice(0, 1_000) };
+      const draft: EventDraft = {
+        id,
+        event: 'tool.suspended',
+        principal: by,
+        tool,
+        status: 'suspended',
+        data,
+      };
+      await suspensions.change(tool, async (sql, { suspended }) => {
+        if (suspended !== undefined) return;
+        await holdAll(sql, { tool, by, sinceMs: clock.nowMs(), reason });
+        await outbox.add(sql, draft);
+      });
+      outbox.wake();
+    },
+    async resume(tool, by) {
+      const id = newId<string>('rt');
+      const draft: EventDraft = { id, event: 'tool.resumed', principal: by, tool };
+      const gone = await suspensions.change(tool, async (sql) => {
+        await sql.run('DELETE FROM tool_violations WHERE tool = ?', tool);
+        const removed = await liftAll(sql, tool);
+        if (removed > 0) await outbox.add(sql, draft);
+        return removed > 0;
+      });
+      outbox.wake();
+      if (!gone) throw fault('conflict', `${tool} is not suspended`);
+    },
+  };
+}
+
+function reasonOf(made: readonly Made[]): string {
+  const kinds = [...new Set(made.map(({ kind }) => kind))].sort().map((kind) => WORDS[kind]);
+  const trees = new Set(made.map(({ tree }) => tree)).size;
+  const where = trees > 1 ? ` in ${trees} task trees` : '';
+  return `${made.length} violations${where}: ${kinds.join('; ')}`;
+}
+
+const WORDS: Readonly<Record<Violation, string>> = {
+  output: 'it printed something else than it declares',
+  limit: 'it ran into its limits',
+  network: 'it tried to reach hosts it may not',
+};

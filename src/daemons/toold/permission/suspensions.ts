@@ -1,0 +1,93 @@
+// The suspensions of tools that are in force, for everybody or in one task tree: their rows, and a
+// copy in memory for the calls that ask. None is ever forgotten but by a person, so no tree gets a
+// tool back by waiting; a second tree suspends it for everybody, after which none is added, so they
+// stay two by tool at most.
+import { toTimestamp } from '../../../platform/clock.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
+import type { TaskId } from '../../../wire/primitives.ts';
+import type { ToolView } from '../../../wire/toold.ts';
+
+export type InForce = Pick<ToolView, 'suspended' | 'suspended_in'>;
+
+export type Suspensions = {
+  /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
+  statusOf(tool: string, tree: string | undefined): InForce;
+  /** One transaction, given what is in force. */
+  change<T>(tool: string, work: (sql: Sql, now: InForce) => Promise<T>): Promise<T>;
+};
+
+type Suspension = { tool: string; sinceMs: number; reason: string };
+
+export async function openSuspensions(db: Database): Promise<Suspensions> {
+  const current = new Map<string, InForce>();
+  await db.read(async (sql) => {
+    const rows = await sql.all<{ tool: string }>(
+      'SELECT tool FROM tool_suspensions UNION SELECT tool FROM tool_tree_suspensions',
+    );
+    for (const { tool } of rows) current.set(tool, await readInForce(sql, tool));
+  });
+  return {
+    statusOf(tool, tree) {
+      const { suspended_in = [], ...all } = current.get(tool) ?? {};
+      const seen = suspended_in.filter(({ task_id }) => tree === undefined || task_id === tree);
+      return seen.length === 0 ? all : { ...all, suspended_in: seen };
+    },
+    async change(tool, work) {
+      const { done, now } = await db.write(async (sql) => ({
+        done: await work(sql, await readInForce(sql, tool)),
+        now: await readInForce(sql, tool),
+      }));
+      current.set(tool, now);
+      return done;
+    },
+  };
+}
+
+async function readInForce(sql: Sql, tool: string): Promise<InForce> {
+  const all = await sql.one<{ since_ms: number; by_principal: string; reason: string }>(
+    'SELECT since_ms, by_principal, reason FROM tool_suspensions WHERE tool = ?',
+    tool,
+  );
+  const trees = await sql.all<{ root_task_id: TaskId; since_ms: number; reason: string }>(
+    'SELECT root_task_id, since_ms, reason FROM tool_tree_suspensions WHERE tool = ? ' +
+      'ORDER BY since_ms, root_task_id',
+    tool,
+  );
+  const since = (ms: number) => toTimestamp(Number(ms));
+  const inForce: InForce = {};
+  if (all !== undefined)
+    inForce.suspended = { since: since(all.since_ms), by: all.by_principal, reason: all.reason };
+  if (trees.length > 0)
+    inForce.suspended_in = trees.map((row) => ({
+      task_id: row.root_task_id,
+      since: since(row.since_ms),
+      reason: row.reason,
+    }));
+  return inForce;
+}
+
+export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Suspension & { by: string }) {
+  return sql.run(
+    'INSERT INTO tool_suspensions (tool, since_ms, by_principal, reason) VALUES (?, ?, ?, ?)',
+    tool,
+    sinceMs,
+    by,
+    reason,
+  );
+}
+
+export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Suspension & { tree: string }) {
+  return sql.run(
+    'INSERT INTO tool_tree_suspensions (tool, root_task_id, since_ms, reason) VALUES (?, ?, ?, ?)',
+    tool,
+    tree,
+    sinceMs,
+    reason,
+  );
+}
+
+/** How many there were. */
+export async function liftAll(sql: Sql, tool: string): Promise<number> {
+  const trees = await sql.run('DELETE FROM tool_tree_suspensions WHERE tool = ?', tool);
+  return trees + (await sql.run('DELETE FROM tool_suspensions WHERE tool = ?', tool));
+}

@@ -1,0 +1,371 @@
+// toold's journal: calls with their outcomes. One method is one transaction; a change of state and
+// its event are written together. The runs are in run-rows.ts.
+import type { Outbox } from '../../../platform/outbox.ts';
+import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
+import type { Database, Value } from '../../../platform/sql/database.ts';
+import type { EventDraft } from '../../../wire/events.ts';
+import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../../wire/primitives.ts';
+import type { CallStatus, WaitKind } from '../../../wire/toold.ts';
+import { makeWorkspaceMarks } from './run-rows.ts';
+
+/**
+ * `place` is the order of the journal, which pages follow. Each index costs every call a written
+ * page or two, so there are few, and what is the same for all calls of a run stands with the run.
+ */
+export const MIGRATIONS = [
+  `${OUTBOX_TABLES}
+CREATE TABLE runs (
+  run_id TEXT PRIMARY KEY,
+  task_id TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  fence BIGINT NOT NULL,
+  live INTEGER NOT NULL,
+  admission TEXT NOT NULL,
+  admitted_ms BIGINT NOT NULL
+);
+CREATE INDEX runs_by_task ON runs (task_id);
+CREATE INDEX runs_live ON runs (run_id) WHERE live = 1;
+CREATE TABLE calls (
+  place INTEGER PRIMARY KEY,
+  call_id TEXT NOT NULL UNIQUE,
+  version INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  fence BIGINT NOT NULL,
+  tool TEXT NOT NULL,
+  purpose TEXT NOT NULL,
+  arguments TEXT NOT NULL,
+  arguments_hash TEXT NOT NULL,
+  status TEXT NOT NULL,
+  attempts INTEGER NOT NULL,
+  created_ms BIGINT NOT NULL,
+  started_ms BIGINT NOT NULL,
+  ended_ms BIGINT,
+  result TEXT,
+  error TEXT,
+  outcome_hash TEXT,
+  wait_id TEXT,
+  wait_kind TEXT
+);
+CREATE INDEX calls_by_run ON calls (run_id);
+CREATE INDEX calls_by_tool ON calls (tool);
+CREATE INDEX calls_running ON calls (tool) WHERE status = 'running';`,
+  `ALTER TABLE calls ADD COLUMN approval_id TEXT;
+CREATE TABLE workspace_marks (
+  place TEXT NOT NULL,
+  label TEXT NOT NULL,
+  PRIMARY KEY (place, label)
+);`,
+  `CREATE TABLE run_hosts (
+  run_id TEXT NOT NULL,
+  host TEXT NOT NULL,
+  port INTEGER NOT NULL,
+  call_id TEXT NOT NULL,
+  approval_id TEXT NOT NULL,
+  granted_ms BIGINT NOT NULL,
+  PRIMARY KEY (run_id, host, port)
+);`,
+  `CREATE TABLE tool_violations (
+  tool TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  PRIMARY KEY (tool, call_id, kind)
+);
+CREATE TABLE tool_suspensions (
+  tool TEXT PRIMARY KEY,
+  since_ms BIGINT NOT NULL,
+  by_principal TEXT NOT NULL,
+  reason TEXT NOT NULL
+);`,
+  // Those counted before trees were told apart stay, and count together as one tree's.
+  `ALTER TABLE tool_violations ADD COLUMN root_task_id TEXT NOT NULL DEFAULT '';
+CREATE TABLE tool_tree_suspensions (
+  tool TEXT NOT NULL,
+  root_task_id TEXT NOT NULL,
+  since_ms BIGINT NOT NULL,
+  reason TEXT NOT NULL,
+  PRIMARY KEY (tool, root_task_id)
+);`,
+];
+
+const VERSION = 1;
+
+export type ToolCallRow = {
+  place: number;
+  call_id: CallId;
+  run_id: RunId;
+  fence: number;
+  task_id: TaskId;
+  agent: string;
+  tool: string;
+  purpose: string;
+  arguments: string;
+  arguments_hash: string;
+  status: CallStatus;
+  attempts: number;
+  created_ms: number;
+  started_ms: number;
+  ended_ms: number | null;
+  result: string | null;
+  error: string | null;
+  wait_id: WaitId | null;
+  wait_kind: WaitKind | null;
+  approval_id: ApprovalId | null;
+};
+
+export type NewCall = Pick<
+  ToolCallRow,
+  'call_id' | 'run_id' | 'fence' | 'tool' | 'purpose' | 'arguments' | 'arguments_hash'
+> & { nowMs: number };
+
+export type SavedOutcome = {
+  status: 'completed' | 'failed' | 'canceled';
+  /** The stored texts are JSON; exactly one of the two is there. */
+  result: string | null;
+  error: string | null;
+  hash: string;
+};
+
+export type OpenCall = Pick<ToolCallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
+  arguments: string | null;
+};
+/** There can be as many as the run may make, and all are read at once. */
+const OPEN_CHARS_MAX = 16_384;
+
+export type PastCall = {
+  call_id: string;
+  tool: string;
+  arguments_hash: string;
+  outcome_hash: string | null;
+};
+export type CallFilter = {
+  run_id?: string | undefined;
+  task_id?: string | undefined;
+  tool?: string | undefined;
+};
+
+const SELECT =
+  'SELECT place, call_id, run_id, calls.fence, task_id, agent, tool, purpose, arguments, ' +
+  'arguments_hash, status, attempts, created_ms, started_ms, ended_ms, result, error, wait_id, ' +
+  'wait_kind, approval_id FROM calls JOIN runs USING (run_id)';
+const INSERT =
+  'INSERT INTO calls (call_id, version, run_id, fence, tool, purpose, arguments, arguments_hash, ' +
+  'status, attempts, created_ms, started_ms, ended_ms, error, outcome_hash) ' +
+  'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)';
+const FILTERS = {
+  run_id: 'run_id = ?',
+  task_id: 'run_id IN (SELECT run_id FROM runs WHERE task_id = ?)',
+  tool: 'tool = ?',
+} as const;
+
+export type TooldStore = ReturnType<typeof makeStore>;
+
+export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
+  /** Changes one call that must be in one of these states, and says so. */
+  const change = async (
+    statement: string,
+    values: Value[],
+    draft: EventDraft | undefined,
+  ): Promise<number> => {
+    const seq = await db.write(async (sql) => {
+      const changed = await sql.run(statement, ...values);
+      if (changed !== 1) throw new Error(`a call was not in the expected state: ${statement}`);
+      return draft === undefined ? 0 : outbox.add(sql, draft);
+    });
+    if (draft !== undefined) outbox.wake();
+    return seq;
+  };
+
+  const insert = (
+    call: NewCall,
+    state: { status: CallStatus; attempts: number; error: string | null; hash: string | null },
+    draft: EventDraft,
+  ): Promise<number> => {
+    const { status, attempts, error, hash } = state;
+    const endedMs = status === 'denied' ? call.nowMs : null;
+    return change(
+      INSERT,
+      [
+        call.call_id,
+        VERSION,
+        call.run_id,
+        call.fence,
+        call.tool,
+        call.purpose,
+        call.arguments,
+        call.arguments_hash,
+        status,
+        attempts,
+        call.nowMs,
+        call.nowMs,
+        endedMs,
+        error,
+        hash,
+      ],
+      draft,
+    );
+  };
+
+  return {
+    findCall: (callId: string): Promise<ToolCallRow | undefined> =>
+      db.read((sql) => sql.one<ToolCallRow>(`${SELECT} WHERE call_id = ?`, callId)),
+
+    /**
+     * The first attempt. Gives the number of its event, which must be durable before the effect.
+     */
+    recordIntent: (call: NewCall, attempted: EventDraft) =>
+      insert(call, { status: 'running', attempts: 1, error: null, hash: null }, attempted),
+
+    recordDenied: (call: NewCall, denial: { error: string; hash: string }, denied: EventDraft) =>
+      insert(call, { status: 'denied', attempts: 0, ...denial }, denied),
+
+    /** A person must be asked first; nothing was begun. */
+    recordRequested: (call: NewCall, waiting: EventDraft) =>
+      insert(call, { status: 'requested', attempts: 0, error: null, hash: null }, waiting),
+
+    /** What could go on before must be asked for now. */
+    returnToRequested: (callId: string) =>
+      change(
+        "UPDATE calls SET status = 'requested', wait_id = NULL, wait_kind = NULL " +
+          "WHERE call_id = ? AND status IN ('running', 'allowed', 'unknown')",
+        [callId],
+        undefined,
+      ),
+
+    recordApprovalWait: (callId: string, wait: { id: string; kind: string }, approvalId: string) =>
+      change(
+        "UPDATE calls SET status = 'waiting', wait_id = ?, wait_kind = ?, approval_id = ? " +
+          "WHERE call_id = ? AND status = 'requested'",
+        [wait.id, wait.kind, approvalId, callId],
+        undefined,
+      ),
+
+    /** Asked for, and refused before anything was begun. */
+    recordRefused: (
+      callId: string,
+      denial: { error: string; hash: string },
+      { endedMs, denied }: { endedMs: number; denied: EventDraft },
+    ) =>
+      change(
+        "UPDATE calls SET status = 'denied', error = ?, outcome_hash = ?, ended_ms = ? " +
+          "WHERE call_id = ? AND status IN ('requested', 'waiting', 'allowed')",
+        [denial.error, denial.hash, endedMs, callId],
+        denied,
+      ),
+
+    /** A further attempt of a call that has no outcome. */
+    recordAttempt: (
+      call: { callId: string; fence: number; attempt: number; nowMs: number },
+      attempted: EventDraft,
+    ) =>
+      change(
+        "UPDATE calls SET status = 'running', fence = ?, attempts = ?, started_ms = ?, " +
+          'wait_id = NULL, wait_kind = NULL WHERE call_id = ? AND attempts = ? ' +
+          "AND status IN ('running', 'allowed', 'unknown', 'requested', 'waiting')",
+        [call.fence, call.attempt, call.nowMs, call.callId, call.attempt - 1],
+        attempted,
+      ),
+
+    recordOutcome: (
+      callId: string,
+      outcome: SavedOutcome,
+      { endedMs, ended }: { endedMs: number; ended: EventDraft },
+    ) =>
+      change(
+        'UPDATE calls SET status = ?, result = ?, error = ?, outcome_hash = ?, ended_ms = ? ' +
+          "WHERE call_id = ? AND status IN ('running', 'allowed', 'waiting', 'unknown')",
+        [outcome.status, outcome.result, outcome.error, outcome.hash, endedMs, callId],
+        ended,
+      ),
+
+    recordWaiting: (callId: string, wait: { id: string; kind: string }, waiting: EventDraft) =>
+      change(
+        "UPDATE calls SET status = 'waiting', wait_id = ?, wait_kind = ? " +
+          "WHERE call_id = ? AND status = 'running'",
+        [wait.id, wait.kind, callId],
+        waiting,
+      ),
+
+    /** The call stays unknown; a person was asked. */
+    recordAsked: (callId: string, wait: { id: string; kind: string }, waiting: EventDraft) =>
+      change(
+        "UPDATE calls SET wait_id = ?, wait_kind = ? WHERE call_id = ? AND status = 'unknown'",
+        [wait.id, wait.kind, callId],
+        waiting,
+      ),
+
+    /**
+     * It was allowed, and it is certain that its effect did not begin: it may be done when asked
+     * again.
+     */
+    releaseCall: (callId: string) =>
+      change(
+        "UPDATE calls SET status = 'allowed' WHERE call_id = ? AND status = 'running'",
+        [callId],
+        undefined,
+      ),
+
+    markUnknown: (callId: string) =>
+      change(
+        "UPDATE calls SET status = 'unknown' WHERE call_id = ? AND status = 'running'",
+        [callId],
+        undefined,
+      ),
+
+    /**
+     * At start nothing runs: what a crash left running is unknown, unless doing it again is
+     * harmless.
+     */
+    markLeftUnknown: (isIdempotent: (tool: string) => boolean): Promise<number> =>
+      db.write(async (sql) => {
+        const running = await sql.all<{ tool: string }>(
+          "SELECT DISTINCT tool FROM calls WHERE status = 'running'",
+        );
+        let marked = 0;
+        for (const { tool } of running) {
+          if (isIdempotent(tool)) continue;
+          marked += await sql.run(
+            "UPDATE calls SET status = 'unknown' WHERE tool = ? AND status = 'running'",
+            tool,
+          );
+        }
+        return marked;
+      }),
+
+    /** Those that wait, run, or may begin; null for arguments that are long. */
+    openCalls: (runId: string): Promise<OpenCall[]> =>
+      db.read((sql) =>
+        sql.all(
+          `SELECT call_id, tool, arguments_hash, CASE WHEN length(arguments) <= ${OPEN_CHARS_MAX} ` +
+            'THEN arguments END AS arguments FROM calls WHERE run_id = ? AND status IN ' +
+            "('requested', 'allowed', 'waiting', 'running', 'unknown') ORDER BY place",
+          runId,
+        ),
+      ),
+
+    pastCalls: (runId: string): Promise<PastCall[]> =>
+      db.read((sql) =>
+        sql.all<PastCall>(
+          'SELECT call_id, tool, arguments_hash, outcome_hash FROM calls WHERE run_id = ? ' +
+            'ORDER BY place',
+          runId,
+        ),
+      ),
+
+    /** Before this place in the journal, the newest first, as all lists of calls and tasks are. */
+    listCalls: (filter: CallFilter, before: number, limit: number): Promise<ToolCallRow[]> => {
+      const where = ['place < ?'];
+      const values: Value[] = [before];
+      for (const name of ['run_id', 'task_id', 'tool'] as const) {
+        const value = filter[name];
+        if (value === undefined) continue;
+        where.push(FILTERS[name]);
+        values.push(value);
+      }
+      const statement = `${SELECT} WHERE ${where.join(' AND ')} ORDER BY place DESC LIMIT ?`;
+      return db.read((sql) => sql.all<ToolCallRow>(statement, ...values, limit));
+    },
+
+    ...makeWorkspaceMarks(db),
+  };
+}
