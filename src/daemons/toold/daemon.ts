@@ -169,8 +169,8 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
     boxes.of(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
-  const turns = makeWorkspaceLocks({ policy });
-  const attempts = makeAttempts({ ...own, turns, containment, clock, log, failpoint });
+  const locks = makeWorkspaceLocks({ policy });
+  const attempts = makeAttempts({ ...own, locks, containment, clock, log, failpoint });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const { suspensionsOf } = containment;
   const service = makeService({

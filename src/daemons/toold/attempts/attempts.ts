@@ -1,11 +1,11 @@
-// The journal of one call, step by step: decide, write the intent, see its event durable, do it,
-// write what came of it. Every step may be the last before a crash; what then happens is decided
-// from the record. What a person is asked, and how a call ends, is in attempts/.
+// Journals one call step by step: decide, record the intent, wait until its event is durable, do
+// the effect, record the outcome. The process may die after any step; the record alone decides what
+// follows. The steps themselves are in the files beside this one, which never call back into it.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
-import { Fault, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
 import type { WorkspaceLocks } from '../boxes/workspace-locks.ts';
 import type { Approvals } from '../permission/approvals.ts';
@@ -25,8 +25,7 @@ import {
   type AgentdClient,
   type Effect,
   errorOf,
-  isOpenOutcome,
-  peerOptions,
+  fetchWait,
   type Tool,
   type ToolOutcome,
 } from '../tools/tool.ts';
@@ -34,13 +33,13 @@ import * as events from './events.ts';
 import { about, type BoxOf, contextFrom, type Job, newCall, waitingFor } from './job.ts';
 import { makeCallRecorder } from './record-outcome.ts';
 import {
+  type ApprovalStep,
   type Approved,
-  type ContextOf,
   makeApprovalRequests,
   type Permitted,
 } from './request-approval.ts';
-import { makeAfterUnknown } from './unknown-outcome.ts';
-import { withTimeout } from './with-timeout.ts';
+import { makeRunEffect, type StartedAttempt } from './run-effect.ts';
+import { makeResolveUnknown } from './unknown-outcome.ts';
 
 export type Attempts = {
   /** A call that is not in the record. */
@@ -63,7 +62,7 @@ export type AttemptsOptions = {
   approvals: Approvals;
   marks: Marks;
   boxOf: BoxOf;
-  turns: WorkspaceLocks;
+  locks: WorkspaceLocks;
   containment: Pick<Containment, 'note'>;
   clock: Clock;
   log: Log;
@@ -71,14 +70,12 @@ export type AttemptsOptions = {
 };
 
 export function makeAttempts(options: AttemptsOptions): Attempts {
-  const { store, outbox, runs, permissions, approvals, marks, clock, log, failpoint } = options;
-  const { containment } = options;
-  const { deny, failDenied: turnDown, end, release } = makeCallRecorder(options);
-
-  const contextOf: ContextOf = (job, input) => contextFrom(job, input, options.boxOf);
-
-  const getWait = async (id: WaitView['id']): Promise<WaitView> =>
-    (await options.agentd.getWait({ params: { id } }, peerOptions)).wait;
+  const { store, outbox, runs, agentd, permissions, marks, containment, boxOf, clock, failpoint } =
+    options;
+  const recorder = makeCallRecorder(options);
+  const runEffect = makeRunEffect({ ...options, recorder });
+  const resolveUnknown = makeResolveUnknown({ ...options, recorder });
+  const { requestApproval, afterApproval } = makeApprovalRequests({ ...options, recorder });
 
   const assertWanted = (job: Job): void => {
     if (job.signal.aborted)
@@ -92,15 +89,15 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       await outbox.delivered(begun.seq);
       assertWanted(job);
     } catch (error) {
-      return release(job, error);
+      return recorder.release(job, error);
     }
     failpoint('toold.after-attempt-durable');
-    const done = await doEffect(job, tool, begun);
+    const done = await runEffect(job, tool, begun);
     failpoint('toold.after-effect');
     try {
       await marks.noteFetched({ ...job, tool });
     } catch (error) {
-      if (!('unknown' in done)) return end(job, begun.attempt, withheld(tool, error));
+      if (!('unknown' in done)) return recorder.end(job, begun.attempt, withheld(tool, error));
     }
     return conclude(job, tool, begun.attempt, done);
   };
@@ -118,11 +115,11 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       'error' in done
         ? failedWith(done.error)
         : await finish(job, tool, { status: 'completed', result: done.result }).catch((error) =>
-            release(job, error),
+            recorder.release(job, error),
           );
     if (tool.isDeclared === true && finished.error?.code === 'bad_output')
       await containment.note(job, ['output']);
-    return end(job, attempt, finished);
+    return recorder.end(job, attempt, finished);
   };
 
   const markOutcomeUnknown = async (job: Job): Promise<CallAnswer> => {
@@ -130,42 +127,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return afterUnknown(job, (await store.findCall(job.callId))!);
   };
 
-  const doEffect = async (job: Job, tool: Tool, begun: StartedAttempt): Promise<Effect> => {
-    const { input, approved } = begun;
-    try {
-      const call = { input, isApproved: approved !== undefined };
-      return await options.turns.during(job, call, async (hasWaited) => {
-        if (hasWaited) await assertStill(job, begun);
-        return withTimeout({ clock, job, tool }, async (timed) => {
-          const context = contextOf(timed, input);
-          const held =
-            approved && (await approvals.bindToApproved(timed, input, { ...approved, context }));
-          return tool.perform(input, { ...context, ...held });
-        });
-      });
-    } catch (error) {
-      if (error instanceof Fault) {
-        const later = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
-        if (later && isOpenOutcome(error)) throw error;
-        return later ? release(job, error) : { error: errorOf(error) };
-      }
-      log.error('a tool failed', { tool: tool.name, call_id: job.callId, error });
-      if (!tool.idempotent) return { unknown: true };
-      const message = `${tool.name} failed for a reason of its own`;
-      return { error: errorOf(fault('internal', message)) };
-    }
-  };
-
-  /** It had to wait for others: a right that was taken back meanwhile is gone. */
-  const assertStill = async (job: Job, { input, approved }: StartedAttempt): Promise<void> => {
-    const may = await permissions.recheck(job, input);
-    if (may.kind === 'no') throw fault('denied', may.decision.error.message);
-    if (may.kind === 'ask' && approved === undefined)
-      throw fault('unavailable', `${job.toolName} needs a person by now; it is asked for again`);
-  };
-
   const finish = (job: Job, tool: Tool, outcome: ToolOutcome): Promise<Finished> =>
-    options.finishResult(tool, outcome, contextOf(job));
+    options.finishResult(tool, outcome, contextFrom(job, undefined, boxOf));
 
   const openWait = async (
     job: Job,
@@ -186,7 +149,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   ): Promise<CallAnswer> => {
     const outcome = tool.settle?.(wait);
     if (outcome === undefined) throw new Error(`${tool.name} waits, but does not say for what`);
-    return end(job, attempt, await finish(job, tool, outcome));
+    return recorder.end(job, attempt, await finish(job, tool, outcome));
   };
 
   /** One more attempt of a call that is in the record. What it brings is known before it begins. */
@@ -221,18 +184,20 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const again = async (job: Job, record: ToolCallRow): Promise<CallAnswer> => {
     assertDue(record);
     const may = await permissions.decide(job, await runs.progressOf(job.run), { again: true });
-    if (may.kind === 'no') return turnDown(job, record, may.decision);
+    if (may.kind === 'no') return recorder.failDenied(job, record, may.decision);
     if (may.kind === 'go') return attemptAgain(job, record, may);
-    return askPerson(job, record, may);
+    return proceed(job, record, await requestApproval(job, record, may));
   };
 
-  const afterUnknown = makeAfterUnknown({ ...options, getWait, end, again, contextOf });
-  const { requestApproval: askPerson, afterApproval } = makeApprovalRequests({
-    ...options,
-    turnDown,
-    contextOf,
-    attempt: attemptAgain,
-  });
+  const proceed = (job: Job, record: ToolCallRow, step: ApprovalStep): Promise<CallAnswer> =>
+    'answer' in step
+      ? Promise.resolve(step.answer)
+      : attemptAgain(job, record, step.permitted, step.approved);
+
+  const afterUnknown: Attempts['afterUnknown'] = async (job, record) => {
+    const answer = await resolveUnknown(job, record);
+    return answer === 'did_not_happen' ? again(job, record) : answer;
+  };
 
   const begin = async (job: Job, progress: Progress, may: Permitted): Promise<CallAnswer> => {
     await marks.note({ ...job, tool: job.tool! });
@@ -261,37 +226,32 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       assertWanted(job);
       const may = await permissions.decide(job, progress, { again: false });
       assertWanted(job);
-      if (may.kind === 'no') return deny(job, progress, may.decision);
+      if (may.kind === 'no') return recorder.deny(job, progress, may.decision);
       if (may.kind === 'go') return begin(job, progress, may);
       const waiting = events.requested(about(job), may.decision);
       await noted(job, progress, () => store.recordRequested(newCall(job, clock.nowMs()), waiting));
-      return askPerson(job, (await store.findCall(job.callId))!, may);
+      const record = (await store.findCall(job.callId))!;
+      return proceed(job, record, await requestApproval(job, record, may));
     },
     again,
     async afterLoss(job, record) {
       const { tool } = job;
       if (tool?.idempotent !== true) return markOutcomeUnknown(job);
       // Asked before policy: what may have happened is neither refused nor asked for.
-      const known = await tool.recall?.(contextOf(job));
+      const known = await tool.recall?.(contextFrom(job, undefined, boxOf));
       return known === undefined ? again(job, record) : conclude(job, tool, record.attempts, known);
     },
     async afterWait(job, record) {
-      const wait = await getWait(record.wait_id!);
+      const wait = await fetchWait(agentd, record.wait_id!);
       if (wait.status === 'open') return { ...waitingFor(job, wait), recorded: true };
       if (job.tool === undefined) {
         const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
-        return end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
+        return recorder.end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
       }
-      if (record.wait_kind === 'approval') return afterApproval(job, record, record.approval_id!);
+      if (record.wait_kind === 'approval')
+        return proceed(job, record, await afterApproval(job, record, record.approval_id!));
       return settle(job, job.tool, record.attempts, wait);
     },
     afterUnknown,
   };
 }
-
-type StartedAttempt = {
-  seq: number;
-  attempt: number;
-  input: unknown;
-  approved?: Approved | undefined;
-};

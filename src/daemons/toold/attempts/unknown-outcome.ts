@@ -1,5 +1,5 @@
-// A call whose outcome nobody knows: a person is asked, and only a clear "it did not happen" lets
-// it be done again.
+// Resolves a call whose outcome is unknown: a person is asked, and only a clear "it did not happen"
+// allows another attempt.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
@@ -7,33 +7,35 @@ import { completedWith, failedWith } from '../results/finish-result.ts';
 import { neutralise, previewOf, showResult } from '../results/output.ts';
 import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
-import {
-  type AgentdClient,
-  answerText,
-  forRun,
-  peerOptions,
-  type ToolContext,
-} from '../tools/tool.ts';
+import { type AgentdClient, answerText, fetchWait, forRun, peerOptions } from '../tools/tool.ts';
 import * as events from './events.ts';
-import { about, type Job, unknownOutcomeError, waitingFor } from './job.ts';
+import {
+  about,
+  type BoxOf,
+  contextFrom,
+  type Job,
+  unknownOutcomeError,
+  waitingFor,
+} from './job.ts';
 import type { CallRecorder } from './record-outcome.ts';
 
-type Follow = (job: Job, record: ToolCallRow) => Promise<CallAnswer>;
+/** Resolves to `did_not_happen` when the call may be attempted again, else to its answer. */
+export type ResolveUnknown = (
+  job: Job,
+  record: ToolCallRow,
+) => Promise<CallAnswer | 'did_not_happen'>;
 
-export function makeAfterUnknown(options: {
+export function makeResolveUnknown(options: {
   store: TooldStore;
-  agentd: Pick<AgentdClient, 'toolAsk'>;
-  getWait: (id: WaitView['id']) => Promise<WaitView>;
-  end: CallRecorder['end'];
-  /** When it did not happen. */
-  again: Follow;
-  contextOf: (job: Job) => ToolContext;
-}): Follow {
-  const { store, agentd, getWait, end, again, contextOf } = options;
+  agentd: Pick<AgentdClient, 'toolAsk' | 'getWait'>;
+  recorder: CallRecorder;
+  boxOf: BoxOf;
+}): ResolveUnknown {
+  const { store, agentd, recorder, boxOf } = options;
 
   const ask = async (job: Job, record: ToolCallRow): Promise<WaitView> => {
     const body = {
-      ...forRun(contextOf(job)),
+      ...forRun(contextFrom(job, undefined, boxOf)),
       question:
         `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
         `${neutralise(previewOf(job.argumentsText))} was started at ` +
@@ -48,19 +50,20 @@ export function makeAfterUnknown(options: {
   };
 
   return async (job, record) => {
-    const wait = record.wait_id === null ? await ask(job, record) : await getWait(record.wait_id);
+    const wait =
+      record.wait_id === null ? await ask(job, record) : await fetchWait(agentd, record.wait_id);
     if (wait.status === 'open') return waitingFor(job, wait);
-    const said = wait.outcome === 'answered' ? answerText(wait) : undefined;
-    switch (readConfirmation(said)) {
+    const reply = wait.outcome === 'answered' ? answerText(wait) : undefined;
+    switch (readConfirmation(reply)) {
       case 'happened': {
         const confirmed = { happened: true, confirmed_by: wait.answered_by ?? 'person:operator' };
-        return end(job, record.attempts, completedWith(showResult(confirmed)));
+        return recorder.end(job, record.attempts, completedWith(showResult(confirmed)));
       }
       case 'not':
-        await job.tool?.forget?.(contextOf(job));
-        return again(job, record);
+        await job.tool?.forget?.(contextFrom(job, undefined, boxOf));
+        return 'did_not_happen';
       case 'unclear':
-        return end(job, record.attempts, failedWith(unknownOutcomeError(job, said)));
+        return recorder.end(job, record.attempts, failedWith(unknownOutcomeError(job, reply)));
     }
   };
 }

@@ -166,6 +166,11 @@ export const forRun = ({ runId, fence, callId }: ToolContext) => ({
   call_id: callId,
 });
 
+export const fetchWait = async (
+  agentd: Pick<AgentdClient, 'getWait'>,
+  id: WaitView['id'],
+): Promise<WaitView> => (await agentd.getWait({ params: { id } }, peerOptions)).wait;
+
 /** What most waits mean when they did not end with an answer. */
 export function unanswered(wait: WaitView, what: string): ToolOutcome | undefined {
   if (wait.outcome === 'canceled') {
