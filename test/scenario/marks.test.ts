@@ -31,7 +31,7 @@ argv: [/bin/echo, a name that is nobody’s business]
 risk: low
 reversibility: read-only
 idempotent: true
-brings: [secret]
+output_labels: [secret]
 `;
 
 describe('marks of a live run', () => {

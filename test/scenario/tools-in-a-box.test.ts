@@ -130,7 +130,7 @@ for (const mode of MODES) {
             taskId,
             rootTaskId: taskId,
             signal,
-            box: () => boxes.of(run, { callId, signal, touched: [] }),
+            box: () => boxes.boxFor(run, { callId, signal, touched: [] }),
           };
           const effect = await one.perform(one.input.parse(input), context);
           if ('result' in effect) return one.output.parse(effect.result);

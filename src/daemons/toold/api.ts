@@ -17,13 +17,13 @@ export function makeHandlers(options: {
   service: TooldService;
   runs: ToolRuns;
   store: TooldStore;
-  marks: Pick<Marks, 'learn'>;
+  marks: Pick<Marks, 'addLabels'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
   /** What is wrong with declared tools. */
   problems: () => readonly FileProblem[];
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks, containment } = options;
-  const toolNamed = (name: string) => {
+  const findTool = (name: string) => {
     const tool = service.listTools(undefined).find((one) => one.name === name);
     if (tool === undefined)
       throw fault('not_found', `there is no tool ${name}`, { hint: 'See agentctl tool list.' });
@@ -34,7 +34,7 @@ export function makeHandlers(options: {
       tools: service.listTools(runOrNone(caller)),
       ...(caller.kind === 'operator' ? { problems: [...options.problems()] } : {}),
     }),
-    call: async ({ caller, body }) => service.call(asRun(caller), body),
+    call: async ({ caller, body }) => service.call(assertRun(caller), body),
     async getCall({ caller, params }) {
       const row = await store.findCall(params.id);
       const run = runOrNone(caller);
@@ -43,30 +43,30 @@ export function makeHandlers(options: {
         throw fault('not_found', `there is no call ${params.id}`, {
           hint: 'See agentctl audit task ID --json for the calls of a task.',
         });
-      return { call: viewOf(row) };
+      return { call: toCallView(row) };
     },
     async listCalls({ query }) {
       const { limit, cursor: after, ...filter } = query;
       const before = readNumberCursor(after) ?? Number.MAX_SAFE_INTEGER;
       const found = await store.listCalls(filter, before, limit + 1);
       const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
-      return { calls: rows.map(viewOf), cursor };
+      return { calls: rows.map(toCallView), cursor };
     },
     async checkArguments({ params, body }) {
-      toolNamed(params.name);
-      return { problem: service.problemWith(params.name, body.arguments) ?? null };
+      findTool(params.name);
+      return { problem: service.findArgumentProblem(params.name, body.arguments) ?? null };
     },
     async suspendTool({ caller, params, body }) {
-      toolNamed(params.name);
+      findTool(params.name);
       if (isBasicTool(params.name))
         throw fault('bad_request', `every run needs ${params.name}: it cannot be suspended`);
       await containment.suspend(params.name, caller.principal, body.reason);
-      return toolNamed(params.name);
+      return findTool(params.name);
     },
     async resumeTool({ caller, params }) {
-      toolNamed(params.name);
+      findTool(params.name);
       await containment.resume(params.name, caller.principal);
-      return toolNamed(params.name);
+      return findTool(params.name);
     },
     admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
     dismissRun: async ({ params, query }) => ({
@@ -74,7 +74,7 @@ export function makeHandlers(options: {
     }),
     async markRun({ params, body }) {
       const run = runs.find(params.id);
-      if (run !== undefined) await marks.learn(run, body.labels);
+      if (run !== undefined) await marks.addLabels(run, body.labels);
       return { labels: [...(run?.labels ?? [])] };
     },
   };
@@ -84,12 +84,12 @@ function runOrNone(caller: Caller): RunCaller | undefined {
   return caller.kind === 'run' ? caller : undefined;
 }
 
-function asRun(caller: Caller): RunCaller {
+function assertRun(caller: Caller): RunCaller {
   if (caller.kind !== 'run') throw fault('forbidden_caller', 'only a run calls tools');
   return caller;
 }
 
-function viewOf(row: ToolCallRow): ToolCallView {
+function toCallView(row: ToolCallRow): ToolCallView {
   const parsed = (text: string | null) =>
     text === null ? null : (JSON.parse(text) as Record<string, unknown>);
   return {

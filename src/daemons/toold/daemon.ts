@@ -24,14 +24,14 @@ import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { makeHandlers } from './api.ts';
 import { makeAttempts } from './attempts/attempts.ts';
-import type { BoxOf } from './attempts/job.ts';
+import type { BoxProvider } from './attempts/job.ts';
 import { makeEgressSessions } from './boxes/egress-sessions.ts';
 import { makeBoxes } from './boxes/run-boxes.ts';
 import { makeWorkspaceLocks } from './boxes/workspace-locks.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools/directory.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
 import { makeApprovals } from './permission/approvals.ts';
-import { makeGrants } from './permission/approved-hosts.ts';
+import { makeApprovedHosts } from './permission/approved-hosts.ts';
 import { makeAuthority } from './permission/authority.ts';
 import { makeChains } from './permission/chain.ts';
 import { openContainment } from './permission/containment.ts';
@@ -71,7 +71,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const store = makeStore(db, outbox);
   const egressd = floor.peer('egressd', egressdRoutes);
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
-  const grants = makeGrants(db);
+  const grants = makeApprovedHosts(db);
   const ways = makeEgressSessions({ egressd, bytesMax: config.egress_bytes_max, log });
   const boxes = makeBoxes({
     sandboxd,
@@ -109,7 +109,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     onGone(run) {
       grants.forget(run);
       void marks
-        .noteGone(run)
+        .markAfterRun(run)
         .catch((error: unknown) => log.warn('what a run fetched is not known', { error }))
         .finally(() => boxes.close(run));
     },
@@ -166,13 +166,13 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const permissions = makePermissions({ authority, marks, limits, containment, clock });
   const chains = makeChains({ registry, policy, grants, store });
   const approvals = makeApprovals({ approvald, agentd, chains });
-  const boxOf: BoxOf = ({ run, callId, signal }, touched) =>
-    boxes.of(run, { callId, signal, touched });
+  const boxOf: BoxProvider = ({ run, callId, signal }, touched) =>
+    boxes.boxFor(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const locks = makeWorkspaceLocks({ policy });
   const attempts = makeAttempts({ ...own, locks, containment, clock, log, failpoint });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
-  const { suspensionsOf } = containment;
+  const { findSuspensions: suspensionsOf } = containment;
   const service = makeService({
     store,
     runs,
@@ -202,13 +202,13 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       void ways.reconcile((runId) => runs.find(runId));
     },
     async drain() {
-      if (await service.idle(config.drain_wait_ms)) return;
+      if (await service.waitUntilIdle(config.drain_wait_ms)) return;
       service.abortAll();
-      await service.idle(AUDIT_WAIT_MS);
+      await service.waitUntilIdle(AUDIT_WAIT_MS);
     },
     async stop() {
       service.abortAll();
-      await service.idle(AUDIT_WAIT_MS);
+      await service.waitUntilIdle(AUDIT_WAIT_MS);
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       policy.close();

@@ -5,14 +5,14 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import {
   type CheckInput,
+  countCall,
+  countOutcome,
   decide,
-  forgetAsked,
   newProgress,
-  noteAsked,
-  noteOutcome,
   OWN_CHECKS,
   QUESTIONS,
   readConfirmation,
+  uncountCall,
 } from './rules.ts';
 
 const limits = { repeatsMax: 3, staleCallsMax: 4 };
@@ -169,8 +169,8 @@ function play(calls: { key: string; outcome: string }[]): number {
   const progress = newProgress();
   return calls.findIndex(({ key, outcome }, i) => {
     const decision = decide(asked({ key, progress }), { again: false });
-    noteAsked(progress, { callId: `call_${i}`, key });
-    noteOutcome(progress, key, outcome);
+    countCall(progress, { callId: `call_${i}`, key });
+    countOutcome(progress, key, outcome);
     return !decision.allowed && decision.error.code === 'breaker';
   });
 }
@@ -208,8 +208,8 @@ describe('the breaker', () => {
     const progress = newProgress();
     for (let i = 0; i < 10; i++) {
       assert.ok(decide(asked({ key: 'a', progress }), { again: false }).allowed);
-      noteAsked(progress, { callId: 'call_1', key: 'a' });
-      forgetAsked(progress, 'call_1');
+      countCall(progress, { callId: 'call_1', key: 'a' });
+      uncountCall(progress, 'call_1');
     }
     assert.equal(progress.calls, 0);
   });

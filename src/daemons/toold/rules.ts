@@ -66,14 +66,14 @@ export type Check = {
   run(asked: CheckInput): CallError | undefined;
 };
 
-export const refusal = (code: string, message: string, hint: string): CallError => ({
+export const buildCallError = (code: string, message: string, hint: string): CallError => ({
   code,
   message,
   hint,
   retry: false,
 });
 
-function listed(names: ReadonlySet<string>): string {
+function listNames(names: ReadonlySet<string>): string {
   const sorted = [...names].sort();
   const more = sorted.length > 20 ? ` and ${sorted.length - 20} more` : '';
   return sorted.length === 0 ? 'none' : sorted.slice(0, 20).join(', ') + more;
@@ -86,7 +86,7 @@ const checkCaller: Check = {
   run({ run, request }) {
     const said = request.agent?.replace(/^agent:/, '');
     if (said === undefined || said === run.agent) return undefined;
-    return refusal(
+    return buildCallError(
       'wrong_agent',
       `this call says it is from ${said}, but the run is of ${run.agent}`,
       'Leave the agent out: it is known from the socket.',
@@ -100,7 +100,7 @@ const checkTask: Check = {
   again: true,
   run({ run, request }) {
     if (request.taskId === undefined || request.taskId === run.taskId) return undefined;
-    return refusal(
+    return buildCallError(
       'wrong_task',
       `this call names ${request.taskId}, but the run works on ${run.taskId}`,
       'Leave task_id out, or name the task of this run.',
@@ -114,10 +114,10 @@ const checkKnown: Check = {
   again: true,
   run({ request, toolIsKnown, grant }) {
     if (toolIsKnown) return undefined;
-    return refusal(
+    return buildCallError(
       'unknown_tool',
       `there is no tool ${request.tool}`,
-      `Use one of the tools of this run: ${listed(grant.tools)}.`,
+      `Use one of the tools of this run: ${listNames(grant.tools)}.`,
     );
   },
 };
@@ -128,10 +128,10 @@ const checkGranted: Check = {
   again: true,
   run({ run, request, grant }) {
     if (grant.tools.has(request.tool)) return undefined;
-    return refusal(
+    return buildCallError(
       'not_granted',
       `${run.agent} may not use ${request.tool} in this task`,
-      `Do without it, or ask a person to allow it. Allowed here: ${listed(grant.tools)}.`,
+      `Do without it, or ask a person to allow it. Allowed here: ${listNames(grant.tools)}.`,
     );
   },
 };
@@ -142,7 +142,7 @@ const checkSuspended: Check = {
   again: true,
   run({ request, suspension }) {
     if (suspension === undefined) return undefined;
-    return refusal(
+    return buildCallError(
       'suspended',
       `${request.tool} is suspended ${suspension}`,
       `Do without it. A person who has looked can lift this: agentctl tool resume ${request.tool}`,
@@ -158,7 +158,7 @@ const checkExpiry: Check = {
     if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
     // Ending is no right that was lent: a run that may not even end would hang for ever.
     if (request.tool === 'task.finish') return undefined;
-    return refusal(
+    return buildCallError(
       'grant_expired',
       'what was delegated to this run has expired, so it may only end its task',
       'Stop here: whoever delegated the task can give it again with more time.',
@@ -172,7 +172,7 @@ const checkArguments: Check = {
   again: true,
   run({ request, argumentsProblem }) {
     if (argumentsProblem === undefined) return undefined;
-    return refusal(
+    return buildCallError(
       'bad_arguments',
       `the arguments of ${request.tool} do not fit: ${argumentsProblem}`,
       'Correct the named fields and call again.',
@@ -186,7 +186,7 @@ const checkQuota: Check = {
   again: false,
   run({ progress, grant }) {
     if (progress.calls < grant.callsMax) return undefined;
-    return refusal(
+    return buildCallError(
       'limit',
       `this run has made all ${grant.callsMax} calls it may make`,
       'End the task with what there is.',
@@ -201,7 +201,7 @@ const checkToolQuota: Check = {
   run({ request, progress, callsOfToolMax }) {
     const made = progress.perTool.get(request.tool) ?? 0;
     if (callsOfToolMax === undefined || made < callsOfToolMax) return undefined;
-    return refusal(
+    return buildCallError(
       'limit',
       `this run has made all ${callsOfToolMax} calls of ${request.tool} it may make`,
       'Go on with other tools, or end the task with what there is.',
@@ -219,12 +219,12 @@ const checkProgress: Check = {
     const last = progress.recent.slice(-(repeatsMax - 1));
     if (last.length === repeatsMax - 1 && last.every((call) => call.key === key)) {
       const message = `${request.tool} was asked ${repeatsMax} times in a row with equal arguments`;
-      return refusal('breaker', message, hint);
+      return buildCallError('breaker', message, hint);
     }
     // A call never made before may bring something new, so it is always let through.
     if (progress.sinceNew >= staleCallsMax && progress.keys.has(key)) {
       const message = `the last ${progress.sinceNew} calls of this run brought nothing new`;
-      return refusal('breaker', message, hint);
+      return buildCallError('breaker', message, hint);
     }
     return undefined;
   },
@@ -249,7 +249,7 @@ export const OWN_CHECKS: readonly Check[] = [
 ];
 
 /** The questions up to the one that was answered no, as the log has them. */
-export function checksUntil(question: CheckName): string {
+export function formatChecks(question: CheckName): string {
   return [...QUESTIONS.slice(0, QUESTIONS.indexOf(question)), `!${question}`].join(' ');
 }
 
@@ -259,7 +259,7 @@ export function decide(asked: CheckInput, { again }: { again: boolean }): Decisi
     const error = check.run(asked);
     if (error === undefined) continue;
     const { question } = check;
-    const checks = checksUntil(question);
+    const checks = formatChecks(question);
     return { allowed: false, rule: `toold:${check.name}`, question, checks, error };
   }
   return { allowed: true, rule: `toold:${checkGranted.name}` };
@@ -276,40 +276,40 @@ export function newProgress(): Progress {
   };
 }
 
-export function noteAsked(progress: Progress, call: { callId: string; key: string }): void {
+export function countCall(progress: Progress, call: { callId: string; key: string }): void {
   progress.calls++;
-  const tool = toolOf(call.key);
+  const tool = readToolName(call.key);
   progress.perTool.set(tool, (progress.perTool.get(tool) ?? 0) + 1);
   progress.recent.push(call);
   if (progress.recent.length > RECENT_MAX * 2) progress.recent.splice(0, RECENT_MAX);
 }
 const RECENT_MAX = 1_000;
-const toolOf = (key: string): string => key.slice(0, key.indexOf(' '));
+const readToolName = (key: string): string => key.slice(0, key.indexOf(' '));
 
 /** A call that could not be written down was not asked: trying it again is no repetition. */
-export function forgetAsked(progress: Progress, callId: string): void {
+export function uncountCall(progress: Progress, callId: string): void {
   const at = progress.recent.findLastIndex((call) => call.callId === callId);
   if (at < 0) return;
-  const tool = toolOf(progress.recent[at]!.key);
+  const tool = readToolName(progress.recent[at]!.key);
   progress.perTool.set(tool, (progress.perTool.get(tool) ?? 1) - 1);
   progress.recent.splice(at, 1);
   progress.calls--;
 }
 
-export function noteOutcome(progress: Progress, key: string, outcomeHash: string): void {
+export function countOutcome(progress: Progress, key: string, outcomeHash: string): void {
   const outcome = `${key} ${outcomeHash}`;
   progress.sinceNew = progress.outcomes.has(outcome) ? progress.sinceNew + 1 : 0;
   progress.keys.add(key);
   progress.outcomes.add(outcome);
 }
 
-const ATTEMPTS_AT_ONCE = 10;
-const PAUSE_MS_MAX = 60_000;
+const IMMEDIATE_ATTEMPTS_MAX = 10;
+const BACKOFF_MS_MAX = 60_000;
 
 /** Before a call that was begun so often may be begun once more. */
-export function pauseMsAfter(attempts: number): number {
-  if (attempts < ATTEMPTS_AT_ONCE) return 0;
-  return Math.min(1_000 * 2 ** (attempts - ATTEMPTS_AT_ONCE), PAUSE_MS_MAX);
+export function retryDelayMs(attempts: number): number {
+  if (attempts < IMMEDIATE_ATTEMPTS_MAX) return 0;
+  return Math.min(1_000 * 2 ** (attempts - IMMEDIATE_ATTEMPTS_MAX), BACKOFF_MS_MAX);
 }
 
 export const HAPPENED = 'it happened';

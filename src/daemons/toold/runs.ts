@@ -12,7 +12,7 @@ import {
 import type { Database } from '../../platform/sql/database.ts';
 import type { Label } from '../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../wire/toold.ts';
-import { newProgress, noteAsked, noteOutcome, type Progress } from './rules.ts';
+import { countCall, countOutcome, newProgress, type Progress } from './rules.ts';
 import type { PastCall, TooldStore } from './store/store.ts';
 
 export type ToolRun = AdmittedRun & {
@@ -32,10 +32,11 @@ export type ToolRun = AdmittedRun & {
 };
 
 export type ToolRuns = RunRegistry<AdmitToolRunBody, ToolRun> & {
-  progressOf(run: ToolRun): Promise<Progress>;
+  loadProgress(run: ToolRun): Promise<Progress>;
 };
 
-export const keyOf = (tool: string, argumentsHash: string): string => `${tool} ${argumentsHash}`;
+export const buildCallKey = (tool: string, argumentsHash: string): string =>
+  `${tool} ${argumentsHash}`;
 
 export function makeRuns(options: {
   db: Database;
@@ -46,24 +47,24 @@ export function makeRuns(options: {
   onGone: (run: ToolRun) => void;
   log: Log;
 }): ToolRuns {
-  const { db, rows, store, sockets, log, onGone } = options;
+  const { db, rows, store, sockets, log, onGone: onDismissed } = options;
   const registry = makeRunRegistry({
     db,
     rows,
     sockets,
     log,
-    load: keptFor,
+    load: makeRunState,
     ended(run: ToolRun, how) {
       if (how === 'replaced') return;
       for (const controller of run.inFlight) controller.abort();
-      onGone(run);
+      onDismissed(run);
     },
   });
   return {
     ...registry,
-    progressOf({ runId, history }) {
+    loadProgress({ runId, history }) {
       if (history.progress === undefined) {
-        history.progress = store.pastCalls(runId).then(progressFrom);
+        history.progress = store.pastCalls(runId).then(buildProgress);
         history.progress.catch(() => {
           history.progress = undefined;
         });
@@ -73,7 +74,7 @@ export function makeRuns(options: {
   };
 }
 
-function keptFor(
+function makeRunState(
   _runId: string,
   body: AdmitToolRunBody,
   before: ToolRun | undefined,
@@ -92,12 +93,12 @@ function keptFor(
   };
 }
 
-function progressFrom(calls: PastCall[]): Progress {
+function buildProgress(calls: PastCall[]): Progress {
   const progress = newProgress();
   for (const call of calls) {
-    const key = keyOf(call.tool, call.arguments_hash);
-    noteAsked(progress, { callId: call.call_id, key });
-    if (call.outcome_hash !== null) noteOutcome(progress, key, call.outcome_hash);
+    const key = buildCallKey(call.tool, call.arguments_hash);
+    countCall(progress, { callId: call.call_id, key });
+    if (call.outcome_hash !== null) countOutcome(progress, key, call.outcome_hash);
   }
   return progress;
 }

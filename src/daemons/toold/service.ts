@@ -12,8 +12,8 @@ import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
 import type { Attempts } from './attempts/attempts.ts';
 import type { Job } from './attempts/job.ts';
 import type { Containment } from './permission/containment.ts';
-import { problemsOf } from './permission/permission.ts';
-import { keyOf, type ToolRun, type ToolRuns } from './runs.ts';
+import { formatIssues } from './permission/permission.ts';
+import { buildCallKey, type ToolRun, type ToolRuns } from './runs.ts';
 import type { ToolCallRow, TooldStore } from './store/store.ts';
 import type { Registry } from './tools/registry.ts';
 
@@ -21,14 +21,14 @@ export type TooldService = {
   call(caller: RunCaller, request: CallRequest): Promise<CallAnswer>;
   listTools(caller: RunCaller | undefined): ToolView[];
   /** Why this tool would not take these arguments. */
-  problemWith(tool: string, args: Record<string, unknown>): string | undefined;
+  findArgumentProblem(tool: string, args: Record<string, unknown>): string | undefined;
   /** Resolves when no call is in hand, or the time is over. */
-  idle(waitMs: number): Promise<boolean>;
+  waitUntilIdle(waitMs: number): Promise<boolean>;
   /** Tells what is still in hand to give up. */
   abortAll(): void;
 };
 
-type Flight = {
+type InFlightToolCall = {
   fence: number;
   callId: CallId;
   runId: RunId;
@@ -37,7 +37,7 @@ type Flight = {
   controller: AbortController;
   answer: Promise<CallAnswer>;
 };
-type Asking = { caller: RunCaller; request: CallRequest; text: string; hash: string };
+type IncomingCall = { caller: RunCaller; request: CallRequest; text: string; hash: string };
 
 export function makeService(options: {
   store: TooldStore;
@@ -46,22 +46,22 @@ export function makeService(options: {
   attempts: Attempts;
   metrics: Metrics;
   inFlightPerRunMax: number;
-  suspensionsOf: Containment['suspensionsOf'];
+  suspensionsOf: Containment['findSuspensions'];
 }): TooldService {
   const { store, runs, registry, attempts, metrics } = options;
-  const flights = new Map<string, Flight>();
+  const flights = new Map<string, InFlightToolCall>();
   metrics.gauge('tool_calls_in_flight', () => flights.size);
 
   const proceed = async (job: Job): Promise<CallAnswer> => {
     const record = await store.findCall(job.callId);
     if (record === undefined) return attempts.first(job);
-    assertSame(job, record);
+    assertSameCall(job, record);
     switch (record.status) {
       case 'completed':
       case 'failed':
       case 'canceled':
       case 'denied':
-        return answerFrom(record);
+        return buildAnswer(record);
       case 'waiting':
         return attempts.afterWait(job, record);
       case 'unknown':
@@ -75,14 +75,14 @@ export function makeService(options: {
     }
   };
 
-  const launch = (run: ToolRun, asking: Asking): Promise<CallAnswer> => {
+  const launch = (run: ToolRun, asking: IncomingCall): Promise<CallAnswer> => {
     const { request, text, hash } = asking;
     if (run.inFlight.size >= options.inFlightPerRunMax) {
       const message = `${run.runId} has ${run.inFlight.size} calls in hand`;
       throw fault('overloaded', message, { retryAfterMs: 250 });
     }
     const controller = new AbortController();
-    const flight: Flight = {
+    const flight: InFlightToolCall = {
       fence: run.fence,
       callId: request.call_id,
       runId: run.runId,
@@ -97,7 +97,7 @@ export function makeService(options: {
         request,
         argumentsText: text,
         argumentsHash: hash,
-        key: keyOf(request.tool, hash),
+        key: buildCallKey(request.tool, hash),
         signal: controller.signal,
       }).finally(() => {
         flights.delete(request.call_id);
@@ -109,14 +109,14 @@ export function makeService(options: {
     return flight.answer;
   };
 
-  const answerLive = async (asking: Asking): Promise<CallAnswer> => {
+  const callLive = async (asking: IncomingCall): Promise<CallAnswer> => {
     const { caller, request, hash } = asking;
     for (;;) {
       const run = runs.current(caller);
       const flight = flights.get(request.call_id);
       if (flight === undefined) return launch(run, asking);
       const own = { callId: request.call_id, run, toolName: request.tool, argumentsHash: hash };
-      assertSame(own, {
+      assertSameCall(own, {
         call_id: flight.callId,
         run_id: flight.runId,
         tool: flight.tool,
@@ -133,7 +133,7 @@ export function makeService(options: {
   };
 
   /** Only the record answers, and nothing is written. */
-  const answerReplay = async ({ caller, request, hash }: Asking): Promise<CallAnswer> => {
+  const callReplay = async ({ caller, request, hash }: IncomingCall): Promise<CallAnswer> => {
     runs.current(caller);
     const record = await store.findCall(request.call_id);
     const differs = (what: string, details?: { record_ends: true }) =>
@@ -144,7 +144,7 @@ export function makeService(options: {
     if (record.arguments_hash !== hash) throw differs('had other arguments in the record');
     if (record.ended_ms === null && record.wait_id === null)
       throw differs(`has no outcome in the record (${record.status})`, { record_ends: true });
-    return answerFrom(record);
+    return buildAnswer(record);
   };
 
   return {
@@ -152,7 +152,7 @@ export function makeService(options: {
       assertCallOf(caller.runId, request.call_id);
       const text = canonicalJson(request.arguments);
       const asking = { caller, request, text, hash: sha256Hex(text) };
-      const answer = await (caller.mode === 'replay' ? answerReplay(asking) : answerLive(asking));
+      const answer = await (caller.mode === 'replay' ? callReplay(asking) : callLive(asking));
       const tool = registry.get(request.tool) === undefined ? 'unknown' : request.tool;
       metrics.count('tool_calls', { tool, status: answer.status });
       return answer;
@@ -167,11 +167,11 @@ export function makeService(options: {
       );
       return run === undefined ? views : views.filter((view) => run.tools.has(view.name));
     },
-    problemWith(name, args) {
+    findArgumentProblem(name, args) {
       const parsed = checkValue(registry.get(name)!.input, args);
-      return parsed.success ? undefined : problemsOf(parsed.issues);
+      return parsed.success ? undefined : formatIssues(parsed.issues);
     },
-    async idle(waitMs) {
+    async waitUntilIdle(waitMs) {
       const all = Promise.allSettled([...flights.values()].map((flight) => flight.answer));
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<void>((resolve) => {
@@ -190,7 +190,7 @@ export function makeService(options: {
 type CallIdentity = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
 
 /** A call id is one call of one run for ever. */
-function assertSame(
+function assertSameCall(
   asked: CallIdentity,
   known: Pick<ToolCallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
 ): void {
@@ -201,7 +201,7 @@ function assertSame(
     throw fault('replay_differs', `${known.call_id} (${known.tool}) had other arguments`);
 }
 
-export function answerFrom(record: ToolCallRow): CallAnswer {
+export function buildAnswer(record: ToolCallRow): CallAnswer {
   const open = record.ended_ms === null && record.wait_id !== null && record.wait_kind !== null;
   return {
     call_id: record.call_id,

@@ -13,24 +13,31 @@ import type { Containment } from '../permission/containment.ts';
 import type { Marks } from '../permission/marks.ts';
 import type { Permissions } from '../permission/permission.ts';
 import {
-  type Finished,
+  type FinishedResult,
   type FinishResult,
-  failedWith,
-  withheld,
+  failWith,
+  withholdResult,
 } from '../results/finish-result.ts';
-import { forgetAsked, noteAsked, type Progress, pauseMsAfter } from '../rules.ts';
+import { countCall, type Progress, retryDelayMs, uncountCall } from '../rules.ts';
 import type { ToolRuns } from '../runs.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
 import {
   type AgentdClient,
   type Effect,
-  errorOf,
   fetchWait,
   type Tool,
   type ToolOutcome,
+  toCallError,
 } from '../tools/tool.ts';
 import * as events from './events.ts';
-import { about, type BoxOf, contextFrom, type Job, newCall, waitingFor } from './job.ts';
+import {
+  type BoxProvider,
+  buildWaitingAnswer,
+  type Job,
+  makeCallRow,
+  makeToolContext,
+  toSubject,
+} from './job.ts';
 import { makeCallRecorder } from './record-outcome.ts';
 import {
   type ApprovalStep,
@@ -61,9 +68,9 @@ export type AttemptsOptions = {
   permissions: Permissions;
   approvals: Approvals;
   marks: Marks;
-  boxOf: BoxOf;
+  boxOf: BoxProvider;
   locks: WorkspaceLocks;
-  containment: Pick<Containment, 'note'>;
+  containment: Pick<Containment, 'recordViolations'>;
   clock: Clock;
   log: Log;
   failpoint(name: string): void;
@@ -77,7 +84,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   const resolveUnknown = makeResolveUnknown({ ...options, recorder });
   const { requestApproval, afterApproval } = makeApprovalRequests({ ...options, recorder });
 
-  const assertWanted = (job: Job): void => {
+  const assertNotDismissed = (job: Job): void => {
     if (job.signal.aborted)
       throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
   };
@@ -87,7 +94,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     failpoint('toold.after-intent');
     try {
       await outbox.delivered(begun.seq);
-      assertWanted(job);
+      assertNotDismissed(job);
     } catch (error) {
       return recorder.release(job, error);
     }
@@ -95,30 +102,31 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const done = await runEffect(job, tool, begun);
     failpoint('toold.after-effect');
     try {
-      await marks.noteFetched({ ...job, tool });
+      await marks.markFetchedBy({ ...job, tool });
     } catch (error) {
-      if (!('unknown' in done)) return recorder.end(job, begun.attempt, withheld(tool, error));
+      if (!('unknown' in done))
+        return recorder.end(job, begun.attempt, withholdResult(tool, error));
     }
-    return conclude(job, tool, begun.attempt, done);
+    return recordEffect(job, tool, begun.attempt, done);
   };
 
-  const conclude = async (
+  const recordEffect = async (
     job: Job,
     tool: Tool,
     attempt: number,
     done: Effect,
   ): Promise<CallAnswer> => {
-    await containment.note(job, done.violations ?? []);
+    await containment.recordViolations(job, done.violations ?? []);
     if ('unknown' in done) return markOutcomeUnknown(job);
     if ('wait' in done) return openWait(job, tool, attempt, done.wait);
     const finished =
       'error' in done
-        ? failedWith(done.error)
+        ? failWith(done.error)
         : await finish(job, tool, { status: 'completed', result: done.result }).catch((error) =>
             recorder.release(job, error),
           );
     if (tool.isDeclared === true && finished.error?.code === 'bad_output')
-      await containment.note(job, ['output']);
+      await containment.recordViolations(job, ['output']);
     return recorder.end(job, attempt, finished);
   };
 
@@ -127,8 +135,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return afterUnknown(job, (await store.findCall(job.callId))!);
   };
 
-  const finish = (job: Job, tool: Tool, outcome: ToolOutcome): Promise<Finished> =>
-    options.finishResult(tool, outcome, contextFrom(job, undefined, boxOf));
+  const finish = (job: Job, tool: Tool, outcome: ToolOutcome): Promise<FinishedResult> =>
+    options.finishResult(tool, outcome, makeToolContext(job, undefined, boxOf));
 
   const openWait = async (
     job: Job,
@@ -136,18 +144,20 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     attempt: number,
     wait: WaitView,
   ): Promise<CallAnswer> => {
-    const draft = events.waiting(about(job), attempt, { ...wait, status: 'waiting' });
+    const draft = events.waiting(toSubject(job), attempt, { ...wait, status: 'waiting' });
     await store.recordWaiting(job.callId, wait, draft);
-    return wait.status === 'open' ? waitingFor(job, wait) : settle(job, tool, attempt, wait);
+    return wait.status === 'open'
+      ? buildWaitingAnswer(job, wait)
+      : endWait(job, tool, attempt, wait);
   };
 
-  const settle = async (
+  const endWait = async (
     job: Job,
     tool: Tool,
     attempt: number,
     wait: WaitView,
   ): Promise<CallAnswer> => {
-    const outcome = tool.settle?.(wait);
+    const outcome = tool.readWaitOutcome?.(wait);
     if (outcome === undefined) throw new Error(`${tool.name} waits, but does not say for what`);
     return recorder.end(job, attempt, await finish(job, tool, outcome));
   };
@@ -160,13 +170,13 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     approved?: Approved,
   ): Promise<CallAnswer> => {
     outbox.assertAuditAccepting();
-    assertWanted(job);
-    await marks.note({ ...job, tool: job.tool! });
+    assertNotDismissed(job);
+    await marks.markBeforeCall({ ...job, tool: job.tool! });
     const attempt = record.attempts + 1;
     failpoint('toold.before-intent');
     const seq = await store.recordAttempt(
       { callId: job.callId, fence: job.run.fence, attempt, nowMs: clock.nowMs() },
-      events.attempted(about(job), attempt, may.decision),
+      events.attempted(toSubject(job), attempt, may.decision),
     );
     return perform(job, job.tool!, { seq, attempt, input: may.input, approved });
   };
@@ -174,7 +184,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   /** Each attempt is an event, and asking again is free: the quota counts calls. */
   const assertDue = ({ call_id, attempts, started_ms }: ToolCallRow): void => {
     const sinceMs = clock.nowMs() - Number(started_ms);
-    const pauseMs = pauseMsAfter(attempts);
+    const pauseMs = retryDelayMs(attempts);
     if (sinceMs < 0 || sinceMs >= pauseMs) return;
     throw fault('rate_limited', `${call_id} was begun ${attempts} times and did not end`, {
       retryAfterMs: pauseMs - sinceMs,
@@ -183,7 +193,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   const again = async (job: Job, record: ToolCallRow): Promise<CallAnswer> => {
     assertDue(record);
-    const may = await permissions.decide(job, await runs.progressOf(job.run), { again: true });
+    const may = await permissions.decide(job, await runs.loadProgress(job.run), { again: true });
     if (may.kind === 'no') return recorder.failDenied(job, record, may.decision);
     if (may.kind === 'go') return attemptAgain(job, record, may);
     return proceed(job, record, await requestApproval(job, record, may));
@@ -200,21 +210,25 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   };
 
   const begin = async (job: Job, progress: Progress, may: Permitted): Promise<CallAnswer> => {
-    await marks.note({ ...job, tool: job.tool! });
+    await marks.markBeforeCall({ ...job, tool: job.tool! });
     failpoint('toold.before-intent');
-    const intent = events.attempted(about(job), 1, may.decision);
-    const seq = await noted(job, progress, () =>
-      store.recordIntent(newCall(job, clock.nowMs()), intent),
+    const intent = events.attempted(toSubject(job), 1, may.decision);
+    const seq = await countWhile(job, progress, () =>
+      store.recordIntent(makeCallRow(job, clock.nowMs()), intent),
     );
     return perform(job, job.tool!, { seq, attempt: 1, input: may.input });
   };
 
-  const noted = async <T>(job: Job, progress: Progress, write: () => Promise<T>): Promise<T> => {
-    noteAsked(progress, { callId: job.callId, key: job.key });
+  const countWhile = async <T>(
+    job: Job,
+    progress: Progress,
+    write: () => Promise<T>,
+  ): Promise<T> => {
+    countCall(progress, { callId: job.callId, key: job.key });
     try {
       return await write();
     } catch (error) {
-      forgetAsked(progress, job.callId);
+      uncountCall(progress, job.callId);
       throw error;
     }
   };
@@ -222,14 +236,16 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
   return {
     async first(job) {
       outbox.assertAuditAccepting();
-      const progress = await runs.progressOf(job.run);
-      assertWanted(job);
+      const progress = await runs.loadProgress(job.run);
+      assertNotDismissed(job);
       const may = await permissions.decide(job, progress, { again: false });
-      assertWanted(job);
+      assertNotDismissed(job);
       if (may.kind === 'no') return recorder.deny(job, progress, may.decision);
       if (may.kind === 'go') return begin(job, progress, may);
-      const waiting = events.requested(about(job), may.decision);
-      await noted(job, progress, () => store.recordRequested(newCall(job, clock.nowMs()), waiting));
+      const waiting = events.requested(toSubject(job), may.decision);
+      await countWhile(job, progress, () =>
+        store.recordRequested(makeCallRow(job, clock.nowMs()), waiting),
+      );
       const record = (await store.findCall(job.callId))!;
       return proceed(job, record, await requestApproval(job, record, may));
     },
@@ -238,19 +254,25 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const { tool } = job;
       if (tool?.idempotent !== true) return markOutcomeUnknown(job);
       // Asked before policy: what may have happened is neither refused nor asked for.
-      const known = await tool.recall?.(contextFrom(job, undefined, boxOf));
-      return known === undefined ? again(job, record) : conclude(job, tool, record.attempts, known);
+      const known = await tool.recall?.(makeToolContext(job, undefined, boxOf));
+      return known === undefined
+        ? again(job, record)
+        : recordEffect(job, tool, record.attempts, known);
     },
     async afterWait(job, record) {
       const wait = await fetchWait(agentd, record.wait_id!);
-      if (wait.status === 'open') return { ...waitingFor(job, wait), recorded: true };
+      if (wait.status === 'open') return { ...buildWaitingAnswer(job, wait), recorded: true };
       if (job.tool === undefined) {
         const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
-        return recorder.end(job, record.attempts, failedWith(errorOf(fault('not_found', message))));
+        return recorder.end(
+          job,
+          record.attempts,
+          failWith(toCallError(fault('not_found', message))),
+        );
       }
       if (record.wait_kind === 'approval')
         return proceed(job, record, await afterApproval(job, record, record.approval_id!));
-      return settle(job, job.tool, record.attempts, wait);
+      return endWait(job, job.tool, record.attempts, wait);
     },
     afterUnknown,
   };

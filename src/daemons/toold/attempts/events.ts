@@ -8,7 +8,7 @@ import type { CheckedOutput } from '../results/finish-result.ts';
 import type { Denied } from '../rules.ts';
 import type { Subject } from './job.ts';
 
-const about = ({ run, callId, tool }: Subject) => ({
+const buildSubjectFields = ({ run, callId, tool }: Subject) => ({
   principal: `agent:${run.agent}`,
   agent: run.agent,
   task_id: run.taskId,
@@ -27,14 +27,14 @@ export function attempted(subject: Subject, attempt: number, decision: Allowed):
   return {
     id: `${subject.callId}.attempted.${attempt}`,
     event: 'tool.call.attempted',
-    ...about(subject),
+    ...buildSubjectFields(subject),
     allowed: true,
     policy,
     data: {
       attempt,
       fence: subject.run.fence,
       arguments_hash: subject.argumentsHash,
-      checks: checksPassed(decision, approval === undefined ? 'none' : 'given'),
+      checks: formatChecksPassed(decision, approval === undefined ? 'none' : 'given'),
       ...data,
       ...(approval === undefined ? {} : { approval }),
     },
@@ -47,20 +47,20 @@ export function requested(subject: Subject, decision: Allowed): EventDraft {
   return {
     id: `${subject.callId}.waiting.0`,
     event: 'tool.call.waiting',
-    ...about(subject),
+    ...buildSubjectFields(subject),
     policy,
     status: 'requested',
     data: {
       fence: subject.run.fence,
       arguments_hash: subject.argumentsHash,
-      checks: checksPassed(decision, 'asked'),
+      checks: formatChecksPassed(decision, 'asked'),
       ...data,
     },
   };
 }
 
 /** The broker's questions up to the approval, each answered yes. */
-const checksPassed = ({ verdict }: Allowed, approval: 'none' | 'asked' | 'given'): string =>
+const formatChecksPassed = ({ verdict }: Allowed, approval: 'none' | 'asked' | 'given'): string =>
   `caller task tool scope sandbox:${verdict.facts.tool.level} approval:${approval}`;
 
 /** By the broker's own checks, by policy, or by a person. */
@@ -74,7 +74,7 @@ export function denied(
   return {
     id: `${subject.callId}.denied`,
     event: 'tool.call.denied',
-    ...about(subject),
+    ...buildSubjectFields(subject),
     allowed: false,
     policy,
     status: 'denied',
@@ -96,7 +96,7 @@ export function waiting(
   return {
     id: `${subject.callId}.waiting.${attempt}`,
     event: 'tool.call.waiting',
-    ...about(subject),
+    ...buildSubjectFields(subject),
     status: wait.status,
     data: { attempt, wait_id: wait.id, wait_kind: wait.kind },
   };
@@ -118,7 +118,7 @@ export function ended(
   return {
     id: `${subject.callId}.ended`,
     event: 'tool.call.ended',
-    ...about(subject),
+    ...buildSubjectFields(subject),
     status,
     ...(artifact === undefined ? {} : { artifact }),
     data: {

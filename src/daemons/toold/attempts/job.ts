@@ -5,12 +5,12 @@ import type { WaitView } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import type { CallAnswer, CallRequest } from '../../../wire/toold.ts';
-import { previewOf } from '../results/output.ts';
-import { type CallError, checksUntil, type Denied } from '../rules.ts';
+import { truncateText } from '../results/output.ts';
+import { type CallError, type Denied, formatChecks } from '../rules.ts';
 import type { ToolRun } from '../runs.ts';
 import type { NewCall } from '../store/store.ts';
 import type { Box } from '../tools/box.ts';
-import { errorOf, type Tool, type ToolContext } from '../tools/tool.ts';
+import { type Tool, type ToolContext, toCallError } from '../tools/tool.ts';
 
 /** One call as one activation asks it. */
 export type Job = {
@@ -28,7 +28,7 @@ export type Job = {
 
 /** Longer arguments are journaled by hash and beginning; a re-run gets them from the run again. */
 const ARGUMENTS_CHARS_MAX = 65_536;
-export const newCall = (job: Job, nowMs: number): NewCall => ({
+export const makeCallRow = (job: Job, nowMs: number): NewCall => ({
   call_id: job.callId,
   run_id: job.run.runId,
   fence: job.run.fence,
@@ -40,7 +40,7 @@ export const newCall = (job: Job, nowMs: number): NewCall => ({
       : JSON.stringify({
           shortened: true,
           size_chars: job.argumentsText.length,
-          preview: previewOf(job.argumentsText),
+          preview: truncateText(job.argumentsText),
         }),
   arguments_hash: job.argumentsHash,
   nowMs,
@@ -58,21 +58,21 @@ export function permanentFault(error: unknown): Fault {
 }
 
 /** Nobody can agree to what cannot be shown. */
-export function notAskable(error: Fault): Denied {
-  const checks = checksUntil('approval');
+export function unshowableDenial(error: Fault): Denied {
+  const checks = formatChecks('approval');
   const rule = 'toold:approval';
-  return { allowed: false, rule, question: 'approval', checks, error: errorOf(error) };
+  return { allowed: false, rule, question: 'approval', checks, error: toCallError(error) };
 }
 
-export function notApproved(approvalId: string, error: CallError): Denied {
-  const checks = checksUntil('approval');
+export function notApprovedDenial(approvalId: string, error: CallError): Denied {
+  const checks = formatChecks('approval');
   return { allowed: false, rule: `approval:${approvalId}`, question: 'approval', checks, error };
 }
 
 /** What an event of a call is about. */
 export type Subject = { run: ToolRun; callId: string; tool: string; argumentsHash: string };
 
-export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
+export const toSubject = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
   run,
   callId,
   tool: toolName,
@@ -80,17 +80,17 @@ export const about = ({ run, callId, toolName, argumentsHash }: Job): Subject =>
 });
 
 /** What the call was decided on; of paths that rules ask about, its box opens only these. */
-function touchedBy({ tool }: Job, input: unknown): string[] {
+function listTouchedPaths({ tool }: Job, input: unknown): string[] {
   const paths = (tool?.touches?.(input) ?? []).flatMap((touch) =>
     touch.action === 'net.connect' ? [] : [touch.path],
   );
   return tool?.touchesAll === true ? [...paths, ANY_PATH] : paths;
 }
 
-export type BoxOf = (job: Job, touched: readonly string[]) => Promise<Box>;
+export type BoxProvider = (job: Job, touched: readonly string[]) => Promise<Box>;
 
 /** `input`: as it is decided on; undefined where no box is needed. */
-export const contextFrom = (job: Job, input: unknown, boxOf: BoxOf): ToolContext => ({
+export const makeToolContext = (job: Job, input: unknown, boxOf: BoxProvider): ToolContext => ({
   runId: job.run.runId,
   fence: job.run.fence,
   callId: job.callId,
@@ -98,10 +98,10 @@ export const contextFrom = (job: Job, input: unknown, boxOf: BoxOf): ToolContext
   taskId: job.run.taskId,
   rootTaskId: job.run.rootTaskId,
   signal: job.signal,
-  box: () => boxOf(job, input === undefined ? [] : touchedBy(job, input)),
+  box: () => boxOf(job, input === undefined ? [] : listTouchedPaths(job, input)),
 });
 
-export const waitingFor = (job: Job, wait: WaitView): CallAnswer => ({
+export const buildWaitingAnswer = (job: Job, wait: WaitView): CallAnswer => ({
   call_id: job.callId,
   status: 'waiting',
   wait: { id: wait.id, kind: wait.kind },

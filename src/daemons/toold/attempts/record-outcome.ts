@@ -8,20 +8,20 @@ import type { Log } from '../../../platform/log.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
-import { type Finished, failedWith } from '../results/finish-result.ts';
-import { type Denied, noteAsked, noteOutcome, type Progress } from '../rules.ts';
+import { type FinishedResult, failWith } from '../results/finish-result.ts';
+import { countCall, countOutcome, type Denied, type Progress } from '../rules.ts';
 import type { ToolRuns } from '../runs.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
 import { type AgentdClient, peerOptions } from '../tools/tool.ts';
 import * as events from './events.ts';
-import { about, type Job, newCall } from './job.ts';
+import { type Job, makeCallRow, toSubject } from './job.ts';
 
 export type CallRecorder = {
   /** A call that is not in the record, and never begins. */
   deny(job: Job, progress: Progress, decision: Denied): Promise<CallAnswer>;
   /** Of one that is in the record: what was begun once is not denied any more, it has failed. */
   failDenied(job: Job, record: ToolCallRow, decision: Denied): Promise<CallAnswer>;
-  end(job: Job, attempt: number, finished: Finished): Promise<CallAnswer>;
+  end(job: Job, attempt: number, finished: FinishedResult): Promise<CallAnswer>;
   /** What was begun is not done now; nothing happened, so it may be done when asked again. */
   release(job: Job, error: unknown): Promise<never>;
 };
@@ -34,7 +34,7 @@ const DENIALS_PAST_QUOTA_MAX = 64;
 
 export function makeCallRecorder(options: {
   store: TooldStore;
-  runs: Pick<ToolRuns, 'progressOf'>;
+  runs: Pick<ToolRuns, 'loadProgress'>;
   agentd: Pick<AgentdClient, 'toolBreak'>;
   clock: Clock;
   log: Log;
@@ -53,31 +53,31 @@ export function makeCallRecorder(options: {
   const deny: CallRecorder['deny'] = async (job, progress, decision) => {
     if (progress.calls >= job.run.callsMax + DENIALS_PAST_QUOTA_MAX)
       throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
-    const { saved, error } = failedWith(decision.error);
+    const { saved, error } = failWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
     await store.recordDenied(
-      newCall(job, clock.nowMs()),
+      makeCallRow(job, clock.nowMs()),
       denial,
-      events.denied(about(job), decision),
+      events.denied(toSubject(job), decision),
     );
-    noteAsked(progress, { callId: job.callId, key: job.key });
-    noteOutcome(progress, job.key, saved.hash);
+    countCall(progress, { callId: job.callId, key: job.key });
+    countOutcome(progress, job.key, saved.hash);
     if (decision.error.code === 'breaker') breakRun(job, decision.error.message);
     return { call_id: job.callId, status: 'denied', error, recorded: false };
   };
 
   /** Refused after it was written down: by a person, or by a right taken back meanwhile. */
   const refuse = async (job: Job, decision: Denied): Promise<CallAnswer> => {
-    const { saved, error } = failedWith(decision.error);
+    const { saved, error } = failWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
-    const denied = events.denied(about(job), decision);
+    const denied = events.denied(toSubject(job), decision);
     await store.recordRefused(job.callId, denial, { endedMs: clock.nowMs(), denied });
-    noteOutcome(await runs.progressOf(job.run), job.key, saved.hash);
+    countOutcome(await runs.loadProgress(job.run), job.key, saved.hash);
     return { call_id: job.callId, status: 'denied', error, recorded: false };
   };
 
   /** The outcome of an effect that happened is kept trying: only a crash may make it unknown. */
-  const save = async (job: Job, finished: Finished, ended: EventDraft): Promise<void> => {
+  const save = async (job: Job, finished: FinishedResult, ended: EventDraft): Promise<void> => {
     const isFull = (error: unknown) =>
       isFault(error, 'storage_full') || isFault(error, 'overloaded');
     await retryWithBackoff(
@@ -94,11 +94,11 @@ export function makeCallRecorder(options: {
     const { status, hash } = finished.saved;
     const { result, error, sizeBytes, artifact, output } = finished;
     const outcome = { status, hash, sizeBytes, code: error?.code, artifact, output };
-    await save(job, finished, events.ended(about(job), attempt, outcome));
+    await save(job, finished, events.ended(toSubject(job), attempt, outcome));
     failpoint('toold.after-outcome');
     // Undefined: nothing was counted in this life yet, and the journal will tell of this one too.
     const progress = await job.run.history.progress;
-    if (progress !== undefined) noteOutcome(progress, job.key, hash);
+    if (progress !== undefined) countOutcome(progress, job.key, hash);
     const shown = result === undefined ? { error } : { result };
     return { call_id: job.callId, status, ...shown, recorded: false };
   };
@@ -108,7 +108,7 @@ export function makeCallRecorder(options: {
     failDenied: (job, record, decision) =>
       record.attempts === 0
         ? refuse(job, decision)
-        : end(job, record.attempts, failedWith(decision.error)),
+        : end(job, record.attempts, failWith(decision.error)),
     end,
     async release(job, error) {
       await store.releaseCall(job.callId);

@@ -9,13 +9,13 @@ import type { Denied } from '../rules.ts';
 import type { ToolRuns } from '../runs.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
 import {
-  type BoxOf,
-  contextFrom,
+  type BoxProvider,
+  buildWaitingAnswer,
   type Job,
-  notApproved,
-  notAskable,
+  makeToolContext,
+  notApprovedDenial,
   permanentFault,
-  waitingFor,
+  unshowableDenial,
 } from './job.ts';
 import type { CallRecorder } from './record-outcome.ts';
 
@@ -35,11 +35,11 @@ export type ApprovalRequests = {
 
 export function makeApprovalRequests(options: {
   store: TooldStore;
-  runs: Pick<ToolRuns, 'progressOf'>;
+  runs: Pick<ToolRuns, 'loadProgress'>;
   permissions: Permissions;
   approvals: Approvals;
   recorder: CallRecorder;
-  boxOf: BoxOf;
+  boxOf: BoxProvider;
   failpoint(name: string): void;
 }): ApprovalRequests {
   const { store, runs, permissions, approvals, recorder, boxOf, failpoint } = options;
@@ -49,18 +49,18 @@ export function makeApprovalRequests(options: {
   });
 
   const afterApproval: ApprovalRequests['afterApproval'] = async (job, record, approvalId) => {
-    const before = await permissions.decide(job, await runs.progressOf(job.run), { again: true });
+    const before = await permissions.decide(job, await runs.loadProgress(job.run), { again: true });
     if (before.kind === 'no') return fail(job, record, before.decision);
     const { labels, input } = before;
-    const current = { labels, input, context: contextFrom(job, input, boxOf) };
+    const current = { labels, input, context: makeToolContext(job, input, boxOf) };
     const result = await approvals.redeem(job, approvalId, current);
-    if (!result.approved) return fail(job, record, notApproved(approvalId, result.error));
+    if (!result.approved) return fail(job, record, notApprovedDenial(approvalId, result.error));
     const may =
-      result.edited === undefined ? before : await permissions.ofEdited(job, result.edited);
+      result.edited === undefined ? before : await permissions.decideEdited(job, result.edited);
     if (may.kind === 'no') return fail(job, record, may.decision);
-    const edited = { input: may.input, context: contextFrom(job, may.input, boxOf) };
+    const edited = { input: may.input, context: makeToolContext(job, may.input, boxOf) };
     const seen = await approvals.reviewedState(job, result, { ...current, edited });
-    if ('code' in seen) return fail(job, record, notApproved(approvalId, seen));
+    if ('code' in seen) return fail(job, record, notApprovedDenial(approvalId, seen));
     const decision = { ...may.decision, approval: approvalId };
     return { permitted: { ...may, kind: 'go', decision }, approved: { approvalId, seen } };
   };
@@ -68,16 +68,16 @@ export function makeApprovalRequests(options: {
   return {
     async requestApproval(job, record, may) {
       const pending = await approvals
-        .request(job, may, contextFrom(job, may.input, boxOf))
+        .request(job, may, makeToolContext(job, may.input, boxOf))
         .catch(permanentFault);
-      if (pending instanceof Fault) return fail(job, record, notAskable(pending));
+      if (pending instanceof Fault) return fail(job, record, unshowableDenial(pending));
       failpoint('toold.after-approval-asked');
       if (pending.status === 'answered') return afterApproval(job, record, pending.approvalId);
       if (record.status !== 'requested') await store.returnToRequested(job.callId);
-      const wait = await approvals.wait(pending, contextFrom(job, undefined, boxOf));
+      const wait = await approvals.wait(pending, makeToolContext(job, undefined, boxOf));
       await store.recordApprovalWait(job.callId, wait, pending.approvalId);
       if (wait.status !== 'open') return afterApproval(job, record, pending.approvalId);
-      return { answer: waitingFor(job, wait) };
+      return { answer: buildWaitingAnswer(job, wait) };
     },
     afterApproval,
   };

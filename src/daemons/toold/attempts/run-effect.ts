@@ -6,8 +6,8 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { WorkspaceLocks } from '../boxes/workspace-locks.ts';
 import type { Approvals } from '../permission/approvals.ts';
 import type { Permissions } from '../permission/permission.ts';
-import { type Effect, errorOf, isOpenOutcome, type Tool } from '../tools/tool.ts';
-import { type BoxOf, contextFrom, type Job } from './job.ts';
+import { type Effect, isOpenOutcome, type Tool, toCallError } from '../tools/tool.ts';
+import { type BoxProvider, type Job, makeToolContext } from './job.ts';
 import type { CallRecorder } from './record-outcome.ts';
 import type { Approved } from './request-approval.ts';
 import { withTimeout } from './with-timeout.ts';
@@ -27,7 +27,7 @@ export function makeRunEffect(options: {
   permissions: Permissions;
   approvals: Approvals;
   locks: WorkspaceLocks;
-  boxOf: BoxOf;
+  boxOf: BoxProvider;
   clock: Clock;
   log: Log;
 }): RunEffect {
@@ -51,7 +51,7 @@ export function makeRunEffect(options: {
       return await locks.during(job, call, async (hasWaited) => {
         if (hasWaited) await assertStillAllowed(job, started);
         return withTimeout({ clock, job, tool }, async (timed) => {
-          const context = contextFrom(timed, input, boxOf);
+          const context = makeToolContext(timed, input, boxOf);
           const binding =
             approved && (await approvals.bindToApproved(timed, input, { ...approved, context }));
           return tool.perform(input, { ...context, ...binding });
@@ -61,11 +61,13 @@ export function makeRunEffect(options: {
       if (error instanceof Fault) {
         const isForLater = error.retry || error.code === 'stale_fence' || error.code === 'canceled';
         if (isForLater && isOpenOutcome(error)) throw error;
-        return isForLater ? recorder.release(job, error) : { error: errorOf(error) };
+        return isForLater ? recorder.release(job, error) : { error: toCallError(error) };
       }
       log.error('tool failed', { tool: tool.name, call_id: job.callId, error });
       if (!tool.idempotent) return { unknown: true };
-      return { error: errorOf(fault('internal', `${tool.name} failed with an internal error`)) };
+      return {
+        error: toCallError(fault('internal', `${tool.name} failed with an internal error`)),
+      };
     }
   };
 }

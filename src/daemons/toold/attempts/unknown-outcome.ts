@@ -3,19 +3,25 @@
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
-import { completedWith, failedWith } from '../results/finish-result.ts';
-import { neutralise, previewOf, showResult } from '../results/output.ts';
+import { completeWith, failWith } from '../results/finish-result.ts';
+import { neutralise, showResult, truncateText } from '../results/output.ts';
 import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
-import { type AgentdClient, answerText, fetchWait, forRun, peerOptions } from '../tools/tool.ts';
+import {
+  type AgentdClient,
+  fetchWait,
+  forRun,
+  peerOptions,
+  readAnswerText,
+} from '../tools/tool.ts';
 import * as events from './events.ts';
 import {
-  about,
-  type BoxOf,
-  contextFrom,
+  type BoxProvider,
+  buildWaitingAnswer,
   type Job,
+  makeToolContext,
+  toSubject,
   unknownOutcomeError,
-  waitingFor,
 } from './job.ts';
 import type { CallRecorder } from './record-outcome.ts';
 
@@ -29,22 +35,22 @@ export function makeResolveUnknown(options: {
   store: TooldStore;
   agentd: Pick<AgentdClient, 'toolAsk' | 'getWait'>;
   recorder: CallRecorder;
-  boxOf: BoxOf;
+  boxOf: BoxProvider;
 }): ResolveUnknown {
   const { store, agentd, recorder, boxOf } = options;
 
   const ask = async (job: Job, record: ToolCallRow): Promise<WaitView> => {
     const body = {
-      ...forRun(contextFrom(job, undefined, boxOf)),
+      ...forRun(makeToolContext(job, undefined, boxOf)),
       question:
         `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
-        `${neutralise(previewOf(job.argumentsText))} was started at ` +
+        `${neutralise(truncateText(job.argumentsText))} was started at ` +
         `${toTimestamp(record.started_ms)} and its outcome is not known.`,
       choices: [HAPPENED, DID_NOT_HAPPEN],
       wait_key: `unknown.${record.attempts}`,
     };
     const { wait } = await agentd.toolAsk({ body }, peerOptions);
-    const draft = events.waiting(about(job), record.attempts, { ...wait, status: 'unknown' });
+    const draft = events.waiting(toSubject(job), record.attempts, { ...wait, status: 'unknown' });
     await store.recordAsked(job.callId, wait, draft);
     return wait;
   };
@@ -52,18 +58,18 @@ export function makeResolveUnknown(options: {
   return async (job, record) => {
     const wait =
       record.wait_id === null ? await ask(job, record) : await fetchWait(agentd, record.wait_id);
-    if (wait.status === 'open') return waitingFor(job, wait);
-    const reply = wait.outcome === 'answered' ? answerText(wait) : undefined;
+    if (wait.status === 'open') return buildWaitingAnswer(job, wait);
+    const reply = wait.outcome === 'answered' ? readAnswerText(wait) : undefined;
     switch (readConfirmation(reply)) {
       case 'happened': {
         const confirmed = { happened: true, confirmed_by: wait.answered_by ?? 'person:operator' };
-        return recorder.end(job, record.attempts, completedWith(showResult(confirmed)));
+        return recorder.end(job, record.attempts, completeWith(showResult(confirmed)));
       }
       case 'not':
-        await job.tool?.forget?.(contextFrom(job, undefined, boxOf));
+        await job.tool?.forget?.(makeToolContext(job, undefined, boxOf));
         return 'did_not_happen';
       case 'unclear':
-        return recorder.end(job, record.attempts, failedWith(unknownOutcomeError(job, reply)));
+        return recorder.end(job, record.attempts, failWith(unknownOutcomeError(job, reply)));
     }
   };
 }

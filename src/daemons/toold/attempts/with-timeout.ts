@@ -2,7 +2,7 @@
 // failed; of the rest nobody knows how far it came.
 import type { Clock } from '../../../platform/clock.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Effect, errorOf, openOutcome, type Tool } from '../tools/tool.ts';
+import { type Effect, openOutcomeFault, type Tool, toCallError } from '../tools/tool.ts';
 import type { Job } from './job.ts';
 
 /** For a tool that does not listen to its signal. */
@@ -35,7 +35,7 @@ export async function withTimeout(
   if (!tool.idempotent) return { unknown: true };
   const message = `${tool.name} took longer than the ${timeoutMs / 1_000} s it may take`;
   // Whoever remembers what it did is asked when the call is asked again.
-  if (tool.recall !== undefined) throw openOutcome(fault('deadline', message));
+  if (tool.recall !== undefined) throw openOutcomeFault(fault('deadline', message));
   const hint = 'Ask for less at once, or do without it.';
-  return { error: errorOf(fault('limit', message, { hint })) };
+  return { error: toCallError(fault('limit', message, { hint })) };
 }

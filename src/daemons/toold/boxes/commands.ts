@@ -8,7 +8,7 @@ export type SandboxdClient = Client<typeof sandboxdRoutes>;
 /** Longer than a command may take, for whoever waits for its end. */
 export const EXEC_GRACE_MS = 10_000;
 
-export function commandOf(request: ExecRequest, env: Record<string, string>) {
+export function toCommand(request: ExecRequest, env: Record<string, string>) {
   const { argv, cwd, stdin, wallMs, outputBytesMax } = request;
   return {
     argv: [...argv],
@@ -39,7 +39,7 @@ export function endedByPolicy(done?: ExecResult): ExecResult {
   };
 }
 
-export function resultOf(done: Collected, networkDenied: readonly NetworkDenied[]): ExecResult {
+export function toExecResult(done: Collected, networkDenied: readonly NetworkDenied[]): ExecResult {
   const truncated = done.ended_by === 'output';
   return {
     exitCode: done.exit_code,

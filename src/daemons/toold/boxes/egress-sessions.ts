@@ -24,7 +24,7 @@ export type EgressSessions = {
  * goes through, a tunnel could carry anything out and does not.
  */
 const ONLY_READS = ['GET', 'HEAD'];
-const PAUSE_MS_MAX = 5_000;
+const BACKOFF_MS_MAX = 5_000;
 
 export function makeEgressSessions(options: {
   egressd: EgressdClient;
@@ -38,11 +38,11 @@ export function makeEgressSessions(options: {
   const retryInBackground = (what: string, work: () => Promise<void>): Promise<void> =>
     retryWithBackoff(work, {
       isTransient: isTransient,
-      backoffMsMax: PAUSE_MS_MAX,
+      backoffMsMax: BACKOFF_MS_MAX,
       inBackground: true,
     }).catch((error: unknown) => log.error(what, { error }));
 
-  const dropNow = (runId: RunId, fence: number): Promise<void> =>
+  const dropSession = (runId: RunId, fence: number): Promise<void> =>
     retryInBackground(`the way out of ${runId} was not closed`, async () => {
       await egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions);
     });
@@ -67,14 +67,14 @@ export function makeEgressSessions(options: {
     },
     has: ({ runId }) => open.has(runId),
     async close({ runId, fence }) {
-      if (open.delete(runId)) await dropNow(runId, fence);
+      if (open.delete(runId)) await dropSession(runId, fence);
     },
     reconcile: (find) =>
       retryInBackground('ways out of an earlier life were not closed', async () => {
         const { egress } = await egressd.listEgress({}, peerOptions);
         for (const { run_id: runId, fence } of egress)
           if (find(runId)?.fence === fence) open.add(runId);
-          else await dropNow(runId, fence);
+          else await dropSession(runId, fence);
       }),
   };
 }

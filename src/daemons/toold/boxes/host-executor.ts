@@ -6,24 +6,24 @@ import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RunId } from '../../../wire/primitives.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
-import { notBegun } from '../tools/box.ts';
+import { notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import {
-  commandOf,
   EXEC_GRACE_MS,
   endedByPolicy,
-  resultOf,
   type SandboxdClient,
+  toCommand,
+  toExecResult,
 } from './commands.ts';
 import { withDenials } from './network-denials.ts';
 import type { RulesWatch } from './rules-watch.ts';
 
-export function makeHostPlace(options: {
+export function makeHostExecutor(options: {
   sandboxd: Pick<SandboxdClient, 'runOnce'>;
   policy: Pick<PolicySource, 'declaredRulesOf'>;
   watch: RulesWatch;
   /** Null where policy gives the agent no host at all. */
-  openWay: (runId: RunId) => Promise<string | null>;
+  openEgressSocket: (runId: RunId) => Promise<string | null>;
   egressd: Pick<EgressdClient, 'getEgress'>;
 }): CommandExecutor {
   const { sandboxd, policy, watch, egressd } = options;
@@ -36,7 +36,7 @@ export function makeHostPlace(options: {
           hint: 'Do without it. A person can change the rule, or the paths of the tool.',
         });
       const paths = { read: [...read], write: [...write] };
-      const socket = request.hasNetwork ? await options.openWay(context.runId) : null;
+      const socket = request.hasNetwork ? await options.openEgressSocket(context.runId) : null;
       const env = socket === null ? {} : proxyEnvironment();
       const body = {
         run_id: context.runId,
@@ -49,7 +49,7 @@ export function makeHostPlace(options: {
         network: { egress_socket: socket },
         call_id: context.callId,
         collect: true,
-        ...commandOf({ ...request, cwd }, env),
+        ...toCommand({ ...request, cwd }, env),
       };
       const deadlineMs = request.wallMs + EXEC_GRACE_MS;
       const ended = new AbortController();
@@ -61,12 +61,12 @@ export function makeHostPlace(options: {
         },
         end: () => ended.abort(),
       };
-      if (request.signal.aborted) throw notBegun();
+      if (request.signal.aborted) throw notStartedFault();
       const run = async () => {
-        if (socket === null) return resultOf(await sandboxd.runOnce({ body }, asked), []);
+        if (socket === null) return toExecResult(await sandboxd.runOnce({ body }, asked), []);
         const once = () => sandboxd.runOnce({ body }, asked);
         const { done, denied } = await withDenials(egressd, context.runId, once);
-        return resultOf(done, denied);
+        return toExecResult(done, denied);
       };
       return watch.during(watching, run).catch((error: unknown) => {
         if (ended.signal.aborted) return endedByPolicy();

@@ -6,9 +6,9 @@ import type { NetworkDenied } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import { peerOptions } from '../tools/tool.ts';
 
-const TOLD_MAX = 5;
+const DENIALS_MAX = 5;
 
-const keyOf = ({ reason, host, port, method, path }: EgressDenial): string =>
+const buildDenialKey = ({ reason, host, port, method, path }: EgressDenial): string =>
   JSON.stringify([reason, host, port, method, path]);
 
 /** Those that are new or were repeated, the latest first; a host and port once. */
@@ -16,14 +16,14 @@ export function newDenials(
   before: readonly EgressDenial[],
   after: readonly EgressDenial[],
 ): NetworkDenied[] {
-  const counts = new Map(before.map((one) => [keyOf(one), one.count]));
-  const grown = after.filter((one) => one.count > (counts.get(keyOf(one)) ?? 0));
+  const counts = new Map(before.map((one) => [buildDenialKey(one), one.count]));
+  const grown = after.filter((one) => one.count > (counts.get(buildDenialKey(one)) ?? 0));
   const places = new Map<string, NetworkDenied>();
   for (const { host, port, message, hint } of grown) {
     const place = `${host} ${port}`;
     if (!places.has(place)) places.set(place, { host, port, reason: message, hint });
   }
-  return [...places.values()].slice(0, TOLD_MAX);
+  return [...places.values()].slice(0, DENIALS_MAX);
 }
 
 /** An egressd that does not answer takes nothing from the command: it is only not explained. */
@@ -32,15 +32,15 @@ export async function withDenials<T>(
   id: RunId,
   work: () => Promise<T>,
 ): Promise<{ done: T; denied: NetworkDenied[] }> {
-  const look = async (): Promise<readonly EgressDenial[] | undefined> => {
+  const readDenials = async (): Promise<readonly EgressDenial[] | undefined> => {
     try {
       return (await egressd.getEgress({ params: { id } }, peerOptions)).egress.denials;
     } catch {
       return undefined;
     }
   };
-  const before = await look();
+  const before = await readDenials();
   const done = await work();
-  const after = before === undefined ? undefined : await look();
+  const after = before === undefined ? undefined : await readDenials();
   return { done, denied: after === undefined ? [] : newDenials(before!, after) };
 }

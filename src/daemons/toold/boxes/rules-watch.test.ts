@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
 import { silentLog } from '../../../platform/log.ts';
-import { makeRulesWatch, type Watched } from './rules-watch.ts';
+import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -11,7 +11,7 @@ function watching() {
   const clock = manualClock(0);
   const watch = makeRulesWatch({ clock, log: silentLog });
   const over = Promise.withResolvers<void>();
-  const during = (isNarrower: Watched['isNarrower']) => {
+  const during = (isNarrower: WatchedCommand['isNarrower']) => {
     let ends = 0;
     const done = watch.during({ isNarrower, end: () => void ends++ }, () => over.promise);
     return { ends: () => ends, done };

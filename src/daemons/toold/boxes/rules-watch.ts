@@ -4,9 +4,9 @@ import type { Clock, Timer } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 
 /** Together with how soon a new policy is seen, this stays below a second. */
-const LOOK_EVERY_MS = 250;
+const POLL_INTERVAL_MS = 250;
 
-export type Watched = {
+export type WatchedCommand = {
   /** True when it was allowed more than it would be now. */
   isNarrower(): Promise<boolean>;
   /** Ends what runs; called once. */
@@ -15,40 +15,40 @@ export type Watched = {
 
 export type RulesWatch = {
   /** Looks as long as this takes. */
-  during<T>(watched: Watched, work: () => Promise<T>): Promise<T>;
+  during<T>(watched: WatchedCommand, work: () => Promise<T>): Promise<T>;
 };
 
 export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): RulesWatch {
-  const all = new Set<Watched>();
+  const all = new Set<WatchedCommand>();
   /** Each for itself: to look may take long, and nobody waits for another. */
-  const looking = new Set<Watched>();
+  const checking = new Set<WatchedCommand>();
   let timer: Timer | undefined;
 
-  const look = async (one: Watched): Promise<void> => {
-    if (looking.has(one)) return;
-    looking.add(one);
+  const check = async (one: WatchedCommand): Promise<void> => {
+    if (checking.has(one)) return;
+    checking.add(one);
     try {
       if (!(await one.isNarrower()) || !all.delete(one)) return;
       one.end();
     } catch (error) {
       log.error('the rules of what runs could not be looked at', { error });
     } finally {
-      looking.delete(one);
+      checking.delete(one);
     }
   };
-  const lookAgain = (): void => {
+  const schedule = (): void => {
     if (timer !== undefined || all.size === 0) return;
-    timer = clock.at(clock.nowMs() + LOOK_EVERY_MS, () => {
+    timer = clock.at(clock.nowMs() + POLL_INTERVAL_MS, () => {
       timer = undefined;
-      for (const one of all) void look(one);
-      lookAgain();
+      for (const one of all) void check(one);
+      schedule();
     });
   };
 
   return {
     async during(watched, work) {
       all.add(watched);
-      lookAgain();
+      schedule();
       try {
         return await work();
       } finally {

@@ -8,9 +8,9 @@ import type { AgentBoxRules, DeclaredRules } from '../../../policy/box-rules.ts'
 import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
 import { BOX_NOT_OPEN } from '../../../wire/sandboxd.ts';
-import type { PlaceRequest } from '../command-tools/make.ts';
+import type { HostCommand } from '../command-tools/make.ts';
 import type { ToolRun } from '../runs.ts';
-import { showExec } from '../tools/box.ts';
+import { toExecOutput } from '../tools/box.ts';
 import { makeBoxes } from './run-boxes.ts';
 
 const RULES: AgentBoxRules = {
@@ -54,7 +54,7 @@ function makeWorld() {
   const boxes = makeBoxes({
     sandboxd: sandboxd as never,
     egressd: {} as never,
-    ways: { drop: async () => undefined } as never,
+    ways: { close: async () => undefined } as never,
     policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
     grants: { hostsFor: async () => [] },
     newBoxId: () => derivedId<BoxId>('box', 'one'),
@@ -69,7 +69,7 @@ const callId = derivedId<CallId>('call', 'one');
 test('a box that is wanted when its run is dismissed is not opened', async () => {
   const { open, boxes, answer } = makeWorld();
   const dismissal = new AbortController();
-  const wanted = boxes.of(run, { callId, signal: dismissal.signal, touched: [] });
+  const wanted = boxes.boxFor(run, { callId, signal: dismissal.signal, touched: [] });
   dismissal.abort();
   await boxes.close(run);
   answer();
@@ -79,7 +79,7 @@ test('a box that is wanted when its run is dismissed is not opened', async () =>
 
 test('one that is being opened then is closed', async () => {
   const { open, boxes, answer } = makeWorld();
-  const wanted = boxes.of(run, { callId, signal: new AbortController().signal, touched: [] });
+  const wanted = boxes.boxFor(run, { callId, signal: new AbortController().signal, touched: [] });
   answer();
   await wanted;
   assert.equal(open.size, 1);
@@ -113,7 +113,7 @@ describe('a fault from sandboxd', () => {
     });
     const readFile = async () => {
       const { signal } = new AbortController();
-      const { files } = await boxes.of(run, { callId, signal, touched: [] });
+      const { files } = await boxes.boxFor(run, { callId, signal, touched: [] });
       return files.perform({ op: 'stat', path: '/workspace/x' });
     };
     return { readFile, opened: () => count };
@@ -159,7 +159,7 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
     log: silentLog,
   });
   const paths = { read: ['/srv/app'], write: ['/srv/log'] };
-  const request: PlaceRequest = {
+  const request: HostCommand = {
     argv: ['/bin/true'],
     cwd: '/',
     env: {},
@@ -221,7 +221,8 @@ describe('while a command runs', () => {
       newBoxId: () => derivedId<BoxId>('box', world.boxes++),
       runOf: () => run,
     });
-    const box = () => boxes.of(run, { callId, signal: new AbortController().signal, touched: [] });
+    const box = () =>
+      boxes.boxFor(run, { callId, signal: new AbortController().signal, touched: [] });
     const pass = async () => {
       for (let i = 0; i < 8; i++) {
         clock.advance(125);
@@ -240,7 +241,7 @@ describe('while a command runs', () => {
     await pass();
     const done = await running;
     assert.deepEqual([done.endedBy, done.exitCode], ['policy', null]);
-    assert.match(String(showExec(done).ended), /because the policy changed/);
+    assert.match(String(toExecOutput(done).ended), /because the policy changed/);
     assert.equal(open.size, 0);
     await box();
     assert.deepEqual([open.size, world.boxes], [1, 2], 'the next call opens another');

@@ -12,26 +12,26 @@ import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
 import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
-import type { Grants } from '../permission/approved-hosts.ts';
+import type { ApprovedHosts } from '../permission/approved-hosts.ts';
 import type { ToolRun } from '../runs.ts';
-import { type Box, type ExecResult, notBegun } from '../tools/box.ts';
+import { type Box, type ExecResult, notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import { peerOptions } from '../tools/tool.ts';
 import {
-  commandOf,
   EXEC_GRACE_MS,
   endedByPolicy,
-  resultOf,
   type SandboxdClient,
+  toCommand,
+  toExecResult,
 } from './commands.ts';
 import type { EgressSessions } from './egress-sessions.ts';
-import { makeHostPlace } from './host-executor.ts';
+import { makeHostExecutor } from './host-executor.ts';
 import { withDenials } from './network-denials.ts';
-import { makeRulesWatch, type Watched } from './rules-watch.ts';
+import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
 export type RunBoxes = {
   /** A path that rules ask about is open only in a box for calls that were decided on it. */
-  of(run: ToolRun, call: InBox): Promise<Box>;
+  boxFor(run: ToolRun, call: BoxCall): Promise<Box>;
   /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
   openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
   /** A sandbox of its own for one command of a declared tool. */
@@ -42,21 +42,21 @@ export type RunBoxes = {
   close(run: ToolRun): Promise<void>;
 };
 
-type InBox = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
-type Open = {
+type BoxCall = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
+type OpenedBox = {
   id: BoxId;
   rules: AgentBoxRules;
   plan: string;
   view: OpenBox;
   env: Record<string, string>;
-  hasWay: boolean;
+  hasEgress: boolean;
 };
 type BoxLease = {
   key: string;
   touched: readonly string[];
   runId: string;
   fence: number;
-  opened: Promise<Open>;
+  opened: Promise<OpenedBox>;
   /** Commands that run in it now. */
   running: number;
   /** Policy became narrower: what runs in it was ended for that. */
@@ -68,7 +68,7 @@ export function makeBoxes(options: {
   egressd: Pick<EgressdClient, 'getEgress'>;
   ways: Pick<EgressSessions, 'open' | 'has' | 'close'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
-  grants: Pick<Grants, 'hostsFor'>;
+  grants: Pick<ApprovedHosts, 'hostsFor'>;
   newBoxId: () => BoxId;
   runOf: (runId: RunId) => ToolRun;
   clock: Clock;
@@ -76,14 +76,14 @@ export function makeBoxes(options: {
 }): RunBoxes {
   const { sandboxd, egressd, ways, policy, log } = options;
   const watch = makeRulesWatch(options);
-  const held = new Map<string, BoxLease>();
+  const leases = new Map<string, BoxLease>();
   /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
-  const leaving = new Set<BoxLease>();
+  const closing = new Set<BoxLease>();
 
-  const rulesOf = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
+  const loadRules = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
     policy.boxRulesOf(run.agent, await options.grants.hostsFor(run), touched);
 
-  const open = async (run: ToolRun, rules: AgentBoxRules): Promise<Open> => {
+  const open = async (run: ToolRun, rules: AgentBoxRules): Promise<OpenedBox> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
     const egressSocket = rules.network.mode === 'none' ? null : await ways.open(run, rules);
@@ -94,15 +94,22 @@ export function makeBoxes(options: {
       task_id: run.taskId,
       root_task_id: run.rootTaskId,
       level: 'L2' as const,
-      rules: { read, write, deny, resources: resourcesOf(resources) },
+      rules: { read, write, deny, resources: toResources(resources) },
       network: { egress_socket: egressSocket },
       ...(run.workspace === null ? {} : { workspace_path: run.workspace }),
     };
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
     if (view.missing.length > 0)
       log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
-    const hasWay = egressSocket !== null;
-    return { id, view, hasWay, env: hasWay ? proxyEnvironment() : {}, rules, plan: planOf(rules) };
+    const hasEgress = egressSocket !== null;
+    return {
+      id,
+      view,
+      hasEgress,
+      env: hasEgress ? proxyEnvironment() : {},
+      rules,
+      plan: fingerprintRules(rules),
+    };
   };
 
   const closeBox = async ({ opened }: BoxLease): Promise<void> => {
@@ -116,17 +123,17 @@ export function makeBoxes(options: {
   /** Rather no box than one that is allowed more than policy says. */
   const endBox = (entry: BoxLease): Promise<void> => {
     entry.isEnded = true;
-    leaving.delete(entry);
+    closing.delete(entry);
     return closeBox(entry);
   };
 
   /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
-  const watched = (run: ToolRun, entry: BoxLease, box: Open): Watched => {
+  const watchBox = (run: ToolRun, entry: BoxLease, box: OpenedBox): WatchedCommand => {
     let network = JSON.stringify(box.rules.network);
     return {
       async isNarrower() {
-        const now = await rulesOf(run, entry.touched);
-        if (box.hasWay && network !== JSON.stringify(now.network)) {
+        const now = await loadRules(run, entry.touched);
+        if (box.hasEgress && network !== JSON.stringify(now.network)) {
           const isPut = await ways.open(run, now).then(
             () => true,
             () => false,
@@ -138,7 +145,7 @@ export function makeBoxes(options: {
       },
       end() {
         log.warn('policy became narrower: the box of a run is closed', { run_id: run.runId });
-        forget(entry);
+        dropLease(entry);
         void endBox(entry);
       },
     };
@@ -147,12 +154,12 @@ export function makeBoxes(options: {
   const execIn = async (
     run: ToolRun,
     entry: BoxLease,
-    box: Open,
+    box: OpenedBox,
     work: () => Promise<ExecResult>,
   ) => {
     entry.running++;
     try {
-      const done = await watch.during(watched(run, entry, box), work);
+      const done = await watch.during(watchBox(run, entry, box), work);
       return entry.isEnded && done.endedBy !== null ? endedByPolicy(done) : done;
     } catch (error) {
       // A box that was closed before the command began is another case: nothing was started in it.
@@ -160,30 +167,33 @@ export function makeBoxes(options: {
       return endedByPolicy();
     } finally {
       entry.running--;
-      if (entry.running === 0 && leaving.delete(entry)) void closeBox(entry);
+      if (entry.running === 0 && closing.delete(entry)) void closeBox(entry);
     }
   };
 
-  const forget = (entry: BoxLease): void => {
-    if (held.get(entry.key) === entry) held.delete(entry.key);
+  const dropLease = (entry: BoxLease): void => {
+    if (leases.get(entry.key) === entry) leases.delete(entry.key);
   };
 
-  const current = async (run: ToolRun, call: InBox): Promise<{ entry: BoxLease; box: Open }> => {
+  const acquireBox = async (
+    run: ToolRun,
+    call: BoxCall,
+  ): Promise<{ entry: BoxLease; box: OpenedBox }> => {
     const { signal, touched } = call;
-    const rules = await rulesOf(run, touched);
+    const rules = await loadRules(run, touched);
     const key = [run.runId, ...rules.opened].join(' ');
-    const found = held.get(key);
+    const found = leases.get(key);
     if (found !== undefined) {
       const box = await found.opened;
-      const isSame = box.plan === planOf(rules);
+      const isSame = box.plan === fingerprintRules(rules);
       if (found.fence === run.fence && isSame) return { entry: found, box };
-      forget(found);
+      dropLease(found);
       if (found.fence === run.fence && found.running > 0 && !isNarrower(rules, box.rules))
-        leaving.add(found);
+        closing.add(found);
       else await endBox(found);
     }
     // Another call may have opened it while this one waited.
-    const again = held.get(key);
+    const again = leases.get(key);
     if (again !== undefined) return { entry: again, box: await again.opened };
     // Whoever dismissed the run has closed its box already, and would not close this one.
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
@@ -197,18 +207,18 @@ export function makeBoxes(options: {
       running: 0,
       isEnded: false,
     };
-    held.set(key, entry);
-    entry.opened.catch(() => forget(entry));
+    leases.set(key, entry);
+    entry.opened.catch(() => dropLease(entry));
     return { entry, box: await entry.opened };
   };
 
   /** When a box has ended with its warden, nothing was done, and the next call opens another. */
-  const inBox = async <T>(entry: BoxLease, work: () => Promise<T>): Promise<T> => {
+  const withBox = async <T>(entry: BoxLease, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
       if (!isBoxClosed(error)) throw error;
-      forget(entry);
+      dropLease(entry);
       throw fault('unavailable', `the box of ${entry.runId} has ended; it is opened again`, {
         cause: error,
       });
@@ -216,66 +226,66 @@ export function makeBoxes(options: {
   };
 
   return {
-    async of(run, call) {
+    async boxFor(run, call) {
       const { callId, signal } = call;
-      const { entry, box } = await current(run, call);
+      const { entry, box } = await acquireBox(run, call);
       const params = { id: box.id };
       return {
         roots: { workspace: box.view.workspace, home: box.view.home },
         files: {
           perform: <R extends FileAsk>(request: R) =>
-            inBox(entry, async () => {
-              if (signal.aborted) throw notBegun();
+            withBox(entry, async () => {
+              if (signal.aborted) throw notStartedFault();
               const asked = { params, body: request as FileAsk as never };
               return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
             }),
         },
         exec: (request) =>
-          inBox(entry, async () => {
-            const body = { call_id: callId, collect: true, ...commandOf(request, box.env) };
+          withBox(entry, async () => {
+            const body = { call_id: callId, collect: true, ...toCommand(request, box.env) };
             const deadlineMs = (request.wallMs ?? 600_000) + EXEC_GRACE_MS;
             const asked = { deadlineMs, signal: request.signal ?? signal };
             const exec = async () => {
-              if (asked.signal.aborted) throw notBegun();
+              if (asked.signal.aborted) throw notStartedFault();
               return sandboxd.execBox({ params, body }, asked);
             };
             return execIn(run, entry, box, async () => {
-              if (!box.hasWay) return resultOf(await exec(), []);
+              if (!box.hasEgress) return toExecResult(await exec(), []);
               const { done, denied } = await withDenials(egressd, run.runId, exec);
-              return resultOf(done, denied);
+              return toExecResult(done, denied);
             });
           }),
       };
     },
 
-    host: makeHostPlace({
+    host: makeHostExecutor({
       sandboxd,
       policy,
       watch,
       egressd,
-      async openWay(runId) {
+      async openEgressSocket(runId) {
         const run = options.runOf(runId);
-        const rules = await rulesOf(run);
+        const rules = await loadRules(run);
         return rules.network.mode === 'none' ? null : ways.open(run, rules);
       },
     }),
 
     async openEgress(run) {
-      const rules = await rulesOf(run);
+      const rules = await loadRules(run);
       // Also where the box reaches nothing: one request may have been decided on by itself.
       await ways.open(run, rules);
       return rules.network;
     },
 
     async narrow(run) {
-      if (ways.has(run)) await ways.open(run, await rulesOf(run));
+      if (ways.has(run)) await ways.open(run, await loadRules(run));
     },
 
     async close(run) {
-      for (const entry of [...held.values(), ...leaving])
+      for (const entry of [...leases.values(), ...closing])
         if (entry.runId === run.runId && entry.fence <= run.fence) {
-          forget(entry);
-          leaving.delete(entry);
+          dropLease(entry);
+          closing.delete(entry);
           await closeBox(entry);
         }
       await ways.close(run);
@@ -291,11 +301,11 @@ const isBoxClosed = (error: unknown): boolean =>
  * What a box is made by. One more host is egressd's business alone, unless the box has no way there
  * yet.
  */
-function planOf({ network, version: _, asked: __, ...rules }: AgentBoxRules): string {
+function fingerprintRules({ network, version: _, asked: __, ...rules }: AgentBoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }
 
-function resourcesOf({ cpu, memoryBytes, pids, diskBytes }: AgentBoxRules['resources']) {
+function toResources({ cpu, memoryBytes, pids, diskBytes }: AgentBoxRules['resources']) {
   return {
     ...(cpu === null ? {} : { cpu }),
     ...(memoryBytes === null ? {} : { memory_bytes: memoryBytes }),

@@ -8,9 +8,9 @@ import { WORKSPACE } from '../tools/box.ts';
 
 export type WorkspaceLocks = {
   /** `hasWaited`: others were there first, so that rights may have changed since. */
-  during<T>(job: Job, call: Work, work: (hasWaited: boolean) => Promise<T>): Promise<T>;
+  during<T>(job: Job, call: LockedCall, work: (hasWaited: boolean) => Promise<T>): Promise<T>;
 };
-type Work = { input: unknown; isApproved: boolean };
+type LockedCall = { input: unknown; isApproved: boolean };
 
 export function makeWorkspaceLocks(options: {
   policy: Pick<PolicySource, 'boxRulesOf'>;
@@ -18,7 +18,7 @@ export function makeWorkspaceLocks(options: {
   const { enter } = makePathLock();
 
   /** Its workspace and home, as others have them too, and what else it may change. */
-  const placesOf = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
+  const listPaths = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
     const { write, home } = await options.policy.boxRulesOf(run.agent);
     const shared = write.filter((path) => path !== WORKSPACE && path !== home);
     const touched = (tool?.touches?.(input) ?? []).flatMap((touch) =>
@@ -31,15 +31,17 @@ export function makeWorkspaceLocks(options: {
   return {
     async during(job, { input, isApproved }, work) {
       const { tool, signal } = job;
-      const isAlone = isApproved && tool?.looks === true;
+      const isExclusive = isApproved && tool?.previewsFiles === true;
       const changes =
         tool?.box === 'write' ||
         tool?.touches?.(input).some(({ action }) => action === 'file.write') === true;
-      if (!isAlone && !changes) return work(false);
-      const places = await placesOf(job, input);
-      const { hasWaited, leave } = await enter({ places, exclusive: isAlone }, signal).catch(() => {
-        throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
-      });
+      if (!isExclusive && !changes) return work(false);
+      const places = await listPaths(job, input);
+      const { hasWaited, leave } = await enter({ places, exclusive: isExclusive }, signal).catch(
+        () => {
+          throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
+        },
+      );
       try {
         return await work(hasWaited);
       } finally {

@@ -15,6 +15,11 @@ describe('a declaration', () => {
         says: /unknown key timout_s/,
         hint: /timeout_s/,
       },
+      'the old and the new name of one key': {
+        text: `${RESTART}output_labels: [secret]\nbrings: [secret]\n`,
+        line: 12,
+        says: /old name of output_labels/,
+      },
       'an unknown input': {
         text: RESTART.replace("'{service}'", "'{servce}'"),
         line: 6,

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { nearest } from '../../../platform/did-you-mean.ts';
 import { parseHostRule } from '../../../policy/hosts.ts';
 import { MARKS } from '../../../wire/primitives.ts';
-import { leadingNames, namesIn, type Piece } from './template.ts';
+import { findLeadingNames, findNames, type Piece } from './template.ts';
 
 const ParamName = z.string().regex(/^[a-z][a-z0-9_]{0,31}$/, 'must be a name such as service');
 const description = z.string().max(500).optional();
@@ -48,14 +48,14 @@ function isPattern(text: string): boolean {
   }
 }
 
-const Word = z
+const ArgvWord = z
   .string()
   .min(1)
   .max(4_096)
   .regex(/^[^\0]*$/, 'cannot hold a NUL character');
 const ArgvPiece = z.union([
-  Word,
-  z.strictObject({ if: ParamName, add: z.array(Word).min(1).max(16) }),
+  ArgvWord,
+  z.strictObject({ if: ParamName, add: z.array(ArgvWord).min(1).max(16) }),
 ]);
 
 const AbsolutePath = z
@@ -66,6 +66,8 @@ const Field = z.strictObject({
   type: z.enum(['string', 'integer', 'number', 'boolean']),
   optional: z.boolean().default(false),
 });
+
+const OutputLabels = z.array(z.enum(MARKS)).optional();
 
 const Shape = z.strictObject({
   name: z
@@ -94,8 +96,10 @@ const Shape = z.strictObject({
   risk: z.enum(['low', 'medium', 'high']),
   reversibility: z.enum(['read-only', 'reversible', 'externally-reversible', 'irreversible']),
   idempotent: z.boolean(),
-  /** What its output may hold: logs and answers of servers are `outside`. */
-  brings: z.array(z.enum(MARKS)).default([]),
+  /** Marks that its output may carry: logs and responses of servers are `outside`. */
+  output_labels: OutputLabels,
+  /** The former name of `output_labels`, accepted for one more release. */
+  brings: OutputLabels,
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
   /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */
@@ -122,7 +126,7 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
     const words = typeof piece === 'string' ? [piece] : piece.add;
     const when = typeof piece === 'string' ? undefined : piece.if;
     if (when !== undefined && !known.includes(when)) issues.push({ path, message: unknown(when) });
-    for (const name of words.flatMap(namesIn)) {
+    for (const name of words.flatMap(findNames)) {
       const param = input[name];
       if (param === undefined) issues.push({ path, message: unknown(name) });
       else if (canBeAbsent(param) && when !== name)
@@ -130,23 +134,27 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
     }
   });
   for (const name of (declared.preview ?? []).flatMap((piece) =>
-    typeof piece === 'string' ? namesIn(piece) : [piece.if, ...piece.add.flatMap(namesIn)],
+    typeof piece === 'string' ? findNames(piece) : [piece.if, ...piece.add.flatMap(findNames)],
   ))
     if (!known.includes(name)) issues.push({ path: ['preview'], message: unknown(name) });
   const program = argv[0];
-  if (typeof program !== 'string' || namesIn(program).length > 0)
+  if (typeof program !== 'string' || findNames(program).length > 0)
     issues.push({ path: ['argv', 0], message: 'the program itself must be fixed' });
   else if (place === 'host' && !program.startsWith('/'))
     issues.push({ path: ['argv', 0], message: 'the program must be an absolute path' });
   const used = new Set(
-    argv.flatMap((p) => (typeof p === 'string' ? namesIn(p) : [p.if, ...p.add.flatMap(namesIn)])),
+    argv.flatMap((p) =>
+      typeof p === 'string' ? findNames(p) : [p.if, ...p.add.flatMap(findNames)],
+    ),
   );
   for (const name of known.filter((one) => !used.has(one)))
     issues.push({ path: ['input', name], message: 'is used nowhere in argv' });
-  for (const [name, param] of Object.entries(input)) issues.push(...paramProblems(name, param));
+  for (const [name, param] of Object.entries(input)) issues.push(...findParamProblems(name, param));
   if (place === 'box' && (declared.read.length > 0 || declared.write.length > 0))
     issues.push({ path: ['place'], message: 'paths are for place: host; a box has its own' });
-  issues.push(...placeProblems(declared));
+  if (declared.brings !== undefined && declared.output_labels !== undefined)
+    issues.push({ path: ['brings'], message: 'is the old name of output_labels: remove it' });
+  issues.push(...findPlaceProblems(declared));
   const dashes = [argv, declared.preview ?? []].flatMap((words) => checkDashes(words, input));
   return [...issues, ...dashes];
 }
@@ -156,7 +164,7 @@ const OWN = ['/tmp', '/proc', '/dev', '/sys', '/run'];
 const isOwn = (path: string) => OWN.some((own) => path === own || path.startsWith(`${own}/`));
 
 /** What no sandbox could give it. */
-function placeProblems({ argv, place, level, network, read, write }: z.output<typeof Shape>) {
+function findPlaceProblems({ argv, place, level, network, read, write }: z.output<typeof Shape>) {
   const issues: Issue[] = [];
   const [program] = argv;
   const said = (path: string) =>
@@ -182,7 +190,7 @@ function placeProblems({ argv, place, level, network, read, write }: z.output<ty
 export const canBeAbsent = (param: Param): boolean =>
   param.type !== 'boolean' && param.optional && param.default === undefined;
 
-function paramProblems(name: string, param: Param): Issue[] {
+function findParamProblems(name: string, param: Param): Issue[] {
   const path = ['input', name];
   if (param.type === 'string' && param.pattern === undefined && param.enum === undefined)
     return [{ path, message: 'a string needs a pattern or an enum' }];
@@ -193,7 +201,7 @@ function paramProblems(name: string, param: Param): Issue[] {
 
 /** Values that could not be given although they are declared. */
 function checkDashes(argv: readonly Piece[], input: Readonly<Record<string, Param>>): Issue[] {
-  const leading = leadingNames(argv);
+  const leading = findLeadingNames(argv);
   return Object.entries(input).flatMap(([name, param]) => {
     if (!leading.has(name)) return [];
     const isDashed =

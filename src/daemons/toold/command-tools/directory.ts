@@ -46,10 +46,10 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
   let set: CommandToolSet = { tools: [], problems: [] };
   let seen = '';
   let closed = false;
-  const inTurn = makeMutex();
+  const withLock = makeMutex();
 
-  const look = (): Promise<void> =>
-    inTurn(async () => {
+  const scan = (): Promise<void> =>
+    withLock(async () => {
       if (closed) return;
       const files = await readFiles(dir);
       const fingerprint = JSON.stringify(files);
@@ -60,15 +60,15 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
         log.warn('a declared tool is not offered', { file, line, message, hint });
       options.onChange?.(set);
     });
-  const lookUnasked = (): void => {
-    look().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
+  const scanInBackground = (): void => {
+    scan().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
   };
 
-  const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: lookUnasked });
-  await look();
+  const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: scanInBackground });
+  await scan();
   return {
     current: () => set,
-    rescan: look,
+    rescan: scan,
     close() {
       closed = true;
       followed.close();
@@ -76,21 +76,21 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
   };
 }
 
-type Read = { file: string; text: string } | { file: string; problem: FileProblem };
+type ReadFile = { file: string; text: string } | { file: string; problem: FileProblem };
 
-async function readFiles(dir: string): Promise<Read[]> {
+async function readFiles(dir: string): Promise<ReadFile[]> {
   let names: string[];
   try {
     names = await readdir(dir);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    return [{ file: dir, problem: unreadable(dir, (error as Error).message) }];
+    return [{ file: dir, problem: describeUnreadable(dir, (error as Error).message) }];
   }
   const files = names.filter((name) => /^[^.].*\.ya?ml$/.test(name)).sort();
-  return Promise.all(files.slice(0, FILES_MAX).map((name) => readOne(join(dir, name))));
+  return Promise.all(files.slice(0, FILES_MAX).map((name) => readDeclarationFile(join(dir, name))));
 }
 
-const unreadable = (file: string, message: string): FileProblem => ({
+const describeUnreadable = (file: string, message: string): FileProblem => ({
   file,
   line: null,
   message,
@@ -98,9 +98,9 @@ const unreadable = (file: string, message: string): FileProblem => ({
 });
 
 /** Who could write here could run programs as this user, so only root and this user may. */
-async function readOne(file: string): Promise<Read> {
+async function readDeclarationFile(file: string): Promise<ReadFile> {
   let handle: FileHandle | undefined;
-  const refuse = (why: string): Read => ({ file, problem: unreadable(file, why) });
+  const refuse = (why: string): ReadFile => ({ file, problem: describeUnreadable(file, why) });
   try {
     handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
     const stat = await handle.stat();
@@ -117,7 +117,10 @@ async function readOne(file: string): Promise<Read> {
   }
 }
 
-function makeSet(files: readonly Read[], { taken, places }: CommandToolOptions): CommandToolSet {
+function makeSet(
+  files: readonly ReadFile[],
+  { taken, places }: CommandToolOptions,
+): CommandToolSet {
   const tools = new Map<string, { file: string; tool: Tool }>();
   const problems: FileProblem[] = [];
   for (const read of files) {

@@ -125,8 +125,9 @@ input:
     rmSync(repo, { recursive: true });
   });
 
-  it('brings what it is declared to bring', () => {
-    assert.deepEqual(host.make(`${RESTART}brings: [outside]\n`).brings, ['outside']);
+  it('labels its output as declared', () => {
+    for (const key of ['output_labels', 'brings'])
+      assert.deepEqual(host.make(`${RESTART}${key}: [outside]\n`).outputLabels, ['outside']);
   });
 
   it('runs on the host in a sandbox of exactly what is declared', async () => {
@@ -142,7 +143,7 @@ input:
     assert.deepEqual(argv, ['/usr/bin/restart', 'web', '--count=2', '--tag', 'green']);
     assert.deepEqual([env.MODE, read, write], ['quick', ['/srv/app'], ['/srv/app/log']]);
     assert.deepEqual([hasNetwork, wallMs, level], [true, 5_000, 'L2']);
-    assert.deepEqual(tool.brings, ['outside'], 'whatever it fetches');
+    assert.deepEqual(tool.outputLabels, ['outside'], 'whatever it fetches');
     const declared = true;
     assert.deepEqual(tool.touches!({}), [
       { action: 'file.read', path: '/srv/app', declared },

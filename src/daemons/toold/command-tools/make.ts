@@ -2,14 +2,15 @@
 import * as z from 'zod';
 import { parseHostRule } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
+import type { Label } from '../../../wire/primitives.ts';
 import {
   deletes,
+  describeEnd,
   ExecOutput,
   type ExecResult,
-  howEnded,
-  mayHaveHappened,
   reads,
-  showExec,
+  rethrowAsUncertain,
+  toExecOutput,
   WORKSPACE,
   writes,
 } from '../tools/box.ts';
@@ -24,10 +25,10 @@ import {
   type Violation,
 } from '../tools/tool.ts';
 import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
-import { fillIn, leadingNames, type Values } from './template.ts';
+import { fillIn, findLeadingNames, type Values } from './template.ts';
 
 /** A sandbox of its own for one command, with exactly these paths of the host. */
-export type PlaceRequest = {
+export type HostCommand = {
   level: 'L1' | 'L2';
   argv: readonly string[];
   cwd: string;
@@ -42,15 +43,15 @@ export type PlaceRequest = {
 };
 /** Throws as Box.exec does: a fault only when it was certainly not started. */
 export type CommandExecutor = {
-  run(context: ToolContext, request: PlaceRequest): Promise<ExecResult>;
+  run(context: ToolContext, request: HostCommand): Promise<ExecResult>;
 };
 
 const OUTPUT_BYTES_MAX = 1_000_000;
-const TOLD_CHARS_MAX = 1_500;
+const TAIL_CHARS_MAX = 1_500;
 const PATH = '/usr/local/bin:/usr/bin:/bin';
 const PREVIEW_MS_MAX = 20_000;
 
-function schemaOfParam(param: Param, leads: boolean): z.ZodType {
+function toParamSchema(param: Param, leads: boolean): z.ZodType {
   const described = (schema: z.ZodType) =>
     param.description === undefined ? schema : schema.describe(param.description);
   if (param.type === 'boolean') return described(z.boolean().default(param.default));
@@ -75,11 +76,11 @@ function withAbsence(schema: z.ZodType, param: Param): z.ZodType {
   return canBeAbsent(param) ? schema.optional() : schema;
 }
 
-function inputOf({ argv, preview, input }: Declaration) {
-  const leading = new Set([...leadingNames(argv), ...leadingNames(preview ?? [])]);
+function buildInputSchema({ argv, preview, input }: Declaration) {
+  const leading = new Set([...findLeadingNames(argv), ...findLeadingNames(preview ?? [])]);
   const members = Object.entries(input).map(([name, param]): [string, z.ZodType] => [
     name,
-    schemaOfParam(param, leading.has(name)),
+    toParamSchema(param, leading.has(name)),
   ]);
   return z.strictObject(Object.fromEntries(members));
 }
@@ -91,7 +92,7 @@ const FIELD = {
   boolean: () => z.boolean(),
 } as const;
 
-function outputOf({ output }: Declaration): z.ZodType<Record<string, unknown>> {
+function buildOutputSchema({ output }: Declaration): z.ZodType<Record<string, unknown>> {
   if (output.format === 'text') return ExecOutput;
   const members = Object.entries(output.fields).map(([name, { type, optional }]) => {
     const field: z.ZodType = FIELD[type]();
@@ -103,7 +104,7 @@ function outputOf({ output }: Declaration): z.ZodType<Record<string, unknown>> {
 /** Who can write into a directory can see and remove what is in it. */
 const ownWrites = (path: string) => [reads(path), writes(path), deletes(path)];
 
-const hostsOf = ({ network }: Pick<Declaration, 'network'>): { host: string; port: number }[] =>
+const listHosts = ({ network }: Pick<Declaration, 'network'>): { host: string; port: number }[] =>
   (typeof network === 'string' ? [] : network).flatMap((written) => {
     const rule = parseHostRule(written);
     if ('problem' in rule) return [];
@@ -111,13 +112,14 @@ const hostsOf = ({ network }: Pick<Declaration, 'network'>): { host: string; por
     return ports.map((port) => ({ host: pattern.text, port }));
   });
 
-/** Nobody sees what it fetches outside the box, so that it counts as from outside. */
-const bringsOf = (declared: Declaration): Declaration['brings'] => {
-  const fetches = declared.place === 'host' && hostsOf(declared).length > 0;
-  return [...new Set([...declared.brings, ...(fetches ? (['outside'] as const) : [])])];
-};
+/** Downloads made outside the box are not observed, so the output counts as from outside. */
+function labelOutput(declared: Declaration): Label[] {
+  const fetches = declared.place === 'host' && listHosts(declared).length > 0;
+  const labels = declared.output_labels ?? declared.brings ?? [];
+  return [...new Set([...labels, ...(fetches ? (['outside'] as const) : [])])];
+}
 
-function touchesOf({ place, network, cwd, read, write }: Declaration): Touch[] {
+function listTouches({ place, network, cwd, read, write }: Declaration): Touch[] {
   const own = [...read.map(reads), ...write.flatMap(ownWrites)];
   const paths =
     place === 'box'
@@ -125,19 +127,19 @@ function touchesOf({ place, network, cwd, read, write }: Declaration): Touch[] {
       : own.map((touch) => ({ ...touch, declared: true }));
   return [
     ...paths,
-    ...hostsOf({ network }).map((place): Touch => ({ action: 'net.connect', ...place })),
+    ...listHosts({ network }).map((place): Touch => ({ action: 'net.connect', ...place })),
   ];
 }
 
-function runIn(declared: Declaration, places: { host: CommandExecutor }) {
+function makeCommandRunner(declared: Declaration, places: { host: CommandExecutor }) {
   const { argv, env, cwd, level, read, write, timeout_s } = declared;
-  const network = hostsOf(declared);
+  const network = listHosts(declared);
   const limits = { wallMs: timeout_s * 1_000, outputBytesMax: OUTPUT_BYTES_MAX };
   return async (values: Values, context: ToolContext): Promise<ExecResult> => {
     const command = { argv: fillIn(argv, values), env: { PATH, LANG: 'C.UTF-8', ...env } };
     const { signal } = context;
     const settle = <T>(running: Promise<T>): Promise<T> =>
-      declared.idempotent ? running : running.catch(mayHaveHappened);
+      declared.idempotent ? running : running.catch(rethrowAsUncertain);
     if (declared.place === 'host') {
       const sandbox = { level, read, write, hasNetwork: network.length > 0, cwd: cwd ?? '/' };
       return settle(places.host.run(context, { ...command, ...sandbox, ...limits, signal }));
@@ -147,23 +149,23 @@ function runIn(declared: Declaration, places: { host: CommandExecutor }) {
   };
 }
 
-const endOf = (text: Buffer) => text.toString('utf8').trim().slice(-TOLD_CHARS_MAX);
+const readTail = (text: Buffer) => text.toString('utf8').trim().slice(-TAIL_CHARS_MAX);
 
 const OWN_LIMITS: ReadonlySet<string | null> = new Set(['wall', 'output', 'cpu', 'memory', 'pids']);
 
 /** What it did that was not declared of it. */
-function violationsOf({ endedBy, networkDenied }: ExecResult): Violation[] {
+function findViolations({ endedBy, networkDenied }: ExecResult): Violation[] {
   return [
     ...(OWN_LIMITS.has(endedBy) ? (['limit'] as const) : []),
     ...(networkDenied.length > 0 ? (['network'] as const) : []),
   ];
 }
 
-function effectOf(declared: Declaration, done: ExecResult): Effect {
+function toEffect(declared: Declaration, done: ExecResult): Effect {
   const { name, idempotent, output } = declared;
   if (done.endedBy !== null) {
     const note = done.note === undefined ? '' : `: ${done.note}`;
-    const message = `${name} was ended ${howEnded(done.endedBy)}${note}`;
+    const message = `${name} was ended ${describeEnd(done.endedBy)}${note}`;
     // How far it came is not known; only what can be done again may be called failed.
     if (!idempotent) return { unknown: true };
     const hint = 'Ask for less, or ask a person to raise its limit.';
@@ -171,7 +173,7 @@ function effectOf(declared: Declaration, done: ExecResult): Effect {
   }
   if (done.exitCode !== 0) {
     const refused = done.networkDenied.map(({ reason, hint }) => `${reason}. ${hint}`);
-    const said = [endOf(done.stderr), endOf(done.stdout), ...refused]
+    const said = [readTail(done.stderr), readTail(done.stdout), ...refused]
       .filter((text) => text !== '')
       .join('\n');
     const how = done.exitCode === null ? `signal ${done.signal}` : `status ${done.exitCode}`;
@@ -179,15 +181,15 @@ function effectOf(declared: Declaration, done: ExecResult): Effect {
     const hint = 'Read what it says; do not assume that it changed nothing.';
     return { error: { code: 'command_failed', message, hint, retry: false } };
   }
-  if (output.format === 'text') return { result: showExec(done) };
-  const result = objectIn(done.stdout);
+  if (output.format === 'text') return { result: toExecOutput(done) };
+  const result = parseObject(done.stdout);
   if (result !== undefined) return { result };
   const message = `${name} was done, but printed something else than one JSON object`;
   const hint = 'Do not count on its result; a person should look at the program.';
   return { error: { code: 'bad_output', message, hint, retry: false } };
 }
 
-function objectIn(stdout: Buffer): Record<string, unknown> | undefined {
+function parseObject(stdout: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(stdout.toString('utf8'));
     const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -198,7 +200,7 @@ function objectIn(stdout: Buffer): Record<string, unknown> | undefined {
 }
 
 /** The word of git that is used, behind options such as `-c key=value`. */
-function withoutPrograms(args: readonly string[]): string[] {
+function disableGitPrograms(args: readonly string[]): string[] {
   const at = args.findIndex((word, i) => !word.startsWith('-') && args[i - 1] !== '-c');
   const shows = ['diff', 'log', 'show'].includes(args[at] ?? '');
   return shows ? [...args.slice(0, at + 1), ...PLAIN, ...args.slice(at + 1)] : [...args];
@@ -208,13 +210,13 @@ function withoutPrograms(args: readonly string[]): string[] {
  * A repository can make plain git show something else than there is, and run programs; so git is
  * used here as our own tools use it.
  */
-async function look(argv: readonly string[], context: ToolContext): Promise<ExecResult> {
+async function runPreview(argv: readonly string[], context: ToolContext): Promise<ExecResult> {
   const box = await context.box();
   const [program, ...rest] = argv;
   if (program === 'git' || program === '/usr/bin/git') {
     const [from, args] =
       rest[0] === '-C' ? [rest[1] ?? '', rest.slice(2)] : [box.roots.workspace, rest];
-    return (await openGit(context, from)).try(withoutPrograms(args));
+    return (await openGit(context, from)).try(disableGitPrograms(args));
   }
   return box.exec({
     argv,
@@ -227,7 +229,7 @@ async function look(argv: readonly string[], context: ToolContext): Promise<Exec
 }
 
 /** The command itself, and what the declared preview prints: it only looks, in the agent's box. */
-async function previewOf(
+async function renderPreview(
   { argv, preview }: Declaration,
   values: Values,
   context: ToolContext,
@@ -235,16 +237,16 @@ async function previewOf(
   const command = fillIn(argv, values).map((word) => JSON.stringify(word));
   const line = `${command.join(' ')}\n`;
   if (preview === undefined) return line;
-  const { stdout, stderr, exitCode } = await look(fillIn(preview, values), context);
+  const { stdout, stderr, exitCode } = await runPreview(fillIn(preview, values), context);
   if (exitCode === 0) return `${line}\n${stdout.toString('utf8')}`;
-  throw fault('conflict', `what ${command[0]} would change cannot be shown: ${endOf(stderr)}`, {
+  throw fault('conflict', `what ${command[0]} would change cannot be shown: ${readTail(stderr)}`, {
     hint: 'Correct the arguments: nobody can approve what cannot be shown.',
   });
 }
 
 export function makeCommandTool(declared: Declaration, places: { host: CommandExecutor }): Tool {
   const { name, description, risk, reversibility, idempotent, rollback, timeout_s } = declared;
-  const run = runIn(declared, places);
+  const run = makeCommandRunner(declared, places);
   const made = tool({
     name,
     description,
@@ -256,17 +258,17 @@ export function makeCommandTool(declared: Declaration, places: { host: CommandEx
     callsPerRunMax: declared.calls_per_run_max,
     isDeclared: true,
     ...(declared.place === 'box' ? { box: 'write' as const } : {}),
-    brings: bringsOf(declared),
+    outputLabels: labelOutput(declared),
     approval: declared.approval,
     ...(rollback === undefined ? {} : { rollback }),
-    input: inputOf(declared),
-    output: outputOf(declared),
-    touches: () => touchesOf(declared),
-    preview: async (input, context) => previewOf(declared, input as Values, context),
-    ...(declared.preview === undefined ? {} : { looks: true as const }),
+    input: buildInputSchema(declared),
+    output: buildOutputSchema(declared),
+    touches: () => listTouches(declared),
+    preview: async (input, context) => renderPreview(declared, input as Values, context),
+    ...(declared.preview === undefined ? {} : { previewsFiles: true as const }),
     async perform(input, context) {
       const done = await run(input as Values, context);
-      return { ...effectOf(declared, done), violations: violationsOf(done) };
+      return { ...toEffect(declared, done), violations: findViolations(done) };
     },
   });
   const capabilities = [...new Set([...made.view.capabilities, name])];

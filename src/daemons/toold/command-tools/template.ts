@@ -6,7 +6,7 @@ export type Piece = string | { if: string; add: string[] };
 
 const NAME = /\{([a-z][a-z0-9_]*)\}/g;
 
-export const namesIn = (word: string): string[] =>
+export const findNames = (word: string): string[] =>
   [...word.matchAll(NAME)].map(([, name]) => name!);
 
 export type Values = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -23,9 +23,9 @@ export function fillIn(argv: readonly Piece[], values: Values): string[] {
   });
 }
 
-type Placed = { word: string; path: (string | number)[]; afterDashes: boolean };
+type ArgvWord = { word: string; path: (string | number)[]; afterDashes: boolean };
 
-function wordsOf(argv: readonly Piece[]): Placed[] {
+function listWords(argv: readonly Piece[]): ArgvWord[] {
   let afterDashes = false;
   return argv.flatMap((piece, at) => {
     const words = typeof piece === 'string' ? [piece] : piece.add;
@@ -40,7 +40,7 @@ function wordsOf(argv: readonly Piece[]): Placed[] {
 const LEADING = /^(?:\{[a-z][a-z0-9_]*\})+/;
 
 /** The parameters whose value begins an argument that a program might take for an option. */
-export function leadingNames(argv: readonly Piece[]): Set<string> {
-  const words = wordsOf(argv).filter(({ afterDashes }) => !afterDashes);
-  return new Set(words.flatMap(({ word }) => namesIn(LEADING.exec(word)?.[0] ?? '')));
+export function findLeadingNames(argv: readonly Piece[]): Set<string> {
+  const words = listWords(argv).filter(({ afterDashes }) => !afterDashes);
+  return new Set(words.flatMap(({ word }) => findNames(LEADING.exec(word)?.[0] ?? '')));
 }

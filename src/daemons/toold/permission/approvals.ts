@@ -10,16 +10,16 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { ApprovalId, Label } from '../../../wire/primitives.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 import { type Job, permanentFault } from '../attempts/job.ts';
-import { neutralise, previewOf } from '../results/output.ts';
-import { type CallError, refusal } from '../rules.ts';
+import { neutralise, truncateText } from '../results/output.ts';
+import { buildCallError, type CallError } from '../rules.ts';
 import {
   type AgentdClient,
   type Basis,
-  changedSince,
-  errorOf,
+  changedFault,
   forRun,
   peerOptions,
   type ToolContext,
+  toCallError,
 } from '../tools/tool.ts';
 import type { Chains } from './chain.ts';
 import type { Permission } from './permission.ts';
@@ -52,7 +52,7 @@ export type Approvals = {
   reviewedState(
     job: Job,
     answer: Approved,
-    now: RedeemInput & { edited: Edited },
+    now: RedeemInput & { edited: EditedCall },
   ): Promise<ReviewedState | CallError>;
   /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
   bindToApproved(
@@ -62,7 +62,7 @@ export type Approvals = {
   ): Promise<Pick<ToolContext, 'approvalId' | 'basis'>>;
 };
 type ApprovalBinding = { approvalId: ApprovalId; seen: ReviewedState; context: ToolContext };
-type Edited = Pick<RedeemInput, 'input' | 'context'>;
+type EditedCall = Pick<RedeemInput, 'input' | 'context'>;
 export type RedeemInput = { labels: readonly Label[]; context: ToolContext; input: unknown };
 
 export function makeApprovals(options: {
@@ -73,7 +73,7 @@ export function makeApprovals(options: {
   const { approvald, agentd, chains } = options;
   let known: Promise<string> | undefined;
 
-  const publicKey = (): Promise<string> => {
+  const fetchPublicKey = (): Promise<string> => {
     known ??= approvald.approvalKey({}, peerOptions).then((answer) => answer.public_key_pem);
     known.catch(() => {
       known = undefined;
@@ -86,7 +86,7 @@ export function makeApprovals(options: {
       const { tool, run, request } = job;
       const { risk, view } = tool!;
       const { reversibility } = may.decision.verdict.facts.tool as Pick<ToolView, 'reversibility'>;
-      const action = actionOf(job, may.input);
+      const action = describeCallAction(job, may.input);
       const body = {
         call_id: job.callId,
         run_id: run.runId,
@@ -97,13 +97,13 @@ export function makeApprovals(options: {
         class: action === job.toolName ? (view.capabilities[0] ?? action) : action,
         risk,
         reversibility,
-        repo: repoOf(request.arguments),
+        repo: readRepo(request.arguments),
         chain: await chains.linksFor(job, may.input),
         summary: `${run.agent} wants to use ${job.toolName}`,
         ...(request.purpose === undefined ? {} : { purpose: request.purpose }),
         arguments: request.arguments,
         arguments_hash: job.argumentsHash,
-        diff: (await show(job, may.input, context)).shown,
+        diff: (await renderPreview(job, may.input, context)).shown,
         rollback: tool!.rollback ?? null,
         labels: [...may.labels],
         rules: may.decision.verdict.rules.map((rule) => rule.slice(0, 200)).slice(0, 64),
@@ -124,45 +124,46 @@ export function makeApprovals(options: {
     },
 
     async redeem(job, approvalId, { labels, context, input }) {
-      const seen = await look(job, input, context).catch(permanentFault);
-      if (seen instanceof Fault) return { approved: false, error: notShowable(seen) };
+      const seen = await readReviewedState(job, input, context).catch(permanentFault);
+      if (seen instanceof Fault) return { approved: false, error: unshowableError(seen) };
       const body = {
         call_id: job.callId,
         run_id: job.run.runId,
         arguments_hash: job.argumentsHash,
         diff_hash: seen.shownHash,
-        brings: await chains.broughtBy(job, input),
+        brings: await chains.consequencesFor(job, input),
         labels: [...labels],
       };
       const params = { id: approvalId };
       const redeemed = await approvald.redeemApproval({ params, body }, peerOptions);
-      if (redeemed.decision !== 'approved') return { approved: false, error: errorFrom(redeemed) };
-      const action = actionOf(job, input);
-      assertSigned(job, approvalId, { ...redeemed, action, ...seen }, await publicKey());
+      if (redeemed.decision !== 'approved')
+        return { approved: false, error: decisionError(redeemed) };
+      const action = describeCallAction(job, input);
+      assertSigned(job, approvalId, { ...redeemed, action, ...seen }, await fetchPublicKey());
       const edited = redeemed.edited ? (redeemed.arguments ?? undefined) : undefined;
       return { approved: true, edited, seen };
     },
 
     async reviewedState(job, answer, { input, edited, context }) {
       if (answer.edited === undefined) return answer.seen;
-      const now = await look(job, edited.input, edited.context).catch(permanentFault);
-      if (now instanceof Fault) return errorOf(now);
+      const now = await readReviewedState(job, edited.input, edited.context).catch(permanentFault);
+      if (now instanceof Fault) return toCallError(now);
       // The person edited looking at this, so it must still be so.
-      const still = await look(job, input, context).catch(permanentFault);
+      const still = await readReviewedState(job, input, context).catch(permanentFault);
       const isSame = !(still instanceof Fault) && still.shownHash === answer.seen.shownHash;
-      return isSame ? now : hasChanged('');
+      return isSame ? now : changedError('');
     },
 
     async bindToApproved(job, input, { approvalId, seen, context }) {
       if (seen.basis !== undefined) return { approvalId, basis: seen.basis };
-      const now = await look(job, input, context);
-      if (now.shownHash !== seen.shownHash) throw changedSince('what it would do');
+      const now = await readReviewedState(job, input, context);
+      if (now.shownHash !== seen.shownHash) throw changedFault('what it would do');
       return { approvalId };
     },
   };
 }
 
-async function show(job: Job, input: unknown, context: ToolContext) {
+async function renderPreview(job: Job, input: unknown, context: ToolContext) {
   const made = await job.tool!.preview?.(input, context);
   if (made === undefined) return { shown: null, basis: undefined };
   if (typeof made === 'string') return { shown: made, basis: undefined };
@@ -171,8 +172,12 @@ async function show(job: Job, input: unknown, context: ToolContext) {
   return { shown: `${lines.join('')}${text}`, basis };
 }
 
-async function look(job: Job, input: unknown, context: ToolContext): Promise<ReviewedState> {
-  const { shown, basis } = await show(job, input, context);
+async function readReviewedState(
+  job: Job,
+  input: unknown,
+  context: ToolContext,
+): Promise<ReviewedState> {
+  const { shown, basis } = await renderPreview(job, input, context);
   return { shownHash: shown === null ? null : sha256Hex(shown), basis };
 }
 
@@ -202,25 +207,25 @@ function assertSigned(
     });
 }
 
-function errorFrom({ decision, text }: Redeemed): CallError {
-  const said = text === null ? '' : `: ${neutralise(previewOf(text))}`;
+function decisionError({ decision, text }: Redeemed): CallError {
+  const said = text === null ? '' : `: ${neutralise(truncateText(text))}`;
   switch (decision) {
     case 'info':
-      return refusal(
+      return buildCallError(
         'more_information',
         `a person wants to know more before they decide${said}`,
         'Call again and answer the question in the purpose, or do without it.',
       );
     case 'changed':
-      return hasChanged(said);
+      return changedError(said);
     case 'rejected':
-      return refusal(
+      return buildCallError(
         'rejected',
         `a person refused this${said}`,
         'Do not ask for the same again. Find another way, or end the task and say why.',
       );
     default:
-      return refusal(
+      return buildCallError(
         decision === 'expired' ? 'expired' : 'denied',
         decision === 'expired'
           ? 'nobody answered in time, so it is refused'
@@ -230,20 +235,20 @@ function errorFrom({ decision, text }: Redeemed): CallError {
   }
 }
 
-const hasChanged = (said: string): CallError =>
-  refusal(
+const changedError = (said: string): CallError =>
+  buildCallError(
     'changed',
     `a person approved something else than what would happen now${said}`,
     'Nothing was done. Look at what is there now, and ask again if you still want it.',
   );
 
-const notShowable = ({ message }: Fault): CallError => hasChanged(`: ${neutralise(message)}`);
+const unshowableError = ({ message }: Fault): CallError => changedError(`: ${neutralise(message)}`);
 
 /** What a person agrees to, and what a permit could cover: no more than this. */
-const actionOf = ({ tool, toolName }: Job, input: unknown): string =>
-  (tool!.actionOf?.(input) ?? toolName).slice(0, 64);
+const describeCallAction = ({ tool, toolName }: Job, input: unknown): string =>
+  (tool!.describeAction?.(input) ?? toolName).slice(0, 64);
 
-function repoOf(given: Record<string, unknown>): string | null {
+function readRepo(given: Record<string, unknown>): string | null {
   const { repo } = given;
   return typeof repo === 'string' && repo !== '' && repo.length <= 4_096 ? repo : null;
 }

@@ -5,24 +5,24 @@ import { parseHost } from '../../../policy/hosts.ts';
 import type { Touch } from '../../../policy/request.ts';
 import type { ApprovalId, CallId, RunId } from '../../../wire/primitives.ts';
 
-type OfRun = { runId: RunId };
+type RunRef = { runId: RunId };
 type RunHost = { host: string; port: number };
 type NewHost = RunHost & { callId: CallId; approvalId: ApprovalId; nowMs: number };
 
-export type Grants = {
-  hostsFor(run: OfRun): Promise<readonly RunHost[]>;
-  add(run: OfRun, host: NewHost): Promise<void>;
+export type ApprovedHosts = {
+  hostsFor(run: RunRef): Promise<readonly RunHost[]>;
+  add(run: RunRef, host: NewHost): Promise<void>;
   /** The same touches; those of granted hosts say so. */
-  applied(run: OfRun, touches: readonly Touch[]): Promise<Touch[]>;
+  markApproved(run: RunRef, touches: readonly Touch[]): Promise<Touch[]>;
   /** Nobody needs them for now. */
-  forget(run: OfRun): void;
+  forget(run: RunRef): void;
 };
 
-export function makeGrants(db: Database): Grants {
+export function makeApprovedHosts(db: Database): ApprovedHosts {
   /** Read once per activation: every call in a box looks at them. */
   const known = new Map<RunId, Promise<readonly RunHost[]>>();
 
-  const of: Grants['hostsFor'] = ({ runId }) => {
+  const hostsFor: ApprovedHosts['hostsFor'] = ({ runId }) => {
     const found = known.get(runId);
     if (found !== undefined) return found;
     const read = db.read((sql) =>
@@ -37,7 +37,7 @@ export function makeGrants(db: Database): Grants {
   };
 
   return {
-    hostsFor: of,
+    hostsFor,
     async add({ runId }, { host, port, callId, approvalId, nowMs }) {
       await db.write((sql) =>
         sql.run(
@@ -53,9 +53,9 @@ export function makeGrants(db: Database): Grants {
       );
       known.delete(runId);
     },
-    async applied(run, touches) {
+    async markApproved(run, touches) {
       if (!touches.some(({ action }) => action === 'net.connect')) return [...touches];
-      const hosts = await of(run);
+      const hosts = await hostsFor(run);
       return touches.map((touch) => {
         if (touch.action !== 'net.connect') return touch;
         const parsed = parseHost(touch.host);

@@ -2,24 +2,24 @@
 // host it would touch. The strictest answer counts.
 import { type CallFacts, requestsOfCall } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
-import type { Grants } from './approved-hosts.ts';
+import type { ApprovedHosts } from './approved-hosts.ts';
 import type { Authority } from './permission.ts';
 
 export function makeAuthority(
   policy: Pick<PolicySource, 'decideAll'>,
-  grants: Pick<Grants, 'applied'>,
+  approvedHosts: Pick<ApprovedHosts, 'markApproved'>,
 ): Authority {
   return {
     async check({ run, tool, input, labels }) {
       const { name, risk, idempotent, level } = tool;
-      const reversibility = tool.reversibilityOf?.(input) ?? tool.reversibility;
+      const reversibility = tool.assessReversibility?.(input) ?? tool.reversibility;
       const facts: CallFacts = {
         agent: run.agent,
         taskId: run.taskId,
         rootTaskId: run.rootTaskId,
         labels,
         tool: { name, risk, reversibility, idempotent, level },
-        touches: await grants.applied(run, tool.touches?.(input) ?? []),
+        touches: await approvedHosts.markApproved(run, tool.touches?.(input) ?? []),
       };
       return { facts, ...(await policy.decideAll(requestsOfCall(facts))) };
     },

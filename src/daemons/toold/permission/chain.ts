@@ -6,19 +6,19 @@ import { grantOf, isBasicTool } from '../../../policy/capabilities.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { CHAIN_LINKS_MAX, type ChainLink, Reversibility, Risk } from '../../../wire/approvald.ts';
 import { isShortened, type Job } from '../attempts/job.ts';
-import { neutralise, previewOf } from '../results/output.ts';
-import { keyOf, type ToolRun } from '../runs.ts';
+import { neutralise, truncateText } from '../results/output.ts';
+import { buildCallKey, type ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
 import type { Registry } from '../tools/registry.ts';
 import type { Tool } from '../tools/tool.ts';
-import type { Grants } from './approved-hosts.ts';
-import { runsCommands } from './marks.ts';
+import type { ApprovedHosts } from './approved-hosts.ts';
+import { canRunCommands } from './marks.ts';
 
 export type Chains = {
   /** All but the call itself. */
   linksFor(job: Job, input: unknown): Promise<ChainLink[]>;
   /** What the call itself would bring along now. */
-  broughtBy(job: Job, input: unknown): Promise<ChainLink[]>;
+  consequencesFor(job: Job, input: unknown): Promise<ChainLink[]>;
 };
 
 type SiblingCall = {
@@ -42,7 +42,7 @@ const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
 export function makeChains(options: {
   registry: Pick<Registry, 'get'>;
   policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
-  grants: Pick<Grants, 'hostsFor'>;
+  grants: Pick<ApprovedHosts, 'hostsFor'>;
   store: Pick<TooldStore, 'openCalls'>;
 }): Chains {
   const { registry, policy, grants, store } = options;
@@ -51,42 +51,47 @@ export function makeChains(options: {
    * A command can send wherever its box reaches, whatever else it is said to do; one outside the
    * box that needs a host has the run's whole way out.
    */
-  const hostsOf = async (run: ToolRun, tool: Tool, input: unknown): Promise<string[]> => {
+  const listHosts = async (run: ToolRun, tool: Tool, input: unknown): Promise<string[]> => {
     const isTold = input !== undefined || tool.isDeclared === true;
     const named = ((isTold && tool.touches?.(input)) || []).flatMap((touch) =>
       touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
         ? [`${touch.host}:${touch.port}`]
         : [],
     );
-    if (!runsCommands(tool) && named.length === 0) return [];
+    if (!canRunCommands(tool) && named.length === 0) return [];
     const { network } = await policy.boxRulesOf(run.agent, await grants.hostsFor(run));
     const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
     return [...new Set([...named, ...open])];
   };
 
   /** `input` undefined: nobody said, so it may be the worst there is. */
-  const brings = async (run: ToolRun, tool: Tool, input: unknown, part: ChainLink['part']) => {
+  const listConsequences = async (
+    run: ToolRun,
+    tool: Tool,
+    input: unknown,
+    part: ChainLink['part'],
+  ) => {
     const links: ChainLink[] = [];
     const isCommand = tool.box !== undefined || tool.isDeclared === true;
-    const hosts = isCommand ? await hostsOf(run, tool, input) : [];
+    const hosts = isCommand ? await listHosts(run, tool, input) : [];
     const says = (what: string): Part => ({ part, what: shorten(what) });
     if (hosts.length > 0)
       links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });
-    if (input === undefined && tool.handsOn !== undefined)
+    if (input === undefined && tool.delegatesTo !== undefined)
       links.push({ ...WORST, class: tool.name, ...says(`${tool.name}, nobody said to whom`) });
-    const handed = input === undefined ? undefined : tool.handsOn?.(input);
+    const handed = input === undefined ? undefined : tool.delegatesTo?.(input);
     if (handed === undefined) return links;
     const { agent, delegation } = handed;
     const has = { tools: await policy.toolsOf(agent), delegations: delegation ? [delegation] : [] };
     for (const name of grantOf(has).tools) {
       const given = registry.get(name);
       if (given === undefined || isBasicTool(name)) continue;
-      links.push({ ...dangerOf(given), ...says(`${agent} may use ${name}`) });
+      links.push({ ...assessTool(given), ...says(`${agent} may use ${name}`) });
     }
     return links;
   };
 
-  const beside = async (run: ToolRun, other: SiblingCall): Promise<ChainLink[]> => {
+  const listSiblingLinks = async (run: ToolRun, other: SiblingCall): Promise<ChainLink[]> => {
     const tool = registry.get(other.tool);
     // What it has not got is refused whatever a person says here.
     if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];
@@ -94,24 +99,24 @@ export function makeChains(options: {
     const given = other.arguments === undefined ? '' : ` ${canonicalJson(other.arguments)}`;
     const what = shorten(`${tool.name}${given}`);
     const input = parsed?.success === true ? parsed.data : undefined;
-    const own = { ...dangerOf(tool, input), part: 'beside' as const, what };
+    const own = { ...assessTool(tool, input), part: 'beside' as const, what };
     // One that does not fit is refused when it is asked for.
     if (parsed?.success === false) return [own];
-    return [own, ...(await brings(run, tool, input, 'beside'))];
+    return [own, ...(await listConsequences(run, tool, input, 'beside'))];
   };
 
-  const othersOf = async ({ run, callId, request, key }: Job): Promise<SiblingCall[]> => {
+  const listSiblings = async ({ run, callId, request, key }: Job): Promise<SiblingCall[]> => {
     const known = (await store.openCalls(run.runId)).map(
       ({ call_id: id, tool, arguments_hash: hash, arguments: text }): SiblingCall => {
         const kept = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
         const given = kept === undefined || isShortened(kept) ? undefined : kept;
-        return { callId: id, tool, arguments: given, key: keyOf(tool, hash) };
+        return { callId: id, tool, arguments: given, key: buildCallKey(tool, hash) };
       },
     );
     const told = (request.beside ?? []).map(
       ({ call_id: id, tool, arguments: given }): SiblingCall => {
         const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
-        return { callId: id, tool, arguments: given, key: hash && keyOf(tool, hash) };
+        return { callId: id, tool, arguments: given, key: hash && buildCallKey(tool, hash) };
       },
     );
     // What is in the record counts, whatever the runner says of the same call.
@@ -121,28 +126,28 @@ export function makeChains(options: {
     return [...others.values()].filter((one) => one.key !== key);
   };
 
-  const broughtBy: Chains['broughtBy'] = async (job, input) =>
-    worstLinks(await brings(job.run, job.tool!, input, 'brings'));
+  const broughtBy: Chains['consequencesFor'] = async (job, input) =>
+    worstLinks(await listConsequences(job.run, job.tool!, input, 'brings'));
 
   return {
-    broughtBy,
+    consequencesFor: broughtBy,
     async linksFor(job, input) {
-      const others = await othersOf(job);
-      const links = await Promise.all(others.map((other) => beside(job.run, other)));
+      const others = await listSiblings(job);
+      const links = await Promise.all(others.map((other) => listSiblingLinks(job.run, other)));
       return worstLinks([...(await broughtBy(job, input)), ...links.flat()]);
     },
   };
 }
 
 /** Without its input, a tool counts as what it can do at worst. */
-function dangerOf(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
+function assessTool(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
   const { name, risk, view } = tool;
-  const own = input === undefined ? undefined : tool.reversibilityOf?.(input);
+  const own = input === undefined ? undefined : tool.assessReversibility?.(input);
   const reversibility = own ?? tool.reversibility;
   return { class: view.capabilities[0] ?? name, risk, reversibility };
 }
 
-const shorten = (text: string): string => previewOf(neutralise(text), WHAT_CHARS_MAX);
+const shorten = (text: string): string => truncateText(neutralise(text), WHAT_CHARS_MAX);
 
 /** Where there are more than can be told, a run must not choose which: the worst are. */
 export function worstLinks(links: readonly ChainLink[]): ChainLink[] {

@@ -20,7 +20,7 @@ import {
   type TooldWorld,
 } from '../testing/host.ts';
 import { fakeSandboxd } from '../testing/sandboxd.ts';
-import { isForEverybody } from './containment.ts';
+import { shouldSuspendForAll } from './containment.ts';
 
 const tool = (name: string, more: string, script: string) => `name: site.${name}
 description: For tests.
@@ -102,9 +102,9 @@ test('any number of violations of one task tree is never for everybody, of two i
       fc.integer({ min: 1, max: 5 }),
       (a, b, isHeld, max) => {
         const held = new Set(isHeld ? ['a'] : []);
-        assert.equal(isForEverybody(a, held, max), false);
+        assert.equal(shouldSuspendForAll(a, held, max), false);
         const [isA, isB] = [a.length >= max || (isHeld && a.length > 0), b.length >= max];
-        assert.equal(isForEverybody([...a, ...b], held, max), isA && isB);
+        assert.equal(shouldSuspendForAll([...a, ...b], held, max), isA && isB);
       },
     ),
   );

@@ -11,27 +11,37 @@ import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Job } from '../attempts/job.ts';
 import type { Violation } from '../tools/tool.ts';
-import { holdAll, holdTree, type InForce, liftAll, openSuspensions } from './suspensions.ts';
+import {
+  openSuspensions,
+  removeSuspensions,
+  type SuspensionStatus,
+  suspendForAll,
+  suspendInTree,
+} from './suspensions.ts';
 
 export type Containment = {
   /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
-  suspensionsOf(tool: string, tree: string | undefined): InForce;
+  findSuspensions(tool: string, tree: string | undefined): SuspensionStatus;
   /** Never fails: what it is about has happened, and has its own record. */
-  note(job: Job, violations: readonly Violation[]): Promise<void>;
+  recordViolations(job: Job, violations: readonly Violation[]): Promise<void>;
   /** For everybody. */
   suspend(tool: string, by: string, reason: string): Promise<void>;
   /** Lifts all of them; a fault when there is none. */
   resume(tool: string, by: string): Promise<void>;
 };
 
-type Made = { tree: string; kind: Violation };
+type CountedViolation = { tree: string; kind: Violation };
 
 /**
  * Each tree counts for what it made, and at most for `max`: that alone is half of what suspends
  * the tool for everybody, however much one tree does. Two trees that are held are enough, and so
  * are many that made little each, as tasks that call a broken tool once do.
  */
-export function isForEverybody(made: readonly Made[], held: ReadonlySet<string>, max: number) {
+export function shouldSuspendForAll(
+  made: readonly CountedViolation[],
+  held: ReadonlySet<string>,
+  max: number,
+) {
   const counts = new Map<string, number>();
   for (const { tree } of made) counts.set(tree, (counts.get(tree) ?? 0) + 1);
   let sum = 0;
@@ -52,7 +62,11 @@ export async function openContainment(options: {
   const suspensions = await openSuspensions(db);
 
   /** All that this tool is counted for, with what this call adds. */
-  const addTo = async (sql: Sql, job: Job, violations: readonly Violation[]): Promise<Made[]> => {
+  const addViolations = async (
+    sql: Sql,
+    job: Job,
+    violations: readonly Violation[],
+  ): Promise<CountedViolation[]> => {
     const { toolName: tool, callId, run } = job;
     const nowMs = clock.nowMs();
     for (const kind of violations)
@@ -72,28 +86,28 @@ export async function openContainment(options: {
         'AND held.root_task_id = tool_violations.root_task_id)',
       nowMs - windowMs,
     );
-    return sql.all<Made>(
+    return sql.all<CountedViolation>(
       'SELECT root_task_id AS tree, kind FROM tool_violations WHERE tool = ?',
       tool,
     );
   };
 
-  const count = async (job: Job, violations: readonly Violation[]): Promise<void> => {
+  const countViolations = async (job: Job, violations: readonly Violation[]): Promise<void> => {
     const { toolName: tool, callId, run } = job;
     const tree = run.rootTaskId;
     const found = await suspensions.change(tool, async (sql, { suspended, suspended_in = [] }) => {
-      const made = await addTo(sql, job, violations);
+      const made = await addViolations(sql, job, violations);
       if (suspended !== undefined) return undefined;
       const held = new Set<string>(suspended_in.map(({ task_id }) => task_id));
       const own = made.filter((one) => one.tree === tree);
       const isTree = own.length >= violationsMax && !held.has(tree);
-      const isAll = isForEverybody(made, held, violationsMax);
+      const isAll = shouldSuspendForAll(made, held, violationsMax);
       if (!isTree && !isAll) return undefined;
       const row = { tool, sinceMs: clock.nowMs() };
-      if (isTree) await holdTree(sql, { ...row, tree, reason: reasonOf(own) });
+      if (isTree) await suspendInTree(sql, { ...row, tree, reason: formatReason(own) });
       const counted = isAll ? made : own;
-      const [scope, reason] = [isAll ? 'everybody' : 'task_tree', reasonOf(counted)];
-      if (isAll) await holdAll(sql, { ...row, by: 'service:toold', reason });
+      const [scope, reason] = [isAll ? 'everybody' : 'task_tree', formatReason(counted)];
+      if (isAll) await suspendForAll(sql, { ...row, by: 'service:toold', reason });
       await outbox.add(sql, {
         id: `${callId}.suspended`,
         event: 'tool.suspended',
@@ -115,10 +129,10 @@ export async function openContainment(options: {
   };
 
   return {
-    suspensionsOf: suspensions.statusOf,
-    async note(job, violations) {
+    findSuspensions: suspensions.statusOf,
+    async recordViolations(job, violations) {
       if (violations.length === 0 || violationsMax === 0) return;
-      await count(job, violations).catch((error: unknown) =>
+      await countViolations(job, violations).catch((error: unknown) =>
         log.error('a violation is not counted', { tool: job.toolName, error }),
       );
     },
@@ -135,7 +149,7 @@ export async function openContainment(options: {
       };
       await suspensions.change(tool, async (sql, { suspended }) => {
         if (suspended !== undefined) return;
-        await holdAll(sql, { tool, by, sinceMs: clock.nowMs(), reason });
+        await suspendForAll(sql, { tool, by, sinceMs: clock.nowMs(), reason });
         await outbox.add(sql, draft);
       });
       outbox.wake();
@@ -145,7 +159,7 @@ export async function openContainment(options: {
       const draft: EventDraft = { id, event: 'tool.resumed', principal: by, tool };
       const gone = await suspensions.change(tool, async (sql) => {
         await sql.run('DELETE FROM tool_violations WHERE tool = ?', tool);
-        const removed = await liftAll(sql, tool);
+        const removed = await removeSuspensions(sql, tool);
         if (removed > 0) await outbox.add(sql, draft);
         return removed > 0;
       });
@@ -155,14 +169,16 @@ export async function openContainment(options: {
   };
 }
 
-function reasonOf(made: readonly Made[]): string {
-  const kinds = [...new Set(made.map(({ kind }) => kind))].sort().map((kind) => WORDS[kind]);
+function formatReason(made: readonly CountedViolation[]): string {
+  const kinds = [...new Set(made.map(({ kind }) => kind))]
+    .sort()
+    .map((kind) => VIOLATION_TEXTS[kind]);
   const trees = new Set(made.map(({ tree }) => tree)).size;
   const where = trees > 1 ? ` in ${trees} task trees` : '';
   return `${made.length} violations${where}: ${kinds.join('; ')}`;
 }
 
-const WORDS: Readonly<Record<Violation, string>> = {
+const VIOLATION_TEXTS: Readonly<Record<Violation, string>> = {
   output: 'it printed something else than it declares',
   limit: 'it ran into its limits',
   network: 'it tried to reach hosts it may not',

@@ -9,16 +9,16 @@ export type Marks = {
   /** The marks that policy must know of before this tool is used. */
   marksFor(run: ToolRun, tool: Tool): Promise<readonly Label[]>;
   /** Told before the effect, so that nobody sees an output that has not marked them. */
-  note(call: Noted): Promise<void>;
+  markBeforeCall(call: MarkedCall): Promise<void>;
   /** After the effect, before anybody sees it: a command may have fetched something by itself. */
-  noteFetched(call: Noted): Promise<void>;
+  markFetchedBy(call: MarkedCall): Promise<void>;
   /** It has these marks now, by what agentd handed out. */
-  learn(run: ToolRun, labels: readonly Label[]): Promise<void>;
+  addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
   /** The run is over, perhaps in the middle of a command: what that fetched stays marked. */
-  noteGone(run: ToolRun): Promise<void>;
+  markAfterRun(run: ToolRun): Promise<void>;
 };
 
-type Noted = { run: ToolRun; callId: CallId; tool: Tool };
+type MarkedCall = { run: ToolRun; callId: CallId; tool: Tool };
 
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
@@ -36,7 +36,11 @@ export function makeMarks(options: {
     if (run.labels.size > before) await options.onMarked(run);
   };
 
-  const tell = async ({ run, callId }: Noted, labels: Label[], why: string): Promise<void> => {
+  const sendMarks = async (
+    { run, callId }: MarkedCall,
+    labels: Label[],
+    why: string,
+  ): Promise<void> => {
     const fresh = labels.filter((label) => !run.labels.has(label));
     if (fresh.length === 0) return;
     const body = {
@@ -54,51 +58,52 @@ export function makeMarks(options: {
   /** A file that was fetched is never without its mark, whoever reads it. */
   const markFetched = async (run: ToolRun): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
-    await store.markWorkspace(placesOf(run), ['outside']);
+    await store.markWorkspace(listWorkspaceKeys(run), ['outside']);
     return true;
   };
 
   return {
     async marksFor(run, tool) {
-      if (!matters(tool)) return [...run.labels];
+      if (!needsMarks(tool)) return [...run.labels];
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);
       // What it would do in the box it does with what lies there.
-      const here = tool.box === undefined ? [] : await store.workspaceMarks(placesOf(run));
+      const here = tool.box === undefined ? [] : await store.workspaceMarks(listWorkspaceKeys(run));
       return [...new Set([...labels, ...here])];
     },
 
-    async note(noted) {
+    async markBeforeCall(noted) {
       const { run, tool } = noted;
-      const brings = MARKS.filter((mark) => tool.brings?.includes(mark));
-      await tell(noted, brings, `the output of ${tool.name}`);
+      const brings = MARKS.filter((mark) => tool.outputLabels?.includes(mark));
+      await sendMarks(noted, brings, `the output of ${tool.name}`);
       if (tool.box === undefined) return;
-      const here = await store.workspaceMarks(placesOf(run));
-      await tell(noted, here, 'files in the workspace');
+      const here = await store.workspaceMarks(listWorkspaceKeys(run));
+      await sendMarks(noted, here, 'files in the workspace');
       const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
-      if (tool.box === 'write' && own.length > 0) await store.markWorkspace(placesOf(run), own);
+      if (tool.box === 'write' && own.length > 0)
+        await store.markWorkspace(listWorkspaceKeys(run), own);
     },
 
-    async noteFetched(noted) {
+    async markFetchedBy(noted) {
       const { run, tool } = noted;
-      if (runsCommands(tool) && (await markFetched(run)))
-        await tell(noted, ['outside'], `what ${tool.name} fetched`);
+      if (canRunCommands(tool) && (await markFetched(run)))
+        await sendMarks(noted, ['outside'], `what ${tool.name} fetched`);
     },
 
-    learn,
+    addLabels: learn,
 
-    async noteGone(run) {
+    async markAfterRun(run) {
       if (run.mode === 'live') await markFetched(run);
     },
   };
 }
 
 /** Where its files are: those of the task tree, and a directory that other trees may use too. */
-const placesOf = ({ rootTaskId, workspace }: ToolRun): string[] =>
+const listWorkspaceKeys = ({ rootTaskId, workspace }: ToolRun): string[] =>
   workspace === null ? [rootTaskId] : [rootTaskId, workspace];
 
 /** What stays in the box and can be undone is decided alike for marked runs and others. */
-function matters({ reversibility, risk, level, touches, box }: Tool): boolean {
+function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {
   const leavesTraces =
     reversibility === 'externally-reversible' || reversibility === 'irreversible';
   // Commands in a box have its way out; tools without a box that touch something reach outside.
@@ -109,5 +114,5 @@ function matters({ reversibility, risk, level, touches, box }: Tool): boolean {
 }
 
 /** Of the tools with a box, those that only ask its file server cannot reach anything. */
-export const runsCommands = ({ box, level }: Tool): boolean =>
+export const canRunCommands = ({ box, level }: Tool): boolean =>
   box !== undefined && level !== 'L0' && level !== 'L1';

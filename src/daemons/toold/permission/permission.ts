@@ -8,14 +8,14 @@ import type { ApprovalId, Label } from '../../../wire/primitives.ts';
 import type { Job } from '../attempts/job.ts';
 import {
   type BreakerLimits,
+  buildCallError,
   type CallError,
   type CheckName,
-  checksUntil,
   type Denied,
   decide,
+  formatChecks,
   newProgress,
   type Progress,
-  refusal,
 } from '../rules.ts';
 import type { ToolRun } from '../runs.ts';
 import type { Tool } from '../tools/tool.ts';
@@ -50,41 +50,41 @@ export type Permissions = {
   /** The same of a call that had to wait: whether it may still be made as it was decided on. */
   recheck(job: Job, input: unknown): Promise<Permission>;
   /** The same for arguments that a person changed before approving. */
-  ofEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
+  decideEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
 };
 
-const LEVELS_HERE: ReadonlySet<string> = new Set(['L0', 'L1', 'L2']);
+const SUPPORTED_LEVELS: ReadonlySet<string> = new Set(['L0', 'L1', 'L2']);
 
 export function makePermissions(options: {
   authority: Authority;
   marks: Marks;
   limits: BreakerLimits;
-  containment: Pick<Containment, 'suspensionsOf'>;
+  containment: Pick<Containment, 'findSuspensions'>;
   clock: Clock;
 }): Permissions {
   const { authority, marks, clock, containment } = options;
 
   /** For whom, and why. */
-  const suspensionOf = ({ toolName, run: { rootTaskId } }: Job): string | undefined => {
-    const { suspended, suspended_in = [] } = containment.suspensionsOf(toolName, rootTaskId);
+  const describeSuspension = ({ toolName, run: { rootTaskId } }: Job): string | undefined => {
+    const { suspended, suspended_in = [] } = containment.findSuspensions(toolName, rootTaskId);
     if (suspended !== undefined) return `for everybody: ${suspended.reason}`;
     const [here] = suspended_in;
     return here && `in this task and its subtasks (the tree of ${rootTaskId}): ${here.reason}`;
   };
 
-  const askPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
+  const decideByPolicy = async (job: Job, tool: Tool, input: unknown): Promise<Permission> => {
     const labels = await marks.marksFor(job.run, tool);
-    const verdict = withToolsOwn(
+    const verdict = addToolApproval(
       tool,
       await authority.check({ run: job.run, tool, input, labels }),
     );
     const no = (question: CheckName, error: CallError): Permission => {
-      const checks = checksUntil(question);
+      const checks = formatChecks(question);
       const rule = verdict.rules.join(' ');
       return { kind: 'no', decision: { allowed: false, rule, question, checks, error, verdict } };
     };
-    if (verdict.answer === 'deny') return no('scope', denial(job, verdict));
-    if (!LEVELS_HERE.has(tool.level)) return no('sandbox', noLevel(tool));
+    if (verdict.answer === 'deny') return no('scope', policyDenialError(job, verdict));
+    if (!SUPPORTED_LEVELS.has(tool.level)) return no('sandbox', missingLevelError(tool));
     const kind = verdict.answer === 'ask' ? 'ask' : 'go';
     return { kind, decision: { allowed: true, verdict }, input, labels };
   };
@@ -97,10 +97,10 @@ export function makePermissions(options: {
         {
           run,
           request: { tool: job.toolName, agent: request.agent, taskId: request.task_id },
-          grant: grantOf(run),
+          grant: toGrant(run),
           toolIsKnown: tool !== undefined,
-          suspension: suspensionOf(job),
-          argumentsProblem: parsed?.success === false ? problemsOf(parsed.issues) : undefined,
+          suspension: describeSuspension(job),
+          argumentsProblem: parsed?.success === false ? formatIssues(parsed.issues) : undefined,
           callsOfToolMax: tool?.callsPerRunMax,
           nowMs: clock.nowMs(),
           key: job.key,
@@ -111,7 +111,7 @@ export function makePermissions(options: {
       );
       if (!decision.allowed) return { kind: 'no', decision };
       if (parsed?.success !== true || tool === undefined) throw new Error('decided without input');
-      return askPolicy(job, tool, parsed.data);
+      return decideByPolicy(job, tool, parsed.data);
     },
 
     async recheck(job, input) {
@@ -119,10 +119,10 @@ export function makePermissions(options: {
       const decision = decide(
         {
           run,
-          grant: grantOf(run),
+          grant: toGrant(run),
           toolIsKnown: true,
           argumentsProblem: undefined,
-          suspension: suspensionOf(job),
+          suspension: describeSuspension(job),
           request: { tool: job.toolName, agent: job.request.agent, taskId: job.request.task_id },
           callsOfToolMax: undefined,
           nowMs: clock.nowMs(),
@@ -132,33 +132,33 @@ export function makePermissions(options: {
         },
         { again: true },
       );
-      return decision.allowed ? askPolicy(job, job.tool!, input) : { kind: 'no', decision };
+      return decision.allowed ? decideByPolicy(job, job.tool!, input) : { kind: 'no', decision };
     },
 
-    async ofEdited(job, edited) {
+    async decideEdited(job, edited) {
       const tool = job.tool!;
       const parsed = checkValue(tool.input, edited);
-      if (parsed.success) return askPolicy(job, tool, parsed.data);
-      const error = refusal(
+      if (parsed.success) return decideByPolicy(job, tool, parsed.data);
+      const error = buildCallError(
         'bad_arguments',
-        `a person approved other arguments, which do not fit: ${problemsOf(parsed.issues)}`,
+        `a person approved other arguments, which do not fit: ${formatIssues(parsed.issues)}`,
         'Ask again with your own arguments.',
       );
       const rule = 'toold:arguments';
-      const checks = checksUntil('scope');
+      const checks = formatChecks('scope');
       return { kind: 'no', decision: { allowed: false, rule, question: 'scope', checks, error } };
     },
   };
 }
 
-const grantOf = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
+const toGrant = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
   tools,
   expiresAtMs: grantExpiresMs,
   callsMax,
 });
 
 /** A tool can want a person by itself; it cannot want less than policy. */
-function withToolsOwn({ name, approval }: Tool, verdict: CallDecision): CallDecision {
+function addToolApproval({ name, approval }: Tool, verdict: CallDecision): CallDecision {
   if (approval !== 'required' || verdict.answer === 'deny') return verdict;
   const own = `whoever declared ${name} wants a person to agree to each call`;
   const [rules, reason] =
@@ -166,24 +166,24 @@ function withToolsOwn({ name, approval }: Tool, verdict: CallDecision): CallDeci
   return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`, ...rules], reason };
 }
 
-function denial(job: Job, verdict: CallDecision): CallError {
+function policyDenialError(job: Job, verdict: CallDecision): CallError {
   const why = verdict.reason === '' ? 'no rule allows it' : verdict.reason;
-  return refusal(
+  return buildCallError(
     'denied',
     `policy does not let ${job.run.agent} do this with ${job.toolName}: ${why}`,
     'Do without it, do it with what you may use, or tell a person what you need and why.',
   );
 }
 
-function noLevel(tool: Tool): CallError {
-  return refusal(
+function missingLevelError(tool: Tool): CallError {
+  return buildCallError(
     'no_such_level',
     `${tool.name} must run in a sandbox of level ${tool.level}, which this host does not give`,
     'Do without it. A person can see in agentctl doctor what this host gives.',
   );
 }
 
-export function problemsOf(issues: readonly { path: PropertyKey[]; message: string }[]): string {
+export function formatIssues(issues: readonly { path: PropertyKey[]; message: string }[]): string {
   const lines = issues.slice(0, 5).map(({ path, message }) => {
     const where = path.map(String).join('.');
     return where === '' ? message : `${where}: ${message}`;

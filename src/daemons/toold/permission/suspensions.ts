@@ -7,24 +7,24 @@ import type { Database, Sql } from '../../../platform/sql/database.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import type { ToolView } from '../../../wire/toold.ts';
 
-export type InForce = Pick<ToolView, 'suspended' | 'suspended_in'>;
+export type SuspensionStatus = Pick<ToolView, 'suspended' | 'suspended_in'>;
 
 export type Suspensions = {
   /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
-  statusOf(tool: string, tree: string | undefined): InForce;
+  statusOf(tool: string, tree: string | undefined): SuspensionStatus;
   /** One transaction, given what is in force. */
-  change<T>(tool: string, work: (sql: Sql, now: InForce) => Promise<T>): Promise<T>;
+  change<T>(tool: string, work: (sql: Sql, now: SuspensionStatus) => Promise<T>): Promise<T>;
 };
 
 type Suspension = { tool: string; sinceMs: number; reason: string };
 
 export async function openSuspensions(db: Database): Promise<Suspensions> {
-  const current = new Map<string, InForce>();
+  const current = new Map<string, SuspensionStatus>();
   await db.read(async (sql) => {
     const rows = await sql.all<{ tool: string }>(
       'SELECT tool FROM tool_suspensions UNION SELECT tool FROM tool_tree_suspensions',
     );
-    for (const { tool } of rows) current.set(tool, await readInForce(sql, tool));
+    for (const { tool } of rows) current.set(tool, await readStatus(sql, tool));
   });
   return {
     statusOf(tool, tree) {
@@ -34,8 +34,8 @@ export async function openSuspensions(db: Database): Promise<Suspensions> {
     },
     async change(tool, work) {
       const { done, now } = await db.write(async (sql) => ({
-        done: await work(sql, await readInForce(sql, tool)),
-        now: await readInForce(sql, tool),
+        done: await work(sql, await readStatus(sql, tool)),
+        now: await readStatus(sql, tool),
       }));
       current.set(tool, now);
       return done;
@@ -43,7 +43,7 @@ export async function openSuspensions(db: Database): Promise<Suspensions> {
   };
 }
 
-async function readInForce(sql: Sql, tool: string): Promise<InForce> {
+async function readStatus(sql: Sql, tool: string): Promise<SuspensionStatus> {
   const all = await sql.one<{ since_ms: number; by_principal: string; reason: string }>(
     'SELECT since_ms, by_principal, reason FROM tool_suspensions WHERE tool = ?',
     tool,
@@ -54,7 +54,7 @@ async function readInForce(sql: Sql, tool: string): Promise<InForce> {
     tool,
   );
   const since = (ms: number) => toTimestamp(Number(ms));
-  const inForce: InForce = {};
+  const inForce: SuspensionStatus = {};
   if (all !== undefined)
     inForce.suspended = { since: since(all.since_ms), by: all.by_principal, reason: all.reason };
   if (trees.length > 0)
@@ -66,7 +66,10 @@ async function readInForce(sql: Sql, tool: string): Promise<InForce> {
   return inForce;
 }
 
-export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Suspension & { by: string }) {
+export function suspendForAll(
+  sql: Sql,
+  { tool, sinceMs, by, reason }: Suspension & { by: string },
+) {
   return sql.run(
     'INSERT INTO tool_suspensions (tool, since_ms, by_principal, reason) VALUES (?, ?, ?, ?)',
     tool,
@@ -76,7 +79,10 @@ export function holdAll(sql: Sql, { tool, sinceMs, by, reason }: Suspension & { 
   );
 }
 
-export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Suspension & { tree: string }) {
+export function suspendInTree(
+  sql: Sql,
+  { tool, sinceMs, tree, reason }: Suspension & { tree: string },
+) {
   return sql.run(
     'INSERT INTO tool_tree_suspensions (tool, root_task_id, since_ms, reason) VALUES (?, ?, ?, ?)',
     tool,
@@ -87,7 +93,7 @@ export function holdTree(sql: Sql, { tool, sinceMs, tree, reason }: Suspension &
 }
 
 /** How many there were. */
-export async function liftAll(sql: Sql, tool: string): Promise<number> {
+export async function removeSuspensions(sql: Sql, tool: string): Promise<number> {
   const trees = await sql.run('DELETE FROM tool_tree_suspensions WHERE tool = ?', tool);
   return trees + (await sql.run('DELETE FROM tool_suspensions WHERE tool = ?', tool));
 }

@@ -16,9 +16,9 @@ import {
   type ToolContext,
   type ToolOutcome,
 } from '../tools/tool.ts';
-import { makeSafe, previewOf, type Shown, showResult } from './output.ts';
+import { makeSafe, type ShownResult, showResult, truncateText } from './output.ts';
 
-export type Finished = {
+export type FinishedResult = {
   saved: SavedOutcome;
   result: Record<string, unknown> | undefined;
   error: CallError | undefined;
@@ -35,7 +35,10 @@ export type CheckedOutput = {
   redacted: readonly string[];
 };
 
-export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'failed'): Finished {
+export function failWith(
+  error: CallError,
+  status: 'failed' | 'canceled' = 'failed',
+): FinishedResult {
   const { code, message, hint, retry } = error;
   const found = new Set<string>();
   const clean = { code, message: makeSafe(message, found), hint: makeSafe(hint, found), retry };
@@ -51,9 +54,9 @@ export function failedWith(error: CallError, status: 'failed' | 'canceled' = 'fa
 }
 
 /** It was done, and nobody knows what a reader of its output would have to be marked with. */
-export function withheld({ name }: Tool, error: unknown): Finished {
+export function withholdResult({ name }: Tool, error: unknown): FinishedResult {
   const why = error instanceof Fault ? error.message : 'for a reason of its own';
-  return failedWith({
+  return failWith({
     code: 'withheld',
     message: `${name} was done, but what it fetched cannot be looked up: ${why}`,
     hint: 'Its output is not shown. Look at what it left, or do it again if that does no harm.',
@@ -61,7 +64,7 @@ export function withheld({ name }: Tool, error: unknown): Finished {
   });
 }
 
-export function completedWith(shown: Shown, artifact?: string): Finished {
+export function completeWith(shown: ShownResult, artifact?: string): FinishedResult {
   const { value, text, redacted } = shown;
   return {
     saved: { status: 'completed', result: text, error: null, hash: sha256Hex(text) },
@@ -77,7 +80,7 @@ export function completedWith(shown: Shown, artifact?: string): Finished {
  * The text of a result as an artifact can hold it. What hidden characters become is longer than
  * they were, so even an output within its limit may not fit; then its longest texts are cut.
  */
-function fitting({ value, text }: Shown): string {
+function fitArtifact({ value, text }: ShownResult): string {
   let now = text;
   const cut: Record<string, unknown> = { ...value };
   while (now.length > artifactSizeBytesMax || Buffer.byteLength(now) > artifactSizeBytesMax) {
@@ -88,7 +91,7 @@ function fitting({ value, text }: Shown): string {
     );
     // Nothing that could be cut: agentd says that it is too large.
     if (longest.length < 1_024) return text;
-    cut[name] = previewOf(longest, Math.floor(longest.length / 2));
+    cut[name] = truncateText(longest, Math.floor(longest.length / 2));
     now = JSON.stringify({ ...cut, shortened: true });
   }
   return now;
@@ -98,7 +101,7 @@ export type FinishResult = (
   tool: Tool,
   outcome: ToolOutcome,
   context: ToolContext,
-) => Promise<Finished>;
+) => Promise<FinishedResult>;
 
 export function makeFinishResult(options: {
   agentd: Pick<AgentdClient, 'toolPutArtifact'>;
@@ -128,7 +131,7 @@ export function makeFinishResult(options: {
   const finish = async (tool: Tool, result: Record<string, unknown>, context: ToolContext) => {
     const checked = checkValue(tool.output, result);
     if (!checked.success) {
-      return failedWith({
+      return failWith({
         code: 'bad_output',
         message: `${tool.name} was done, but its result is not as its schema says`,
         hint: 'Do not count on the result; a person should look at the log of toold.',
@@ -137,26 +140,26 @@ export function makeFinishResult(options: {
     }
     const shown = showResult(checked.data);
     const sizeBytes = Buffer.byteLength(shown.text);
-    if (sizeBytes <= sizeBytesMax) return completedWith(shown);
-    const artifact = await store(tool, fitting(shown), context);
-    const short = { artifact, size_bytes: sizeBytes, preview: previewOf(shown.text) };
+    if (sizeBytes <= sizeBytesMax) return completeWith(shown);
+    const artifact = await store(tool, fitArtifact(shown), context);
+    const short = { artifact, size_bytes: sizeBytes, preview: truncateText(shown.text) };
     const { redacted } = shown;
-    return completedWith({ ...showResult(short), redacted }, artifact ?? undefined);
+    return completeWith({ ...showResult(short), redacted }, artifact ?? undefined);
   };
 
   // On its way to an artifact a result is in memory a dozen times: large ones go one by one.
-  const inTurn = makeMutex();
+  const withLock = makeMutex();
 
   return async (tool, outcome, context) => {
-    if (outcome.status !== 'completed') return failedWith(outcome.error, outcome.status);
+    if (outcome.status !== 'completed') return failWith(outcome.error, outcome.status);
     const work = () => finish(tool, outcome.result, context);
-    return charsIn(outcome.result) > sizeBytesMax ? inTurn(work) : work();
+    return countChars(outcome.result) > sizeBytesMax ? withLock(work) : work();
   };
 }
 
 /** Of all texts in a value. */
-function charsIn(value: unknown): number {
+function countChars(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (value === null || typeof value !== 'object') return 0;
-  return Object.values(value).reduce<number>((sum, one) => sum + charsIn(one), 0);
+  return Object.values(value).reduce<number>((sum, one) => sum + countChars(one), 0);
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { neutralise, previewOf, showResult } from './output.ts';
+import { neutralise, showResult, truncateText } from './output.ts';
 
 const table: [string, string][] = [
   ['plain text\n\twith lines\r\n', 'plain text\n\twith lines\r\n'],
@@ -67,7 +67,7 @@ describe('previewOf', () => {
   it('never ends in half a character', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), fc.integer({ min: 1, max: 20 }), (text, max) => {
-        const preview = previewOf(text, max);
+        const preview = truncateText(text, max);
         assert.ok(preview.isWellFormed() || !text.isWellFormed());
         if (text.length <= max) assert.equal(preview, text);
         else assert.ok(preview.length <= max + 1);

@@ -13,11 +13,11 @@ const UNSAFE = new RegExp(`[\\u0000-\\u0008\\v\\f\\u000e-\\u001f${BEYOND_C0}]`, 
 const UNSAFE_ONE = new RegExp(UNSAFE, 'u');
 const UNSAFE_RUN = new RegExp(`${UNSAFE.source}+`, 'gu');
 
-const shown = (c: string): string =>
+const showCodePoint = (c: string): string =>
   `[U+${c.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}]`;
 
 export function neutralise(text: string): string {
-  return text.replace(UNSAFE, shown);
+  return text.replace(UNSAFE, showCodePoint);
 }
 
 /** So many are shown by name, which is eight times as long; with more it is no text to read. */
@@ -60,7 +60,7 @@ function makeAllSafe(value: unknown, found: Set<string>): unknown {
   );
 }
 
-export type Shown = {
+export type ShownResult = {
   value: Record<string, unknown>;
   text: string;
   /** The kinds of secrets that were taken out. */
@@ -68,7 +68,7 @@ export type Shown = {
 };
 
 /** A result as the model will see it, with its JSON text. */
-export function showResult(value: Record<string, unknown>): Shown {
+export function showResult(value: Record<string, unknown>): ShownResult {
   if (!mayBeUnsafe(value)) {
     const text = JSON.stringify(value);
     if (!mayHoldSecret(text)) return { value, text, redacted: [] };
@@ -81,7 +81,7 @@ export function showResult(value: Record<string, unknown>): Shown {
 const PREVIEW_CHARS_MAX = 2_000;
 
 /** The first part of a long text, never half a character. */
-export function previewOf(text: string, charsMax: number = PREVIEW_CHARS_MAX): string {
+export function truncateText(text: string, charsMax: number = PREVIEW_CHARS_MAX): string {
   if (text.length <= charsMax) return text;
   const cut = text.slice(0, charsMax);
   return `${/[\ud800-\udbff]$/.test(cut) ? cut.slice(0, -1) : cut}…`;

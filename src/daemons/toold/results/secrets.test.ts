@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { showResult } from './output.ts';
-import { entropyOf, mayHoldSecret, redact, SHAPES } from './secrets.ts';
+import { mayHoldSecret, measureEntropy, redact, SHAPES } from './secrets.ts';
 
 /** Put together here, so that this file itself holds none. */
 const mixed = (length: number) =>
@@ -125,7 +125,7 @@ describe('redact', () => {
   });
 
   it('entropy tells random from repeated', () => {
-    assert.equal(entropyOf('aaaa'), 0);
-    assert.equal(entropyOf('abcd'), 2);
+    assert.equal(measureEntropy('aaaa'), 0);
+    assert.equal(measureEntropy('abcd'), 2);
   });
 });

@@ -12,7 +12,7 @@ type Shape = {
 };
 
 /** Bits per character, by how often each occurs. */
-export function entropyOf(text: string): number {
+export function measureEntropy(text: string): number {
   const counts = new Map<string, number>();
   for (const c of text) counts.set(c, (counts.get(c) ?? 0) + 1);
   let bits = 0;
@@ -25,7 +25,7 @@ const RANDOM_BITS_MIN = 3.3;
 
 /** Letters and digits that no person would write and no program would name something. */
 function looksRandom(value: string): boolean {
-  return /\d/.test(value) && /[A-Za-z]/.test(value) && entropyOf(value) >= RANDOM_BITS_MIN;
+  return /\d/.test(value) && /[A-Za-z]/.test(value) && measureEntropy(value) >= RANDOM_BITS_MIN;
 }
 
 function isJwt(value: string): boolean {
@@ -151,7 +151,7 @@ const MAY_HOLD_SECRET = new RegExp(HINTS.join('|'), 'i');
 /** Cheap: whether a text is worth looking at. JSON text hides none of the words. */
 export const mayHoldSecret = (text: string): boolean => MAY_HOLD_SECRET.test(text);
 
-function redactOne(text: string, { name, pattern, isSecret }: Shape, found: Set<string>): string {
+function redactShape(text: string, { name, pattern, isSecret }: Shape, found: Set<string>): string {
   return text.replace(pattern, (whole: string, ...rest: unknown[]) => {
     const groups = rest.at(-1) as { secret?: string } | string | number | undefined;
     const secret = (typeof groups === 'object' ? groups.secret : undefined) ?? whole;
@@ -165,5 +165,5 @@ function redactOne(text: string, { name, pattern, isSecret }: Shape, found: Set<
 /** The text without secrets; `found` gets the names of what was taken out. */
 export function redact(text: string, found: Set<string> = new Set()): string {
   if (!mayHoldSecret(text)) return text;
-  return SHAPES.reduce((left, shape) => redactOne(left, shape, found), text);
+  return SHAPES.reduce((left, shape) => redactShape(left, shape, found), text);
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { Declaration } from '../command-tools/declaration.ts';
-import { makeCommandTool, type PlaceRequest } from '../command-tools/make.ts';
+import { type HostCommand, makeCommandTool } from '../command-tools/make.ts';
 import type { ExecResult } from '../tools/box.ts';
 
 export const BASE = `name: service.restart
@@ -40,11 +40,11 @@ const done: ExecResult = {
 };
 
 export function playedHost() {
-  const asked: PlaceRequest[] = [];
+  const asked: HostCommand[] = [];
   let answer = done;
   const places = {
     host: {
-      async run(_: unknown, request: PlaceRequest) {
+      async run(_: unknown, request: HostCommand) {
         asked.push(request);
         return answer;
       },

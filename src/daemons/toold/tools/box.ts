@@ -59,7 +59,7 @@ export type Box = {
 const NOT_STARTED: ReadonlySet<string> = new Set(['overloaded', 'halted', 'rate_limited']);
 
 /** For a call that was given up before anything was asked of the box. */
-export const notBegun = (): Fault =>
+export const notStartedFault = (): Fault =>
   fault('canceled', 'the run was dismissed before anything was done', {
     details: { begun: false },
   });
@@ -69,7 +69,7 @@ export const notBegun = (): Fault =>
  * was dismissed, say nothing of what was done by then, and must not be taken for "nothing". A box
  * that was gone beforehand is another thing.
  */
-export function mayHaveHappened(error: unknown): never {
+export function rethrowAsUncertain(error: unknown): never {
   if (!(error instanceof Fault)) throw error;
   const isGone = (error.cause as Fault | undefined)?.code === 'not_found';
   const isGivenUp = error.code === 'canceled' && error.details?.begun !== false;
@@ -79,7 +79,7 @@ export function mayHaveHappened(error: unknown): never {
 }
 
 export const execOnce = (box: Box, request: ExecRequest): Promise<ExecResult> =>
-  box.exec(request).catch(mayHaveHappened);
+  box.exec(request).catch(rethrowAsUncertain);
 
 /** Where a box shows its workspace. Relative paths begin here. */
 export const WORKSPACE = '/workspace';
@@ -131,23 +131,25 @@ export const ExecOutput = z.object({
 });
 
 /** After "was ended". */
-export const howEnded = (endedBy: NonNullable<ExecResult['endedBy']>): string =>
-  HOW_ENDED[endedBy] ?? `by its limit of ${endedBy}`;
+export const describeEnd = (endedBy: NonNullable<ExecResult['endedBy']>): string =>
+  END_TEXTS[endedBy] ?? `by its limit of ${endedBy}`;
 
-const HOW_ENDED: Partial<Record<NonNullable<ExecResult['endedBy']>, string>> = {
+const END_TEXTS: Partial<Record<NonNullable<ExecResult['endedBy']>, string>> = {
   policy: 'because the policy changed while it ran, and does not allow its box any more',
   seal: 'because somebody replaced a file on the host that is closed or protected in its box',
   box: 'because its box was closed',
 };
 
 /** The result of a command as a model reads it. */
-export function showExec(done: ExecResult): z.input<typeof ExecOutput> {
+export function toExecOutput(done: ExecResult): z.input<typeof ExecOutput> {
   const { exitCode, signal, endedBy, note, stdout, stderr } = done;
   const { stdoutTruncated, stderrTruncated } = done;
   return {
     exit_code: exitCode,
     ...(signal === null ? {} : { signal }),
-    ...(endedBy === null ? {} : { ended_by: endedBy, ended: `it was ended ${howEnded(endedBy)}` }),
+    ...(endedBy === null
+      ? {}
+      : { ended_by: endedBy, ended: `it was ended ${describeEnd(endedBy)}` }),
     ...(note === undefined ? {} : { note }),
     stdout: stdout.toString('utf8'),
     stderr: stderr.toString('utf8'),

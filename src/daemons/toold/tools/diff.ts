@@ -42,7 +42,7 @@ function walkBack(a: readonly string[], b: readonly string[], trail: Map<number,
   return lines.reverse();
 }
 
-function linesOf(text: string): string[] {
+function splitLines(text: string): string[] {
   return text === '' ? [] : text.replace(/\n$/, '').split('\n');
 }
 
@@ -62,7 +62,7 @@ function compare(a: readonly string[], b: readonly string[]): Line[] {
 }
 
 /** Which lines are shown: every change with what is around it, in runs. */
-function hunksOf(lines: readonly Line[]): [number, number][] {
+function findHunks(lines: readonly Line[]): [number, number][] {
   const hunks: [number, number][] = [];
   lines.forEach(({ kind }, at) => {
     if (kind === ' ') return;
@@ -78,7 +78,7 @@ export type DiffNames = { from: string; to: string };
 
 /** Empty when there is no difference but perhaps in the last line end. */
 export function unifiedDiff(before: string, after: string, names: DiffNames): string {
-  const lines = compare(linesOf(before), linesOf(after));
+  const lines = compare(splitLines(before), splitLines(after));
   const out: string[] = [];
   let [oldAt, newAt, done] = [1, 1, 0];
   const pass = (to: number): void => {
@@ -87,7 +87,7 @@ export function unifiedDiff(before: string, after: string, names: DiffNames): st
       if (lines[done]!.kind !== '-') newAt++;
     }
   };
-  for (const [from, to] of hunksOf(lines)) {
+  for (const [from, to] of findHunks(lines)) {
     pass(from);
     const [oldFrom, newFrom] = [oldAt, newAt];
     pass(to);

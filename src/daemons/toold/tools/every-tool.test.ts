@@ -42,7 +42,7 @@ test('what depends on the input is declared by its worst, and decided by what is
   const order = ['read-only', 'reversible', 'externally-reversible', 'irreversible'];
   const fetch = tools.find(({ name }) => name === 'http.fetch')!;
   const of = (method: string) =>
-    fetch.reversibilityOf!(fetch.input.parse({ url: 'https://a.test/', method }));
+    fetch.assessReversibility!(fetch.input.parse({ url: 'https://a.test/', method }));
   assert.deepEqual(['GET', 'HEAD', 'POST', 'DELETE'].map(of), [
     'read-only',
     'read-only',

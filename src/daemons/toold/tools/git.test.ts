@@ -12,7 +12,7 @@ import {
   world,
 } from '../../../../test/support/git-repository.ts';
 import { openTestBox } from '../../../../test/support/test-box.ts';
-import { parseSettings, settingsOver } from './git/config.ts';
+import { overrideSettings, parseSettings } from './git/config.ts';
 import { gitTools } from './git.ts';
 
 repositoryForEach();
@@ -224,7 +224,7 @@ describe('arguments', () => {
 });
 
 describe('settings', () => {
-  const over = (text: string) => settingsOver(parseSettings(text));
+  const over = (text: string) => overrideSettings(parseSettings(text));
 
   it('keeps what is harmless, switches off what is not known to be, whatever its case', () => {
     const verdict = over(

@@ -6,7 +6,7 @@ import { derivedId } from '../../../platform/ids.ts';
 import type { FetchAnswer, FetchBody } from '../../../wire/egressd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { CallId, RunId } from '../../../wire/primitives.ts';
-import { type Fetching, httpTools } from './http.ts';
+import { type FetchClient, httpTools } from './http.ts';
 import { isOpenOutcome, type ToolContext } from './tool.ts';
 
 const context = {
@@ -31,7 +31,7 @@ function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: Recalled)
   const client = {
     fetch: async ({ body }: { body: FetchBody }) => answer(body),
     getFetch: async () => recalled,
-  } as unknown as Fetching;
+  } as unknown as FetchClient;
   const [tool] = httpTools(client);
   const parse = (input: object) => tool!.input.parse(input);
   return {

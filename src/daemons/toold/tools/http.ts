@@ -5,18 +5,18 @@ import * as z from 'zod';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { EgressRule, egressdRoutes, FetchAnswer } from '../../../wire/egressd.ts';
-import { type Effect, openOutcome, peerOptions, type Tool, type Touch, tool } from './tool.ts';
+import { type Effect, openOutcomeFault, peerOptions, type Tool, type Touch, tool } from './tool.ts';
 
 export type EgressdClient = Client<typeof egressdRoutes>;
-export type Fetching = Pick<EgressdClient, 'fetch' | 'getFetch' | 'forgetFetch'>;
+export type FetchClient = Pick<EgressdClient, 'fetch' | 'getFetch' | 'forgetFetch'>;
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const ONLY_READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
-const TIME_MS_MAX = 60_000;
-const TIME_MS_SPARE = 5_000;
+const TIMEOUT_MS = 60_000;
+const TIMEOUT_MARGIN_MS = 5_000;
 const REDIRECTS_MAX = 5;
 /** What helps to read an answer or to ask again; the rest is the server's own business. */
-const HEADERS_TOLD = [
+const RESPONSE_HEADERS = [
   'content-type',
   'content-length',
   'content-encoding',
@@ -49,7 +49,7 @@ const Output = z.object({
 });
 
 /** A URL that cannot be read touches something no rule allows. */
-function touchOf({ url, method }: z.output<typeof Input>): Touch {
+function toTouch({ url, method }: z.output<typeof Input>): Touch {
   const action = 'net.connect' as const;
   if (!URL.canParse(url)) return { action, host: url.slice(0, 200), port: 0, method };
   const { protocol, hostname, port, pathname } = new URL(url);
@@ -59,17 +59,17 @@ function touchOf({ url, method }: z.output<typeof Input>): Touch {
 }
 
 /** This very request was decided on before it gets here; the box may still reach less. */
-function decidedOf(touch: Touch): { decided?: EgressRule } {
+function toDecided(touch: Touch): { decided?: EgressRule } {
   if (touch.action !== 'net.connect' || touch.port === 0) return {};
   const { host, port, method = 'GET' } = touch;
   return { decided: { host, port, methods: [method] } };
 }
 
-function resultOf(answer: FetchAnswer): Record<string, unknown> {
+function toResult(answer: FetchAnswer): Record<string, unknown> {
   const { url, status, size_bytes, truncated } = answer;
   const bytes = Buffer.from(answer.body_base64, 'base64');
-  const text = textOf(bytes, truncated);
-  const told = HEADERS_TOLD.flatMap((name) => {
+  const text = decodeText(bytes, truncated);
+  const told = RESPONSE_HEADERS.flatMap((name) => {
     const value = answer.headers[name];
     return value === undefined ? [] : [[name, value] as const];
   });
@@ -83,7 +83,7 @@ function resultOf(answer: FetchAnswer): Record<string, unknown> {
   };
 }
 
-function textOf(bytes: Buffer, isCut: boolean): string | undefined {
+function decodeText(bytes: Buffer, isCut: boolean): string | undefined {
   try {
     // A character may have been cut at the end.
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: isCut });
@@ -93,19 +93,19 @@ function textOf(bytes: Buffer, isCut: boolean): string | undefined {
 }
 
 /** Of a request that may change something, only a person can tell whether it did. */
-function failure(error: unknown, method: string): Effect {
+function toFailure(error: unknown, method: string): Effect {
   if (!isFault(error)) throw error;
   const { outcome, sent } = error.details ?? {};
   if (outcome === 'unknown' || sent === true) return { unknown: true };
   // The link to egressd broke, and it may have sent it by then: it knows, when it is asked again.
-  if (error.retry && !ONLY_READS.has(method)) throw openOutcome(error);
+  if (error.retry && !ONLY_READS.has(method)) throw openOutcomeFault(error);
   if (error.code !== 'not_found') throw error;
   const hint = 'Go on without it, or ask for the host with network.request: a person decides.';
   const message = 'this run has no way out to the network';
   return { error: { code: 'denied', message, hint, retry: false } };
 }
 
-export function httpTools(egressd: Fetching): Tool[] {
+export function httpTools(egressd: FetchClient): Tool[] {
   const fetch = tool({
     name: 'http.fetch',
     description:
@@ -116,19 +116,19 @@ export function httpTools(egressd: Fetching): Tool[] {
     reversibility: 'externally-reversible',
     idempotent: true,
     level: 'L0',
-    brings: ['outside'],
-    timeoutMs: TIME_MS_MAX + 2 * TIME_MS_SPARE,
+    outputLabels: ['outside'],
+    timeoutMs: TIMEOUT_MS + 2 * TIMEOUT_MARGIN_MS,
     callsPerRunMax: 1_000,
     input: Input,
     output: Output,
-    reversibilityOf: ({ method }) =>
+    assessReversibility: ({ method }) =>
       ONLY_READS.has(method) ? 'read-only' : 'externally-reversible',
-    touches: (input) => [touchOf(input)],
+    touches: (input) => [toTouch(input)],
     async recall({ runId, callId }) {
       const params = { id: runId, call_id: callId };
-      const { outcome, answer } = await egressd.getFetch({ params }, { deadlineMs: TIME_MS_MAX });
+      const { outcome, answer } = await egressd.getFetch({ params }, { deadlineMs: TIMEOUT_MS });
       if (outcome === 'none') return undefined;
-      return answer === null ? { unknown: true } : { result: resultOf(answer) };
+      return answer === null ? { unknown: true } : { result: toResult(answer) };
     },
     async forget({ runId, callId }) {
       await egressd.forgetFetch({ params: { id: runId, call_id: callId } }, peerOptions);
@@ -143,16 +143,16 @@ export function httpTools(egressd: Fetching): Tool[] {
         headers,
         ...(body === undefined ? {} : { body_base64: Buffer.from(body).toString('base64') }),
         response_bytes_max: input.max_bytes,
-        time_ms_max: TIME_MS_MAX,
+        time_ms_max: TIMEOUT_MS,
         redirects_max: ONLY_READS.has(method) ? REDIRECTS_MAX : 0,
-        ...decidedOf(touchOf(input)),
+        ...toDecided(toTouch(input)),
       };
       try {
-        const deadlineMs = TIME_MS_MAX + TIME_MS_SPARE;
+        const deadlineMs = TIMEOUT_MS + TIMEOUT_MARGIN_MS;
         const answer = await egressd.fetch({ params: { id: runId }, body: order }, { deadlineMs });
-        return { result: resultOf(answer) };
+        return { result: toResult(answer) };
       } catch (error) {
-        return failure(error, method);
+        return toFailure(error, method);
       }
     },
   });

@@ -36,7 +36,7 @@ const ISO = /\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\
 const COMMON = /\[(\d\d)\/(\w{3})\/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d\d)(\d\d)\]/;
 
 /** When a line says it was written; undefined when it does not. Without a zone it is UTC. */
-export function timeOf(line: string): number | undefined {
+export function parseTime(line: string): number | undefined {
   const head = line.slice(0, 200);
   const [iso] = ISO.exec(head) ?? [];
   if (iso !== undefined) {
@@ -50,16 +50,16 @@ export function timeOf(line: string): number | undefined {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-type Wanted = {
+type LineFilter = {
   sinceMs: number | undefined;
   grep: string | undefined;
   ignoreCase: boolean;
   linesMax: number;
 };
-type Picked = { lines: string[]; isEnough: boolean };
+type PickedLines = { lines: string[]; isEnough: boolean };
 
 /** The last lines that fit. A line without a time belongs to the one before it. */
-export function pickLines(text: string, wanted: Wanted): Picked {
+export function pickLines(text: string, wanted: LineFilter): PickedLines {
   const { sinceMs, grep, ignoreCase, linesMax } = wanted;
   const all = text.split('\n');
   if (all.at(-1) === '') all.pop();
@@ -68,7 +68,7 @@ export function pickLines(text: string, wanted: Wanted): Picked {
   let lastMs: number | undefined;
   let reachesBack = false;
   const fits = all.filter((line) => {
-    lastMs = (sinceMs === undefined ? undefined : timeOf(line)) ?? lastMs;
+    lastMs = (sinceMs === undefined ? undefined : parseTime(line)) ?? lastMs;
     const isOld = sinceMs !== undefined && lastMs !== undefined && lastMs < sinceMs;
     reachesBack ||= isOld;
     return !isOld && (what === undefined || fold(line).includes(what));
@@ -91,7 +91,7 @@ const logsRead = (workspace: string): Tool =>
     callsPerRunMax: 1_000,
     level: 'L1',
     box: 'read',
-    brings: ['outside'],
+    outputLabels: ['outside'],
     input: z.strictObject({
       path: boxPath(workspace),
       tail_lines: z.int().min(1).max(5_000).default(200),

@@ -6,13 +6,13 @@ import { MessageId, Principal } from '../../../wire/primitives.ts';
 import {
   type AgentdClient,
   type Effect,
-  errorOf,
   forRun,
   peerOptions,
+  readUnanswered,
   type Tool,
   type ToolOutcome,
+  toCallError,
   tool,
-  unanswered,
 } from './tool.ts';
 
 const Recipient = z
@@ -22,9 +22,9 @@ const Recipient = z
   .pipe(Principal)
   .describe('agent:coder, person:alice, or just the name of a colleague');
 
-function replyOutcome(wait: WaitView): ToolOutcome {
+function readReply(wait: WaitView): ToolOutcome {
   return (
-    unanswered(wait, 'the message') ?? {
+    readUnanswered(wait, 'the message') ?? {
       status: 'completed',
       result: { replied: true, reply: wait.answer ?? {} },
     }
@@ -32,11 +32,11 @@ function replyOutcome(wait: WaitView): ToolOutcome {
 }
 
 /** A service or gateway that is absent stays absent, so asking again would be in vain. */
-function absentReceiver(error: unknown, to: string): Effect {
+function absentReceiverError(error: unknown, to: string): Effect {
   const isFixed = /^(service|external):/.test(to);
   if (!isFault(error, 'unavailable') || !isFixed) throw error;
   const hint = 'Nobody takes this message here: do without it.';
-  return { error: { ...errorOf(error), hint, retry: false } };
+  return { error: { ...toCallError(error), hint, retry: false } };
 }
 
 export function messageTools(agentd: AgentdClient): Tool[] {
@@ -71,10 +71,10 @@ export function messageTools(agentd: AgentdClient): Tool[] {
         if (sent.wait !== null) return { wait: sent.wait };
         return { result: { message_id: sent.message.id, replied: false } };
       } catch (error) {
-        return absentReceiver(error, to);
+        return absentReceiverError(error, to);
       }
     },
-    settle: replyOutcome,
+    readWaitOutcome: readReply,
   });
 
   return [send];

@@ -71,7 +71,7 @@ export function networkTools(open: OpenHost): Tool[] {
       only_reads: z.boolean().describe('only plain GET and HEAD: you have read text from outside'),
     }),
     // A permit for one host is none for another.
-    actionOf: ({ host, port }) => {
+    describeAction: ({ host, port }) => {
       const place = `${host}:${port}`;
       return `network.request ${place.length <= 48 ? place : sha256Hex(place).slice(0, 48)}`;
     },

@@ -4,13 +4,13 @@ import * as z from 'zod';
 import type { WaitView } from '../../../wire/agentd.ts';
 import {
   type AgentdClient,
-  answerText,
   forRun,
   peerOptions,
+  readAnswerText,
+  readUnanswered,
   type Tool,
   type ToolOutcome,
   tool,
-  unanswered,
 } from './tool.ts';
 
 export const INSTALLED = 'it is installed';
@@ -30,16 +30,18 @@ const Input = z.strictObject({
   reason: z.string().min(1).max(1_000).describe('what it is needed for'),
 });
 
-function questionOf(agent: string, { manager, name, version, reason }: z.infer<typeof Input>) {
+function writeQuestion(agent: string, { manager, name, version, reason }: z.infer<typeof Input>) {
   const what = version === undefined ? name : `${name} ${version}`;
   return `${agent} asks for the ${manager} package ${what} in its workspace. Its reason: ${reason}
 Look at the package first: its code was not checked, and a name can be made up or misspelt. agentd installs nothing by itself. If you want it there, install it, then answer.`;
 }
 
-function outcomeOf(wait: WaitView): ToolOutcome {
-  const installed = answerText(wait) === INSTALLED;
+function readOutcome(wait: WaitView): ToolOutcome {
+  const installed = readAnswerText(wait) === INSTALLED;
   const by = wait.answered_by === null ? {} : { answered_by: wait.answered_by };
-  return unanswered(wait, 'the request') ?? { status: 'completed', result: { installed, ...by } };
+  return (
+    readUnanswered(wait, 'the request') ?? { status: 'completed', result: { installed, ...by } }
+  );
 }
 
 export function packageTools(agentd: AgentdClient): Tool[] {
@@ -56,11 +58,11 @@ export function packageTools(agentd: AgentdClient): Tool[] {
     input: Input,
     output: z.object({ installed: z.boolean(), answered_by: z.string().optional() }),
     async perform(input, context) {
-      const question = questionOf(context.agent, input);
+      const question = writeQuestion(context.agent, input);
       const choices = [INSTALLED, NOT_INSTALLED];
       return agentd.toolAsk({ body: { ...forRun(context), question, choices } }, peerOptions);
     },
-    settle: outcomeOf,
+    readWaitOutcome: readOutcome,
   });
   return [request];
 }

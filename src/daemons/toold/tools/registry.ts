@@ -3,7 +3,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import { artifactTools } from './artifacts.ts';
 import { fileTools } from './files.ts';
 import { gitTools } from './git.ts';
-import { type Fetching, httpTools } from './http.ts';
+import { type FetchClient, httpTools } from './http.ts';
 import { logTools } from './logs.ts';
 import { messageTools } from './messages.ts';
 import { networkTools, type OpenHost } from './network.ts';
@@ -24,7 +24,7 @@ export type Registry = {
 export function makeRegistry(options: {
   agentd: AgentdClient;
   /** Opens the way out of the run before it is used. */
-  egressd: Fetching;
+  egressd: FetchClient;
   openHost: OpenHost;
   clock: Clock;
   tests: TestCommands;

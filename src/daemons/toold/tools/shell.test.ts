@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
 import { fault } from '../../../wire/errors.ts';
-import { notBegun } from './box.ts';
+import { notStartedFault } from './box.ts';
 import { fileTools } from './files.ts';
-import { logTools, pickLines, timeOf } from './logs.ts';
+import { logTools, parseTime, pickLines } from './logs.ts';
 import { shellTools } from './shell.ts';
 
 let world: TestBox;
@@ -72,7 +72,7 @@ describe('a box that goes away', () => {
   it('so does a dismissal while the command ran, but not one before it', async () => {
     const ended = doing('shell.exec', fault('canceled', 'the caller gave up'));
     await assert.rejects(ended, { name: 'Error', message: /went away/ });
-    await assert.rejects(doing('shell.exec', notBegun()), { code: 'canceled' });
+    await assert.rejects(doing('shell.exec', notStartedFault()), { code: 'canceled' });
   });
 });
 
@@ -111,7 +111,7 @@ describe('logs.read', () => {
   });
 
   it('comes from outside, stays within what may be read, and cannot be written', async () => {
-    assert.deepEqual(tool('logs.read')!.brings, ['outside']);
+    assert.deepEqual(tool('logs.read')!.outputLabels, ['outside']);
     writeFileSync(join(world.outside, 'secret.log'), 'x');
     symlinkSync('../outside/secret.log', join(world.logs, 'way.log'));
     const path = join(world.logs, 'way.log');
@@ -123,8 +123,8 @@ describe('logs.read', () => {
   it('reads the times people write, and keeps what follows a line with it', () => {
     const times = ['2026-06-29T18:00:00Z', '2026-06-29 18:00:00,000', '2026-06-29T20:00:00+02:00'];
     for (const text of [...times, 'a [29/Jun/2026:18:00:00 +0000] b'])
-      assert.equal(timeOf(text), Date.parse('2026-06-29T18:00:00Z'), text);
-    assert.equal(timeOf('no time'), undefined);
+      assert.equal(parseTime(text), Date.parse('2026-06-29T18:00:00Z'), text);
+    assert.equal(parseTime('no time'), undefined);
     const text = '2026-06-29T18:00:00Z old\n  at old\n2026-06-29T19:00:00Z new\n  at new\n';
     const wanted = { sinceMs: Date.parse('2026-06-29T18:30:00Z'), grep: undefined };
     const { lines } = pickLines(text, { ...wanted, ignoreCase: false, linesMax: 10 });

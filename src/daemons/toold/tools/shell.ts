@@ -8,7 +8,7 @@ import {
   ExecOutput,
   execOnce,
   reads,
-  showExec,
+  toExecOutput,
   WORKSPACE,
   writes,
 } from './box.ts';
@@ -19,27 +19,27 @@ const SHELL_TIMEOUT_S = { usual: 120, most: 1_800 } as const;
 const TESTS_TIMEOUT_S = { usual: 600, most: 3_600 } as const;
 
 /** What a command finds set; the box adds how to reach its proxy, where it has one. */
-const envOf = ({ roots }: Box) => ({
+const buildEnv = ({ roots }: Box) => ({
   PATH: '/usr/local/bin:/usr/bin:/bin',
   HOME: roots.home,
   TMPDIR: '/tmp',
   LANG: 'C.UTF-8',
 });
 
-type Command = { argv: readonly string[]; cwd: string; timeoutS: number; again: boolean };
+type ShellCommand = { argv: readonly string[]; cwd: string; timeoutS: number; again: boolean };
 
 /** `again`: whether it may be done twice when nobody knows how it ended. */
-async function runIn(context: ToolContext, { argv, cwd, timeoutS, again }: Command) {
+async function runCommand(context: ToolContext, { argv, cwd, timeoutS, again }: ShellCommand) {
   const box = await context.box();
   const request = {
     argv,
     cwd,
-    env: envOf(box),
+    env: buildEnv(box),
     wallMs: timeoutS * 1_000,
     outputBytesMax: OUTPUT_BYTES_MAX,
     signal: context.signal,
   };
-  return showExec(await (again ? box.exec(request) : execOnce(box, request)));
+  return toExecOutput(await (again ? box.exec(request) : execOnce(box, request)));
 }
 
 const shellExec = (workspace: string): Tool =>
@@ -71,7 +71,9 @@ const shellExec = (workspace: string): Tool =>
     preview: async ({ command, cwd }) => `in ${cwd}:\n${command}\n`,
     async perform({ command, cwd, timeout_s }, context) {
       const argv = ['/bin/sh', '-c', command];
-      return { result: await runIn(context, { argv, cwd, timeoutS: timeout_s, again: false }) };
+      return {
+        result: await runCommand(context, { argv, cwd, timeoutS: timeout_s, again: false }),
+      };
     },
   });
 
@@ -104,7 +106,7 @@ const testsRun = (commands: TestCommands, workspace: string): Tool =>
         throw fault('not_found', `no test command is called ${name}`, {
           hint: `Use one of: ${Object.keys(commands).join(', ') || 'none is declared'}.`,
         });
-      const done = await runIn(context, { argv, cwd, timeoutS: timeout_s, again: true });
+      const done = await runCommand(context, { argv, cwd, timeoutS: timeout_s, again: true });
       return { result: { ...done, passed: done.exit_code === 0, command: argv.join(' ') } };
     },
   });

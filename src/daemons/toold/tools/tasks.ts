@@ -24,7 +24,7 @@ const Delegated = z.object({
   reason: z.string().optional(),
 });
 
-function childOutcome(wait: WaitView): ToolOutcome {
+function readChildOutcome(wait: WaitView): ToolOutcome {
   const { task_id, status, result, result_ref, error, reason } = wait.answer ?? {};
   const text = (value: unknown) => (typeof value === 'string' ? value : null);
   return {
@@ -64,7 +64,7 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       wait: z.boolean().default(true).describe('false: go on at once with only the task_id'),
     }),
     output: Delegated,
-    handsOn: ({ agent, delegation }) => ({ agent, delegation }),
+    delegatesTo: ({ agent, delegation }) => ({ agent, delegation }),
     async perform(input, context) {
       const body = { ...forRun(context), ...input };
       const { task, wait } = await agentd.toolDelegate({ body }, peerOptions);
@@ -72,7 +72,7 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       const { id, status, result, result_ref } = task;
       return { result: { task_id: id, status, result, result_ref } };
     },
-    settle: childOutcome,
+    readWaitOutcome: readChildOutcome,
   });
 
   const finish = tool({

@@ -81,13 +81,15 @@ export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
   /** A person said that it did not happen: whoever remembers it lets it be done once more. */
   forget?(context: ToolContext): Promise<void>;
   /** What a wait that has ended means for the call. */
-  settle?(wait: WaitView): ToolOutcome;
+  readWaitOutcome?(wait: WaitView): ToolOutcome;
   /** Where a permit for the tool would say too much: the tool with what must be the same. */
-  actionOf?(input: z.output<I>): string;
+  describeAction?(input: z.output<I>): string;
   /** Where it depends on the input how far it can be undone; never worse than `reversibility`. */
-  reversibilityOf?(input: z.output<I>): ToolView['reversibility'];
+  assessReversibility?(input: z.output<I>): ToolView['reversibility'];
   /** Whom it lets do something, and what of it, where it does. */
-  handsOn?(input: z.output<I>): { agent: string; delegation: Delegation | undefined } | undefined;
+  delegatesTo?(
+    input: z.output<I>,
+  ): { agent: string; delegation: Delegation | undefined } | undefined;
   /** Paths are absolute, as the box shows them. */
   touches?(input: z.output<I>): Touch[];
   /** It touches nothing besides, so that policy was asked about all it does. Not for commands. */
@@ -95,11 +97,11 @@ export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
   /** Whether it needs the run's box, and for what: what a marked run writes there stays marked. */
   box?: 'read' | 'write';
   /** Labels that its output brings into the run, such as `outside`. */
-  brings?: readonly Label[];
+  outputLabels?: readonly Label[];
   /** What would change, for whoever must approve it. */
   preview?(input: z.output<I>, context: ToolContext): Promise<Preview>;
   /** The preview shows files: from the last look until it is done, nobody else works there. */
-  looks?: true;
+  previewsFiles?: true;
   /** `required`: a person is asked before every call, whatever else policy says. */
   approval?: 'required' | 'policy';
   /** How it could be undone, in words for whoever must approve it. */
@@ -114,18 +116,18 @@ export type Tool = ToolDefinition<z.ZodType> & { view: ToolView };
 
 /** Keeps the types of one tool together, and makes the view that people and models read. */
 export function tool<I extends z.ZodType>(spec: ToolDefinition<I>): Tool {
-  const { input, output, perform: _perform, settle: _settle, ...rest } = spec;
+  const { input, output, perform: _perform, readWaitOutcome: _settle, ...rest } = spec;
   const view = {
     ...rest,
     capabilities: wordsGranting(spec.name),
-    input_schema: schemaOf(input, 'input'),
-    output_schema: schemaOf(output, 'output'),
+    input_schema: toJsonSchema(input, 'input'),
+    output_schema: toJsonSchema(output, 'output'),
   };
   // The broker hands `perform` only what `input` has parsed, so the narrower type holds.
   return { ...(spec as unknown as ToolDefinition<z.ZodType>), view };
 }
 
-function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
+function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
   const whole = z.toJSONSchema(schema, {
     io,
     override({ jsonSchema }) {
@@ -139,18 +141,25 @@ function schemaOf(schema: z.ZodType, io: 'input' | 'output'): Record<string, unk
 }
 
 /** Nothing was done: it would not have been what the person saw. */
-export const changedSince = (what: string): Fault =>
+export const changedFault = (what: string): Fault =>
   fault('conflict', `${what}: it has changed since a person approved this`, {
     hint: 'Nothing was done. Look at what is there now, and ask again.',
     details: { reason: 'changed' },
   });
 
 /** The same fault, of something that may have been done; who asks again will learn it. */
-export const openOutcome = ({ code, message, hint, retryAfterMs, details, cause }: Fault): Fault =>
+export const openOutcomeFault = ({
+  code,
+  message,
+  hint,
+  retryAfterMs,
+  details,
+  cause,
+}: Fault): Fault =>
   fault(code, message, { hint, retryAfterMs, details: { ...details, outcome: 'open' }, cause });
 export const isOpenOutcome = ({ details }: Fault): boolean => details?.outcome === 'open';
 
-export function errorOf(error: Fault): CallError {
+export function toCallError(error: Fault): CallError {
   return { code: error.code, message: error.message, hint: error.hint, retry: error.retry };
 }
 
@@ -172,7 +181,7 @@ export const fetchWait = async (
 ): Promise<WaitView> => (await agentd.getWait({ params: { id } }, peerOptions)).wait;
 
 /** What most waits mean when they did not end with an answer. */
-export function unanswered(wait: WaitView, what: string): ToolOutcome | undefined {
+export function readUnanswered(wait: WaitView, what: string): ToolOutcome | undefined {
   if (wait.outcome === 'canceled') {
     const hint = 'Go on without it, or end the task.';
     return {
@@ -191,7 +200,7 @@ export function unanswered(wait: WaitView, what: string): ToolOutcome | undefine
 }
 
 /** The words of an answer, whichever member holds them. */
-export function answerText(wait: WaitView): string | undefined {
+export function readAnswerText(wait: WaitView): string | undefined {
   const { answer, text } = wait.answer ?? {};
   if (typeof answer === 'string') return answer;
   return typeof text === 'string' ? text : undefined;

@@ -3,29 +3,29 @@ import * as z from 'zod';
 import type { WaitView } from '../../../wire/agentd.ts';
 import {
   type AgentdClient,
-  answerText,
   forRun,
   peerOptions,
+  readAnswerText,
+  readUnanswered,
   type Tool,
   type ToolOutcome,
   tool,
-  unanswered,
 } from './tool.ts';
 
-function questionOutcome(wait: WaitView): ToolOutcome {
+function readQuestionOutcome(wait: WaitView): ToolOutcome {
   return (
-    unanswered(wait, 'the question') ?? {
+    readUnanswered(wait, 'the question') ?? {
       status: 'completed',
       result: {
-        answer: answerText(wait) ?? '',
+        answer: readAnswerText(wait) ?? '',
         ...(wait.answered_by === null ? {} : { answered_by: wait.answered_by }),
       },
     }
   );
 }
 
-function timerOutcome(wait: WaitView): ToolOutcome {
-  if (wait.outcome === 'canceled') return unanswered(wait, 'the timer')!;
+function readTimerOutcome(wait: WaitView): ToolOutcome {
+  if (wait.outcome === 'canceled') return readUnanswered(wait, 'the timer')!;
   return { status: 'completed', result: { ended_at: wait.ended_at ?? wait.due_at ?? '' } };
 }
 
@@ -50,7 +50,7 @@ export function waitTools(agentd: AgentdClient): Tool[] {
       const body = { ...forRun(context), ...input };
       return agentd.toolAsk({ body }, peerOptions);
     },
-    settle: questionOutcome,
+    readWaitOutcome: readQuestionOutcome,
   });
 
   const timer = tool({
@@ -65,7 +65,7 @@ export function waitTools(agentd: AgentdClient): Tool[] {
     async perform({ after_s }, context) {
       return agentd.toolTimer({ body: { ...forRun(context), after_s } }, peerOptions);
     },
-    settle: timerOutcome,
+    readWaitOutcome: readTimerOutcome,
   });
 
   return [ask, timer];

@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import * as z from 'zod';
 import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
-import { changedSince, type Tool, type ToolContext, tool } from '../tool.ts';
+import { changedFault, type Tool, type ToolContext, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, statIfThere } from './limits.ts';
 import { describeTree } from './tree.ts';
@@ -18,7 +18,7 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
   const expected = shown !== undefined && isSha256(shown) ? { expected_sha256: shown } : {};
   // A file is compared where it is deleted.
   if (shown !== undefined && !isSha256(shown)) {
-    if ((await lookAt(box, path)).state !== shown) throw changedSince(path);
+    if ((await readState(box, path)).state !== shown) throw changedFault(path);
     if (shown === ABSENT) return nothing;
   }
   try {
@@ -31,10 +31,10 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
   }
 }
 
-type Looked = { state: string; text: string; isDirectory?: true };
+type EntryState = { state: string; text: string; isDirectory?: true };
 
 /** What would go. Of a link it is the link, whatever it leads to. */
-async function lookAt(box: Box, path: string): Promise<Looked> {
+async function readState(box: Box, path: string): Promise<EntryState> {
   const found = await statIfThere(box, path);
   if (found === undefined) return { state: ABSENT, text: `${path}: is not there\n` };
   const { kind, modified_at, real_path } = found;
@@ -68,7 +68,7 @@ export const deleteFile = (workspace: string): Tool =>
     touches: ({ path }) => [deletes(path)],
     touchesAll: true,
     async preview({ path }, context) {
-      const { state, text } = await lookAt(await context.box(), path);
+      const { state, text } = await readState(await context.box(), path);
       return { text, basis: { before: state } };
     },
     async perform({ path }, context) {
@@ -95,10 +95,10 @@ export const deleteTree = (workspace: string): Tool =>
       complete: z.boolean().describe('false: a part is still there, because of rights or time'),
     }),
     touches: ({ path }) => [deletesTree(path)],
-    looks: true,
+    previewsFiles: true,
     async preview({ path }, context) {
       const box = await context.box();
-      const { text, isDirectory } = await lookAt(box, path);
+      const { text, isDirectory } = await readState(box, path);
       return isDirectory ? describeTree(box, path) : text;
     },
     async perform({ path }, context) {

@@ -8,7 +8,7 @@ import { statIfThere } from './limits.ts';
 const isInGit = (path: string): boolean =>
   path.split('/').some((part) => part.toLowerCase() === '.git');
 
-const refusal = (path: string) =>
+const gitOwnedFault = (path: string) =>
   fault('denied', `${path} belongs to git and is not changed as a file`, {
     hint: 'Use the git tools.',
     details: { reason: 'denied' },
@@ -16,8 +16,8 @@ const refusal = (path: string) =>
 
 /** Also when a link leads there under another name. */
 export async function assertNotGit(box: Box, path: string): Promise<void> {
-  if (isInGit(path)) throw refusal(path);
+  if (isInGit(path)) throw gitOwnedFault(path);
   // Directories that are to be made lead nowhere yet.
   const above = await statIfThere(box, posix.dirname(path));
-  if (above !== undefined && isInGit(above.real_path)) throw refusal(path);
+  if (above !== undefined && isInGit(above.real_path)) throw gitOwnedFault(path);
 }

@@ -3,9 +3,9 @@
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { Sha256 } from '../../../../wire/primitives.ts';
-import { type Box, boxPath, mayHaveHappened, reads, writes } from '../box.ts';
+import { type Box, boxPath, reads, rethrowAsUncertain, writes } from '../box.ts';
 import { assertShowable, unifiedDiff } from '../diff.ts';
-import { type Basis, changedSince, type Tool, tool } from '../tool.ts';
+import { type Basis, changedFault, type Tool, tool } from '../tool.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
 
@@ -44,14 +44,14 @@ export async function previewOfText(box: Box, path: string, after: string | unde
 /** Refuses when the file is not what the person saw; where a hash tells, the box sees to it. */
 export async function assertBasis(box: Box, path: string, basis: Basis | undefined) {
   if (basis === undefined || isSha256(basis.before!)) return;
-  if ((await before(box, path)).state !== basis.before) throw changedSince(path);
+  if ((await before(box, path)).state !== basis.before) throw changedFault(path);
 }
 
 /** In the box's own words it is a conflict between writers; here a person's answer is void. */
 export function asChanged(error: unknown, path: string, basis: Basis | undefined): never {
   const reason = reasonOf(error);
   const isNew = basis?.before === ABSENT && reason === 'exists';
-  throw isNew || (basis !== undefined && reason === 'conflict') ? changedSince(path) : error;
+  throw isNew || (basis !== undefined && reason === 'conflict') ? changedFault(path) : error;
 }
 
 const hasChanged = (path: string) =>
@@ -207,11 +207,11 @@ export const editFile = (workspace: string): Tool =>
       const box = await context.box();
       await assertNotGit(box, path);
       const found = await readForEdit(box, path);
-      if (basis !== undefined && basis.before !== found.sha256) throw changedSince(path);
+      if (basis !== undefined && basis.before !== found.sha256) throw changedFault(path);
       if (expected_sha256 !== undefined && expected_sha256 !== found.sha256) throw hasChanged(path);
       const { text, replacements } = applyEdits(found.content, edits, path);
       const write = { op: 'write', path, content: text, expected_sha256: found.sha256 } as const;
-      const { size_bytes, sha256 } = await box.files.perform(write).catch(mayHaveHappened);
+      const { size_bytes, sha256 } = await box.files.perform(write).catch(rethrowAsUncertain);
       const whole = unifiedDiff(found.content, text, { from: path, to: path });
       const diff = whole.length > DIFF_CHARS_MAX ? `${whole.slice(0, DIFF_CHARS_MAX)}\n…` : whole;
       return { result: { path, replacements, size_bytes, sha256, diff } };

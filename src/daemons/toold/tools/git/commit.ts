@@ -2,12 +2,12 @@
 // is then committed, whatever has become of the files since. The author is the agent.
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
-import { howEnded, reads, writes } from '../box.ts';
+import { describeEnd, reads, writes } from '../box.ts';
 import { type Basis, type Tool, type ToolContext, tool } from '../tool.ts';
-import { basisOf, commitExactly, shownOf } from './exact.ts';
+import { commitExactly, readBasis, renderDiff } from './exact.ts';
 import { CHANGES, PLAIN, RepoPath, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
-import { branchOf, refuseInnerRepositories } from './state.ts';
+import { readBranch, refuseInnerRepositories } from './state.ts';
 
 const CommitInput = (workspace: string) =>
   z
@@ -39,12 +39,12 @@ export const gitCommit = (workspace: string): Tool =>
     async preview(input, context) {
       const git = await openGit(context, input.repo);
       await refuseInnerRepositories(git, context);
-      const basis = await basisOf(git, input, context);
-      return { text: await shownOf(git, basis), basis };
+      const basis = await readBasis(git, input, context);
+      return { text: await renderDiff(git, basis), basis };
     },
     async perform(input, context) {
       const git = await openGit(context, input.repo, { once: true });
-      const commit = await commitBy(git, input, context);
+      const commit = await makeCommit(git, input, context);
       const { stdout } = await git.run([
         'log',
         '-1',
@@ -54,12 +54,12 @@ export const gitCommit = (workspace: string): Tool =>
         commit,
       ]);
       const [, ...summary] = stdout.split('\n').filter((line) => line !== '');
-      const branch = await branchOf(git);
+      const branch = await readBranch(git);
       return { result: { top: git.top, commit, branch, summary: summary.join(' ').trim() } };
     },
   });
 
-async function commitBy(git: Git, input: CommitInput, context: ToolContext): Promise<string> {
+async function makeCommit(git: Git, input: CommitInput, context: ToolContext): Promise<string> {
   const { message, paths, all } = input;
   const basis: Basis | undefined = context.basis;
   if (basis !== undefined) return commitExactly(git, basis, message);
@@ -68,13 +68,13 @@ async function commitBy(git: Git, input: CommitInput, context: ToolContext): Pro
   if (paths.length > 0) await git.run(['add', '--', ...paths]);
   const how = ['--no-verify', '--no-gpg-sign', '--cleanup=whitespace', '--quiet', '--file=-'];
   const done = await git.try(['commit', ...how], message);
-  if (done.endedBy !== null) throw new Error(`git commit was ended ${howEnded(done.endedBy)}`);
-  if (done.exitCode !== 0) throw notCommitted(done.stdout.toString(), done.stderr.toString());
+  if (done.endedBy !== null) throw new Error(`git commit was ended ${describeEnd(done.endedBy)}`);
+  if (done.exitCode !== 0) throw notCommittedFault(done.stdout.toString(), done.stderr.toString());
   const { stdout } = await git.run(['rev-parse', '--verify', 'HEAD']);
   return stdout.trim();
 }
 
-function notCommitted(stdout: string, stderr: string) {
+function notCommittedFault(stdout: string, stderr: string) {
   const said = (stderr.trim() || stdout.trim()).slice(0, 1_000);
   return fault('conflict', `nothing was committed: ${said}`, {
     hint: 'See git.status; name paths, or set all, to stage what changed.',

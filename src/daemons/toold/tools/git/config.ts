@@ -79,7 +79,7 @@ export function parseSettings(output: string): Setting[] {
 }
 
 /** Everything that must be set over the repository's own settings. */
-export function settingsOver(own: readonly Setting[]): ConfigCheck {
+export function overrideSettings(own: readonly Setting[]): ConfigCheck {
   const always = new Set(ALWAYS.map(([key]) => key));
   const off = new Set<string>();
   for (const [key, value] of own) {

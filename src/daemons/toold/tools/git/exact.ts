@@ -3,10 +3,10 @@
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
-import { howEnded } from '../box.ts';
+import { describeEnd } from '../box.ts';
 import { assertShowable } from '../diff.ts';
 import { reasonOf, statIfThere } from '../files/limits.ts';
-import { type Basis, changedSince, type ToolContext } from '../tool.ts';
+import { type Basis, changedFault, type ToolContext } from '../tool.ts';
 import { PLAIN } from './input.ts';
 import type { Git } from './run.ts';
 
@@ -21,16 +21,17 @@ const EMPTY_TREES: Readonly<Record<number, string>> = {
 };
 
 /** What would be committed, where, and after what. */
-export async function basisOf(git: Git, staging: Staging, context: ToolContext): Promise<Basis> {
-  const parent = await headOf(git);
-  const merged = await mergedInto(git, context);
+export async function readBasis(git: Git, staging: Staging, context: ToolContext): Promise<Basis> {
+  const parent = await readHead(git);
+  const merged = await readMergeHeads(git, context);
   const basis = {
-    branch: await refOf(git),
+    branch: await readRef(git),
     parent,
     ...(merged.length === 0 ? {} : { merges: merged.join(' ') }),
-    tree: await treeOf(git, staging, context),
+    tree: await writeTree(git, staging, context),
   };
-  const before = parent === NONE ? emptyTree(basis.tree) : await hashOf(git, `${parent}^{tree}`);
+  const before =
+    parent === NONE ? emptyTree(basis.tree) : await resolveHash(git, `${parent}^{tree}`);
   if (before !== basis.tree || merged.length > 0) return basis;
   throw fault('conflict', 'nothing would be committed: nothing has changed', {
     hint: 'See git.status; name paths, or set all, to stage what changed.',
@@ -38,7 +39,7 @@ export async function basisOf(git: Git, staging: Staging, context: ToolContext):
 }
 
 /** All of it: no attribute of the repository's makes text a file that only differs. */
-export async function shownOf(git: Git, { parent, tree }: Basis): Promise<string> {
+export async function renderDiff(git: Git, { parent, tree }: Basis): Promise<string> {
   const whole = [...PLAIN, '--text', '--ignore-submodules=none', '--submodule=short'];
   const from = parent === NONE ? emptyTree(tree!) : `${parent}^{tree}`;
   const args = ['diff-tree', '-r', '--patch', '--find-renames', ...whole, from, tree!];
@@ -52,7 +53,8 @@ export async function shownOf(git: Git, { parent, tree }: Basis): Promise<string
 /** The new commit. The branch moves only from where it was when this was shown. */
 export async function commitExactly(git: Git, basis: Basis, message: string): Promise<string> {
   const { branch, parent, merges, tree } = basis as Basis & { branch: string; tree: string };
-  if ((await refOf(git)) !== branch) throw changedSince(`the branch in ${git.top} is another one`);
+  if ((await readRef(git)) !== branch)
+    throw changedFault(`the branch in ${git.top} is another one`);
   const { stdout: text } = await git.run(['stripspace'], message);
   if (text.trim() === '') throw fault('bad_request', 'the message of the commit is empty');
   const parents = [parent!, ...(merges?.split(' ') ?? [])].filter((one) => one !== NONE);
@@ -62,8 +64,8 @@ export async function commitExactly(git: Git, basis: Basis, message: string): Pr
   const note = `commit: ${text.split('\n')[0]!.slice(0, 200)}`;
   const moved = await git.try(['update-ref', '--no-deref', '-m', note, branch, commit, old]);
   if (moved.endedBy !== null)
-    throw new Error(`git update-ref was ended ${howEnded(moved.endedBy)}`);
-  if (moved.exitCode !== 0) throw changedSince(`${branch} is not at ${parent} any more`);
+    throw new Error(`git update-ref was ended ${describeEnd(moved.endedBy)}`);
+  if (moved.exitCode !== 0) throw changedFault(`${branch} is not at ${parent} any more`);
   // It is committed; the rest is how the repository looks afterwards.
   if (merges !== undefined) await git.try(['merge', '--quit']);
   await git.try(['read-tree', '-m', tree]);
@@ -74,27 +76,27 @@ export async function commitExactly(git: Git, basis: Basis, message: string): Pr
 const emptyTree = (like: string): string => EMPTY_TREES[like.length]!;
 
 /** The reference that a commit moves: a branch, or HEAD itself where none is checked out. */
-async function refOf(git: Git): Promise<string> {
+async function readRef(git: Git): Promise<string> {
   const { exitCode, stdout } = await git.try(['symbolic-ref', '--quiet', 'HEAD']);
   return exitCode === 0 ? stdout.toString().trim() : 'HEAD';
 }
 
-async function headOf(git: Git): Promise<string> {
+async function readHead(git: Git): Promise<string> {
   const { exitCode, stdout } = await git.try(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}']);
-  return exitCode === 0 ? asHash(stdout.toString()) : NONE;
+  return exitCode === 0 ? parseHash(stdout.toString()) : NONE;
 }
 
-const hashOf = async (git: Git, name: string): Promise<string> =>
-  asHash((await git.run(['rev-parse', '--verify', name])).stdout);
+const resolveHash = async (git: Git, name: string): Promise<string> =>
+  parseHash((await git.run(['rev-parse', '--verify', name])).stdout);
 
-function asHash(text: string): string {
+function parseHash(text: string): string {
   const hash = text.trim();
   if (HASH.test(hash)) return hash;
   throw fault('bad_output', `git answered ${JSON.stringify(hash.slice(0, 100))} instead of a hash`);
 }
 
 /** What a merge that is under way brings in. */
-async function mergedInto({ gitDir }: Git, context: ToolContext): Promise<string[]> {
+async function readMergeHeads({ gitDir }: Git, context: ToolContext): Promise<string[]> {
   const { files } = await context.box();
   const path = posix.join(gitDir, 'MERGE_HEAD');
   try {
@@ -102,14 +104,14 @@ async function mergedInto({ gitDir }: Git, context: ToolContext): Promise<string
     return content
       .split('\n')
       .filter((line) => line !== '')
-      .map(asHash);
+      .map(parseHash);
   } catch (error) {
     if (reasonOf(error) === 'not_found') return [];
     throw error;
   }
 }
 
-async function treeOf(git: Git, { paths, all }: Staging, context: ToolContext): Promise<string> {
+async function writeTree(git: Git, { paths, all }: Staging, context: ToolContext): Promise<string> {
   const box = await context.box();
   const index = `/tmp/agentd-${context.callId}-${randomUUID()}.index`;
   const plain = { env: { PATH: '/usr/local/bin:/usr/bin:/bin' }, cwd: '/', wallMs: 30_000 };
@@ -124,7 +126,7 @@ async function treeOf(git: Git, { paths, all }: Staging, context: ToolContext): 
     const apart = git.withIndex(index);
     if (all) await apart.run(['add', '--all']);
     if (paths.length > 0) await apart.run(['add', '--', ...paths]);
-    return asHash((await apart.run(['write-tree'])).stdout);
+    return parseHash((await apart.run(['write-tree'])).stdout);
   } finally {
     await box.exec({ ...plain, argv: ['rm', '-f', '--', index, `${index}.lock`] });
   }

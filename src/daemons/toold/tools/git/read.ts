@@ -83,7 +83,7 @@ const Text = {
   text: z.string(),
   incomplete: z.boolean().optional().describe('there was more than fits'),
 };
-const textOf = ({ stdout, truncated }: { stdout: string; truncated: boolean }) => ({
+const toText = ({ stdout, truncated }: { stdout: string; truncated: boolean }) => ({
   text: stdout,
   ...(truncated ? { incomplete: true } : {}),
 });
@@ -125,7 +125,7 @@ export const gitDiff = (workspace: string): Tool =>
         '--',
         ...paths,
       ]);
-      return { result: { top: git.top, ...textOf(output) } };
+      return { result: { top: git.top, ...toText(output) } };
     },
   });
 
@@ -219,6 +219,6 @@ export const gitShow = (workspace: string): Tool =>
           ? [...whole, '--submodule=short', '--end-of-options', ref, '--']
           : ['cat-file', 'blob', `${ref}:${path}`],
       );
-      return { result: { top: git.top, ...textOf(output) } };
+      return { result: { top: git.top, ...toText(output) } };
     },
   });

@@ -17,79 +17,83 @@ export type Repository = {
 const POINTER_BYTES_MAX = 65_536;
 const ALTERNATES_MAX = 8;
 
-const refusal = (what: string, why: string) =>
+const outsideFault = (what: string, why: string) =>
   fault('denied', `${what} ${why}`, {
     hint: 'Only repositories that lie in the workspace as a whole can be used.',
     details: { reason: 'outside' },
   });
 
-type Found = { kind: string; path: string };
+type FoundEntry = { kind: string; path: string };
 
 /** Where a path really is; undefined when there is nothing. Throws when that is outside. */
-async function lookAt(box: Box, path: string, workspace: string): Promise<Found | undefined> {
-  if (!isWithin(path, workspace)) throw refusal(path, 'lies outside the workspace');
+async function statInside(
+  box: Box,
+  path: string,
+  workspace: string,
+): Promise<FoundEntry | undefined> {
+  if (!isWithin(path, workspace)) throw outsideFault(path, 'lies outside the workspace');
   const found = await statIfThere(box, path);
   if (found === undefined) return undefined;
   const { kind, real_path } = found;
-  if (!isWithin(real_path, workspace)) throw refusal(path, 'leads out of the workspace');
+  if (!isWithin(real_path, workspace)) throw outsideFault(path, 'leads out of the workspace');
   return { kind, path: real_path };
 }
 
 /** The text of a small file in which git says where something is; undefined when there is none. */
-async function pointerIn(box: Box, path: string, workspace: string): Promise<string | undefined> {
-  const found = await lookAt(box, path, workspace);
+async function readPointer(box: Box, path: string, workspace: string): Promise<string | undefined> {
+  const found = await statInside(box, path, workspace);
   if (found === undefined) return undefined;
   const read = { op: 'read', path, length: POINTER_BYTES_MAX, hash: false } as const;
   const { content, encoding, size_bytes, bytes } = await box.files.perform(read);
   if (encoding === 'utf8' && bytes === size_bytes) return content;
-  throw refusal(path, 'cannot be read as a pointer of git');
+  throw outsideFault(path, 'cannot be read as a pointer of git');
 }
 
-async function directoryAt(box: Box, path: string, workspace: string): Promise<string> {
-  const found = await lookAt(box, path, workspace);
+async function resolveDirectory(box: Box, path: string, workspace: string): Promise<string> {
+  const found = await statInside(box, path, workspace);
   if (found?.kind === 'directory') return found.path;
   throw fault('not_found', `${path}, which the repository points to, is not a directory`);
 }
 
-async function gitDirOf(box: Box, top: string, workspace: string): Promise<string | undefined> {
+async function findGitDir(box: Box, top: string, workspace: string): Promise<string | undefined> {
   const dotGit = posix.join(top, '.git');
-  const found = await lookAt(box, dotGit, workspace);
+  const found = await statInside(box, dotGit, workspace);
   if (found === undefined) return undefined;
   if (found.kind === 'directory') return found.path;
-  const text = await pointerIn(box, dotGit, workspace);
+  const text = await readPointer(box, dotGit, workspace);
   const target = /^gitdir: (.+?)\n*$/s.exec(text ?? '')?.[1];
-  if (target === undefined) throw refusal(dotGit, 'is not what git writes');
-  return directoryAt(box, posix.resolve(top, target), workspace);
+  if (target === undefined) throw outsideFault(dotGit, 'is not what git writes');
+  return resolveDirectory(box, posix.resolve(top, target), workspace);
 }
 
 /** Other stores of objects that this one borrows from, and those that they borrow from. */
 async function checkAlternates(box: Box, objects: string, workspace: string): Promise<void> {
-  const waiting = [await directoryAt(box, objects, workspace)];
+  const waiting = [await resolveDirectory(box, objects, workspace)];
   const seen = new Set<string>();
   for (let dir = waiting.pop(); dir !== undefined; dir = waiting.pop()) {
     if (seen.has(dir)) continue;
     seen.add(dir);
-    if (seen.size > ALTERNATES_MAX) throw refusal(objects, 'borrows from too many others');
-    const text = await pointerIn(box, posix.join(dir, 'info/alternates'), workspace);
+    if (seen.size > ALTERNATES_MAX) throw outsideFault(objects, 'borrows from too many others');
+    const text = await readPointer(box, posix.join(dir, 'info/alternates'), workspace);
     const lines = (text ?? '').split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     for (const line of lines) {
-      if (line.startsWith('"')) throw refusal(dir, 'borrows from a quoted path');
-      waiting.push(await directoryAt(box, posix.resolve(dir, line), workspace));
+      if (line.startsWith('"')) throw outsideFault(dir, 'borrows from a quoted path');
+      waiting.push(await resolveDirectory(box, posix.resolve(dir, line), workspace));
     }
   }
 }
 
 export async function findRepository(box: Box, from: string): Promise<Repository> {
   const { workspace } = box.roots;
-  if (!isWithin(from, workspace)) throw refusal(from, 'lies outside the workspace');
+  if (!isWithin(from, workspace)) throw outsideFault(from, 'lies outside the workspace');
   for (let top = from; ; top = posix.dirname(top)) {
-    const gitDir = await gitDirOf(box, top, workspace);
+    const gitDir = await findGitDir(box, top, workspace);
     if (gitDir !== undefined) {
-      const common = await pointerIn(box, posix.join(gitDir, 'commondir'), workspace);
+      const common = await readPointer(box, posix.join(gitDir, 'commondir'), workspace);
       const commonDir =
         common === undefined
           ? gitDir
-          : await directoryAt(box, posix.resolve(gitDir, common.trim()), workspace);
+          : await resolveDirectory(box, posix.resolve(gitDir, common.trim()), workspace);
       await checkAlternates(box, posix.join(commonDir, 'objects'), workspace);
       return { top, gitDir, commonDir };
     }

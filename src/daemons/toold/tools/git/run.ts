@@ -2,10 +2,10 @@
 // user's settings that could make it run, ask or fetch something.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
-import { type Box, type ExecResult, execOnce, howEnded } from '../box.ts';
+import { type Box, describeEnd, type ExecResult, execOnce } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
-import { parseSettings, type Setting, settingsOver } from './config.ts';
+import { overrideSettings, parseSettings, type Setting } from './config.ts';
 import { findRepository, type Repository } from './repository.ts';
 
 const WALL_MS = 60_000;
@@ -85,19 +85,19 @@ async function readSettings(box: Box, file: string): Promise<Setting[]> {
   });
 }
 
-async function settingsFor(box: Box, { gitDir, commonDir }: Repository): Promise<Setting[]> {
+async function readOverrides(box: Box, { gitDir, commonDir }: Repository): Promise<Setting[]> {
   const own: Setting[] = [];
   for (const file of [posix.join(commonDir, 'config'), posix.join(gitDir, 'config.worktree')]) {
     if ((await statIfThere(box, file)) !== undefined) own.push(...(await readSettings(box, file)));
   }
-  const verdict = settingsOver(own);
+  const verdict = overrideSettings(own);
   if ('settings' in verdict) return verdict.settings;
   throw fault('denied', `git is not used with the settings of ${commonDir}: ${verdict.refused}`, {
     hint: 'A person must take that out of its config.',
   });
 }
 
-function envFor(repository: Repository, settings: readonly Setting[], agent: string) {
+function buildEnv(repository: Repository, settings: readonly Setting[], agent: string) {
   const env: Record<string, string> = {
     ...ENV,
     GIT_DIR: repository.gitDir,
@@ -116,9 +116,9 @@ function envFor(repository: Repository, settings: readonly Setting[], agent: str
   return env;
 }
 
-function failure(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
+function gitFault(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
   if (endedBy !== null)
-    return fault('limit', `git ${args[0]} was ended ${howEnded(endedBy)}`, {
+    return fault('limit', `git ${args[0]} was ended ${describeEnd(endedBy)}`, {
       hint: 'Ask for less at once: fewer paths, fewer commits.',
     });
   const said = stderr.toString().trim() || stdout.toString().trim() || 'nothing';
@@ -136,7 +136,7 @@ export async function openGit(
   const box = await context.box();
   await assertVersion(box);
   const repository = await findRepository(box, from);
-  const env = envFor(repository, await settingsFor(box, repository), context.agent);
+  const env = buildEnv(repository, await readOverrides(box, repository), context.agent);
   const exec = once ? execOnce.bind(undefined, box) : box.exec;
   const withEnv = (own: Record<string, string>): Git => {
     const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
@@ -155,7 +155,8 @@ export async function openGit(
       async run(args, stdin) {
         const done = await tryGit(args, stdin);
         const truncated = done.endedBy === 'output';
-        if (!truncated && (done.exitCode !== 0 || done.endedBy !== null)) throw failure(args, done);
+        if (!truncated && (done.exitCode !== 0 || done.endedBy !== null))
+          throw gitFault(args, done);
         return { stdout: done.stdout.toString(), truncated };
       },
       withIndex: (file) => withEnv({ ...own, GIT_INDEX_FILE: file }),

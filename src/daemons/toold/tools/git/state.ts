@@ -23,7 +23,7 @@ export async function refuseInnerRepositories(git: Git, context: ToolContext): P
   }
 }
 
-export async function branchOf(git: Git): Promise<string | null> {
+export async function readBranch(git: Git): Promise<string | null> {
   const { exitCode, stdout } = await git.try(['symbolic-ref', '--quiet', '--short', 'HEAD']);
   return exitCode === 0 ? stdout.toString().trim() : null;
 }

@@ -6,7 +6,7 @@ import { boxPath, reads, writes } from '../box.ts';
 import { type Tool, tool } from '../tool.ts';
 import { BranchName, CHANGES, Ref, repo } from './input.ts';
 import { type Git, openGit } from './run.ts';
-import { branchOf, refuseInnerRepositories } from './state.ts';
+import { readBranch, refuseInnerRepositories } from './state.ts';
 
 const BranchInput = (workspace: string) =>
   z
@@ -50,7 +50,7 @@ export const gitBranch = (workspace: string): Tool =>
         .split('\n')
         .filter((line) => line !== '')
         .map((line) => ({ name: line.split('\t')[0]!, commit: line.split('\t')[1] ?? '' }));
-      return { result: { top: git.top, current: await branchOf(git), branches } };
+      return { result: { top: git.top, current: await readBranch(git), branches } };
     },
   });
 
