@@ -171,7 +171,7 @@ describe('hands', () => {
     };
     const theirs = (dir: string) => writeFileSync(join(dir, 'b.txt'), 'theirs\n');
     const refused = await commitIt('Commit what is not mine', theirs);
-    assert.match(refused.result, /approved something else than what would happen now/);
+    assert.match(refused.result, /what a person approved differs from what would happen now/);
     assert.throws(() => git(refused.dir, 'rev-parse', '--verify', '--quiet', 'HEAD'));
     const done = await commitIt('Commit what is mine', () => {});
     assert.equal(git(done.dir, 'log', '--format=%an %s'), 'committer Commit what is mine');

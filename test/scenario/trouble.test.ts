@@ -61,7 +61,7 @@ describe('a model that goes wrong in other ways', () => {
     );
     const task = await doTask(world, 'Pace up and down', { agent: 'coder' });
     assert.equal(task.error?.code, 'breaker');
-    assert.match(task.error?.message ?? '', /brought nothing new/);
+    assert.match(task.error?.message ?? '', /no new outcome/);
     assert.ok(world.model.askedFor('Pace up and down').length < 20);
   });
 

@@ -1,4 +1,4 @@
-// toold's routes: callers and values in, the service's answers out. Decides nothing.
+// toold's routes. They convert between the wire and the service, and decide nothing.
 import { toTimestamp } from '../../platform/clock.ts';
 import type { Handlers } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
@@ -19,14 +19,13 @@ export function makeHandlers(options: {
   store: TooldStore;
   marks: Pick<Marks, 'addLabels'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
-  /** What is wrong with declared tools. */
   problems: () => readonly FileProblem[];
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks, containment } = options;
   const findTool = (name: string) => {
-    const tool = service.listTools(undefined).find((one) => one.name === name);
+    const tool = service.listTools(undefined).find((view) => view.name === name);
     if (tool === undefined)
-      throw fault('not_found', `there is no tool ${name}`, { hint: 'See agentctl tool list.' });
+      throw fault('not_found', `tool ${name} not found`, { hint: 'Run agentctl tool list.' });
     return { tool };
   };
   return {
@@ -38,10 +37,10 @@ export function makeHandlers(options: {
     async getCall({ caller, params }) {
       const row = await store.findCall(params.id);
       const run = runOrNone(caller);
-      // A run is not told that another run's call exists.
+      // A run must not learn that another run's call exists.
       if (row === undefined || (run !== undefined && row.run_id !== run.runId))
-        throw fault('not_found', `there is no call ${params.id}`, {
-          hint: 'See agentctl audit task ID --json for the calls of a task.',
+        throw fault('not_found', `call ${params.id} not found`, {
+          hint: 'Run agentctl audit task ID --json for the calls of a task.',
         });
       return { call: toCallView(row) };
     },
@@ -59,7 +58,7 @@ export function makeHandlers(options: {
     async suspendTool({ caller, params, body }) {
       findTool(params.name);
       if (isBasicTool(params.name))
-        throw fault('bad_request', `every run needs ${params.name}: it cannot be suspended`);
+        throw fault('bad_request', `${params.name} cannot be suspended: every run needs it`);
       await containment.suspend(params.name, caller.principal, body.reason);
       return findTool(params.name);
     },
@@ -85,7 +84,7 @@ function runOrNone(caller: Caller): RunCaller | undefined {
 }
 
 function assertRun(caller: Caller): RunCaller {
-  if (caller.kind !== 'run') throw fault('forbidden_caller', 'only a run calls tools');
+  if (caller.kind !== 'run') throw fault('forbidden_caller', 'only a run can call tools');
   return caller;
 }
 

@@ -164,7 +164,7 @@ describe('the breaker', () => {
     assert.equal(sixth.error?.code, 'breaker');
     await settled(world);
     assert.equal(world.agentd.breaks.length, 1);
-    assert.match(world.agentd.breaks[0]!, /test\.echo was asked 6 times in a row/);
+    assert.match(world.agentd.breaks[0]!, /test\.echo was called 6 times in a row/);
   });
 
   it('remembers over a restart what the run did', async () => {

@@ -1,4 +1,4 @@
-// toold as a value: the one file that knows all its parts.
+// Wires toold together; the one file that knows all its parts.
 import { join } from 'node:path';
 import { retryWithBackoff } from '../../platform/backoff.ts';
 import {
@@ -47,19 +47,19 @@ import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
 
 const AUDIT_WAIT_MS = 2_000;
-/** 16 MB of log. */
+/** 16 MB of write-ahead log. */
 const TUNING = { logPagesMax: 4_000 };
-/** A box that is to be closed waits for this. */
-const soon = { deadlineMs: 2_000 };
-const AWAY_MS_MAX = 5_000;
-const AGAIN_MS_MAX = 200;
+/** Short, because closing a box waits for it. */
+const EGRESS_LOOKUP = { deadlineMs: 2_000 };
+const OUTAGE_MS_MAX = 5_000;
+const BACKOFF_MS_MAX = 200;
 
 export type TooldDeps = {
   floor: DaemonContext<TooldConfig>;
   db: Database;
   outbox: Outbox;
   policy: PolicySource;
-  /** Given only where test tools are wanted. */
+  /** Set only where test tools are enabled. */
   appendLine: AppendLine | undefined;
 };
 
@@ -85,13 +85,13 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     log,
   });
   const hasReceived = async ({ runId }: ToolRun): Promise<boolean> => {
-    const ask = () => egressd.getEgress({ params: { id: runId } }, soon);
+    const fetchEgress = () => egressd.getEgress({ params: { id: runId } }, EGRESS_LOOKUP);
     try {
-      // One that is started again soon knows: what was done need not be withheld for it.
-      const { egress } = await retryWithBackoff(ask, {
+      // A restarted egressd still knows, so a short outage need not withhold a result.
+      const { egress } = await retryWithBackoff(fetchEgress, {
         isTransient: (error) => isFault(error, 'unavailable'),
-        backoffMsMax: AGAIN_MS_MAX,
-        timeoutMs: AWAY_MS_MAX,
+        backoffMsMax: BACKOFF_MS_MAX,
+        timeoutMs: OUTAGE_MS_MAX,
       });
       return egress.bytes_received > 0;
     } catch (error) {
@@ -110,19 +110,21 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       grants.forget(run);
       void marks
         .markAfterRun(run)
-        .catch((error: unknown) => log.warn('what a run fetched is not known', { error }))
+        .catch((error: unknown) =>
+          log.warn('marking the downloads of an ended run failed', { error }),
+        )
         .finally(() => boxes.close(run));
     },
   });
-  const fetch: typeof egressd.fetch = async (request, asked) => {
+  const fetch: typeof egressd.fetch = async (request, callOptions) => {
     await boxes.openEgress(runs.live(request.params.id as RunId));
-    return egressd.fetch(request, asked);
+    return egressd.fetch(request, callOptions);
   };
   const openHost: OpenHost = async ({ runId, callId }, { host, port, approvalId }) => {
     const run = runs.live(runId);
     await grants.add(run, { host, port, callId, approvalId, nowMs: clock.nowMs() });
     const { granted } = await boxes.openEgress(run);
-    const isOpen = granted.some((one) => one.host === host && one.port === port);
+    const isOpen = granted.some((rule) => rule.host === host && rule.port === port);
     return { isOpen, onlyReads: run.labels.has('outside') };
   };
   let declared: CommandToolDir | undefined;
@@ -142,9 +144,9 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     clock,
     log,
   });
-  // Before any route answers, so that nothing that runs now can be taken for something left over.
-  const left = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
-  if (left > 0) log.warn('calls were left with unknown outcome; people will be asked', { left });
+  // Before any route is served, so that no new call can be mistaken for one left by a crash.
+  const count = await store.markLeftUnknown((name) => registry.get(name)?.idempotent === true);
+  if (count > 0) log.warn('calls have unknown outcomes after a restart', { count });
 
   const finishResult = makeFinishResult({ agentd, sizeBytesMax: config.result_size_bytes_max });
   const limits = {
@@ -193,10 +195,10 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       problems: () => declared?.current().problems ?? [],
     }),
     async begin() {
-      // Those of an earlier life, which nobody here knows. A sandboxd that is away has none.
+      // Boxes from before the restart, which this process does not know.
       await sandboxd.closeBoxes({}).catch((error: unknown) => {
         if (!isFault(error, 'unavailable'))
-          log.warn('boxes of an earlier life were not closed', { error });
+          log.warn('closing boxes from before the restart failed', { error });
       });
       await runs.reopen();
       void ways.reconcile((runId) => runs.find(runId));
@@ -228,7 +230,7 @@ async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<ty
       { trace: 'none' },
     );
   const file = join(stateDir, 'toold.sqlite');
-  // No call waits for the disk of another.
+  // Deferred sync, so that no call waits for another's fsync.
   const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');

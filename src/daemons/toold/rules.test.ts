@@ -40,7 +40,7 @@ const table: { what: string; given: Partial<CheckInput>; rule: string; code?: st
   { what: 'a plain call', given: {}, rule: 'toold:granted' },
   {
     what: 'of a tool that is suspended',
-    given: { suspension: 'for everybody: it printed nonsense' },
+    given: { suspension: 'for all agents: it printed nonsense' },
     rule: 'toold:suspended',
     code: 'suspended',
   },
@@ -118,7 +118,7 @@ describe('the checks', () => {
     const wrongs: Partial<CheckInput> = {
       request: { tool: 'shell.run', agent: 'x', taskId: 'task_9' },
       toolIsKnown: false,
-      suspension: 'for everybody: it printed nonsense',
+      suspension: 'for all agents: it printed nonsense',
       grant: grant({ expiresAtMs: 0, callsMax: 0 }),
       callsOfToolMax: 0,
       progress: { ...newProgress(), recent: [call, call] },

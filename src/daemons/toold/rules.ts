@@ -1,9 +1,8 @@
-// What toold decides, from values alone: may this call be made (the checks, in order), does the run
-// still make progress (the breaker), and what did a person say of a call whose outcome is not
-// known.
+// toold's pure decisions: the broker's own checks in order, the breaker that stops a run without
+// progress, and the reading of a person's confirmation of an unknown outcome.
 
 export type CallError = { code: string; message: string; hint: string; retry: boolean };
-/** The broker's seven questions, in the order they are asked; the last is about the output. */
+/** The broker's seven checks in order; the last one concerns the output. */
 export const QUESTIONS = [
   'caller',
   'task',
@@ -19,38 +18,36 @@ export type Denied = {
   allowed: false;
   rule: string;
   question: CheckName;
-  /** What was asked until then, for the log. */
+  /** The checks made so far, for the log. */
   checks: string;
   error: CallError;
 };
 export type Decision = { allowed: true; rule: string } | Denied;
 
-/** What a run has asked so far, as far as the breaker needs it. */
+/** A run's calls so far, as the breaker needs them. */
 export type Progress = {
   calls: number;
-  /** How many of them by tool. */
   perTool: Map<string, number>;
   /** The last calls, oldest first; the key is the tool and the hash of its arguments. */
   recent: { callId: string; key: string }[];
   keys: Set<string>;
-  /** Keys with the hash of what came of them. */
+  /** Keys, each with the hash of an outcome. */
   outcomes: Set<string>;
-  /** Calls that ended since one brought something new. */
+  /** Calls that ended since the last new outcome. */
   sinceNew: number;
 };
 export type BreakerLimits = { repeatsMax: number; staleCallsMax: number };
 
-/** Everything a check may look at. */
 export type CheckInput = {
   run: { runId: string; agent: string; taskId: string };
   request: { tool: string; agent: string | undefined; taskId: string | undefined };
   grant: { tools: ReadonlySet<string>; expiresAtMs: number | null; callsMax: number };
   toolIsKnown: boolean;
-  /** For whom the tool is suspended, this run among them, and why. */
+  /** The scope and reason of a suspension that affects this run. */
   suspension: string | undefined;
-  /** Why the arguments do not fit the tool's input; undefined when they do. */
+  /** Undefined when the arguments match the input schema. */
   argumentsProblem: string | undefined;
-  /** How many calls of this tool one run may make; undefined when as many as of all. */
+  /** Undefined: only the limit on all calls of a run applies. */
   callsOfToolMax: number | undefined;
   nowMs: number;
   key: string;
@@ -61,9 +58,9 @@ export type CheckInput = {
 export type Check = {
   name: string;
   question: CheckName;
-  /** True: asked again before a call that was begun once is done again. */
+  /** True: repeated before each further attempt. */
   again: boolean;
-  run(asked: CheckInput): CallError | undefined;
+  run(input: CheckInput): CallError | undefined;
 };
 
 export const buildCallError = (code: string, message: string, hint: string): CallError => ({
@@ -84,12 +81,12 @@ const checkCaller: Check = {
   question: 'caller',
   again: true,
   run({ run, request }) {
-    const said = request.agent?.replace(/^agent:/, '');
-    if (said === undefined || said === run.agent) return undefined;
+    const claimed = request.agent?.replace(/^agent:/, '');
+    if (claimed === undefined || claimed === run.agent) return undefined;
     return buildCallError(
       'wrong_agent',
-      `this call says it is from ${said}, but the run is of ${run.agent}`,
-      'Leave the agent out: it is known from the socket.',
+      `the call claims agent ${claimed}, but the run belongs to ${run.agent}`,
+      'Omit the agent: it is known from the socket.',
     );
   },
 };
@@ -102,8 +99,8 @@ const checkTask: Check = {
     if (request.taskId === undefined || request.taskId === run.taskId) return undefined;
     return buildCallError(
       'wrong_task',
-      `this call names ${request.taskId}, but the run works on ${run.taskId}`,
-      'Leave task_id out, or name the task of this run.',
+      `the call names ${request.taskId}, but the run works on ${run.taskId}`,
+      'Omit task_id, or name the task of this run.',
     );
   },
 };
@@ -116,8 +113,8 @@ const checkKnown: Check = {
     if (toolIsKnown) return undefined;
     return buildCallError(
       'unknown_tool',
-      `there is no tool ${request.tool}`,
-      `Use one of the tools of this run: ${listNames(grant.tools)}.`,
+      `tool ${request.tool} not found`,
+      `Use one of this run's tools: ${listNames(grant.tools)}.`,
     );
   },
 };
@@ -145,7 +142,7 @@ const checkSuspended: Check = {
     return buildCallError(
       'suspended',
       `${request.tool} is suspended ${suspension}`,
-      `Do without it. A person who has looked can lift this: agentctl tool resume ${request.tool}`,
+      `Do without it. After reviewing it, an operator can run: agentctl tool resume ${request.tool}`,
     );
   },
 };
@@ -156,12 +153,12 @@ const checkExpiry: Check = {
   again: true,
   run({ request, grant, nowMs }) {
     if (grant.expiresAtMs === null || nowMs < grant.expiresAtMs) return undefined;
-    // Ending is no right that was lent: a run that may not even end would hang for ever.
+    // Always allowed: a run that could not end its task would hang forever.
     if (request.tool === 'task.finish') return undefined;
     return buildCallError(
       'grant_expired',
-      'what was delegated to this run has expired, so it may only end its task',
-      'Stop here: whoever delegated the task can give it again with more time.',
+      'the delegation to this run has expired, so it may only end its task',
+      'Stop here: the delegating agent can delegate again with more time.',
     );
   },
 };
@@ -174,7 +171,7 @@ const checkArguments: Check = {
     if (argumentsProblem === undefined) return undefined;
     return buildCallError(
       'bad_arguments',
-      `the arguments of ${request.tool} do not fit: ${argumentsProblem}`,
+      `invalid arguments for ${request.tool}: ${argumentsProblem}`,
       'Correct the named fields and call again.',
     );
   },
@@ -188,8 +185,8 @@ const checkQuota: Check = {
     if (progress.calls < grant.callsMax) return undefined;
     return buildCallError(
       'limit',
-      `this run has made all ${grant.callsMax} calls it may make`,
-      'End the task with what there is.',
+      `this run has used all of its ${grant.callsMax} calls`,
+      'End the task with the results so far.',
     );
   },
 };
@@ -203,8 +200,8 @@ const checkToolQuota: Check = {
     if (callsOfToolMax === undefined || made < callsOfToolMax) return undefined;
     return buildCallError(
       'limit',
-      `this run has made all ${callsOfToolMax} calls of ${request.tool} it may make`,
-      'Go on with other tools, or end the task with what there is.',
+      `this run has used all of its ${callsOfToolMax} calls of ${request.tool}`,
+      'Continue with other tools, or end the task with the results so far.',
     );
   },
 };
@@ -215,15 +212,15 @@ const checkProgress: Check = {
   again: false,
   run({ request, progress, key, limits }) {
     const { repeatsMax, staleCallsMax } = limits;
-    const hint = 'Change the approach or end the task with what there is.';
+    const hint = 'Change the approach, or end the task with the results so far.';
     const last = progress.recent.slice(-(repeatsMax - 1));
     if (last.length === repeatsMax - 1 && last.every((call) => call.key === key)) {
-      const message = `${request.tool} was asked ${repeatsMax} times in a row with equal arguments`;
+      const message = `${request.tool} was called ${repeatsMax} times in a row with the same arguments`;
       return buildCallError('breaker', message, hint);
     }
-    // A call never made before may bring something new, so it is always let through.
+    // A call never made before may have a new outcome, so it always passes.
     if (progress.sinceNew >= staleCallsMax && progress.keys.has(key)) {
-      const message = `the last ${progress.sinceNew} calls of this run brought nothing new`;
+      const message = `the last ${progress.sinceNew} calls of this run had no new outcome`;
       return buildCallError('breaker', message, hint);
     }
     return undefined;
@@ -231,9 +228,8 @@ const checkProgress: Check = {
 };
 
 /**
- * The broker's own checks, in order; the first that objects decides. Policy, the sandbox and a
- * person are asked after them, when the call is known to be well formed. What becomes of the output
- * is decided when there is one.
+ * The broker's own checks, in order; the first error decides. Policy, sandbox and approval follow,
+ * when the call is known to be well formed.
  */
 export const OWN_CHECKS: readonly Check[] = [
   checkCaller,
@@ -248,15 +244,15 @@ export const OWN_CHECKS: readonly Check[] = [
   checkArguments,
 ];
 
-/** The questions up to the one that was answered no, as the log has them. */
+/** The checks up to the failed one, as in the log. */
 export function formatChecks(question: CheckName): string {
   return [...QUESTIONS.slice(0, QUESTIONS.indexOf(question)), `!${question}`].join(' ');
 }
 
-export function decide(asked: CheckInput, { again }: { again: boolean }): Decision {
+export function decide(input: CheckInput, { again }: { again: boolean }): Decision {
   for (const check of OWN_CHECKS) {
     if (again && !check.again) continue;
-    const error = check.run(asked);
+    const error = check.run(input);
     if (error === undefined) continue;
     const { question } = check;
     const checks = formatChecks(question);
@@ -286,7 +282,7 @@ export function countCall(progress: Progress, call: { callId: string; key: strin
 const RECENT_MAX = 1_000;
 const readToolName = (key: string): string => key.slice(0, key.indexOf(' '));
 
-/** A call that could not be written down was not asked: trying it again is no repetition. */
+/** Undoes countCall for a call that could not be recorded: repeating it is no repetition. */
 export function uncountCall(progress: Progress, callId: string): void {
   const at = progress.recent.findLastIndex((call) => call.callId === callId);
   if (at < 0) return;
@@ -306,7 +302,7 @@ export function countOutcome(progress: Progress, key: string, outcomeHash: strin
 const IMMEDIATE_ATTEMPTS_MAX = 10;
 const BACKOFF_MS_MAX = 60_000;
 
-/** Before a call that was begun so often may be begun once more. */
+/** How long after its last attempt a call may be attempted again. */
 export function retryDelayMs(attempts: number): number {
   if (attempts < IMMEDIATE_ATTEMPTS_MAX) return 0;
   return Math.min(1_000 * 2 ** (attempts - IMMEDIATE_ATTEMPTS_MAX), BACKOFF_MS_MAX);
@@ -315,10 +311,10 @@ export function retryDelayMs(attempts: number): number {
 export const HAPPENED = 'it happened';
 export const DID_NOT_HAPPEN = 'it did not happen';
 
-/** Only a clear no lets an effect be done again. */
+/** Only a clear no allows the effect to be repeated. */
 export function readConfirmation(answer: string | undefined): 'happened' | 'not' | 'unclear' {
-  const said = answer?.trim().toLowerCase().replace(/[.!]$/, '');
-  if (said === HAPPENED || said === 'yes') return 'happened';
-  if (said === DID_NOT_HAPPEN || said === 'no') return 'not';
+  const text = answer?.trim().toLowerCase().replace(/[.!]$/, '');
+  if (text === HAPPENED || text === 'yes') return 'happened';
+  if (text === DID_NOT_HAPPEN || text === 'no') return 'not';
   return 'unclear';
 }

@@ -1,5 +1,5 @@
-// The runs that may call tools: what toold keeps for each besides its fence and socket. What a run
-// did so far is read from the journal when it is needed.
+// Keeps toold's state of each admitted run: its grant, marks, calls in flight and progress, which
+// is read from the journal when first needed.
 
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Log } from '../../platform/log.ts';
@@ -19,14 +19,11 @@ export type ToolRun = AdmittedRun & {
   tools: ReadonlySet<string>;
   grantExpiresMs: number | null;
   callsMax: number;
-  /** A directory of this host; null: one of its tree's own. */
+  /** A directory on this host; null: the task tree has its own. */
   workspace: string | null;
-  /** What it is marked with, as far as known here; agentd has the truth. */
+  /** Its marks as far as known here; agentd is authoritative. */
   labels: Set<Label>;
-  /**
-   * Calls in progress, and what the calls so far amount to. Both pass to the next activation, which
-   * joins the calls it finds in progress.
-   */
+  /** Calls in flight and progress pass to the next activation, which joins these calls. */
   inFlight: Set<AbortController>;
   history: { progress: Promise<Progress> | undefined };
 };
@@ -43,7 +40,6 @@ export function makeRuns(options: {
   rows: RunRows<AdmitToolRunBody>;
   store: Pick<TooldStore, 'pastCalls'>;
   sockets: RunSockets;
-  /** The run was dismissed: what was open for it can be closed. */
   onGone: (run: ToolRun) => void;
   log: Log;
 }): ToolRuns {
@@ -85,7 +81,7 @@ function makeRunState(
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
-    // Admissions of an earlier version have none.
+    // Absent in admissions stored by an earlier version.
     workspace: body.workspace ?? null,
     labels,
     inFlight: before?.inFlight ?? new Set(),

@@ -1,5 +1,5 @@
-// Answering a call: from the record when there is one, else by doing it once, however often and by
-// however many activations of the run it is asked. How one attempt goes is in attempts.ts.
+// Answers a call from its record when there is one, else performs it once, however often and from
+// however many activations of the run it is requested. attempts/ performs it.
 import { checkValue } from '../../platform/check.ts';
 import { isFault } from '../../platform/daemon.ts';
 import { canonicalJson, sha256Hex } from '../../platform/json.ts';
@@ -20,11 +20,10 @@ import type { Registry } from './tools/registry.ts';
 export type TooldService = {
   call(caller: RunCaller, request: CallRequest): Promise<CallAnswer>;
   listTools(caller: RunCaller | undefined): ToolView[];
-  /** Why this tool would not take these arguments. */
+  /** Returns why the tool would reject these arguments, or undefined. */
   findArgumentProblem(tool: string, args: Record<string, unknown>): string | undefined;
-  /** Resolves when no call is in hand, or the time is over. */
+  /** Resolves when no call is in flight (true) or the time is over (false). */
   waitUntilIdle(waitMs: number): Promise<boolean>;
-  /** Tells what is still in hand to give up. */
   abortAll(): void;
 };
 
@@ -67,7 +66,7 @@ export function makeService(options: {
       case 'unknown':
         return attempts.afterUnknown(job, record);
       case 'running':
-        // Not in hand here, so whatever ran it is gone.
+        // Not in flight here, so the process that ran it is gone.
         return attempts.afterLoss(job, record);
       case 'requested':
       case 'allowed':
@@ -78,7 +77,7 @@ export function makeService(options: {
   const launch = (run: ToolRun, asking: IncomingCall): Promise<CallAnswer> => {
     const { request, text, hash } = asking;
     if (run.inFlight.size >= options.inFlightPerRunMax) {
-      const message = `${run.runId} has ${run.inFlight.size} calls in hand`;
+      const message = `${run.runId} has ${run.inFlight.size} calls in flight`;
       throw fault('overloaded', message, { retryAfterMs: 250 });
     }
     const controller = new AbortController();
@@ -125,21 +124,21 @@ export function makeService(options: {
       try {
         return await flight.answer;
       } catch (error) {
-        // It was refused as the older activation that began it; this one may still do it.
+        // It was canceled with the older activation that began it; this one may still do it.
         const wasOld = isFault(error, 'stale_fence') || isFault(error, 'canceled');
         if (!(wasOld && flight.fence < caller.fence)) throw error;
       }
     }
   };
 
-  /** Only the record answers, and nothing is written. */
+  /** Answers from the record alone and writes nothing. */
   const callReplay = async ({ caller, request, hash }: IncomingCall): Promise<CallAnswer> => {
     runs.current(caller);
     const record = await store.findCall(request.call_id);
     const differs = (what: string, details?: { record_ends: true }) =>
       fault('replay_differs', `${request.call_id} (${request.tool}) ${what}`, { details });
     if (record === undefined || record.run_id !== caller.runId)
-      throw differs('is not in the record of this run', { record_ends: true });
+      throw differs('is not recorded for this run', { record_ends: true });
     if (record.tool !== request.tool) throw differs(`was ${record.tool} in the record`);
     if (record.arguments_hash !== hash) throw differs('had other arguments in the record');
     if (record.ended_ms === null && record.wait_id === null)
@@ -189,12 +188,12 @@ export function makeService(options: {
 
 type CallIdentity = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
 
-/** A call id is one call of one run for ever. */
+/** Throws unless both are the same call: an id never names another one. */
 function assertSameCall(
   asked: CallIdentity,
   known: Pick<ToolCallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
 ): void {
-  if (known.run_id !== asked.run.runId) throw new Error(`${known.call_id} is of two runs`);
+  if (known.run_id !== asked.run.runId) throw new Error(`${known.call_id} belongs to two runs`);
   if (known.tool !== asked.toolName)
     throw fault('replay_differs', `${known.call_id} was ${known.tool}, now ${asked.toolName}`);
   if (known.arguments_hash !== asked.argumentsHash)

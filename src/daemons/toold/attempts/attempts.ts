@@ -49,11 +49,11 @@ import { makeRunEffect, type StartedAttempt } from './run-effect.ts';
 import { makeResolveUnknown } from './unknown-outcome.ts';
 
 export type Attempts = {
-  /** A call that is not in the record. */
+  /** For a call without a record. */
   first(job: Job): Promise<CallAnswer>;
-  /** A call that was not begun, or may be done again. */
+  /** For a call that was not begun, or may be repeated. */
   again(job: Job, record: ToolCallRow): Promise<CallAnswer>;
-  /** A call that was begun; whoever did it then is gone. */
+  /** For a call that was begun by a process that is gone. */
   afterLoss(job: Job, record: ToolCallRow): Promise<CallAnswer>;
   afterWait(job: Job, record: ToolCallRow): Promise<CallAnswer>;
   afterUnknown(job: Job, record: ToolCallRow): Promise<CallAnswer>;
@@ -89,25 +89,24 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
   };
 
-  /** From a durable intent to an answer. */
-  const perform = async (job: Job, tool: Tool, begun: StartedAttempt): Promise<CallAnswer> => {
+  const perform = async (job: Job, tool: Tool, started: StartedAttempt): Promise<CallAnswer> => {
     failpoint('toold.after-intent');
     try {
-      await outbox.delivered(begun.seq);
+      await outbox.delivered(started.seq);
       assertNotDismissed(job);
     } catch (error) {
       return recorder.release(job, error);
     }
     failpoint('toold.after-attempt-durable');
-    const done = await runEffect(job, tool, begun);
+    const done = await runEffect(job, tool, started);
     failpoint('toold.after-effect');
     try {
       await marks.markFetchedBy({ ...job, tool });
     } catch (error) {
       if (!('unknown' in done))
-        return recorder.end(job, begun.attempt, withholdResult(tool, error));
+        return recorder.end(job, started.attempt, withholdResult(tool, error));
     }
-    return recordEffect(job, tool, begun.attempt, done);
+    return recordEffect(job, tool, started.attempt, done);
   };
 
   const recordEffect = async (
@@ -158,11 +157,14 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     wait: WaitView,
   ): Promise<CallAnswer> => {
     const outcome = tool.readWaitOutcome?.(wait);
-    if (outcome === undefined) throw new Error(`${tool.name} waits, but does not say for what`);
+    if (outcome === undefined)
+      throw new Error(`${tool.name} opened a wait but cannot read its outcome`);
     return recorder.end(job, attempt, await finish(job, tool, outcome));
   };
 
-  /** One more attempt of a call that is in the record. What it brings is known before it begins. */
+  /**
+   * Makes a further attempt. The run is marked before the effect, so no output precedes its mark.
+   */
   const attemptAgain = async (
     job: Job,
     record: ToolCallRow,
@@ -181,13 +183,13 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     return perform(job, job.tool!, { seq, attempt, input: may.input, approved });
   };
 
-  /** Each attempt is an event, and asking again is free: the quota counts calls. */
+  /** Throws while backing off: each attempt is an event, and the quota does not count attempts. */
   const assertDue = ({ call_id, attempts, started_ms }: ToolCallRow): void => {
     const sinceMs = clock.nowMs() - Number(started_ms);
-    const pauseMs = retryDelayMs(attempts);
-    if (sinceMs < 0 || sinceMs >= pauseMs) return;
-    throw fault('rate_limited', `${call_id} was begun ${attempts} times and did not end`, {
-      retryAfterMs: pauseMs - sinceMs,
+    const delayMs = retryDelayMs(attempts);
+    if (sinceMs < 0 || sinceMs >= delayMs) return;
+    throw fault('rate_limited', `${call_id} was attempted ${attempts} times and has not ended`, {
+      retryAfterMs: delayMs - sinceMs,
     });
   };
 
@@ -253,7 +255,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     async afterLoss(job, record) {
       const { tool } = job;
       if (tool?.idempotent !== true) return markOutcomeUnknown(job);
-      // Asked before policy: what may have happened is neither refused nor asked for.
+      // Before policy: an effect that may have happened is neither denied nor put up for approval.
       const known = await tool.recall?.(makeToolContext(job, undefined, boxOf));
       return known === undefined
         ? again(job, record)
@@ -263,7 +265,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const wait = await fetchWait(agentd, record.wait_id!);
       if (wait.status === 'open') return { ...buildWaitingAnswer(job, wait), recorded: true };
       if (job.tool === undefined) {
-        const message = `${job.toolName} is no longer a tool, so what it waited for is lost`;
+        const message = `tool ${job.toolName} no longer exists, so its wait cannot be read`;
         return recorder.end(
           job,
           record.attempts,

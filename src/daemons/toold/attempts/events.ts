@@ -1,5 +1,5 @@
-// The audit events of a call. Their ids follow from the journal: the call, what happened, which
-// attempt. They carry hashes and sizes, never arguments or results.
+// Builds the audit events of a call. Their ids derive from call, event and attempt. They carry
+// hashes and sizes, never arguments or results.
 
 import { recordDecision } from '../../../policy/recorded.ts';
 import type { EventDraft } from '../../../wire/events.ts';
@@ -18,9 +18,7 @@ const buildSubjectFields = ({ run, callId, tool }: Subject) => ({
   tool,
 });
 
-/**
- * Says at once that the call was asked for, that it was allowed by which rule, and that it begins.
- */
+/** One event for the request, the rule that allowed it, and the start of the attempt. */
 export function attempted(subject: Subject, attempt: number, decision: Allowed): EventDraft {
   const { approval } = decision;
   const { policy, data } = recordDecision(decision.verdict.facts, decision.verdict);
@@ -41,7 +39,6 @@ export function attempted(subject: Subject, attempt: number, decision: Allowed):
   };
 }
 
-/** A person must be asked before it may begin. */
 export function requested(subject: Subject, decision: Allowed): EventDraft {
   const { policy, data } = recordDecision(decision.verdict.facts, decision.verdict);
   return {
@@ -59,11 +56,9 @@ export function requested(subject: Subject, decision: Allowed): EventDraft {
   };
 }
 
-/** The broker's questions up to the approval, each answered yes. */
 const formatChecksPassed = ({ verdict }: Allowed, approval: 'none' | 'asked' | 'given'): string =>
   `caller task tool scope sandbox:${verdict.facts.tool.level} approval:${approval}`;
 
-/** By the broker's own checks, by policy, or by a person. */
 export function denied(
   subject: Subject,
   decision: Denied & { verdict?: CallDecision },

@@ -1,5 +1,5 @@
-// One call as one activation asks it, and what follows from that alone: its row, its subject in the
-// log, what a tool is told of it, and the answers that need nobody else.
+// One call as one activation requests it, and the values derived from it: its row, its subject in
+// the log, the tool's context, and simple answers.
 import { ANY_PATH } from '../../../policy/box-rules.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
 import { Fault } from '../../../wire/errors.ts';
@@ -12,12 +12,11 @@ import type { NewCall } from '../store/store.ts';
 import type { Box } from '../tools/box.ts';
 import { type Tool, type ToolContext, toCallError } from '../tools/tool.ts';
 
-/** One call as one activation asks it. */
 export type Job = {
   run: ToolRun;
   callId: CallId;
   toolName: string;
-  /** Undefined when there is no such tool. */
+  /** Undefined when the tool does not exist. */
   tool: Tool | undefined;
   request: CallRequest;
   argumentsText: string;
@@ -26,7 +25,7 @@ export type Job = {
   signal: AbortSignal;
 };
 
-/** Longer arguments are journaled by hash and beginning; a re-run gets them from the run again. */
+/** Longer arguments are journaled as hash and preview; the run sends them again with a retry. */
 const ARGUMENTS_CHARS_MAX = 65_536;
 export const makeCallRow = (job: Job, nowMs: number): NewCall => ({
   call_id: job.callId,
@@ -46,18 +45,17 @@ export const makeCallRow = (job: Job, nowMs: number): NewCall => ({
   nowMs,
 });
 
-/** Whether these are not the arguments themselves. */
 export const isShortened = (known: Record<string, unknown>): boolean =>
   known.shortened === true && typeof known.size_chars === 'number';
 
-/** What will not pass is the answer to the call; the rest is for later. */
+/** Returns a fault that ends the call; rethrows an error after which a retry may help. */
 export function permanentFault(error: unknown): Fault {
   if (!(error instanceof Fault) || error.retry) throw error;
   if (error.code === 'stale_fence' || error.code === 'canceled') throw error;
   return error;
 }
 
-/** Nobody can agree to what cannot be shown. */
+/** A call whose preview fails cannot be approved. */
 export function unshowableDenial(error: Fault): Denied {
   const checks = formatChecks('approval');
   const rule = 'toold:approval';
@@ -69,7 +67,6 @@ export function notApprovedDenial(approvalId: string, error: CallError): Denied 
   return { allowed: false, rule: `approval:${approvalId}`, question: 'approval', checks, error };
 }
 
-/** What an event of a call is about. */
 export type Subject = { run: ToolRun; callId: string; tool: string; argumentsHash: string };
 
 export const toSubject = ({ run, callId, toolName, argumentsHash }: Job): Subject => ({
@@ -79,7 +76,7 @@ export const toSubject = ({ run, callId, toolName, argumentsHash }: Job): Subjec
   argumentsHash,
 });
 
-/** What the call was decided on; of paths that rules ask about, its box opens only these. */
+/** The paths the call was decided on. Of paths under an `ask` rule, its box opens only these. */
 function listTouchedPaths({ tool }: Job, input: unknown): string[] {
   const paths = (tool?.touches?.(input) ?? []).flatMap((touch) =>
     touch.action === 'net.connect' ? [] : [touch.path],
@@ -89,7 +86,7 @@ function listTouchedPaths({ tool }: Job, input: unknown): string[] {
 
 export type BoxProvider = (job: Job, touched: readonly string[]) => Promise<Box>;
 
-/** `input`: as it is decided on; undefined where no box is needed. */
+/** `input` is undefined where no box is needed. */
 export const makeToolContext = (job: Job, input: unknown, boxOf: BoxProvider): ToolContext => ({
   runId: job.run.runId,
   fence: job.run.fence,
@@ -108,12 +105,12 @@ export const buildWaitingAnswer = (job: Job, wait: WaitView): CallAnswer => ({
   recorded: false,
 });
 
-export function unknownOutcomeError(job: Job, said: string | undefined): CallError {
-  const words = said === undefined ? 'nobody said whether it did' : `a person said: ${said}`;
+export function unknownOutcomeError(job: Job, reply: string | undefined): CallError {
+  const detail = reply === undefined ? 'no person confirmed it' : `a person answered: ${reply}`;
   return {
     code: 'outcome_unknown',
-    message: `whether ${job.toolName} happened is not known; ${words}`,
-    hint: 'Find out by other means before you do it again.',
+    message: `the outcome of ${job.toolName} is unknown; ${detail}`,
+    hint: 'Find out by other means before you repeat it.',
     retry: false,
   };
 }

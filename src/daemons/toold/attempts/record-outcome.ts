@@ -1,5 +1,5 @@
-// How a call ends, or is left to be asked again: the record, its event, and what the breaker
-// counts.
+// Records how a call ends, or that it may be attempted again: the row, its event, and the progress
+// that the breaker counts.
 
 import { retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Clock } from '../../../platform/clock.ts';
@@ -17,19 +17,16 @@ import * as events from './events.ts';
 import { type Job, makeCallRow, toSubject } from './job.ts';
 
 export type CallRecorder = {
-  /** A call that is not in the record, and never begins. */
+  /** Records a new call as denied. */
   deny(job: Job, progress: Progress, decision: Denied): Promise<CallAnswer>;
-  /** Of one that is in the record: what was begun once is not denied any more, it has failed. */
+  /** Ends a recorded call: as denied, or as failed if it was ever begun. */
   failDenied(job: Job, record: ToolCallRow, decision: Denied): Promise<CallAnswer>;
   end(job: Job, attempt: number, finished: FinishedResult): Promise<CallAnswer>;
-  /** What was begun is not done now; nothing happened, so it may be done when asked again. */
+  /** Records that a begun call had no effect, so it may be attempted again; throws the error. */
   release(job: Job, error: unknown): Promise<never>;
 };
 
-/**
- * Denials past the quota that are still recorded one by one; a run that goes on is refused
- * outright.
- */
+/** Denials past the quota that are still recorded; further calls of the run throw `limit`. */
 const DENIALS_PAST_QUOTA_MAX = 64;
 
 export function makeCallRecorder(options: {
@@ -42,17 +39,17 @@ export function makeCallRecorder(options: {
 }): CallRecorder {
   const { store, runs, agentd, clock, log, failpoint } = options;
 
-  /** Asked again by every denial of the breaker: agentd may have been away the first time. */
+  /** Repeated with every breaker denial: agentd may have been down before. */
   const breakRun = ({ run }: Job, reason: string): void => {
     const body = { run_id: run.runId, fence: run.fence, reason: reason.slice(0, 1_000) };
     agentd.toolBreak({ body }, peerOptions).catch((error: unknown) => {
-      log.warn('agentd did not end a run without progress', { run_id: run.runId, error });
+      log.warn('ending a run without progress failed', { run_id: run.runId, error });
     });
   };
 
   const deny: CallRecorder['deny'] = async (job, progress, decision) => {
     if (progress.calls >= job.run.callsMax + DENIALS_PAST_QUOTA_MAX)
-      throw fault('limit', `${job.run.runId} goes on calling past its ${job.run.callsMax} calls`);
+      throw fault('limit', `${job.run.runId} is past its limit of ${job.run.callsMax} calls`);
     const { saved, error } = failWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
     await store.recordDenied(
@@ -66,7 +63,7 @@ export function makeCallRecorder(options: {
     return { call_id: job.callId, status: 'denied', error, recorded: false };
   };
 
-  /** Refused after it was written down: by a person, or by a right taken back meanwhile. */
+  /** Denies a recorded call that was never begun. */
   const refuse = async (job: Job, decision: Denied): Promise<CallAnswer> => {
     const { saved, error } = failWith(decision.error);
     const denial = { error: saved.error!, hash: saved.hash };
@@ -76,7 +73,9 @@ export function makeCallRecorder(options: {
     return { call_id: job.callId, status: 'denied', error, recorded: false };
   };
 
-  /** The outcome of an effect that happened is kept trying: only a crash may make it unknown. */
+  /**
+   * Retries until saved: once an effect has happened, only a crash may make its outcome unknown.
+   */
   const save = async (job: Job, finished: FinishedResult, ended: EventDraft): Promise<void> => {
     const isFull = (error: unknown) =>
       isFault(error, 'storage_full') || isFault(error, 'overloaded');
@@ -96,7 +95,7 @@ export function makeCallRecorder(options: {
     const outcome = { status, hash, sizeBytes, code: error?.code, artifact, output };
     await save(job, finished, events.ended(toSubject(job), attempt, outcome));
     failpoint('toold.after-outcome');
-    // Undefined: nothing was counted in this life yet, and the journal will tell of this one too.
+    // Undefined: not loaded yet; the journal will include this outcome.
     const progress = await job.run.history.progress;
     if (progress !== undefined) countOutcome(progress, job.key, hash);
     const shown = result === undefined ? { error } : { result };

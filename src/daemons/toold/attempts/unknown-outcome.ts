@@ -45,7 +45,7 @@ export function makeResolveUnknown(options: {
       question:
         `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
         `${neutralise(truncateText(job.argumentsText))} was started at ` +
-        `${toTimestamp(record.started_ms)} and its outcome is not known.`,
+        `${toTimestamp(record.started_ms)} and its outcome is unknown.`,
       choices: [HAPPENED, DID_NOT_HAPPEN],
       wait_key: `unknown.${record.attempts}`,
     };

@@ -1,4 +1,4 @@
-// A tool is given up when its time is over, whether it listens or not.
+// A tool is aborted at its timeout, whether or not it listens to its signal.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
@@ -30,27 +30,27 @@ const untilAborted = (signal: AbortSignal) =>
     signal.addEventListener('abort', () => reject(fault('canceled', 'given up'))),
   );
 
-test('what ends in time is what it is', async () => {
+test('an effect within the timeout is returned unchanged', async () => {
   const { clock, effect } = start(async () => done);
   assert.equal(await effect, done);
   clock.advance(10_000);
   await assert.rejects(start(() => Promise.reject(fault('denied', 'no'))).effect, /no/);
 });
 
-test('what listens is ended; what can be done again has failed, of the rest nobody knows', async () => {
+test('an idempotent tool that is aborted has failed; of any other the outcome is unknown', async () => {
   const again = start(untilAborted);
   again.clock.advance(999);
   await settle();
   again.clock.advance(1);
   const failed = (await again.effect) as { error: { code: string; message: string } };
   assert.equal(failed.error.code, 'limit');
-  assert.match(failed.error.message, /longer than the 1 s/);
+  assert.match(failed.error.message, /longer than its limit of 1 s/);
   const once = start(untilAborted, false);
   once.clock.advance(1_000);
   assert.deepEqual(await once.effect, { unknown: true });
 });
 
-test('what does not listen is not waited for', async () => {
+test('a tool that ignores its signal is not waited for', async () => {
   const { clock, effect } = start(() => new Promise(() => {}));
   clock.advance(1_000);
   await settle();
@@ -58,14 +58,14 @@ test('what does not listen is not waited for', async () => {
   assert.equal(((await effect) as { error: { code: string } }).error.code, 'limit');
 });
 
-test('what somebody else remembers is left to be asked again', async () => {
+test('a tool that can recall its effect is left for the next attempt', async () => {
   const recall = async () => undefined;
   const { clock, effect } = start(untilAborted, true, 1_000, { recall });
   clock.advance(1_000);
   await assert.rejects(effect, (error: Fault) => error.retry && isOpenOutcome(error));
 });
 
-test('a run that is dismissed is another thing', async () => {
+test('a dismissed run cancels the call', async () => {
   const { run, effect } = start(untilAborted);
   run.abort();
   await assert.rejects(effect, { code: 'canceled' });

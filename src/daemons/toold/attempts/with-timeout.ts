@@ -1,11 +1,11 @@
-// The time that a tool may take: past it, what it does is given up. What can be done again has then
-// failed; of the rest nobody knows how far it came.
+// Aborts a tool at its timeout. An idempotent tool has then failed; the outcome of any other is
+// unknown.
 import type { Clock } from '../../../platform/clock.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type Effect, openOutcomeFault, type Tool, toCallError } from '../tools/tool.ts';
 import type { Job } from './job.ts';
 
-/** For a tool that does not listen to its signal. */
+/** For a tool that ignores its abort signal. */
 const GRACE_MS = 2_000;
 
 export async function withTimeout(
@@ -33,9 +33,9 @@ export async function withTimeout(
     for (const timer of timers) timer.cancel();
   }
   if (!tool.idempotent) return { unknown: true };
-  const message = `${tool.name} took longer than the ${timeoutMs / 1_000} s it may take`;
-  // Whoever remembers what it did is asked when the call is asked again.
+  const message = `${tool.name} took longer than its limit of ${timeoutMs / 1_000} s`;
+  // The next attempt recalls what happened.
   if (tool.recall !== undefined) throw openOutcomeFault(fault('deadline', message));
-  const hint = 'Ask for less at once, or do without it.';
+  const hint = 'Request less at once, or do without it.';
   return { error: toCallError(fault('limit', message, { hint })) };
 }

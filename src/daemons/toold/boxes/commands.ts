@@ -1,11 +1,11 @@
-// Commands as sandboxd takes them, and what came of them as tools read it. Pure.
+// Converts commands to sandboxd's format, and its results to what tools read. Pure.
 import type { Client } from '../../../platform/link.ts';
 import type { Collected, sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { ExecRequest, ExecResult, NetworkDenied } from '../tools/box.ts';
 
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
-/** Longer than a command may take, for whoever waits for its end. */
+/** Added to a command's time limit when waiting for its end. */
 export const EXEC_GRACE_MS = 10_000;
 
 export function toCommand(request: ExecRequest, env: Record<string, string>) {
@@ -22,7 +22,7 @@ export function toCommand(request: ExecRequest, env: Record<string, string>) {
   };
 }
 
-/** What it had printed may be lost with it. */
+/** Without `done`, its output was lost. */
 export function endedByPolicy(done?: ExecResult): ExecResult {
   const nothing = Buffer.alloc(0);
   return {

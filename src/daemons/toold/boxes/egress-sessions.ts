@@ -1,5 +1,5 @@
-// The way out of each run through egressd: opened with what policy allows, narrowed when the run
-// has read text from outside, and closed with the run, whoever of the two dies meanwhile.
+// Keeps each run's egress session at egressd: opened as policy allows, narrowed when the run has
+// read text from outside, and closed with the run, also across restarts of either daemon.
 
 import { isTransient, retryWithBackoff } from '../../../platform/backoff.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -11,17 +11,17 @@ import type { EgressdClient } from '../tools/http.ts';
 import { peerOptions } from '../tools/tool.ts';
 
 export type EgressSessions = {
-  /** Gives the socket that leads there. */
+  /** Opens or updates the session. Returns its socket. */
   open(run: ToolRun, rules: AgentBoxRules): Promise<string>;
   has(run: ToolRun): boolean;
   close(run: ToolRun): Promise<void>;
-  /** After a restart: those of live runs are known again, and those of no run are closed. */
+  /** After a restart, adopts the sessions of live runs and closes all others. */
   reconcile(find: (runId: RunId) => ToolRun | undefined): Promise<void>;
 };
 
 /**
- * A run that has read text from outside may still read: what egressd can see to be a plain request
- * goes through, a tunnel could carry anything out and does not.
+ * A run marked `outside` may still read with plain requests, which egressd can inspect; a tunnel
+ * could carry data out.
  */
 const ONLY_READS = ['GET', 'HEAD'];
 const BACKOFF_MS_MAX = 5_000;
@@ -34,16 +34,16 @@ export function makeEgressSessions(options: {
   const { egressd, log } = options;
   const open = new Set<RunId>();
 
-  /** Again and again while egressd is away: it opens what it was not told to close. */
+  /** Retries while egressd is down: it restores every session it was not asked to close. */
   const retryInBackground = (what: string, work: () => Promise<void>): Promise<void> =>
     retryWithBackoff(work, {
-      isTransient: isTransient,
+      isTransient,
       backoffMsMax: BACKOFF_MS_MAX,
       inBackground: true,
     }).catch((error: unknown) => log.error(what, { error }));
 
   const dropSession = (runId: RunId, fence: number): Promise<void> =>
-    retryInBackground(`the way out of ${runId} was not closed`, async () => {
+    retryInBackground(`closing the egress of ${runId} failed`, async () => {
       await egressd.dropEgress({ params: { id: runId }, query: { fence } }, peerOptions);
     });
 
@@ -70,7 +70,7 @@ export function makeEgressSessions(options: {
       if (open.delete(runId)) await dropSession(runId, fence);
     },
     reconcile: (find) =>
-      retryInBackground('ways out of an earlier life were not closed', async () => {
+      retryInBackground('closing egress sessions from before the restart failed', async () => {
         const { egress } = await egressd.listEgress({}, peerOptions);
         for (const { run_id: runId, fence } of egress)
           if (find(runId)?.fence === fence) open.add(runId);

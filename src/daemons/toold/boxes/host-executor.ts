@@ -1,5 +1,5 @@
-// Where a declared tool with `place: host` runs: a sandbox of its own for one command, with the
-// paths of its declaration, less what rules close for the agent.
+// Runs the commands of declared tools with `place: host`, each in its own sandbox with the declared
+// paths, minus those that policy denies the agent.
 import { isNarrower } from '../../../policy/box-rules.ts';
 import { proxyEnvironment } from '../../../policy/egress.ts';
 import type { PolicySource } from '../../../policy/source.ts';
@@ -22,7 +22,7 @@ export function makeHostExecutor(options: {
   sandboxd: Pick<SandboxdClient, 'runOnce'>;
   policy: Pick<PolicySource, 'declaredRulesOf'>;
   watch: RulesWatch;
-  /** Null where policy gives the agent no host at all. */
+  /** Null where policy allows the agent no host. */
   openEgressSocket: (runId: RunId) => Promise<string | null>;
   egressd: Pick<EgressdClient, 'getEgress'>;
 }): CommandExecutor {
@@ -32,8 +32,8 @@ export function makeHostExecutor(options: {
       const { level, read, write, cwd } = request;
       const rules = await policy.declaredRulesOf(context.agent, { read, write });
       if ('refused' in rules)
-        throw fault('denied', `this tool does not run for ${context.agent}: ${rules.refused}`, {
-          hint: 'Do without it. A person can change the rule, or the paths of the tool.',
+        throw fault('denied', `this tool may not run for ${context.agent}: ${rules.refused}`, {
+          hint: 'Do without it. An operator can change the rule, or the paths of the tool.',
         });
       const paths = { read: [...read], write: [...write] };
       const socket = request.hasNetwork ? await options.openEgressSocket(context.runId) : null;

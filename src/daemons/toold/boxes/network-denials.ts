@@ -1,5 +1,5 @@
-// What egressd refused while a command ran. Programs that open a tunnel show only a number (403),
-// so the reasons are told beside what they print.
+// Collects what egressd denied while a command ran. Programs that open a tunnel print only a 403,
+// so the reasons are returned with the command's result.
 import type { EgressDenial } from '../../../wire/egressd.ts';
 import type { RunId } from '../../../wire/primitives.ts';
 import type { NetworkDenied } from '../tools/box.ts';
@@ -11,13 +11,13 @@ const DENIALS_MAX = 5;
 const buildDenialKey = ({ reason, host, port, method, path }: EgressDenial): string =>
   JSON.stringify([reason, host, port, method, path]);
 
-/** Those that are new or were repeated, the latest first; a host and port once. */
+/** New or repeated denials, latest first, one per host and port. */
 export function newDenials(
   before: readonly EgressDenial[],
   after: readonly EgressDenial[],
 ): NetworkDenied[] {
-  const counts = new Map(before.map((one) => [buildDenialKey(one), one.count]));
-  const grown = after.filter((one) => one.count > (counts.get(buildDenialKey(one)) ?? 0));
+  const counts = new Map(before.map((denial) => [buildDenialKey(denial), denial.count]));
+  const grown = after.filter((denial) => denial.count > (counts.get(buildDenialKey(denial)) ?? 0));
   const places = new Map<string, NetworkDenied>();
   for (const { host, port, message, hint } of grown) {
     const place = `${host} ${port}`;
@@ -26,7 +26,7 @@ export function newDenials(
   return [...places.values()].slice(0, DENIALS_MAX);
 }
 
-/** An egressd that does not answer takes nothing from the command: it is only not explained. */
+/** Without a response from egressd the command still succeeds, only without explanations. */
 export async function withDenials<T>(
   egressd: Pick<EgressdClient, 'getEgress'>,
   id: RunId,

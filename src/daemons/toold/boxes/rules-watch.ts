@@ -1,46 +1,46 @@
-// While commands run, the rules that they were started under are looked at again: what has become
-// narrower since ends them. Between commands nobody looks; the next call does.
+// Polls the rules of running commands, and ends a command when its rules became narrower. Without
+// running commands nothing is polled; the next call checks.
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 
-/** Together with how soon a new policy is seen, this stays below a second. */
+/** Together with the delay until a new policy is loaded, this stays below a second. */
 const POLL_INTERVAL_MS = 250;
 
 export type WatchedCommand = {
-  /** True when it was allowed more than it would be now. */
+  /** True when it would be allowed less now. */
   isNarrower(): Promise<boolean>;
-  /** Ends what runs; called once. */
+  /** Ends the command; called once. */
   end(): void;
 };
 
 export type RulesWatch = {
-  /** Looks as long as this takes. */
+  /** Polls while `work` runs. */
   during<T>(watched: WatchedCommand, work: () => Promise<T>): Promise<T>;
 };
 
 export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): RulesWatch {
   const all = new Set<WatchedCommand>();
-  /** Each for itself: to look may take long, and nobody waits for another. */
+  /** Each is checked by itself, so that a slow check delays no other. */
   const checking = new Set<WatchedCommand>();
   let timer: Timer | undefined;
 
-  const check = async (one: WatchedCommand): Promise<void> => {
-    if (checking.has(one)) return;
-    checking.add(one);
+  const check = async (command: WatchedCommand): Promise<void> => {
+    if (checking.has(command)) return;
+    checking.add(command);
     try {
-      if (!(await one.isNarrower()) || !all.delete(one)) return;
-      one.end();
+      if (!(await command.isNarrower()) || !all.delete(command)) return;
+      command.end();
     } catch (error) {
-      log.error('the rules of what runs could not be looked at', { error });
+      log.error('checking the rules of a command failed', { error });
     } finally {
-      checking.delete(one);
+      checking.delete(command);
     }
   };
   const schedule = (): void => {
     if (timer !== undefined || all.size === 0) return;
     timer = clock.at(clock.nowMs() + POLL_INTERVAL_MS, () => {
       timer = undefined;
-      for (const one of all) void check(one);
+      for (const command of all) void check(command);
       schedule();
     });
   };

@@ -1,6 +1,6 @@
-// The box of each run, opened at sandboxd when a tool first needs it, with the rules that policy
-// gives the agent now, and with its way out where policy gives one. When the rules have changed
-// since, the box is closed and opened anew: the kernel never allows more than policy does.
+// Opens each run's box at sandboxd when a tool first needs it, under the agent's current policy and
+// with egress where policy allows any. When the rules change, the box is closed and reopened: the
+// kernel never allows more than policy does.
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -30,15 +30,14 @@ import { withDenials } from './network-denials.ts';
 import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
 export type RunBoxes = {
-  /** A path that rules ask about is open only in a box for calls that were decided on it. */
+  /** A path under an `ask` rule is open only in a box for calls that were decided on it. */
   boxFor(run: ToolRun, call: BoxCall): Promise<Box>;
-  /** The way out alone, for a tool that fetches without a box; gives what it leads to. */
+  /** Opens egress alone, for a tool that fetches without a box. Returns the network rules. */
   openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
-  /** A sandbox of its own for one command of a declared tool. */
+  /** Runs one command of a declared tool in its own sandbox. */
   host: CommandExecutor;
-  /** It has read something: what it may reach is narrowed at once. */
+  /** Applies a new mark to the run's egress at once. */
   narrow(run: ToolRun): Promise<void>;
-  /** The run is over, or this activation of it. */
   close(run: ToolRun): Promise<void>;
 };
 
@@ -57,9 +56,9 @@ type BoxLease = {
   runId: string;
   fence: number;
   opened: Promise<OpenedBox>;
-  /** Commands that run in it now. */
+  /** The number of commands in it now. */
   running: number;
-  /** Policy became narrower: what runs in it was ended for that. */
+  /** True once policy became narrower and its commands were ended. */
   isEnded: boolean;
 };
 
@@ -77,7 +76,7 @@ export function makeBoxes(options: {
   const { sandboxd, egressd, ways, policy, log } = options;
   const watch = makeRulesWatch(options);
   const leases = new Map<string, BoxLease>();
-  /** Made by earlier rules that allowed no more; closed when what runs in them has ended. */
+  /** Opened under earlier rules that allowed no more; closed when their commands have ended. */
   const closing = new Set<BoxLease>();
 
   const loadRules = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
@@ -100,7 +99,10 @@ export function makeBoxes(options: {
     };
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
     if (view.missing.length > 0)
-      log.warn('declared paths are not on this host', { agent: run.agent, missing: view.missing });
+      log.warn('declared paths not found on this host', {
+        agent: run.agent,
+        missing: view.missing,
+      });
     const hasEgress = egressSocket !== null;
     return {
       id,
@@ -116,35 +118,34 @@ export function makeBoxes(options: {
     const found = await opened.catch(() => undefined);
     if (found === undefined) return;
     await sandboxd.closeBox({ params: { id: found.id } }, peerOptions).catch((error: unknown) => {
-      if (!isFault(error, 'not_found')) log.warn('a box was not closed', { box: found.id, error });
+      if (!isFault(error, 'not_found')) log.warn('closing a box failed', { box: found.id, error });
     });
   };
 
-  /** Rather no box than one that is allowed more than policy says. */
   const endBox = (entry: BoxLease): Promise<void> => {
     entry.isEnded = true;
     closing.delete(entry);
     return closeBox(entry);
   };
 
-  /** What runs in a box while its rules change: its way out is narrowed, or all of it ended. */
+  /** While commands run, narrows the egress when policy changes, or ends them all. */
   const watchBox = (run: ToolRun, entry: BoxLease, box: OpenedBox): WatchedCommand => {
     let network = JSON.stringify(box.rules.network);
     return {
       async isNarrower() {
         const now = await loadRules(run, entry.touched);
         if (box.hasEgress && network !== JSON.stringify(now.network)) {
-          const isPut = await ways.open(run, now).then(
+          const isUpdated = await ways.open(run, now).then(
             () => true,
             () => false,
           );
-          if (!isPut) return true;
+          if (!isUpdated) return true;
           network = JSON.stringify(now.network);
         }
         return isNarrower(now, box.rules);
       },
       end() {
-        log.warn('policy became narrower: the box of a run is closed', { run_id: run.runId });
+        log.warn('closing a box because policy became narrower', { run_id: run.runId });
         dropLease(entry);
         void endBox(entry);
       },
@@ -162,7 +163,7 @@ export function makeBoxes(options: {
       const done = await watch.during(watchBox(run, entry, box), work);
       return entry.isEnded && done.endedBy !== null ? endedByPolicy(done) : done;
     } catch (error) {
-      // A box that was closed before the command began is another case: nothing was started in it.
+      // In a box that was closed before the command began, nothing was started.
       if (!entry.isEnded || isBoxClosed(error)) throw error;
       return endedByPolicy();
     } finally {
@@ -195,7 +196,7 @@ export function makeBoxes(options: {
     // Another call may have opened it while this one waited.
     const again = leases.get(key);
     if (again !== undefined) return { entry: again, box: await again.opened };
-    // Whoever dismissed the run has closed its box already, and would not close this one.
+    // The dismissal has already closed the run's boxes, and would not close this one.
     if (signal.aborted) throw fault('canceled', `${run.runId} was dismissed`);
     const opened = open(run, rules);
     const entry: BoxLease = {
@@ -212,16 +213,20 @@ export function makeBoxes(options: {
     return { entry, box: await entry.opened };
   };
 
-  /** When a box has ended with its warden, nothing was done, and the next call opens another. */
+  /** When a box ended with its warden, nothing was done; the next call opens another. */
   const withBox = async <T>(entry: BoxLease, work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
     } catch (error) {
       if (!isBoxClosed(error)) throw error;
       dropLease(entry);
-      throw fault('unavailable', `the box of ${entry.runId} has ended; it is opened again`, {
-        cause: error,
-      });
+      throw fault(
+        'unavailable',
+        `the box of ${entry.runId} has ended; the next call opens another`,
+        {
+          cause: error,
+        },
+      );
     }
   };
 
@@ -272,7 +277,7 @@ export function makeBoxes(options: {
 
     async openEgress(run) {
       const rules = await loadRules(run);
-      // Also where the box reaches nothing: one request may have been decided on by itself.
+      // Also where the box has no egress: a single request may be allowed by itself.
       await ways.open(run, rules);
       return rules.network;
     },
@@ -293,14 +298,11 @@ export function makeBoxes(options: {
   };
 }
 
-/** By its reason: a missing file is `not_found` too, and its name can say anything. */
+/** Checks the reason, because a missing file is `not_found` too. */
 const isBoxClosed = (error: unknown): boolean =>
   isFault(error, 'not_found') && error.details?.reason === BOX_NOT_OPEN;
 
-/**
- * What a box is made by. One more host is egressd's business alone, unless the box has no way there
- * yet.
- */
+/** Covers all that a box is made from. Approved hosts are left out: only egressd enforces them. */
 function fingerprintRules({ network, version: _, asked: __, ...rules }: AgentBoxRules): string {
   return JSON.stringify({ ...rules, network: { mode: network.mode, allow: network.allow } });
 }

@@ -1,5 +1,5 @@
-// Who may change files while an approved call is done. What a person approved after looking at
-// files is done on just those: from the last look until it has ended, nobody else works there.
+// Locks workspaces while an approved call is performed: from the last preview until the call has
+// ended, no other call writes to the files the person saw.
 import { makePathLock } from '../../../platform/path-lock.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -7,7 +7,7 @@ import type { Job } from '../attempts/job.ts';
 import { WORKSPACE } from '../tools/box.ts';
 
 export type WorkspaceLocks = {
-  /** `hasWaited`: others were there first, so that rights may have changed since. */
+  /** `hasWaited`: the lock was not free, so policy may have changed since. */
   during<T>(job: Job, call: LockedCall, work: (hasWaited: boolean) => Promise<T>): Promise<T>;
 };
 type LockedCall = { input: unknown; isApproved: boolean };
@@ -17,7 +17,7 @@ export function makeWorkspaceLocks(options: {
 }): WorkspaceLocks {
   const { enter } = makePathLock();
 
-  /** Its workspace and home, as others have them too, and what else it may change. */
+  /** Workspace, home, shared writable paths, and paths the call would write. */
   const listPaths = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
     const { write, home } = await options.policy.boxRulesOf(run.agent);
     const shared = write.filter((path) => path !== WORKSPACE && path !== home);

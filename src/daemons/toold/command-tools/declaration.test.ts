@@ -1,4 +1,4 @@
-// A declaration is found wrong before there is a tool, with its line.
+// Errors in a declaration are found before the tool exists, with their line.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
@@ -38,10 +38,10 @@ describe('a declaration', () => {
         line: 6,
         says: /may be absent/,
       },
-      'an input used nowhere': {
+      'an input that is not used': {
         text: `${RESTART}  more: { type: boolean }\n`,
         line: 11,
-        says: /used nowhere/,
+        says: /is not used in argv/,
       },
       'a string of any form': {
         text: RESTART.replace(", pattern: '[a-z-]+'", ''),

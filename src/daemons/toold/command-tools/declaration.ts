@@ -1,5 +1,5 @@
-// A tool as an operator declares it in YAML: a program with typed arguments. Everything that can be
-// wrong with a declaration is found here, with its place, before the tool exists.
+// Validates a tool that an operator declares in YAML: a program with typed arguments. Every error
+// in a declaration is found here, with its path, before the tool exists.
 import * as z from 'zod';
 import { nearest } from '../../../platform/did-you-mean.ts';
 import { parseHostRule } from '../../../policy/hosts.ts';
@@ -77,19 +77,19 @@ const Shape = z.strictObject({
   description: z.string().min(1).max(2_000),
   argv: z.array(ArgvPiece).min(1).max(100),
   input: z.record(ParamName, Param).default({}),
-  /** text: what it prints. json: one object on stdout, with these fields. */
+  /** text: stdout and stderr. json: one object on stdout, with these fields. */
   output: z
     .strictObject({
       format: z.enum(['text', 'json']).default('text'),
       fields: z.record(z.string().min(1).max(64), Field).default({}),
     })
     .prefault({}),
-  /** box: in the agent's own box. host: in a sandbox of its own with the paths named here. */
+  /** box: in the agent's box. host: in its own sandbox, with the paths declared here. */
   place: z.enum(['box', 'host']).default('box'),
   level: z.enum(['L1', 'L2']).default('L2'),
   read: z.array(AbsolutePath).max(64).default([]),
   write: z.array(AbsolutePath).max(64).default([]),
-  /** A list: these hosts, through the way out of the run, which policy must give the agent. */
+  /** A list: these hosts, through the run's egress, if policy allows them for the agent. */
   network: z
     .union([z.enum(['none', 'host']), z.array(z.string().max(253)).max(64)])
     .default('none'),
@@ -102,7 +102,7 @@ const Shape = z.strictObject({
   brings: OutputLabels,
   approval: z.enum(['required', 'policy']).default('policy'),
   rollback: z.string().max(1_000).optional(),
-  /** Prints what would change, for whoever must approve; runs in the agent's box and only looks. */
+  /** Prints what would change, for approvals; runs in the agent's box and must change nothing. */
   preview: z.array(ArgvPiece).min(1).max(100).optional(),
   timeout_s: z.int().min(1).max(3_600).default(60),
   calls_per_run_max: z.int().min(1).max(10_000).default(100),
@@ -112,7 +112,6 @@ const Shape = z.strictObject({
 
 type Issue = { path: (string | number)[]; message: string };
 
-/** What the pieces of the command line say of parameters that are not so. */
 function findProblems(declared: z.output<typeof Shape>): Issue[] {
   const { argv, input, place } = declared;
   const known = Object.keys(input);
@@ -147,8 +146,8 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
       typeof p === 'string' ? findNames(p) : [p.if, ...p.add.flatMap(findNames)],
     ),
   );
-  for (const name of known.filter((one) => !used.has(one)))
-    issues.push({ path: ['input', name], message: 'is used nowhere in argv' });
+  for (const name of known.filter((input) => !used.has(input)))
+    issues.push({ path: ['input', name], message: 'is not used in argv' });
   for (const [name, param] of Object.entries(input)) issues.push(...findParamProblems(name, param));
   if (place === 'box' && (declared.read.length > 0 || declared.write.length > 0))
     issues.push({ path: ['place'], message: 'paths are for place: host; a box has its own' });
@@ -159,21 +158,20 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
   return [...issues, ...dashes];
 }
 
-/** Every sandbox has these of its own, so that nothing of the host can be shown there. */
+/** Every sandbox has its own, so the host's cannot be mounted there. */
 const OWN = ['/tmp', '/proc', '/dev', '/sys', '/run'];
 const isOwn = (path: string) => OWN.some((own) => path === own || path.startsWith(`${own}/`));
 
-/** What no sandbox could give it. */
 function findPlaceProblems({ argv, place, level, network, read, write }: z.output<typeof Shape>) {
   const issues: Issue[] = [];
   const [program] = argv;
-  const said = (path: string) =>
+  const describe = (path: string) =>
     `${path}: a sandbox has its own ${path.split('/')[1]}, and no other`;
   if (place === 'host' && typeof program === 'string' && isOwn(program))
-    issues.push({ path: ['argv', 0], message: said(program) });
+    issues.push({ path: ['argv', 0], message: describe(program) });
   for (const [key, paths] of Object.entries({ read, write }))
     for (const [at, path] of paths.entries())
-      if (isOwn(path)) issues.push({ path: [key, at], message: said(path) });
+      if (isOwn(path)) issues.push({ path: [key, at], message: describe(path) });
   if (network === 'host')
     issues.push({ path: ['network'], message: "no sandbox gets this machine's own network" });
   else if (network !== 'none' && level === 'L1')
@@ -199,7 +197,7 @@ function findParamProblems(name: string, param: Param): Issue[] {
   return [];
 }
 
-/** Values that could not be given although they are declared. */
+/** Finds declared values that could be taken for an option, and so could never be used. */
 function checkDashes(argv: readonly Piece[], input: Readonly<Record<string, Param>>): Issue[] {
   const leading = findLeadingNames(argv);
   return Object.entries(input).flatMap(([name, param]) => {

@@ -83,7 +83,7 @@ describe('the directory', () => {
         said.map(([name]) => name),
         ['b', 'c', 'd', 'e'],
       );
-      assert.match(String(said[1]![1]), /built in/);
+      assert.match(String(said[1]![1]), /built-in/);
       assert.match(String(said[2]![1]), /changed by other users/);
     } finally {
       tools.close();

@@ -1,5 +1,5 @@
-// The directory of tools that operators declare: read, watched, and offered as one set. A file that
-// is wrong is named with its line and offers nothing until it is corrected; the others stay.
+// Reads and watches the directory of declared tools. An invalid file is reported with its line, and
+// its tool is unavailable until it is fixed; the others stay available.
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,14 +20,13 @@ export type CommandToolSet = { tools: Tool[]; problems: FileProblem[] };
 
 export type CommandToolDir = {
   current(): CommandToolSet;
-  /** Looks now. */
   rescan(): Promise<void>;
   close(): void;
 };
 
 export type CommandToolOptions = {
   dir: string;
-  /** Names that are in use already. */
+  /** The names of built-in tools. */
   taken: ReadonlySet<string>;
   places: { host: CommandExecutor };
   clock: Clock;
@@ -57,11 +56,11 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
       set = makeSet(files, options);
       seen = fingerprint;
       for (const { file, line, message, hint } of set.problems)
-        log.warn('a declared tool is not offered', { file, line, message, hint });
+        log.warn('declared tool unavailable', { file, line, message, hint });
       options.onChange?.(set);
     });
   const scanInBackground = (): void => {
-    scan().catch((error: unknown) => log.error('declared tools cannot be read', { dir, error }));
+    scan().catch((error: unknown) => log.error('reading declared tools failed', { dir, error }));
   };
 
   const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: scanInBackground });
@@ -94,10 +93,10 @@ const describeUnreadable = (file: string, message: string): FileProblem => ({
   file,
   line: null,
   message,
-  hint: 'Make it a readable file of this user that nobody else can change, or remove it.',
+  hint: 'Make it a readable file that only this user can change, or remove it.',
 });
 
-/** Who could write here could run programs as this user, so only root and this user may. */
+/** A writer of this file can run programs as this user, so only root and this user may be. */
 async function readDeclarationFile(file: string): Promise<ReadFile> {
   let handle: FileHandle | undefined;
   const refuse = (why: string): ReadFile => ({ file, problem: describeUnreadable(file, why) });
@@ -135,14 +134,13 @@ function makeSet(
       continue;
     }
     const { name } = result.value;
-    const other =
-      tools.get(name)?.file ?? (taken.has(name) ? 'the tools that are built in' : undefined);
+    const other = tools.get(name)?.file ?? (taken.has(name) ? 'the built-in tools' : undefined);
     if (other === undefined) tools.set(name, { file, tool: makeCommandTool(result.value, places) });
     else
       problems.push({
         file,
         line: 1,
-        message: `there is a tool ${name} already, in ${other}`,
+        message: `tool ${name} already exists in ${other}`,
         hint: 'Choose another name.',
       });
   }

@@ -1,4 +1,4 @@
-// From a declaration to a tool like any other: its schemas, and how it is run.
+// Builds a tool from a declaration: its schemas, its preview, and how it runs.
 import * as z from 'zod';
 import { parseHostRule } from '../../../policy/hosts.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -27,7 +27,7 @@ import {
 import { canBeAbsent, type Declaration, type Param } from './declaration.ts';
 import { fillIn, findLeadingNames, type Values } from './template.ts';
 
-/** A sandbox of its own for one command, with exactly these paths of the host. */
+/** One command in its own sandbox, with exactly these paths of the host. */
 export type HostCommand = {
   level: 'L1' | 'L2';
   argv: readonly string[];
@@ -35,13 +35,13 @@ export type HostCommand = {
   env: Readonly<Record<string, string>>;
   read: readonly string[];
   write: readonly string[];
-  /** The run's way out is there. */
+  /** The sandbox has the run's egress. */
   hasNetwork: boolean;
   wallMs: number;
   outputBytesMax: number;
   signal: AbortSignal;
 };
-/** Throws as Box.exec does: a fault only when it was certainly not started. */
+/** Throws a fault only when the command was certainly not started, as Box.exec does. */
 export type CommandExecutor = {
   run(context: ToolContext, request: HostCommand): Promise<ExecResult>;
 };
@@ -101,7 +101,7 @@ function buildOutputSchema({ output }: Declaration): z.ZodType<Record<string, un
   return z.object(Object.fromEntries(members));
 }
 
-/** Who can write into a directory can see and remove what is in it. */
+/** Write access to a directory includes reading and deleting. */
 const ownWrites = (path: string) => [reads(path), writes(path), deletes(path)];
 
 const listHosts = ({ network }: Pick<Declaration, 'network'>): { host: string; port: number }[] =>
@@ -153,7 +153,6 @@ const readTail = (text: Buffer) => text.toString('utf8').trim().slice(-TAIL_CHAR
 
 const OWN_LIMITS: ReadonlySet<string | null> = new Set(['wall', 'output', 'cpu', 'memory', 'pids']);
 
-/** What it did that was not declared of it. */
 function findViolations({ endedBy, networkDenied }: ExecResult): Violation[] {
   return [
     ...(OWN_LIMITS.has(endedBy) ? (['limit'] as const) : []),
@@ -166,26 +165,26 @@ function toEffect(declared: Declaration, done: ExecResult): Effect {
   if (done.endedBy !== null) {
     const note = done.note === undefined ? '' : `: ${done.note}`;
     const message = `${name} was ended ${describeEnd(done.endedBy)}${note}`;
-    // How far it came is not known; only what can be done again may be called failed.
+    // Its progress is unknown, so only an idempotent tool may be called failed.
     if (!idempotent) return { unknown: true };
-    const hint = 'Ask for less, or ask a person to raise its limit.';
+    const hint = 'Request less, or ask a person to raise its limit.';
     return { error: { code: 'limit', message, hint, retry: false } };
   }
   if (done.exitCode !== 0) {
     const refused = done.networkDenied.map(({ reason, hint }) => `${reason}. ${hint}`);
-    const said = [readTail(done.stderr), readTail(done.stdout), ...refused]
+    const printed = [readTail(done.stderr), readTail(done.stdout), ...refused]
       .filter((text) => text !== '')
       .join('\n');
     const how = done.exitCode === null ? `signal ${done.signal}` : `status ${done.exitCode}`;
-    const message = `${name} failed with ${how}: ${said || 'it printed nothing'}`;
-    const hint = 'Read what it says; do not assume that it changed nothing.';
+    const message = `${name} failed with ${how}: ${printed || 'no output'}`;
+    const hint = 'Read its output; do not assume that it changed nothing.';
     return { error: { code: 'command_failed', message, hint, retry: false } };
   }
   if (output.format === 'text') return { result: toExecOutput(done) };
   const result = parseObject(done.stdout);
   if (result !== undefined) return { result };
-  const message = `${name} was done, but printed something else than one JSON object`;
-  const hint = 'Do not count on its result; a person should look at the program.';
+  const message = `${name} was done, but did not print exactly one JSON object`;
+  const hint = 'Do not rely on its result; an operator should check the program.';
   return { error: { code: 'bad_output', message, hint, retry: false } };
 }
 
@@ -199,7 +198,7 @@ function parseObject(stdout: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-/** The word of git that is used, behind options such as `-c key=value`. */
+/** Inserts options after the git subcommand so that it runs no external diff program. */
 function disableGitPrograms(args: readonly string[]): string[] {
   const at = args.findIndex((word, i) => !word.startsWith('-') && args[i - 1] !== '-c');
   const shows = ['diff', 'log', 'show'].includes(args[at] ?? '');
@@ -207,8 +206,8 @@ function disableGitPrograms(args: readonly string[]): string[] {
 }
 
 /**
- * A repository can make plain git show something else than there is, and run programs; so git is
- * used here as our own tools use it.
+ * A repository can make plain git run programs and show false content, so git previews run with the
+ * hardening of the built-in git tools.
  */
 async function runPreview(argv: readonly string[], context: ToolContext): Promise<ExecResult> {
   const box = await context.box();
@@ -228,7 +227,7 @@ async function runPreview(argv: readonly string[], context: ToolContext): Promis
   });
 }
 
-/** The command itself, and what the declared preview prints: it only looks, in the agent's box. */
+/** The command line, followed by the output of the declared preview. */
 async function renderPreview(
   { argv, preview }: Declaration,
   values: Values,
@@ -239,8 +238,8 @@ async function renderPreview(
   if (preview === undefined) return line;
   const { stdout, stderr, exitCode } = await runPreview(fillIn(preview, values), context);
   if (exitCode === 0) return `${line}\n${stdout.toString('utf8')}`;
-  throw fault('conflict', `what ${command[0]} would change cannot be shown: ${readTail(stderr)}`, {
-    hint: 'Correct the arguments: nobody can approve what cannot be shown.',
+  throw fault('conflict', `the preview of ${command[0]} failed: ${readTail(stderr)}`, {
+    hint: 'Correct the arguments: a call without a preview cannot be approved.',
   });
 }
 

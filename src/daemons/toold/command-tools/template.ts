@@ -1,7 +1,7 @@
-// The command line of a declared tool: pieces with {names} in them, filled in with values. A value
-// is always part of one argument, never several, never an option, never seen by a shell. Pure.
+// Fills values into a declared tool's command line, whose pieces contain {names}. A value is always
+// part of one argument, never several, never an option, and never seen by a shell. Pure.
 
-/** One argument, or several that are only there when a parameter is given. */
+/** One argument, or several that depend on a parameter. */
 export type Piece = string | { if: string; add: string[] };
 
 const NAME = /\{([a-z][a-z0-9_]*)\}/g;
@@ -17,8 +17,8 @@ const fill = (word: string, values: Values): string =>
 export function fillIn(argv: readonly Piece[], values: Values): string[] {
   return argv.flatMap((piece) => {
     if (typeof piece === 'string') return [fill(piece, values)];
-    const given = values[piece.if];
-    if (given === undefined || given === false) return [];
+    const value = values[piece.if];
+    if (value === undefined || value === false) return [];
     return piece.add.map((word) => fill(word, values));
   });
 }
@@ -30,13 +30,13 @@ function listWords(argv: readonly Piece[]): ArgvWord[] {
   return argv.flatMap((piece, at) => {
     const words = typeof piece === 'string' ? [piece] : piece.add;
     const placed = words.map((word) => ({ word, path: ['argv', at], afterDashes }));
-    // Only what is always there ends the options.
+    // A conditional "--" may be absent, so it does not count.
     if (piece === '--') afterDashes = true;
     return placed;
   });
 }
 
-/** What begins an argument: the first of them, and the next ones where those before are empty. */
+/** The leading names: the first one, and the following where earlier values are empty. */
 const LEADING = /^(?:\{[a-z][a-z0-9_]*\})+/;
 
 /** The parameters whose value begins an argument that a program might take for an option. */

@@ -1,6 +1,5 @@
-// Asking a person before a call may begin, and taking their answer: through approvald, which keeps
-// it, and agentd, where the run waits. An answer counts only for exactly what was asked, and only
-// when approvald has signed it.
+// Requests approvals from approvald and redeems them; the run waits at agentd meanwhile. An
+// approval counts only for exactly what was requested, and only with approvald's signature.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import type { Client } from '../../../platform/link.ts';
 import { verifyJson } from '../../../platform/signed-json.ts';
@@ -29,11 +28,11 @@ export type ApprovaldClient = Client<typeof approvaldRoutes>;
 type NeedsApproval = Permission & { kind: 'ask' };
 export type PendingApproval = {
   approvalId: ApprovalId;
-  /** `answered`: by a permit, or by a person who was asked before. */
+  /** `answered`: by a permit, or by an earlier decision. */
   status: 'pending' | 'answered';
   expiresAt: string;
 };
-/** What a person saw of a call that they approved: it is done on that, or not at all. */
+/** The state a person approved: the call is done on exactly that, or not at all. */
 export type ReviewedState = { shownHash: string | null; basis: Basis | undefined };
 type Approved = {
   approved: true;
@@ -44,17 +43,17 @@ export type ApprovalResult = Approved | { approved: false; error: CallError };
 
 export type Approvals = {
   request(job: Job, may: NeedsApproval, context: ToolContext): Promise<PendingApproval>;
-  /** Where the run waits; opened once per call. */
+  /** Opens the run's wait, once per call. */
   wait(asked: PendingApproval, context: ToolContext): Promise<WaitView>;
-  /** The diff is made anew: an answer to another one does not count. */
+  /** Renders the diff again: an approval of another one does not count. */
   redeem(job: Job, approvalId: ApprovalId, now: RedeemInput): Promise<ApprovalResult>;
-  /** What the call is held to: what the person saw, or, of what they edited, what is there now. */
+  /** The state to bind the call to; for edited arguments, the current one. */
   reviewedState(
     job: Job,
     answer: Approved,
     now: RedeemInput & { edited: EditedCall },
   ): Promise<ReviewedState | CallError>;
-  /** For the tool. What rests on nothing it could hold to is looked at again, as late as can be. */
+  /** Called right before the effect. Without a basis, it throws when the preview has changed. */
   bindToApproved(
     job: Job,
     input: unknown,
@@ -148,7 +147,7 @@ export function makeApprovals(options: {
       if (answer.edited === undefined) return answer.seen;
       const now = await readReviewedState(job, edited.input, edited.context).catch(permanentFault);
       if (now instanceof Fault) return toCallError(now);
-      // The person edited looking at this, so it must still be so.
+      // The person edited based on this preview, so it must still be the same.
       const still = await readReviewedState(job, input, context).catch(permanentFault);
       const isSame = !(still instanceof Fault) && still.shownHash === answer.seen.shownHash;
       return isSame ? now : changedError('');
@@ -157,7 +156,7 @@ export function makeApprovals(options: {
     async bindToApproved(job, input, { approvalId, seen, context }) {
       if (seen.basis !== undefined) return { approvalId, basis: seen.basis };
       const now = await readReviewedState(job, input, context);
-      if (now.shownHash !== seen.shownHash) throw changedFault('what it would do');
+      if (now.shownHash !== seen.shownHash) throw changedFault('the preview');
       return { approvalId };
     },
   };
@@ -181,7 +180,7 @@ async function readReviewedState(
   return { shownHash: shown === null ? null : sha256Hex(shown), basis };
 }
 
-/** What was signed must be about this call, these arguments and what was shown of them. */
+/** Throws unless approvald signed for this call, these arguments and this preview. */
 function assertSigned(
   job: Job,
   approvalId: ApprovalId,
@@ -202,49 +201,49 @@ function assertSigned(
     (edited ||
       (statement.arguments_hash === job.argumentsHash && statement.diff_hash === shownHash));
   if (!signed || !own)
-    throw fault('denied', `the answer to ${approvalId} is not one that approvald signed for this`, {
-      hint: 'Do not go on. A person should look at the audit log.',
+    throw fault('denied', `${approvalId} carries no valid approvald signature for this call`, {
+      hint: 'Stop. An operator should inspect the audit log.',
     });
 }
 
 function decisionError({ decision, text }: Redeemed): CallError {
-  const said = text === null ? '' : `: ${neutralise(truncateText(text))}`;
+  const comment = text === null ? '' : `: ${neutralise(truncateText(text))}`;
   switch (decision) {
     case 'info':
       return buildCallError(
         'more_information',
-        `a person wants to know more before they decide${said}`,
+        `a person needs more information to decide${comment}`,
         'Call again and answer the question in the purpose, or do without it.',
       );
     case 'changed':
-      return changedError(said);
+      return changedError(comment);
     case 'rejected':
       return buildCallError(
         'rejected',
-        `a person refused this${said}`,
-        'Do not ask for the same again. Find another way, or end the task and say why.',
+        `a person rejected this${comment}`,
+        'Do not request the same again. Find another way, or end the task and say why.',
       );
     default:
       return buildCallError(
         decision === 'expired' ? 'expired' : 'denied',
         decision === 'expired'
-          ? 'nobody answered in time, so it is refused'
-          : `the approval does not hold (${decision})${said}`,
-        'Go on without it, or end the task and say what was missing.',
+          ? 'the approval request expired'
+          : `the approval is not valid (${decision})${comment}`,
+        'Continue without it, or end the task and say what was missing.',
       );
   }
 }
 
-const changedError = (said: string): CallError =>
+const changedError = (comment: string): CallError =>
   buildCallError(
     'changed',
-    `a person approved something else than what would happen now${said}`,
-    'Nothing was done. Look at what is there now, and ask again if you still want it.',
+    `what a person approved differs from what would happen now${comment}`,
+    'Nothing was done. Check the current state, and call again if you still want it.',
   );
 
 const unshowableError = ({ message }: Fault): CallError => changedError(`: ${neutralise(message)}`);
 
-/** What a person agrees to, and what a permit could cover: no more than this. */
+/** The action a person approves, and the most a permit could cover. */
 const describeCallAction = ({ tool, toolName }: Job, input: unknown): string =>
   (tool!.describeAction?.(input) ?? toolName).slice(0, 64);
 

@@ -1,5 +1,5 @@
-// The hosts that people let a run reach beyond what policy gives its agent. They stay with the run
-// for all its activations; whether a rule forbids one meanwhile is policy's to say, every time.
+// Stores the hosts that people approved for a run beyond its agent's policy. They stay with the run
+// across activations; a forbid rule still overrides them, because policy decides every time.
 import type { Database } from '../../../platform/sql/database.ts';
 import { parseHost } from '../../../policy/hosts.ts';
 import type { Touch } from '../../../policy/request.ts';
@@ -12,14 +12,14 @@ type NewHost = RunHost & { callId: CallId; approvalId: ApprovalId; nowMs: number
 export type ApprovedHosts = {
   hostsFor(run: RunRef): Promise<readonly RunHost[]>;
   add(run: RunRef, host: NewHost): Promise<void>;
-  /** The same touches; those of granted hosts say so. */
+  /** Returns the touches, with those of approved hosts marked `granted`. */
   markApproved(run: RunRef, touches: readonly Touch[]): Promise<Touch[]>;
-  /** Nobody needs them for now. */
+  /** Drops the cached hosts. */
   forget(run: RunRef): void;
 };
 
 export function makeApprovedHosts(db: Database): ApprovedHosts {
-  /** Read once per activation: every call in a box looks at them. */
+  /** Cached per activation, because every call in a box needs them. */
   const known = new Map<RunId, Promise<readonly RunHost[]>>();
 
   const hostsFor: ApprovedHosts['hostsFor'] = ({ runId }) => {

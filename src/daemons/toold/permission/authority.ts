@@ -1,5 +1,5 @@
-// Policy about one call, asked anew every time: about the tool itself, and about every path and
-// host it would touch. The strictest answer counts.
+// Evaluates policy on one call: on the tool itself and on every path and host it would touch. The
+// strictest decision counts.
 import { type CallFacts, requestsOfCall } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { ApprovedHosts } from './approved-hosts.ts';

@@ -1,5 +1,5 @@
-// What a person decides about when a call is asked for: the call, what it brings along, and the
-// calls of the same run that are open beside it. approvald judges all of it by the worst part.
+// Builds the chain of an approval request: the consequences of the call, and the run's other open
+// calls. approvald classifies the whole chain by its worst link.
 import { checkValue } from '../../../platform/check.ts';
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { grantOf, isBasicTool } from '../../../policy/capabilities.ts';
@@ -15,9 +15,9 @@ import type { ApprovedHosts } from './approved-hosts.ts';
 import { canRunCommands } from './marks.ts';
 
 export type Chains = {
-  /** All but the call itself. */
+  /** All links but the call itself. */
   linksFor(job: Job, input: unknown): Promise<ChainLink[]>;
-  /** What the call itself would bring along now. */
+  /** The links of the call's own consequences. */
   consequencesFor(job: Job, input: unknown): Promise<ChainLink[]>;
 };
 
@@ -25,7 +25,7 @@ type SiblingCall = {
   callId: string;
   tool: string;
   arguments: Record<string, unknown> | undefined;
-  /** Undefined when nobody said what its arguments are. */
+  /** Undefined when its arguments are not known. */
   key: string | undefined;
 };
 type Part = Pick<ChainLink, 'part' | 'what'>;
@@ -48,12 +48,12 @@ export function makeChains(options: {
   const { registry, policy, grants, store } = options;
 
   /**
-   * A command can send wherever its box reaches, whatever else it is said to do; one outside the
-   * box that needs a host has the run's whole way out.
+   * A command can send wherever its box reaches; one outside the box that needs a host has the
+   * run's whole egress.
    */
   const listHosts = async (run: ToolRun, tool: Tool, input: unknown): Promise<string[]> => {
-    const isTold = input !== undefined || tool.isDeclared === true;
-    const named = ((isTold && tool.touches?.(input)) || []).flatMap((touch) =>
+    const isKnown = input !== undefined || tool.isDeclared === true;
+    const named = ((isKnown && tool.touches?.(input)) || []).flatMap((touch) =>
       touch.action === 'net.connect' && !ONLY_READS.has(touch.method)
         ? [`${touch.host}:${touch.port}`]
         : [],
@@ -64,7 +64,7 @@ export function makeChains(options: {
     return [...new Set([...named, ...open])];
   };
 
-  /** `input` undefined: nobody said, so it may be the worst there is. */
+  /** `input` undefined: not known, so the worst case is assumed. */
   const listConsequences = async (
     run: ToolRun,
     tool: Tool,
@@ -78,7 +78,7 @@ export function makeChains(options: {
     if (hosts.length > 0)
       links.push({ ...NETWORK, ...says(`${tool.name} can send to ${hosts.join(', ')}`) });
     if (input === undefined && tool.delegatesTo !== undefined)
-      links.push({ ...WORST, class: tool.name, ...says(`${tool.name}, nobody said to whom`) });
+      links.push({ ...WORST, class: tool.name, ...says(`${tool.name}, to an unknown agent`) });
     const handed = input === undefined ? undefined : tool.delegatesTo?.(input);
     if (handed === undefined) return links;
     const { agent, delegation } = handed;
@@ -93,14 +93,14 @@ export function makeChains(options: {
 
   const listSiblingLinks = async (run: ToolRun, other: SiblingCall): Promise<ChainLink[]> => {
     const tool = registry.get(other.tool);
-    // What it has not got is refused whatever a person says here.
+    // A tool that was not granted is denied whatever a person decides here.
     if (tool === undefined || isBasicTool(tool.name) || !run.tools.has(tool.name)) return [];
     const parsed = other.arguments && checkValue(tool.input, other.arguments);
     const given = other.arguments === undefined ? '' : ` ${canonicalJson(other.arguments)}`;
     const what = shorten(`${tool.name}${given}`);
     const input = parsed?.success === true ? parsed.data : undefined;
     const own = { ...assessTool(tool, input), part: 'beside' as const, what };
-    // One that does not fit is refused when it is asked for.
+    // Invalid arguments are rejected when the call is made.
     if (parsed?.success === false) return [own];
     return [own, ...(await listConsequences(run, tool, input, 'beside'))];
   };
@@ -113,17 +113,17 @@ export function makeChains(options: {
         return { callId: id, tool, arguments: given, key: buildCallKey(tool, hash) };
       },
     );
-    const told = (request.beside ?? []).map(
+    const announced = (request.beside ?? []).map(
       ({ call_id: id, tool, arguments: given }): SiblingCall => {
         const hash = given === undefined ? undefined : sha256Hex(canonicalJson(given));
         return { callId: id, tool, arguments: given, key: hash && buildCallKey(tool, hash) };
       },
     );
-    // What is in the record counts, whatever the runner says of the same call.
-    const others = new Map([...told, ...known].map((one) => [one.callId, one]));
+    // The record overrides the runner's account of the same call.
+    const others = new Map([...announced, ...known].map((call) => [call.callId, call]));
     others.delete(callId);
-    // An equal call is one more of the same, and asked about with this one.
-    return [...others.values()].filter((one) => one.key !== key);
+    // An equal call adds nothing to the chain.
+    return [...others.values()].filter((call) => call.key !== key);
   };
 
   const broughtBy: Chains['consequencesFor'] = async (job, input) =>
@@ -139,7 +139,7 @@ export function makeChains(options: {
   };
 }
 
-/** Without its input, a tool counts as what it can do at worst. */
+/** Without its input, a tool counts at its worst. */
 function assessTool(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what'> {
   const { name, risk, view } = tool;
   const own = input === undefined ? undefined : tool.assessReversibility?.(input);
@@ -149,7 +149,7 @@ function assessTool(tool: Tool, input?: unknown): Omit<ChainLink, 'part' | 'what
 
 const shorten = (text: string): string => truncateText(neutralise(text), WHAT_CHARS_MAX);
 
-/** Where there are more than can be told, a run must not choose which: the worst are. */
+/** Keeps the riskiest links when there are too many, so that a run cannot hide them in a crowd. */
 export function worstLinks(links: readonly ChainLink[]): ChainLink[] {
   const distinct = [...new Map(links.map((link) => [JSON.stringify(link), link])).values()];
   if (distinct.length <= CHAIN_LINKS_MAX) return distinct;

@@ -112,9 +112,9 @@ test('any number of violations of one task tree is never for everybody, of two i
 
 describe('a declared tool', () => {
   for (const [name, code, why] of [
-    ['chatty', 'bad_output', /something else than it declares/],
-    ['wrong', 'bad_output', /something else than it declares/],
-    ['slow', 'limit', /into its limits/],
+    ['chatty', 'bad_output', /does not match its declaration/],
+    ['wrong', 'bad_output', /does not match its declaration/],
+    ['slow', 'limit', /exceeded its limits/],
   ] as const)
     it(`${name}: is suspended after it broke its word so often, and no other is`, async () => {
       for (let i = 0; i < MAX; i++) assert.equal(await ask(name), code);
@@ -146,7 +146,7 @@ describe('a declared tool', () => {
     const third = await other('three');
     assert.equal(await ask('chatty', third), 'suspended');
     const { error } = await askWhole('chatty');
-    assert.match(error!.message, /suspended for everybody: 6 violations in 2 task trees: /);
+    assert.match(error!.message, /suspended for all agents: 6 violations in 2 task trees: /);
     const { suspended, suspended_in } = await viewOf('chatty');
     assert.equal(suspended?.by, 'service:toold');
     assert.equal(suspended_in?.length, 2);
@@ -271,7 +271,7 @@ describe('a declared tool', () => {
     const params = { name: 'site.chatty' };
     await host.operator.suspendTool({ params, body: { reason: 'looks odd' } });
     const { error } = await askWhole('chatty');
-    assert.match(error!.message, /suspended for everybody: looks odd/);
+    assert.match(error!.message, /suspended for all agents: looks odd/);
     await host.operator.resumeTool({ params });
     await breakIt(1);
   });

@@ -1,7 +1,6 @@
-// Declared tools that break what was declared of them. One hostile agent can make a tool do so on
-// purpose, to take it from all others: so violations count by task tree, one tree alone loses the
-// tool for itself only, and it takes others' too to suspend it for everybody. Either stays, over
-// restarts, until a person has looked. What is in force is suspensions.ts's.
+// Suspends declared tools that violate their declaration. A hostile agent could provoke violations
+// to take a tool from all others, so they count by task tree: one tree alone only loses the tool
+// for itself. A suspension stays, over restarts, until a person lifts it.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
@@ -20,22 +19,21 @@ import {
 } from './suspensions.ts';
 
 export type Containment = {
-  /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
+  /** `tree` limits the result to that task tree; undefined returns all suspensions. */
   findSuspensions(tool: string, tree: string | undefined): SuspensionStatus;
-  /** Never fails: what it is about has happened, and has its own record. */
+  /** Never rejects: the call itself is already recorded. */
   recordViolations(job: Job, violations: readonly Violation[]): Promise<void>;
-  /** For everybody. */
+  /** Suspends the tool for all agents. */
   suspend(tool: string, by: string, reason: string): Promise<void>;
-  /** Lifts all of them; a fault when there is none. */
+  /** Lifts all suspensions of the tool; throws when there are none. */
   resume(tool: string, by: string): Promise<void>;
 };
 
 type CountedViolation = { tree: string; kind: Violation };
 
 /**
- * Each tree counts for what it made, and at most for `max`: that alone is half of what suspends
- * the tool for everybody, however much one tree does. Two trees that are held are enough, and so
- * are many that made little each, as tasks that call a broken tool once do.
+ * Each tree counts for its violations, up to `max`, which is half of the limit. So one tree alone
+ * never reaches it, but two suspended trees do, and so do many trees with few violations each.
  */
 export function shouldSuspendForAll(
   made: readonly CountedViolation[],
@@ -61,7 +59,7 @@ export async function openContainment(options: {
   const { violationsMax, windowMs } = options.limits;
   const suspensions = await openSuspensions(db);
 
-  /** All that this tool is counted for, with what this call adds. */
+  /** Returns all counted violations of the tool, including those of this call. */
   const addViolations = async (
     sql: Sql,
     job: Job,
@@ -79,7 +77,7 @@ export async function openContainment(options: {
         nowMs,
         run.rootTaskId,
       );
-    // What a tree is held for stays with that, and speaks against the tool when others follow.
+    // The violations of a suspended tree never expire: they count when other trees follow.
     await sql.run(
       'DELETE FROM tool_violations WHERE at_ms <= ? AND NOT EXISTS (SELECT 1 FROM ' +
         'tool_tree_suspensions AS held WHERE held.tool = tool_violations.tool ' +
@@ -99,7 +97,7 @@ export async function openContainment(options: {
       const made = await addViolations(sql, job, violations);
       if (suspended !== undefined) return undefined;
       const held = new Set<string>(suspended_in.map(({ task_id }) => task_id));
-      const own = made.filter((one) => one.tree === tree);
+      const own = made.filter((violation) => violation.tree === tree);
       const isTree = own.length >= violationsMax && !held.has(tree);
       const isAll = shouldSuspendForAll(made, held, violationsMax);
       if (!isTree && !isAll) return undefined;
@@ -125,7 +123,7 @@ export async function openContainment(options: {
     });
     if (found === undefined) return;
     outbox.wake();
-    log.warn('a tool is suspended', { tool, ...found });
+    log.warn('tool suspended', { tool, ...found });
   };
 
   return {
@@ -133,7 +131,7 @@ export async function openContainment(options: {
     async recordViolations(job, violations) {
       if (violations.length === 0 || violationsMax === 0) return;
       await countViolations(job, violations).catch((error: unknown) =>
-        log.error('a violation is not counted', { tool: job.toolName, error }),
+        log.error('counting a violation failed', { tool: job.toolName, error }),
       );
     },
     async suspend(tool, by, reason) {
@@ -179,7 +177,7 @@ function formatReason(made: readonly CountedViolation[]): string {
 }
 
 const VIOLATION_TEXTS: Readonly<Record<Violation, string>> = {
-  output: 'it printed something else than it declares',
-  limit: 'it ran into its limits',
-  network: 'it tried to reach hosts it may not',
+  output: 'its output does not match its declaration',
+  limit: 'it exceeded its limits',
+  network: 'it tried to reach hosts that are not allowed',
 };

@@ -1,20 +1,22 @@
-// What a run has seen, as far as the broker must know it. agentd keeps the marks of tasks; here
-// are those of workspaces, so that a file carries them from one run to the next.
+// Tracks the marks of runs as the broker needs them. agentd keeps the marks of tasks; toold keeps
+// those of workspaces, so that a file carries them from one run to the next.
 import { type CallId, type Label, MARKS } from '../../../wire/primitives.ts';
 import type { ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
 import { type AgentdClient, peerOptions, type Tool } from '../tools/tool.ts';
 
 export type Marks = {
-  /** The marks that policy must know of before this tool is used. */
+  /** The marks that policy needs to decide on this tool. */
   marksFor(run: ToolRun, tool: Tool): Promise<readonly Label[]>;
-  /** Told before the effect, so that nobody sees an output that has not marked them. */
+  /** Marks the run before the effect, so that no output is read by an unmarked run. */
   markBeforeCall(call: MarkedCall): Promise<void>;
-  /** After the effect, before anybody sees it: a command may have fetched something by itself. */
+  /**
+   * Marks the run after the effect if a command downloaded anything, before its output is shown.
+   */
   markFetchedBy(call: MarkedCall): Promise<void>;
-  /** It has these marks now, by what agentd handed out. */
+  /** Adds marks that agentd reported. */
   addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
-  /** The run is over, perhaps in the middle of a command: what that fetched stays marked. */
+  /** The run may have ended during a command: marks what that downloaded. */
   markAfterRun(run: ToolRun): Promise<void>;
 };
 
@@ -23,9 +25,9 @@ type MarkedCall = { run: ToolRun; callId: CallId; tool: Tool };
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
   store: Pick<TooldStore, 'workspaceMarks' | 'markWorkspace'>;
-  /** A run has a new mark: what is open to it may have to be narrowed. */
+  /** Called with each new mark, to narrow what the run may reach. */
   onMarked: (run: ToolRun) => Promise<void>;
-  /** Whether anything ever came in through the way out of this run's box. */
+  /** True when the run ever received bytes through its egress. */
   hasReceived: (run: ToolRun) => Promise<boolean>;
 }): Marks {
   const { agentd, store } = options;
@@ -55,7 +57,7 @@ export function makeMarks(options: {
     await learn(run, now);
   };
 
-  /** A file that was fetched is never without its mark, whoever reads it. */
+  /** Marks the workspace, so that a downloaded file marks every reader. */
   const markFetched = async (run: ToolRun): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
     await store.markWorkspace(listWorkspaceKeys(run), ['outside']);
@@ -67,27 +69,27 @@ export function makeMarks(options: {
       if (!needsMarks(tool)) return [...run.labels];
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);
-      // What it would do in the box it does with what lies there.
+      // A tool in the box may use whatever the workspace contains.
       const here = tool.box === undefined ? [] : await store.workspaceMarks(listWorkspaceKeys(run));
       return [...new Set([...labels, ...here])];
     },
 
-    async markBeforeCall(noted) {
-      const { run, tool } = noted;
-      const brings = MARKS.filter((mark) => tool.outputLabels?.includes(mark));
-      await sendMarks(noted, brings, `the output of ${tool.name}`);
+    async markBeforeCall(call) {
+      const { run, tool } = call;
+      const marks = MARKS.filter((mark) => tool.outputLabels?.includes(mark));
+      await sendMarks(call, marks, `the output of ${tool.name}`);
       if (tool.box === undefined) return;
       const here = await store.workspaceMarks(listWorkspaceKeys(run));
-      await sendMarks(noted, here, 'files in the workspace');
+      await sendMarks(call, here, 'files in the workspace');
       const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
       if (tool.box === 'write' && own.length > 0)
         await store.markWorkspace(listWorkspaceKeys(run), own);
     },
 
-    async markFetchedBy(noted) {
-      const { run, tool } = noted;
+    async markFetchedBy(call) {
+      const { run, tool } = call;
       if (canRunCommands(tool) && (await markFetched(run)))
-        await sendMarks(noted, ['outside'], `what ${tool.name} fetched`);
+        await sendMarks(call, ['outside'], `what ${tool.name} fetched`);
     },
 
     addLabels: learn,
@@ -98,21 +100,21 @@ export function makeMarks(options: {
   };
 }
 
-/** Where its files are: those of the task tree, and a directory that other trees may use too. */
+/** The task tree, and a directory that other trees may share. */
 const listWorkspaceKeys = ({ rootTaskId, workspace }: ToolRun): string[] =>
   workspace === null ? [rootTaskId] : [rootTaskId, workspace];
 
-/** What stays in the box and can be undone is decided alike for marked runs and others. */
+/** False for tools that stay in the box and can be undone: marks do not change that decision. */
 function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {
   const leavesTraces =
     reversibility === 'externally-reversible' || reversibility === 'irreversible';
-  // Commands in a box have its way out; tools without a box that touch something reach outside.
+  // Commands in a box have its egress; tools without a box that touch something reach outside.
   const canSend =
     (level !== 'L0' && level !== 'L1') || (touches !== undefined && box === undefined);
-  // What a marked run writes marks the workspace, so its marks must be known.
+  // A marked run's writes mark the workspace, so its marks must be known.
   return leavesTraces || risk === 'high' || canSend || box === 'write';
 }
 
-/** Of the tools with a box, those that only ask its file server cannot reach anything. */
+/** Tools that only use the box's file server run no commands, and so reach nothing. */
 export const canRunCommands = ({ box, level }: Tool): boolean =>
   box !== undefined && level !== 'L0' && level !== 'L1';

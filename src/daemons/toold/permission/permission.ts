@@ -1,6 +1,6 @@
-// May this call be made, now? The broker's own checks, then policy about the tool and everything
-// it would touch, then whether the sandbox it needs can be had. Asked again before every attempt:
-// a right that was taken back since is gone.
+// Decides whether a call may be made now: the broker's own checks, then policy on the tool and all
+// it would touch, then the sandbox level. Repeated before every attempt, so that a revoked right
+// takes effect.
 import { checkValue } from '../../../platform/check.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { CallFacts, PolicyDecision } from '../../../policy/request.ts';
@@ -22,11 +22,11 @@ import type { Tool } from '../tools/tool.ts';
 import type { Containment } from './containment.ts';
 import type { Marks } from './marks.ts';
 
-/** What policy says of one call: the strictest of all its answers, and what it was asked about. */
+/** The strictest of policy's decisions on one call, with the facts it was decided on. */
 export type CallDecision = PolicyDecision & { facts: CallFacts };
 
 export type Authority = {
-  check(asked: {
+  check(query: {
     run: ToolRun;
     tool: Tool;
     input: unknown;
@@ -47,9 +47,9 @@ export type Permission =
 
 export type Permissions = {
   decide(job: Job, progress: Progress, options: { again: boolean }): Promise<Permission>;
-  /** The same of a call that had to wait: whether it may still be made as it was decided on. */
+  /** Decides again for a call that waited for a lock. */
   recheck(job: Job, input: unknown): Promise<Permission>;
-  /** The same for arguments that a person changed before approving. */
+  /** Decides for arguments that a person edited before approving. */
   decideEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
 };
 
@@ -64,10 +64,9 @@ export function makePermissions(options: {
 }): Permissions {
   const { authority, marks, clock, containment } = options;
 
-  /** For whom, and why. */
   const describeSuspension = ({ toolName, run: { rootTaskId } }: Job): string | undefined => {
     const { suspended, suspended_in = [] } = containment.findSuspensions(toolName, rootTaskId);
-    if (suspended !== undefined) return `for everybody: ${suspended.reason}`;
+    if (suspended !== undefined) return `for all agents: ${suspended.reason}`;
     const [here] = suspended_in;
     return here && `in this task and its subtasks (the tree of ${rootTaskId}): ${here.reason}`;
   };
@@ -141,8 +140,8 @@ export function makePermissions(options: {
       if (parsed.success) return decideByPolicy(job, tool, parsed.data);
       const error = buildCallError(
         'bad_arguments',
-        `a person approved other arguments, which do not fit: ${formatIssues(parsed.issues)}`,
-        'Ask again with your own arguments.',
+        `a person approved edited arguments, which are invalid: ${formatIssues(parsed.issues)}`,
+        'Call again with your own arguments.',
       );
       const rule = 'toold:arguments';
       const checks = formatChecks('scope');
@@ -157,10 +156,10 @@ const toGrant = ({ tools, grantExpiresMs, callsMax }: ToolRun) => ({
   callsMax,
 });
 
-/** A tool can want a person by itself; it cannot want less than policy. */
+/** A tool can require approval by itself, but cannot lower what policy requires. */
 function addToolApproval({ name, approval }: Tool, verdict: CallDecision): CallDecision {
   if (approval !== 'required' || verdict.answer === 'deny') return verdict;
-  const own = `whoever declared ${name} wants a person to agree to each call`;
+  const own = `the declaration of ${name} requires approval for each call`;
   const [rules, reason] =
     verdict.answer === 'ask' ? [verdict.rules, `${verdict.reason}; ${own}`] : [[], own];
   return { ...verdict, answer: 'ask', rules: [`tool:${name}:approval`, ...rules], reason };
@@ -171,15 +170,15 @@ function policyDenialError(job: Job, verdict: CallDecision): CallError {
   return buildCallError(
     'denied',
     `policy does not let ${job.run.agent} do this with ${job.toolName}: ${why}`,
-    'Do without it, do it with what you may use, or tell a person what you need and why.',
+    'Do without it, use what is allowed, or tell a person what you need and why.',
   );
 }
 
 function missingLevelError(tool: Tool): CallError {
   return buildCallError(
     'no_such_level',
-    `${tool.name} must run in a sandbox of level ${tool.level}, which this host does not give`,
-    'Do without it. A person can see in agentctl doctor what this host gives.',
+    `${tool.name} must run in a sandbox of level ${tool.level}, which this host does not support`,
+    'Do without it. An operator can see the supported levels with agentctl doctor.',
   );
 }
 

@@ -1,7 +1,6 @@
-// The suspensions of tools that are in force, for everybody or in one task tree: their rows, and a
-// copy in memory for the calls that ask. None is ever forgotten but by a person, so no tree gets a
-// tool back by waiting; a second tree suspends it for everybody, after which none is added, so they
-// stay two by tool at most.
+// Stores the suspensions of tools, for all agents or for one task tree, with a copy in memory. Only
+// a person removes one, so no tree regains a tool by waiting. A second suspended tree suspends the
+// tool for all, after which none is added, so a tool has at most two tree rows.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { Database, Sql } from '../../../platform/sql/database.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
@@ -10,9 +9,9 @@ import type { ToolView } from '../../../wire/toold.ts';
 export type SuspensionStatus = Pick<ToolView, 'suspended' | 'suspended_in'>;
 
 export type Suspensions = {
-  /** `tree`: the root task that asks, which is not told of others; undefined: all there is. */
+  /** `tree` limits the result to that task tree; undefined returns all suspensions. */
   statusOf(tool: string, tree: string | undefined): SuspensionStatus;
-  /** One transaction, given what is in force. */
+  /** Runs `work` in one transaction, with the current status. */
   change<T>(tool: string, work: (sql: Sql, now: SuspensionStatus) => Promise<T>): Promise<T>;
 };
 
@@ -92,7 +91,7 @@ export function suspendInTree(
   );
 }
 
-/** How many there were. */
+/** Returns how many there were. */
 export async function removeSuspensions(sql: Sql, tool: string): Promise<number> {
   const trees = await sql.run('DELETE FROM tool_tree_suspensions WHERE tool = ?', tool);
   return trees + (await sql.run('DELETE FROM tool_suspensions WHERE tool = ?', tool));

@@ -1,5 +1,5 @@
-// What becomes of a tool's result before it is recorded: it is checked against the tool's schema,
-// made safe to show, and stored as an artifact when it is too large for a context.
+// Finishes a tool's result before it is recorded: checks it against the tool's schema, makes it
+// safe to show, and stores it as an artifact when it is too large for a context.
 import { checkValue } from '../../../platform/check.ts';
 import { derivedId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
@@ -25,13 +25,12 @@ export type FinishedResult = {
   sizeBytes: number;
   /** The artifact that holds a result too large to show. */
   artifact: string | undefined;
-  /** The answer to the last of the seven questions, as the log has it. */
   output: CheckedOutput;
 };
-/** `refused`: it was not as declared. `none`: there is none to show. */
+/** `refused`: it does not match its schema. `none`: there is no output. */
 export type CheckedOutput = {
   became: 'shown' | 'stored' | 'refused' | 'none';
-  /** The kinds of secrets that were taken out of it. */
+  /** The kinds of secrets that were removed. */
   redacted: readonly string[];
 };
 
@@ -53,13 +52,13 @@ export function failWith(
   };
 }
 
-/** It was done, and nobody knows what a reader of its output would have to be marked with. */
+/** For an effect that happened, but whose output cannot be marked. */
 export function withholdResult({ name }: Tool, error: unknown): FinishedResult {
-  const why = error instanceof Fault ? error.message : 'for a reason of its own';
+  const why = error instanceof Fault ? error.message : 'internal error';
   return failWith({
     code: 'withheld',
-    message: `${name} was done, but what it fetched cannot be looked up: ${why}`,
-    hint: 'Its output is not shown. Look at what it left, or do it again if that does no harm.',
+    message: `${name} was done, but its downloads cannot be determined: ${why}`,
+    hint: 'Its output is withheld. Check what it changed, or repeat it if that is harmless.',
     retry: false,
   });
 }
@@ -77,19 +76,19 @@ export function completeWith(shown: ShownResult, artifact?: string): FinishedRes
 }
 
 /**
- * The text of a result as an artifact can hold it. What hidden characters become is longer than
- * they were, so even an output within its limit may not fit; then its longest texts are cut.
+ * Returns the result as text that fits an artifact. Escaping hidden characters makes a text longer,
+ * so even an output within its limit may not fit; then its longest texts are cut.
  */
 function fitArtifact({ value, text }: ShownResult): string {
   let now = text;
   const cut: Record<string, unknown> = { ...value };
   while (now.length > artifactSizeBytesMax || Buffer.byteLength(now) > artifactSizeBytesMax) {
-    const texts = Object.entries(cut).filter(([, one]) => typeof one === 'string');
+    const texts = Object.entries(cut).filter(([, member]) => typeof member === 'string');
     const [name, longest] = texts.reduce<[string, string]>(
-      (most, [key, one]) => ((one as string).length > most[1].length ? [key, one as string] : most),
+      (max, [key, text]) => ((text as string).length > max[1].length ? [key, text as string] : max),
       ['', ''],
     );
-    // Nothing that could be cut: agentd says that it is too large.
+    // Nothing to cut: agentd rejects it as too large.
     if (longest.length < 1_024) return text;
     cut[name] = truncateText(longest, Math.floor(longest.length / 2));
     now = JSON.stringify({ ...cut, shortened: true });
@@ -111,7 +110,7 @@ export function makeFinishResult(options: {
 
   const store = async (tool: Tool, text: string, context: ToolContext): Promise<string | null> => {
     const name = `${tool.name}-result.json`;
-    // The call itself may have stored an artifact under its own id, so this has an id of its own.
+    // The call may have stored an artifact under its own id, so this uses another.
     const callId = derivedId<ToolContext['callId']>('call', context.callId, 'result');
     const body = {
       ...forRun({ ...context, callId }),
@@ -120,8 +119,7 @@ export function makeFinishResult(options: {
     try {
       return (await agentd.toolPutArtifact({ body }, peerOptions)).artifact.ref;
     } catch (error) {
-      // What can be done again waits until it can be stored; what cannot keeps at least its
-      // preview.
+      // An idempotent call is repeated later; any other keeps at least its preview.
       const later = error instanceof Fault && (error.retry || error.code === 'stale_fence');
       if (later && tool.idempotent) throw error;
       return null;
@@ -133,8 +131,8 @@ export function makeFinishResult(options: {
     if (!checked.success) {
       return failWith({
         code: 'bad_output',
-        message: `${tool.name} was done, but its result is not as its schema says`,
-        hint: 'Do not count on the result; a person should look at the log of toold.',
+        message: `${tool.name} was done, but its result does not match its schema`,
+        hint: 'Do not rely on the result; an operator should check the log of toold.',
         retry: false,
       });
     }
@@ -147,7 +145,7 @@ export function makeFinishResult(options: {
     return completeWith({ ...showResult(short), redacted }, artifact ?? undefined);
   };
 
-  // On its way to an artifact a result is in memory a dozen times: large ones go one by one.
+  // Storing a result needs about a dozen copies in memory, so large ones go one by one.
   const withLock = makeMutex();
 
   return async (tool, outcome, context) => {
@@ -157,9 +155,8 @@ export function makeFinishResult(options: {
   };
 }
 
-/** Of all texts in a value. */
 function countChars(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (value === null || typeof value !== 'object') return 0;
-  return Object.values(value).reduce<number>((sum, one) => sum + countChars(one), 0);
+  return Object.values(value).reduce<number>((sum, member) => sum + countChars(member), 0);
 }

@@ -1,6 +1,5 @@
-// What a model may be shown of a result: no secrets of a known shape, no control or bidirectional
-// characters that could hide text or steer a terminal, and no more bytes than the limit. Storing
-// what is too large is left to the service.
+// Makes a result safe to show to a model: removes secrets of known shapes, and escapes control and
+// bidirectional characters that could hide text or steer a terminal.
 import { mayHoldSecret, redact } from './secrets.ts';
 
 /**
@@ -20,10 +19,10 @@ export function neutralise(text: string): string {
   return text.replace(UNSAFE, showCodePoint);
 }
 
-/** So many are shown by name, which is eight times as long; with more it is no text to read. */
+/** Characters shown by name, which is eight times as long; with more it is not readable text. */
 const SHOWN_MAX = 65_536;
 
-/** The same of what may be large: past so many, each run of hidden characters is one mark. */
+/** Like neutralise, but past the limit each run of hidden characters becomes one U+FFFD. */
 function neutraliseMany(text: string): string {
   if (text.length <= SHOWN_MAX) return neutralise(text);
   let count = 0;
@@ -36,20 +35,20 @@ function neutraliseMany(text: string): string {
   return neutralise(text.slice(0, end)) + text.slice(end).replace(UNSAFE_RUN, '\ufffd');
 }
 
-/** A text from anywhere as it may be shown. Secrets go first, while their shape is whole. */
+/** Removes secrets before escaping, while their shape is intact. */
 export const makeSafe = (text: string, found?: Set<string>): string =>
   neutraliseMany(redact(text, found));
 
-/** Looked for in the texts themselves: as JSON, hidden ones would be six times as long. */
+/** Searches the values: as JSON, hidden characters would be six times as long. */
 function mayBeUnsafe(value: unknown): boolean {
   if (typeof value === 'string') return UNSAFE_ONE.test(value);
   if (value === null || typeof value !== 'object') return false;
-  return Object.entries(value).some(([key, one]) => UNSAFE_ONE.test(key) || mayBeUnsafe(one));
+  return Object.entries(value).some(([key, member]) => UNSAFE_ONE.test(key) || mayBeUnsafe(member));
 }
 
 function makeAllSafe(value: unknown, found: Set<string>): unknown {
   if (typeof value === 'string') return makeSafe(value, found);
-  if (Array.isArray(value)) return value.map((one) => makeAllSafe(one, found));
+  if (Array.isArray(value)) return value.map((member) => makeAllSafe(member, found));
   if (value === null || typeof value !== 'object') return value;
   // fromEntries defines members, so a key such as __proto__ stays a key.
   return Object.fromEntries(
@@ -63,11 +62,11 @@ function makeAllSafe(value: unknown, found: Set<string>): unknown {
 export type ShownResult = {
   value: Record<string, unknown>;
   text: string;
-  /** The kinds of secrets that were taken out. */
+  /** The kinds of secrets that were removed. */
   redacted: string[];
 };
 
-/** A result as the model will see it, with its JSON text. */
+/** Returns the result as the model sees it, with its JSON text. */
 export function showResult(value: Record<string, unknown>): ShownResult {
   if (!mayBeUnsafe(value)) {
     const text = JSON.stringify(value);
@@ -80,7 +79,7 @@ export function showResult(value: Record<string, unknown>): ShownResult {
 
 const PREVIEW_CHARS_MAX = 2_000;
 
-/** The first part of a long text, never half a character. */
+/** Cuts a long text, never inside a surrogate pair. */
 export function truncateText(text: string, charsMax: number = PREVIEW_CHARS_MAX): string {
   if (text.length <= charsMax) return text;
   const cut = text.slice(0, charsMax);

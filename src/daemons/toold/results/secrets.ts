@@ -1,17 +1,17 @@
-// Secrets by their shape, and how they are taken out of a text before a model sees it. The table is
-// data: a row is a name, what it looks like, and a word that such a text always holds. Pure.
+// Finds secrets by their shape and removes them from a text before a model sees it. A row of the
+// table is a name, a pattern, and the words of which such a text always contains one. Pure.
 
 type Shape = {
   name: string;
   /** The group `secret`, or the whole match, is replaced. */
   pattern: RegExp;
-  /** In lower case. A text with none of these words is not looked at further. */
+  /** In lower case. A text with none of these words is skipped. */
   hints: readonly string[];
-  /** For shapes that harmless words have too. */
+  /** For shapes that harmless text can have too. */
   isSecret?: (value: string) => boolean;
 };
 
-/** Bits per character, by how often each occurs. */
+/** Shannon entropy in bits per character. */
 export function measureEntropy(text: string): number {
   const counts = new Map<string, number>();
   for (const c of text) counts.set(c, (counts.get(c) ?? 0) + 1);
@@ -23,7 +23,6 @@ export function measureEntropy(text: string): number {
 
 const RANDOM_BITS_MIN = 3.3;
 
-/** Letters and digits that no person would write and no program would name something. */
 function looksRandom(value: string): boolean {
   return /\d/.test(value) && /[A-Za-z]/.test(value) && measureEntropy(value) >= RANDOM_BITS_MIN;
 }
@@ -148,7 +147,7 @@ const HINTS = [...new Set(SHAPES.flatMap(({ hints }) => hints))].map((hint) =>
 );
 const MAY_HOLD_SECRET = new RegExp(HINTS.join('|'), 'i');
 
-/** Cheap: whether a text is worth looking at. JSON text hides none of the words. */
+/** A cheap prefilter. JSON encoding hides none of the words. */
 export const mayHoldSecret = (text: string): boolean => MAY_HOLD_SECRET.test(text);
 
 function redactShape(text: string, { name, pattern, isSecret }: Shape, found: Set<string>): string {
@@ -162,8 +161,8 @@ function redactShape(text: string, { name, pattern, isSecret }: Shape, found: Se
   });
 }
 
-/** The text without secrets; `found` gets the names of what was taken out. */
+/** Returns the text without secrets, and adds their names to `found`. */
 export function redact(text: string, found: Set<string> = new Set()): string {
   if (!mayHoldSecret(text)) return text;
-  return SHAPES.reduce((left, shape) => redactShape(left, shape, found), text);
+  return SHAPES.reduce((current, shape) => redactShape(current, shape, found), text);
 }

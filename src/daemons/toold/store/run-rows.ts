@@ -1,4 +1,4 @@
-// toold's rows of admitted runs with their highest fence, and of the marks of workspaces.
+// Stores admitted runs with their highest fence, and the marks of workspaces.
 import type { RunRows } from '../../../platform/run-registry.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import type { Label, RunId } from '../../../wire/primitives.ts';
@@ -44,7 +44,6 @@ export function makeRunRows(nowMs: () => number): RunRows<AdmitToolRunBody> {
 
 export function makeWorkspaceMarks(db: Database) {
   return {
-    /** The marks of all these places together. */
     workspaceMarks: async (places: readonly string[]): Promise<Label[]> => {
       const marks = places.map(() => '?').join(', ');
       const rows = await db.read((sql) =>

@@ -1,5 +1,5 @@
-// toold's journal: calls with their outcomes. One method is one transaction; a change of state and
-// its event are written together. The runs are in run-rows.ts.
+// Stores toold's journal of calls and outcomes. One method is one transaction; a change of state
+// and its event are written together.
 import type { Outbox } from '../../../platform/outbox.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Database, Value } from '../../../platform/sql/database.ts';
@@ -9,8 +9,8 @@ import type { CallStatus, WaitKind } from '../../../wire/toold.ts';
 import { makeWorkspaceMarks } from './run-rows.ts';
 
 /**
- * `place` is the order of the journal, which pages follow. Each index costs every call a written
- * page or two, so there are few, and what is the same for all calls of a run stands with the run.
+ * `place` is the order of the journal, which pages follow. Each index costs every call a page write
+ * or two, so there are few, and columns common to all calls of a run are in `runs`.
  */
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}
@@ -77,7 +77,7 @@ CREATE TABLE tool_suspensions (
   by_principal TEXT NOT NULL,
   reason TEXT NOT NULL
 );`,
-  // Those counted before trees were told apart stay, and count together as one tree's.
+  // Older violations, counted without a tree, count together as one tree's.
   `ALTER TABLE tool_violations ADD COLUMN root_task_id TEXT NOT NULL DEFAULT '';
 CREATE TABLE tool_tree_suspensions (
   tool TEXT NOT NULL,
@@ -120,7 +120,7 @@ export type NewCall = Pick<
 
 export type SavedOutcome = {
   status: 'completed' | 'failed' | 'canceled';
-  /** The stored texts are JSON; exactly one of the two is there. */
+  /** JSON; exactly one of the two is set. */
   result: string | null;
   error: string | null;
   hash: string;
@@ -129,7 +129,7 @@ export type SavedOutcome = {
 export type OpenCall = Pick<ToolCallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
   arguments: string | null;
 };
-/** There can be as many as the run may make, and all are read at once. */
+/** Bounds the memory of openCalls, which reads all open calls of a run at once. */
 const OPEN_CHARS_MAX = 16_384;
 
 export type PastCall = {
@@ -161,7 +161,7 @@ const FILTERS = {
 export type TooldStore = ReturnType<typeof makeStore>;
 
 export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
-  /** Changes one call that must be in one of these states, and says so. */
+  /** Changes exactly one call and records its event. Returns the event's number. */
   const change = async (
     statement: string,
     values: Value[],
@@ -210,20 +210,18 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
     findCall: (callId: string): Promise<ToolCallRow | undefined> =>
       db.read((sql) => sql.one<ToolCallRow>(`${SELECT} WHERE call_id = ?`, callId)),
 
-    /**
-     * The first attempt. Gives the number of its event, which must be durable before the effect.
-     */
+    /** Returns the number of the event, which must be durable before the effect. */
     recordIntent: (call: NewCall, attempted: EventDraft) =>
       insert(call, { status: 'running', attempts: 1, error: null, hash: null }, attempted),
 
     recordDenied: (call: NewCall, denial: { error: string; hash: string }, denied: EventDraft) =>
       insert(call, { status: 'denied', attempts: 0, ...denial }, denied),
 
-    /** A person must be asked first; nothing was begun. */
+    /** For a call that needs approval before it begins. */
     recordRequested: (call: NewCall, waiting: EventDraft) =>
       insert(call, { status: 'requested', attempts: 0, error: null, hash: null }, waiting),
 
-    /** What could go on before must be asked for now. */
+    /** For a call that was allowed before and needs approval now. */
     returnToRequested: (callId: string) =>
       change(
         "UPDATE calls SET status = 'requested', wait_id = NULL, wait_kind = NULL " +
@@ -240,7 +238,6 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         undefined,
       ),
 
-    /** Asked for, and refused before anything was begun. */
     recordRefused: (
       callId: string,
       denial: { error: string; hash: string },
@@ -253,7 +250,6 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         denied,
       ),
 
-    /** A further attempt of a call that has no outcome. */
     recordAttempt: (
       call: { callId: string; fence: number; attempt: number; nowMs: number },
       attempted: EventDraft,
@@ -286,7 +282,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         waiting,
       ),
 
-    /** The call stays unknown; a person was asked. */
+    /** Records the wait for a person's confirmation; the status stays unknown. */
     recordAsked: (callId: string, wait: { id: string; kind: string }, waiting: EventDraft) =>
       change(
         "UPDATE calls SET wait_id = ?, wait_kind = ? WHERE call_id = ? AND status = 'unknown'",
@@ -294,10 +290,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         waiting,
       ),
 
-    /**
-     * It was allowed, and it is certain that its effect did not begin: it may be done when asked
-     * again.
-     */
+    /** For a call whose effect certainly did not begin: it may be attempted again. */
     releaseCall: (callId: string) =>
       change(
         "UPDATE calls SET status = 'allowed' WHERE call_id = ? AND status = 'running'",
@@ -312,10 +305,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         undefined,
       ),
 
-    /**
-     * At start nothing runs: what a crash left running is unknown, unless doing it again is
-     * harmless.
-     */
+    /** At startup, marks calls that a crash left running as unknown, unless idempotent. */
     markLeftUnknown: (isIdempotent: (tool: string) => boolean): Promise<number> =>
       db.write(async (sql) => {
         const running = await sql.all<{ tool: string }>(
@@ -332,7 +322,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         return marked;
       }),
 
-    /** Those that wait, run, or may begin; null for arguments that are long. */
+    /** Calls that wait, run or may begin; long arguments are null. */
     openCalls: (runId: string): Promise<OpenCall[]> =>
       db.read((sql) =>
         sql.all(
@@ -352,7 +342,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
         ),
       ),
 
-    /** Before this place in the journal, the newest first, as all lists of calls and tasks are. */
+    /** Calls before this place in the journal, newest first. */
     listCalls: (filter: CallFilter, before: number, limit: number): Promise<ToolCallRow[]> => {
       const where = ['place < ?'];
       const values: Value[] = [before];

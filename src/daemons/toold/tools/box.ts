@@ -1,5 +1,4 @@
-// What a tool may do inside the box of its run. sandboxd holds the box; how it is reached is not
-// known here.
+// The interface through which tools use their run's box, and what they share around it.
 import { posix } from 'node:path';
 import * as z from 'zod';
 import type { Touch } from '../../../policy/request.ts';
@@ -7,10 +6,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
 
-/**
- * One request to the box's files, by absolute path. The same write or delete asked again does no
- * harm.
- */
+/** Requests to the box's files, by absolute path. Writes and deletes are idempotent. */
 export type BoxFiles = { perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>> };
 
 export type ExecRequest = {
@@ -19,7 +15,7 @@ export type ExecRequest = {
   env?: Readonly<Record<string, string>>;
   stdin?: Buffer;
   wallMs?: number;
-  /** Of stdout and stderr together; what prints more is ended. */
+  /** Of stdout and stderr together; a command that prints more is ended. */
   outputBytesMax?: number;
   /** Aborted: the command and everything it started is killed. */
   signal?: AbortSignal;
@@ -28,46 +24,43 @@ export type ExecRequest = {
 export type ExecResult = {
   exitCode: number | null;
   signal: string | null;
-  /** Which limit ended it, or a change of policy; null when it ended by itself. */
+  /** The limit that ended it, or a change of policy; null when it exited by itself. */
   endedBy: EndedBy | 'policy' | null;
-  /** More of that, or what else the caller should know. */
   note?: string;
   stdout: Buffer;
   stderr: Buffer;
   stdoutTruncated: boolean;
   stderrTruncated: boolean;
   wallMs: number;
-  /** What was refused on its way out while it ran. */
+  /** The connections egressd denied while it ran. */
   networkDenied: readonly NetworkDenied[];
 };
 
-/** In words for a model: why, and what to do. */
 export type NetworkDenied = { host: string; port: number; reason: string; hint: string };
 
 export type Box = {
-  /** Where things are, as the box shows them. */
+  /** Paths inside the box. */
   roots: { workspace: string; home: string };
   files: BoxFiles;
   /**
-   * Throws a fault only when the command was certainly not started; when it may have been and
-   * nobody knows how it ended, another error.
+   * Throws a fault only when the command was certainly not started, and another error when it may
+   * have been and its end is unknown.
    */
   exec(request: ExecRequest): Promise<ExecResult>;
 };
 
-/** Faults that come before anything is started, although trying again may help. */
+/** Retryable faults that are raised before anything is started. */
 const NOT_STARTED: ReadonlySet<string> = new Set(['overloaded', 'halted', 'rate_limited']);
 
-/** For a call that was given up before anything was asked of the box. */
 export const notStartedFault = (): Fault =>
   fault('canceled', 'the run was dismissed before anything was done', {
     details: { begun: false },
   });
 
 /**
- * For what must not be done twice: a link that broke, and a command that was ended because its run
- * was dismissed, say nothing of what was done by then, and must not be taken for "nothing". A box
- * that was gone beforehand is another thing.
+ * For effects that must not happen twice. A broken link, or a command ended by a dismissal, leaves
+ * open what was done by then, so it must not count as "not started". A box that was gone before is
+ * safe.
  */
 export function rethrowAsUncertain(error: unknown): never {
   if (!(error instanceof Fault)) throw error;
@@ -75,18 +68,18 @@ export function rethrowAsUncertain(error: unknown): never {
   const isGivenUp = error.code === 'canceled' && error.details?.begun !== false;
   const isSure = NOT_STARTED.has(error.code) || !(error.retry || isGivenUp);
   if (isSure || isGone) throw error;
-  throw new Error('the box went away while something was done in it', { cause: error });
+  throw new Error('the box ended while a command may have run in it', { cause: error });
 }
 
 export const execOnce = (box: Box, request: ExecRequest): Promise<ExecResult> =>
   box.exec(request).catch(rethrowAsUncertain);
 
-/** Where a box shows its workspace. Relative paths begin here. */
+/** The workspace inside a box. Relative paths start here. */
 export const WORKSPACE = '/workspace';
 
 /**
- * A path as a model gives it, made absolute and without `.` and `..` before anything is decided:
- * what policy sees is what is then opened.
+ * A path from a model, made absolute and normalized before any decision, so that policy decides on
+ * the path that is then opened.
  */
 export const boxPath = (workspace: string) =>
   z
@@ -130,17 +123,15 @@ export const ExecOutput = z.object({
     .describe('hosts that the way out refused while it ran'),
 });
 
-/** After "was ended". */
 export const describeEnd = (endedBy: NonNullable<ExecResult['endedBy']>): string =>
   END_TEXTS[endedBy] ?? `by its limit of ${endedBy}`;
 
 const END_TEXTS: Partial<Record<NonNullable<ExecResult['endedBy']>, string>> = {
-  policy: 'because the policy changed while it ran, and does not allow its box any more',
-  seal: 'because somebody replaced a file on the host that is closed or protected in its box',
+  policy: 'because the policy changed while it ran and no longer allows its box',
+  seal: 'because a file on the host that is closed or protected in its box was replaced',
   box: 'because its box was closed',
 };
 
-/** The result of a command as a model reads it. */
 export function toExecOutput(done: ExecResult): z.input<typeof ExecOutput> {
   const { exitCode, signal, endedBy, note, stdout, stderr } = done;
   const { stdoutTruncated, stderrTruncated } = done;

@@ -1,5 +1,5 @@
-// A unified diff of two texts, for a person who approves and a model that checks its work. Bounded:
-// texts that are very different are shown as one replaced by the other. Pure.
+// Renders a unified diff of two texts, for approvers and for models that check their work. Bounded:
+// very different texts are shown as one replaced by the other. Pure.
 import { fault } from '../../../wire/errors.ts';
 
 const CONTEXT_LINES = 3;
@@ -50,8 +50,8 @@ function compare(a: readonly string[], b: readonly string[]): Line[] {
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
   let tail = 0;
-  const room = Math.min(a.length, b.length) - head;
-  while (tail < room && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const tailMax = Math.min(a.length, b.length) - head;
+  while (tail < tailMax && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
   const [oldPart, newPart] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
   const middle = editScript(oldPart, newPart) ?? [
     ...oldPart.map((text): Line => ({ kind: '-', text })),
@@ -61,7 +61,7 @@ function compare(a: readonly string[], b: readonly string[]): Line[] {
   return [...a.slice(0, head).map(same), ...middle, ...a.slice(a.length - tail).map(same)];
 }
 
-/** Which lines are shown: every change with what is around it, in runs. */
+/** Returns line ranges: every change with its context. */
 function findHunks(lines: readonly Line[]): [number, number][] {
   const hunks: [number, number][] = [];
   lines.forEach(({ kind }, at) => {
@@ -76,7 +76,7 @@ function findHunks(lines: readonly Line[]): [number, number][] {
 
 export type DiffNames = { from: string; to: string };
 
-/** Empty when there is no difference but perhaps in the last line end. */
+/** Returns an empty text when at most the final newline differs. */
 export function unifiedDiff(before: string, after: string, names: DiffNames): string {
   const lines = compare(splitLines(before), splitLines(after));
   const out: string[] = [];
@@ -102,10 +102,10 @@ export function unifiedDiff(before: string, after: string, names: DiffNames): st
 
 const SHOWN_CHARS_MAX = 1_000_000;
 
-/** A person sees all of a change before approving it, or is not asked. */
+/** Throws when the diff is too long for a person to review as a whole. */
 export function assertShowable(diff: string): string {
   if (diff.length <= SHOWN_CHARS_MAX) return diff;
   throw fault('too_large', `the change is ${diff.length} characters long when shown to a person`, {
-    hint: 'Make it in smaller parts, so that a person can look at each.',
+    hint: 'Make it in smaller parts, so that a person can review each.',
   });
 }

@@ -106,7 +106,7 @@ describe('file.edit', () => {
     });
     assert.throws(() => applyEdits('aaa', [{ old_text: 'aa', new_text: 'b', all: false }], 'x'), {
       code: 'conflict',
-      message: /at places that overlap/,
+      message: /in overlapping places/,
     });
     const mixed = {
       path: 'src/a.ts',
@@ -126,7 +126,7 @@ describe('file.edit', () => {
     const context = { ...world.context, box: async () => ({ ...box, files: { perform } }) };
     const one = tool('file.edit')!;
     const doing = one.perform(one.input.parse(edit('a = 1', 'x')), context as never);
-    await assert.rejects(doing, { name: 'Error', message: /went away/ });
+    await assert.rejects(doing, { name: 'Error', message: /the box ended/ });
   });
 
   it('any edits: what is not named stays', () => {
@@ -201,7 +201,7 @@ describe('file.delete and delete.recursive', () => {
     writeFileSync(at('big/many/deep/999'), 'y');
     assert.notEqual(await show(), all, 'one that is not written out');
     const link = await world.show(tool('delete.recursive'), { path: at('none') });
-    assert.match(link.text, /is not there/);
+    assert.match(link.text, /does not exist/);
   });
 
   it('a directory with something in it needs delete.recursive', async () => {

@@ -1,5 +1,4 @@
-// The tools for files: said to the box's file service, which resolves every path with the box's own
-// kernel view.
+// Lists the file tools. They use the box's file service, which resolves every path inside the box.
 import { WORKSPACE } from './box.ts';
 import { deleteFile, deleteTree } from './files/delete.ts';
 import { listFiles, readFile, searchFiles } from './files/read.ts';

@@ -1,5 +1,5 @@
-// The tools for git. What a repository may not make git do is in git/config.ts and
-// git/repository.ts.
+// Lists the git tools. git/config.ts and git/repository.ts restrict what a repository can make git
+// do.
 import { WORKSPACE } from './box.ts';
 import { gitCommit } from './git/commit.ts';
 import { gitDiff, gitLog, gitShow, gitStatus } from './git/read.ts';

@@ -1,6 +1,6 @@
-// http.fetch: one request, made by egressd under the rules of the run. egressd sends a request that
-// may change something at most once per call, so asking again does no harm; where nobody knows what
-// came of it, a person is asked.
+// http.fetch: one request, sent by egressd under the rules of the run. egressd sends a request that
+// may change something at most once per call, so retries are safe; where its outcome is unknown, a
+// person is asked.
 import * as z from 'zod';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Client } from '../../../platform/link.ts';
@@ -15,7 +15,7 @@ const ONLY_READS: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 const TIMEOUT_MS = 60_000;
 const TIMEOUT_MARGIN_MS = 5_000;
 const REDIRECTS_MAX = 5;
-/** What helps to read an answer or to ask again; the rest is the server's own business. */
+/** The response headers that a model can use. */
 const RESPONSE_HEADERS = [
   'content-type',
   'content-length',
@@ -48,7 +48,7 @@ const Output = z.object({
   truncated: z.boolean(),
 });
 
-/** A URL that cannot be read touches something no rule allows. */
+/** An invalid URL touches a host that no rule allows. */
 function toTouch({ url, method }: z.output<typeof Input>): Touch {
   const action = 'net.connect' as const;
   if (!URL.canParse(url)) return { action, host: url.slice(0, 200), port: 0, method };
@@ -58,19 +58,19 @@ function toTouch({ url, method }: z.output<typeof Input>): Touch {
   return { action, host: hostname, port: urlPort, method, urlPath: pathname };
 }
 
-/** This very request was decided on before it gets here; the box may still reach less. */
+/** Policy has allowed this very request, even where the box reaches less. */
 function toDecided(touch: Touch): { decided?: EgressRule } {
   if (touch.action !== 'net.connect' || touch.port === 0) return {};
   const { host, port, method = 'GET' } = touch;
   return { decided: { host, port, methods: [method] } };
 }
 
-function toResult(answer: FetchAnswer): Record<string, unknown> {
-  const { url, status, size_bytes, truncated } = answer;
-  const bytes = Buffer.from(answer.body_base64, 'base64');
+function toResult(response: FetchAnswer): Record<string, unknown> {
+  const { url, status, size_bytes, truncated } = response;
+  const bytes = Buffer.from(response.body_base64, 'base64');
   const text = decodeText(bytes, truncated);
-  const told = RESPONSE_HEADERS.flatMap((name) => {
-    const value = answer.headers[name];
+  const headers = RESPONSE_HEADERS.flatMap((name) => {
+    const value = response.headers[name];
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
@@ -78,8 +78,8 @@ function toResult(answer: FetchAnswer): Record<string, unknown> {
     status,
     size_bytes,
     truncated,
-    headers: Object.fromEntries(told),
-    ...(text === undefined ? { base64: answer.body_base64 } : { text }),
+    headers: Object.fromEntries(headers),
+    ...(text === undefined ? { base64: response.body_base64 } : { text }),
   };
 }
 
@@ -92,16 +92,16 @@ function decodeText(bytes: Buffer, isCut: boolean): string | undefined {
   }
 }
 
-/** Of a request that may change something, only a person can tell whether it did. */
+/** A sent request that may change something has an unknown outcome until a person confirms it. */
 function toFailure(error: unknown, method: string): Effect {
   if (!isFault(error)) throw error;
   const { outcome, sent } = error.details ?? {};
   if (outcome === 'unknown' || sent === true) return { unknown: true };
-  // The link to egressd broke, and it may have sent it by then: it knows, when it is asked again.
+  // The link to egressd broke after it may have sent the request; the next attempt recalls it.
   if (error.retry && !ONLY_READS.has(method)) throw openOutcomeFault(error);
   if (error.code !== 'not_found') throw error;
-  const hint = 'Go on without it, or ask for the host with network.request: a person decides.';
-  const message = 'this run has no way out to the network';
+  const hint = 'Continue without it, or request the host with network.request: a person decides.';
+  const message = 'this run has no network access';
   return { error: { code: 'denied', message, hint, retry: false } };
 }
 
@@ -149,8 +149,11 @@ export function httpTools(egressd: FetchClient): Tool[] {
       };
       try {
         const deadlineMs = TIMEOUT_MS + TIMEOUT_MARGIN_MS;
-        const answer = await egressd.fetch({ params: { id: runId }, body: order }, { deadlineMs });
-        return { result: toResult(answer) };
+        const response = await egressd.fetch(
+          { params: { id: runId }, body: order },
+          { deadlineMs },
+        );
+        return { result: toResult(response) };
       } catch (error) {
         return toFailure(error, method);
       }

@@ -1,11 +1,11 @@
-// logs.read: the end of a log that the manifest lets the agent read. What a log says was written by
-// whoever could make the program log it, so it comes from outside.
+// logs.read: the end of a log that the manifest lets the agent read. Outsiders can make programs
+// log text, so the output counts as from outside.
 import * as z from 'zod';
 import { Timestamp } from '../../../wire/primitives.ts';
 import { type Box, boxPath, READ_ONLY, reads, WORKSPACE } from './box.ts';
 import { type Tool, tool } from './tool.ts';
 
-/** How much of the end is looked at: a little first, more when that is not enough. */
+/** Sizes of the end that is read: small first, larger when that is not enough. */
 const WINDOWS_BYTES = [262_144, 2 * 1024 * 1024, 16 * 1024 * 1024] as const;
 const READ_BYTES = 2 * 1024 * 1024;
 const LINE_CHARS_MAX = 2_000;
@@ -35,7 +35,7 @@ async function readTail(box: Box, path: string, windowBytes: number): Promise<Ta
 const ISO = /\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?/;
 const COMMON = /\[(\d\d)\/(\w{3})\/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d\d)(\d\d)\]/;
 
-/** When a line says it was written; undefined when it does not. Without a zone it is UTC. */
+/** Parses the time in a log line; without a zone it is UTC. */
 export function parseTime(line: string): number | undefined {
   const head = line.slice(0, 200);
   const [iso] = ISO.exec(head) ?? [];
@@ -58,7 +58,7 @@ type LineFilter = {
 };
 type PickedLines = { lines: string[]; isEnough: boolean };
 
-/** The last lines that fit. A line without a time belongs to the one before it. */
+/** Returns the last matching lines. A line without a time has that of the line before. */
 export function pickLines(text: string, wanted: LineFilter): PickedLines {
   const { sinceMs, grep, ignoreCase, linesMax } = wanted;
   const all = text.split('\n');
@@ -118,7 +118,7 @@ const logsRead = (workspace: string): Tool =>
         const isLast = windowBytes === WINDOWS_BYTES.at(-1);
         if (!isEnough && !tail.isWhole && !isLast) continue;
         const isCut = !isEnough && !tail.isWhole;
-        const incomplete = `only the last ${windowBytes} bytes of the log were looked at`;
+        const incomplete = `only the last ${windowBytes} bytes of the log were read`;
         return {
           result: {
             path,

@@ -31,11 +31,11 @@ function readReply(wait: WaitView): ToolOutcome {
   );
 }
 
-/** A service or gateway that is absent stays absent, so asking again would be in vain. */
+/** A missing service or gateway stays missing, so the error is not retryable. */
 function absentReceiverError(error: unknown, to: string): Effect {
   const isFixed = /^(service|external):/.test(to);
   if (!isFault(error, 'unavailable') || !isFixed) throw error;
-  const hint = 'Nobody takes this message here: do without it.';
+  const hint = 'Do without it: this message has no receiver here.';
   return { error: { ...toCallError(error), hint, retry: false } };
 }
 

@@ -1,5 +1,5 @@
-// network.request: asks a person to let this run reach one more host. Who decides is the approval
-// that every call needs; what is remembered and opened is the broker's.
+// network.request: requests one more host for this run. Every call needs approval; the broker
+// stores the approved host and opens the egress.
 
 import * as z from 'zod';
 import { sha256Hex } from '../../../platform/json.ts';
@@ -9,22 +9,21 @@ import type { ApprovalId } from '../../../wire/primitives.ts';
 import { type Tool, type ToolContext, tool } from './tool.ts';
 
 export type HostOrder = { host: string; port: number; approvalId: ApprovalId };
-/** Remembers the grant and opens the way; what the run may send there is the answer. */
+/** Stores the approved host and opens the egress. Resolves to what the run may send there. */
 export type OpenHost = (
   context: ToolContext,
   order: HostOrder,
 ) => Promise<{ isOpen: boolean; onlyReads: boolean }>;
 
 const HTTPS_PORT = 443;
-/** Names that mean something only on one network, or on one machine. */
+/** Names with a meaning only on one network or one machine. */
 const PRIVATE = /(^|\.)(localhost|local|localdomain|internal|intranet|private|corp|home|lan|arpa)$/;
 
-/** A name that a person can be asked about. */
 function parsePublicName(written: string): ParseOutcome<string> {
   const host = parseHost(written);
   if ('problem' in host) return host;
   const { name, ip } = host.value;
-  if (ip !== undefined) return { problem: 'it is an address; only names can be asked for' };
+  if (ip !== undefined) return { problem: 'it is an address; only names can be requested' };
   if (!name.includes('.') || PRIVATE.test(name))
     return {
       problem: 'it is a name of a private network; the operator can list it in the manifest',
@@ -70,23 +69,23 @@ export function networkTools(open: OpenHost): Tool[] {
       port: z.int(),
       only_reads: z.boolean().describe('only plain GET and HEAD: you have read text from outside'),
     }),
-    // A permit for one host is none for another.
+    // A permit for one host must not cover another.
     describeAction: ({ host, port }) => {
-      const place = `${host}:${port}`;
-      return `network.request ${place.length <= 48 ? place : sha256Hex(place).slice(0, 48)}`;
+      const target = `${host}:${port}`;
+      return `network.request ${target.length <= 48 ? target : sha256Hex(target).slice(0, 48)}`;
     },
-    // As if it were granted: what a rule forbids, nobody is asked for.
+    // Decided as if granted, so that a forbidden host is denied without asking a person.
     touches: ({ host, port }) => [{ action: 'net.connect', host, port, granted: true }],
     preview: async ({ host, port, reason }) =>
       `let this run reach ${host}:${port}\nwhy: ${reason}\n`,
     async perform({ host, port }, context) {
       const { approvalId } = context;
       if (approvalId === undefined)
-        throw fault('denied', `nobody has approved that this run reaches ${host}:${port}`);
+        throw fault('denied', `${host}:${port} is not approved for this run`);
       const { isOpen, onlyReads } = await open(context, { host, port, approvalId });
       if (!isOpen)
         throw fault('denied', `a rule of this site forbids ${host} in some circumstances`, {
-          hint: 'Go on without it. A person can change the rule.',
+          hint: 'Continue without it. An operator can change the rule.',
         });
       return { result: { host, port, only_reads: onlyReads } };
     },

@@ -1,5 +1,5 @@
-// package.request: a person is asked to install a package. Nothing is installed by an agent or for
-// it: code of packages is not trusted, and running it needs a stronger sandbox than the host gives.
+// package.request: asks a person to install a package. Agents install nothing: package code is not
+// trusted, and running it would need a stronger sandbox than this host has.
 import * as z from 'zod';
 import type { WaitView } from '../../../wire/agentd.ts';
 import {

@@ -1,4 +1,4 @@
-// The list of every tool there is. A tool that is not here cannot be called.
+// Lists all tools. A tool that is not listed here cannot be called.
 import type { Clock } from '../../../platform/clock.ts';
 import { artifactTools } from './artifacts.ts';
 import { fileTools } from './files.ts';
@@ -17,20 +17,20 @@ import { waitTools } from './waits.ts';
 export type Registry = {
   get(name: string): Tool | undefined;
   list(): readonly Tool[];
-  /** Names that nobody can declare again. */
+  /** The names of built-in tools, which declared tools cannot use. */
   own: ReadonlySet<string>;
 };
 
 export function makeRegistry(options: {
   agentd: AgentdClient;
-  /** Opens the way out of the run before it is used. */
+  /** Opens the run's egress before each use. */
   egressd: FetchClient;
   openHost: OpenHost;
   clock: Clock;
   tests: TestCommands;
-  /** What operators have declared, as it is now. */
+  /** The current declared tools. */
   declared: () => readonly Tool[];
-  /** Given only where test tools are wanted. */
+  /** Set only where test tools are enabled. */
   appendLine: AppendLine | undefined;
 }): Registry {
   const { agentd, egressd, clock, appendLine, declared } = options;
@@ -48,10 +48,10 @@ export function makeRegistry(options: {
     ...shellTools({ tests: options.tests }),
     ...(appendLine === undefined ? [] : testTools({ clock, appendLine })),
   ];
-  const byName = new Map(tools.map((one) => [one.name, one]));
+  const byName = new Map(tools.map((tool) => [tool.name, tool]));
   if (byName.size !== tools.length) throw new Error('two tools have the same name');
   return {
-    get: (name) => byName.get(name) ?? declared().find((one) => one.name === name),
+    get: (name) => byName.get(name) ?? declared().find((tool) => tool.name === name),
     list: () => [...tools, ...declared()],
     own: new Set(byName.keys()),
   };

@@ -62,7 +62,7 @@ describe('a box that goes away', () => {
 
   it('leaves open whether a command was done, unless it was gone before', async () => {
     const lost = doing('shell.exec', fault('unavailable', 'gone'));
-    await assert.rejects(lost, { name: 'Error', message: /went away/ });
+    await assert.rejects(lost, { name: 'Error', message: /the box ended/ });
     const cause = fault('not_found', 'no such box');
     const gone = doing('shell.exec', fault('unavailable', 'gone', { cause }));
     await assert.rejects(gone, { code: 'unavailable' });
@@ -71,7 +71,7 @@ describe('a box that goes away', () => {
 
   it('so does a dismissal while the command ran, but not one before it', async () => {
     const ended = doing('shell.exec', fault('canceled', 'the caller gave up'));
-    await assert.rejects(ended, { name: 'Error', message: /went away/ });
+    await assert.rejects(ended, { name: 'Error', message: /the box ended/ });
     await assert.rejects(doing('shell.exec', notStartedFault()), { code: 'canceled' });
   });
 });

@@ -1,5 +1,4 @@
-// shell.exec and tests.run: commands in the box. What they can reach is the box's business; what
-// they print is made safe like every other result.
+// shell.exec and tests.run: commands in the box, which limits what they can reach.
 import * as z from 'zod';
 import { fault } from '../../../wire/errors.ts';
 import {
@@ -15,10 +14,10 @@ import {
 import { type Tool, type ToolContext, tool } from './tool.ts';
 
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
-const SHELL_TIMEOUT_S = { usual: 120, most: 1_800 } as const;
-const TESTS_TIMEOUT_S = { usual: 600, most: 3_600 } as const;
+const SHELL_TIMEOUT_S = { usual: 120, max: 1_800 } as const;
+const TESTS_TIMEOUT_S = { usual: 600, max: 3_600 } as const;
 
-/** What a command finds set; the box adds how to reach its proxy, where it has one. */
+/** The environment of commands; the box adds its proxy settings, where it has egress. */
 const buildEnv = ({ roots }: Box) => ({
   PATH: '/usr/local/bin:/usr/bin:/bin',
   HOME: roots.home,
@@ -26,10 +25,18 @@ const buildEnv = ({ roots }: Box) => ({
   LANG: 'C.UTF-8',
 });
 
-type ShellCommand = { argv: readonly string[]; cwd: string; timeoutS: number; again: boolean };
+type ShellCommand = {
+  argv: readonly string[];
+  cwd: string;
+  timeoutS: number;
+  isRepeatable: boolean;
+};
 
-/** `again`: whether it may be done twice when nobody knows how it ended. */
-async function runCommand(context: ToolContext, { argv, cwd, timeoutS, again }: ShellCommand) {
+/** `isRepeatable`: it may run twice when the end of the first run is unknown. */
+async function runCommand(
+  context: ToolContext,
+  { argv, cwd, timeoutS, isRepeatable }: ShellCommand,
+) {
   const box = await context.box();
   const request = {
     argv,
@@ -39,7 +46,7 @@ async function runCommand(context: ToolContext, { argv, cwd, timeoutS, again }: 
     outputBytesMax: OUTPUT_BYTES_MAX,
     signal: context.signal,
   };
-  return toExecOutput(await (again ? box.exec(request) : execOnce(box, request)));
+  return toExecOutput(await (isRepeatable ? box.exec(request) : execOnce(box, request)));
 }
 
 const shellExec = (workspace: string): Tool =>
@@ -50,10 +57,10 @@ const shellExec = (workspace: string): Tool =>
       'allowed, limits on time, memory and output. Standard input is empty. Everything it starts ' +
       'ends with it. Prefer the file and git tools where they do.',
     risk: 'medium',
-    // Whatever it does stays in the box: the worst is a workspace to be made anew.
+    // Its effects stay in the box: at worst the workspace must be recreated.
     reversibility: 'reversible',
     idempotent: false,
-    timeoutMs: (SHELL_TIMEOUT_S.most + 30) * 1_000,
+    timeoutMs: (SHELL_TIMEOUT_S.max + 30) * 1_000,
     callsPerRunMax: 2_000,
     level: 'L2',
     box: 'write',
@@ -64,7 +71,7 @@ const shellExec = (workspace: string): Tool =>
         .max(32_000)
         .regex(/^[^\0]*$/, 'cannot hold a NUL character'),
       cwd: boxPath(workspace).default(workspace),
-      timeout_s: z.int().min(1).max(SHELL_TIMEOUT_S.most).default(SHELL_TIMEOUT_S.usual),
+      timeout_s: z.int().min(1).max(SHELL_TIMEOUT_S.max).default(SHELL_TIMEOUT_S.usual),
     }),
     output: ExecOutput,
     touches: ({ cwd }) => [reads(cwd), writes(cwd)],
@@ -72,12 +79,12 @@ const shellExec = (workspace: string): Tool =>
     async perform({ command, cwd, timeout_s }, context) {
       const argv = ['/bin/sh', '-c', command];
       return {
-        result: await runCommand(context, { argv, cwd, timeoutS: timeout_s, again: false }),
+        result: await runCommand(context, { argv, cwd, timeoutS: timeout_s, isRepeatable: false }),
       };
     },
   });
 
-/** Commands by name, as the operator declared them: never what an agent makes up. */
+/** Operator-declared commands by name; an agent cannot add any. */
 export type TestCommands = Readonly<Record<string, readonly string[]>>;
 
 const testsRun = (commands: TestCommands, workspace: string): Tool =>
@@ -89,24 +96,29 @@ const testsRun = (commands: TestCommands, workspace: string): Tool =>
     risk: 'medium',
     reversibility: 'reversible',
     idempotent: true,
-    timeoutMs: (TESTS_TIMEOUT_S.most + 30) * 1_000,
+    timeoutMs: (TESTS_TIMEOUT_S.max + 30) * 1_000,
     callsPerRunMax: 500,
     level: 'L2',
     box: 'write',
     input: z.strictObject({
       name: z.string().max(64).default('default').describe('of the declared command'),
       cwd: boxPath(workspace).default(workspace),
-      timeout_s: z.int().min(1).max(TESTS_TIMEOUT_S.most).default(TESTS_TIMEOUT_S.usual),
+      timeout_s: z.int().min(1).max(TESTS_TIMEOUT_S.max).default(TESTS_TIMEOUT_S.usual),
     }),
     output: ExecOutput.extend({ passed: z.boolean(), command: z.string() }),
     touches: ({ cwd }) => [reads(cwd), writes(cwd)],
     async perform({ name, cwd, timeout_s }, context) {
       const argv = Object.hasOwn(commands, name) ? commands[name] : undefined;
       if (argv === undefined)
-        throw fault('not_found', `no test command is called ${name}`, {
+        throw fault('not_found', `test command ${name} not found`, {
           hint: `Use one of: ${Object.keys(commands).join(', ') || 'none is declared'}.`,
         });
-      const done = await runCommand(context, { argv, cwd, timeoutS: timeout_s, again: true });
+      const done = await runCommand(context, {
+        argv,
+        cwd,
+        timeoutS: timeout_s,
+        isRepeatable: true,
+      });
       return { result: { ...done, passed: done.exit_code === 0, command: argv.join(' ') } };
     },
   });

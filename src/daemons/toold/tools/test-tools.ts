@@ -1,5 +1,5 @@
-// Tools for fault tests, present only where the configuration says so: one whose effect can be
-// counted and must not happen twice, and one that does nothing.
+// Tools for fault tests, enabled by configuration only: one whose effect can be counted and must
+// not happen twice, and one that does nothing.
 import { type FileHandle, open } from 'node:fs/promises';
 import * as z from 'zod';
 import type { Clock } from '../../../platform/clock.ts';
@@ -33,9 +33,9 @@ async function openOrFault(file: string): Promise<FileHandle> {
 }
 
 function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  const given = () => fault('canceled', 'the run was dismissed before anything was done');
+  const canceledFault = () => fault('canceled', 'the run was dismissed before anything was done');
   return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(given());
+    if (signal.aborted) return reject(canceledFault());
     if (ms === 0) return resolve();
     const timer = clock.at(clock.nowMs() + ms, () => {
       signal.removeEventListener('abort', onAbort);
@@ -43,7 +43,7 @@ function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
     });
     const onAbort = (): void => {
       timer.cancel();
-      reject(given());
+      reject(canceledFault());
     };
     signal.addEventListener('abort', onAbort, { once: true });
   });
@@ -74,7 +74,7 @@ export function testTools(options: { clock: Clock; appendLine: AppendLine }): To
 
   const echo = tool({
     name: 'test.echo',
-    description: 'For tests: gives back its text.',
+    description: 'For tests: returns its text.',
     risk: 'low',
     reversibility: 'read-only',
     idempotent: true,

@@ -1,4 +1,4 @@
-// What a tool is: a named operation with its schemas and what the broker must know of it. Each
+// Defines a tool: a named operation with its schemas and what the broker must know about it. Each
 // group of tools has its own file; the registry lists them.
 import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
@@ -21,41 +21,38 @@ export type ToolContext = {
   agent: string;
   taskId: TaskId;
   rootTaskId: TaskId;
-  /** The box of the run, made when it is first needed. Only for tools that say `box`. */
+  /** The run's box, opened when first needed. Only for tools that declare `box`. */
   box(): Promise<Box>;
   /**
    * Aborted when the run is dismissed. A tool that stops for it throws `canceled`, having done
    * nothing.
    */
   signal: AbortSignal;
-  /** The approval that let it begin, where one was needed. */
+  /** The approval that allowed it, where one was needed. */
   approvalId?: ApprovalId;
-  /** What the person saw it rest on, where its preview says. */
+  /** The basis that the person approved, where the preview has one. */
   basis?: Basis;
 };
 
-/** On what an approved call rests, by name; shown to the person who approves it. One line each. */
+/** The state an approved call depends on, by name; shown to the approver. One line each. */
 export type Basis = Readonly<Record<string, string>>;
 /**
- * What would change. With a basis, `perform` does it on that or not at all; without one, it is
- * looked at again right before.
+ * Shows the change. With a basis, `perform` acts on that state or not at all; without one, the
+ * preview is rendered again right before.
  */
 export type Preview = string | { text: string; basis: Basis };
 
-/** What a declared tool did that its declaration or its sandbox does not allow. */
+/** A way in which a declared tool can violate its declaration. */
 export type Violation = 'output' | 'limit' | 'network';
 
-/**
- * What came of it: a result, a failure that is certain, a wait that agentd holds, or something that
- * only a person can find out.
- */
+/** A result, a certain failure, a wait at agentd, or an outcome that only a person can find out. */
 export type Effect = (
   | { result: Record<string, unknown> }
   | { error: CallError }
   | { wait: WaitView }
   | { unknown: true }
 ) & {
-  /** Of a declared tool: what it did that was not declared. */
+  /** Only of declared tools. */
   violations?: readonly Violation[];
 };
 export type ToolOutcome =
@@ -67,46 +64,47 @@ export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
   input: I;
   output: z.ZodType<Record<string, unknown>>;
   /**
-   * Does it. A fault means that nothing was done: one that says retry leaves the call to be asked
-   * again, any other is the call's failure; with `openOutcome` it is not even known whether
-   * anything was done, until the call is asked again. Another error of a tool that is not
-   * idempotent leaves the outcome unknown.
+   * Performs the effect. A thrown fault means that nothing was done: with `retry` the call may be
+   * attempted again, without it the call has failed. With `openOutcomeFault` the next attempt finds
+   * out what was done. Any other error leaves the outcome of a non-idempotent tool unknown.
    */
   perform(input: z.output<I>, context: ToolContext): Promise<Effect>;
   /**
-   * Where somebody else remembers what the call did: what became of an attempt whose end nobody
-   * here saw. Undefined: nothing was done, so it may be done again.
+   * Looks up the effect of an interrupted attempt where another daemon records it. Resolves to
+   * undefined when nothing was done, so that it may be repeated.
    */
   recall?(context: ToolContext): Promise<Effect | undefined>;
-  /** A person said that it did not happen: whoever remembers it lets it be done once more. */
+  /** Clears that record after a person confirmed that the effect did not happen. */
   forget?(context: ToolContext): Promise<void>;
-  /** What a wait that has ended means for the call. */
+  /** Reads the outcome of the call from its ended wait. */
   readWaitOutcome?(wait: WaitView): ToolOutcome;
-  /** Where a permit for the tool would say too much: the tool with what must be the same. */
+  /**
+   * A narrower action than the tool name, where a permit for the whole tool would allow too much.
+   */
   describeAction?(input: z.output<I>): string;
-  /** Where it depends on the input how far it can be undone; never worse than `reversibility`. */
+  /** By input, where it varies; never worse than `reversibility`. */
   assessReversibility?(input: z.output<I>): ToolView['reversibility'];
-  /** Whom it lets do something, and what of it, where it does. */
+  /** The agent and delegation that it hands rights to. */
   delegatesTo?(
     input: z.output<I>,
   ): { agent: string; delegation: Delegation | undefined } | undefined;
   /** Paths are absolute, as the box shows them. */
   touches?(input: z.output<I>): Touch[];
-  /** It touches nothing besides, so that policy was asked about all it does. Not for commands. */
+  /** It touches nothing else, so policy has decided on all of it. Not for commands. */
   touchesAll?: true;
-  /** Whether it needs the run's box, and for what: what a marked run writes there stays marked. */
+  /** How it uses the run's box; a marked run's writes mark the workspace. */
   box?: 'read' | 'write';
-  /** Labels that its output brings into the run, such as `outside`. */
+  /** Labels that its output carries into the run, such as `outside`. */
   outputLabels?: readonly Label[];
-  /** What would change, for whoever must approve it. */
+  /** Shows an approver what would change. */
   preview?(input: z.output<I>, context: ToolContext): Promise<Preview>;
-  /** The preview shows files: from the last look until it is done, nobody else works there. */
+  /** The preview shows files, which stay locked from the last preview until the effect is done. */
   previewsFiles?: true;
-  /** `required`: a person is asked before every call, whatever else policy says. */
+  /** `required`: every call needs approval, even where policy allows it. */
   approval?: 'required' | 'policy';
-  /** How it could be undone, in words for whoever must approve it. */
+  /** Describes to an approver how to undo it. */
   rollback?: string;
-  /** Made by an operator in YAML: it is suspended when it does not keep to that. */
+  /** Declared in YAML by an operator; suspended when it violates that declaration. */
   isDeclared?: true;
   timeoutMs?: number;
   callsPerRunMax?: number;
@@ -114,7 +112,7 @@ export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
 
 export type Tool = ToolDefinition<z.ZodType> & { view: ToolView };
 
-/** Keeps the types of one tool together, and makes the view that people and models read. */
+/** Ties the types of one tool together, and adds the view for people and models. */
 export function tool<I extends z.ZodType>(spec: ToolDefinition<I>): Tool {
   const { input, output, perform: _perform, readWaitOutcome: _settle, ...rest } = spec;
   const view = {
@@ -123,7 +121,7 @@ export function tool<I extends z.ZodType>(spec: ToolDefinition<I>): Tool {
     input_schema: toJsonSchema(input, 'input'),
     output_schema: toJsonSchema(output, 'output'),
   };
-  // The broker hands `perform` only what `input` has parsed, so the narrower type holds.
+  // The broker passes `perform` only values that `input` parsed, so the cast is safe.
   return { ...(spec as unknown as ToolDefinition<z.ZodType>), view };
 }
 
@@ -131,7 +129,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string,
   const whole = z.toJSONSchema(schema, {
     io,
     override({ jsonSchema }) {
-      // The bounds of a safe integer tell a model nothing.
+      // The bounds of safe integers are noise to a model.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
     },
@@ -140,14 +138,14 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string,
   return rest;
 }
 
-/** Nothing was done: it would not have been what the person saw. */
+/** For an effect that was not done because the approved state has changed. */
 export const changedFault = (what: string): Fault =>
-  fault('conflict', `${what}: it has changed since a person approved this`, {
-    hint: 'Nothing was done. Look at what is there now, and ask again.',
+  fault('conflict', `${what} has changed since a person approved this`, {
+    hint: 'Nothing was done. Check the current state, and call again.',
     details: { reason: 'changed' },
   });
 
-/** The same fault, of something that may have been done; who asks again will learn it. */
+/** Marks a fault as: the effect may have happened, and the next attempt can find out. */
 export const openOutcomeFault = ({
   code,
   message,
@@ -164,8 +162,8 @@ export function toCallError(error: Fault): CallError {
 }
 
 /**
- * Requests to agentd for a call are not given up when the run is dismissed: agentd does each once
- * per run and call, and half an answer would leave the journal without its outcome.
+ * Requests to agentd are not aborted when the run is dismissed: agentd performs each once per call,
+ * and an aborted response would leave the journal without the outcome.
  */
 export const peerOptions = { deadlineMs: 20_000 } as const;
 
@@ -180,17 +178,17 @@ export const fetchWait = async (
   id: WaitView['id'],
 ): Promise<WaitView> => (await agentd.getWait({ params: { id } }, peerOptions)).wait;
 
-/** What most waits mean when they did not end with an answer. */
+/** The outcome of a wait that was canceled or expired; undefined for any other. */
 export function readUnanswered(wait: WaitView, what: string): ToolOutcome | undefined {
   if (wait.outcome === 'canceled') {
-    const hint = 'Go on without it, or end the task.';
+    const hint = 'Continue without it, or end the task.';
     return {
       status: 'canceled',
       error: { code: 'canceled', message: `${what} was canceled`, hint, retry: false },
     };
   }
   if (wait.outcome === 'expired') {
-    const hint = 'Go on without an answer, or ask again with more time.';
+    const hint = 'Continue without an answer, or ask again with more time.';
     return {
       status: 'failed',
       error: { code: 'expired', message: `${what} was not answered in time`, hint, retry: false },
@@ -199,7 +197,6 @@ export function readUnanswered(wait: WaitView, what: string): ToolOutcome | unde
   return undefined;
 }
 
-/** The words of an answer, whichever member holds them. */
 export function readAnswerText(wait: WaitView): string | undefined {
   const { answer, text } = wait.answer ?? {};
   if (typeof answer === 'string') return answer;

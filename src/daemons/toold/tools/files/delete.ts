@@ -1,5 +1,4 @@
-// file.delete and delete.recursive. What is gone is gone, whoever did it: asked again, the answer
-// is that nothing was there.
+// file.delete and delete.recursive. Idempotent: deleting a missing file deletes nothing.
 import { posix } from 'node:path';
 import * as z from 'zod';
 import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
@@ -16,7 +15,7 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
   const nothing = { path, deleted: 0, complete: true };
   const shown = basis?.before;
   const expected = shown !== undefined && isSha256(shown) ? { expected_sha256: shown } : {};
-  // A file is compared where it is deleted.
+  // A file with a hash is compared by the delete itself.
   if (shown !== undefined && !isSha256(shown)) {
     if ((await readState(box, path)).state !== shown) throw changedFault(path);
     if (shown === ABSENT) return nothing;
@@ -33,10 +32,10 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
 
 type EntryState = { state: string; text: string; isDirectory?: true };
 
-/** What would go. Of a link it is the link, whatever it leads to. */
+/** Reads what would be deleted. A link is not followed. */
 async function readState(box: Box, path: string): Promise<EntryState> {
   const found = await statIfThere(box, path);
-  if (found === undefined) return { state: ABSENT, text: `${path}: is not there\n` };
+  if (found === undefined) return { state: ABSENT, text: `${path}: does not exist\n` };
   const { kind, modified_at, real_path } = found;
   const parent = await statIfThere(box, posix.dirname(path));
   if (real_path !== posix.join(parent?.real_path ?? '/', posix.basename(path)))

@@ -3,10 +3,9 @@ import { Fault } from '../../../../wire/errors.ts';
 import { FileFaultReason } from '../../../../wire/sandboxd/files.ts';
 import type { Box } from '../box.ts';
 
-/** Generous, so that only what runs wild meets them. */
 export const LIMITS = { timeoutMs: 20_000, callsPerRunMax: 5_000 } as const;
 export const PAGE_BYTES = 100_000;
-/** What is changed or compared as a whole. */
+/** The largest text that is edited or compared. */
 export const TEXT_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Undefined when the fault is not about a file in the box. */
@@ -14,8 +13,8 @@ export const reasonOf = (error: unknown): FileFaultReason | undefined =>
   error instanceof Fault ? FileFaultReason.safeParse(error.details?.reason).data : undefined;
 
 /**
- * undefined when there is certainly nothing. What cannot be looked at (a link that leads out, a box
- * that is busy) may well be there for a program in the box, so that is thrown.
+ * Returns undefined only when the path certainly does not exist. Throws when it cannot be read (a
+ * link that leads out, a busy box), because it may exist for a program in the box.
  */
 export async function statIfThere({ files }: Pick<Box, 'files'>, path: string) {
   try {

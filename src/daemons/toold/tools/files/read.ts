@@ -1,4 +1,4 @@
-// file.read, file.list and file.search: looking, in pages that fit a context.
+// file.read, file.list and file.search: reading, in pages that fit a context.
 import * as z from 'zod';
 import { boxPath, READ_ONLY, reads } from '../box.ts';
 import { type Tool, tool } from '../tool.ts';
@@ -18,7 +18,7 @@ export const readFile = (workspace: string): Tool =>
     input: z.strictObject({
       path: boxPath(workspace),
       offset: z.int().nonnegative().default(0).describe('the byte to start at'),
-      length: z.int().min(1).max(1_000_000).default(PAGE_BYTES).describe('at most so many bytes'),
+      length: z.int().min(1).max(1_000_000).default(PAGE_BYTES).describe('maximum number of bytes'),
     }),
     output: z.object({
       path: z.string().describe('where links led'),
@@ -114,7 +114,7 @@ const Match = z.object({
 const CUT_TEXT = {
   results: 'there are more results: narrow it down or ask for more',
   time: 'time was up: narrow it down with path and glob',
-  names: 'a directory was too large or too deep to look at whole',
+  names: 'a directory was too large or too deep to search completely',
 } as const;
 
 export const searchFiles = (workspace: string): Tool =>
@@ -133,7 +133,7 @@ export const searchFiles = (workspace: string): Tool =>
     output: z.object({
       path: z.string(),
       matches: z.array(Match),
-      files: z.int().describe('how many were looked into'),
+      files: z.int().describe('number of files searched'),
       incomplete: z.string().optional(),
     }),
     touches: ({ path }) => [reads(path)],

@@ -1,5 +1,5 @@
-// file.write and file.edit: changing a file as a whole or in exact pieces, never over what somebody
-// else did meanwhile.
+// file.write and file.edit: change a file as a whole or in exact pieces, never over a concurrent
+// change.
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { Sha256 } from '../../../../wire/primitives.ts';
@@ -12,10 +12,9 @@ import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
 const DIFF_CHARS_MAX = 20_000;
 
 export const ABSENT = 'not there';
-/** How large files are told apart: they are not hashed. */
 type Before = { text: string | undefined; state: string };
 
-/** What is there now. No text when it is not text or too large. */
+/** Reads the current state; `text` is undefined when it is not text or too large. */
 async function before(box: Box, path: string): Promise<Before> {
   try {
     const found = await box.files.perform({ op: 'read', path, length: TEXT_BYTES_MAX });
@@ -31,7 +30,6 @@ async function before(box: Box, path: string): Promise<Before> {
 
 export const isSha256 = (state: string): boolean => Sha256.safeParse(state).success;
 
-/** What replacing the file by this text would change. */
 export async function previewOfText(box: Box, path: string, after: string | undefined) {
   const { text, state } = await before(box, path);
   const basis = { before: state };
@@ -41,13 +39,13 @@ export async function previewOfText(box: Box, path: string, after: string | unde
   return { basis, text: assertShowable(unifiedDiff(text, after, names)) };
 }
 
-/** Refuses when the file is not what the person saw; where a hash tells, the box sees to it. */
+/** Throws when the file differs from the approved one; a hash is checked by the box itself. */
 export async function assertBasis(box: Box, path: string, basis: Basis | undefined) {
   if (basis === undefined || isSha256(basis.before!)) return;
   if ((await before(box, path)).state !== basis.before) throw changedFault(path);
 }
 
-/** In the box's own words it is a conflict between writers; here a person's answer is void. */
+/** Rethrows a write conflict as `changed` when the call rests on an approval. */
 export function asChanged(error: unknown, path: string, basis: Basis | undefined): never {
   const reason = reasonOf(error);
   const isNew = basis?.before === ABSENT && reason === 'exists';
@@ -144,14 +142,14 @@ export function applyEdits(before: string, edits: readonly Edit[], path: string)
       throw fault('not_found', `${path} does not contain ${shortOf(old_text)}`, {
         hint: 'Read the file again and copy the text exactly, with its spaces and line ends.',
       });
-    // Also where two places overlap, as of aa in aaa: nobody knows which one was meant.
+    // Also where two matches overlap, as aa in aaa: the edit is ambiguous.
     if (text.indexOf(old_text, first + 1) >= 0 && !all) {
-      const often = places > 1 ? `${places} times` : 'at places that overlap';
+      const often = places > 1 ? `${places} times` : 'in overlapping places';
       throw fault('conflict', `${path} contains ${shortOf(old_text)} ${often}`, {
-        hint: 'Give more of what is around it, or set all.',
+        hint: 'Include more of the surrounding text, or set all.',
       });
     }
-    // By split and join, since $ has a meaning in the replacement of String.replace.
+    // Split and join, because $ is special in the replacement of String.replace.
     text = text.split(old_text).join(new_text);
     replacements += places;
   }
@@ -173,10 +171,10 @@ export const editFile = (workspace: string): Tool =>
     description:
       'Change parts of a text file: each edit replaces one exact piece of text. All are done or ' +
       'none. Fails when a piece is not there, is there more than once (unless all is set), or ' +
-      'when somebody changes the file meanwhile.',
+      'when the file changes meanwhile.',
     risk: 'medium',
     reversibility: 'reversible',
-    // Done twice, "a" → "aa" is not the same as done once.
+    // Replacing "a" by "aa" twice differs from doing it once.
     idempotent: false,
     ...LIMITS,
     level: 'L1',

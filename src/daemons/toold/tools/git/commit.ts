@@ -1,5 +1,5 @@
-// git.commit. What a person approved is one tree on one commit of one branch; that and nothing else
-// is then committed, whatever has become of the files since. The author is the agent.
+// git.commit. A person approves one tree on one parent of one branch; exactly that is committed,
+// even if the files have changed since. The author is the agent.
 import * as z from 'zod';
 import { fault } from '../../../../wire/errors.ts';
 import { describeEnd, reads, writes } from '../box.ts';
@@ -75,8 +75,8 @@ async function makeCommit(git: Git, input: CommitInput, context: ToolContext): P
 }
 
 function notCommittedFault(stdout: string, stderr: string) {
-  const said = (stderr.trim() || stdout.trim()).slice(0, 1_000);
-  return fault('conflict', `nothing was committed: ${said}`, {
+  const printed = (stderr.trim() || stdout.trim()).slice(0, 1_000);
+  return fault('conflict', `nothing was committed: ${printed}`, {
     hint: 'See git.status; name paths, or set all, to stage what changed.',
   });
 }

@@ -1,10 +1,10 @@
-// Which of a repository's settings git may follow in a box. A repository can come from anybody, and
-// many settings name a program to run; so what is not known to be harmless is set to nothing, and
-// what cannot be set to nothing is refused. Pure.
+// Decides which of a repository's settings git may follow. Repositories are untrusted, and many
+// settings name a program to run, so every setting not known to be harmless is emptied, and the
+// repository is refused where that is not possible. Pure.
 
 export type Setting = readonly [key: string, value: string];
 
-/** Set whatever the repository says: nothing is run, asked, signed, fetched or shown in a pager. */
+/** Override the repository: git runs no program, prompt, signature, fetch or pager. */
 export const ALWAYS: readonly Setting[] = [
   ['core.hookspath', '/dev/null'],
   ['core.fsmonitor', 'false'],
@@ -78,7 +78,7 @@ export function parseSettings(output: string): Setting[] {
     });
 }
 
-/** Everything that must be set over the repository's own settings. */
+/** Returns the settings that override the repository's own, or why it is refused. */
 export function overrideSettings(own: readonly Setting[]): ConfigCheck {
   const always = new Set(ALWAYS.map(([key]) => key));
   const off = new Set<string>();
@@ -87,7 +87,7 @@ export function overrideSettings(own: readonly Setting[]): ConfigCheck {
     if (/^include(if)?\./.test(folded)) return { refused: `it includes another file (${key})` };
     if (folded === 'core.bare' && /^(true|yes|on|1)?$/i.test(value))
       return { refused: 'it is a bare repository, without files to work on' };
-    // Where its files are is said by the environment, which wins.
+    // GIT_WORK_TREE takes precedence over core.worktree.
     if (folded === 'core.worktree' || always.has(folded)) continue;
     if (!KEPT.some((pattern) => pattern.test(folded))) off.add(key);
   }
@@ -96,7 +96,7 @@ export function overrideSettings(own: readonly Setting[]): ConfigCheck {
   return { settings: [...ALWAYS, ...[...off].map((key): Setting => [key, ''])] };
 }
 
-/** Section and name in lower case; what is between them is as it was written. */
+/** Lowercases section and name; the subsection between them is case-sensitive. */
 function foldKey(key: string): string {
   const [first, last] = [key.indexOf('.'), key.lastIndexOf('.')];
   return key.slice(0, first).toLowerCase() + key.slice(first, last) + key.slice(last).toLowerCase();

@@ -1,5 +1,5 @@
-// A commit that can be shown before it is made and is then made from exactly what was shown: a tree
-// is written from a throw-away index, and named by its hash from then on.
+// Makes a commit of exactly what was shown before: a tree is written from a temporary index, and
+// identified by its hash from then on.
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
@@ -14,13 +14,13 @@ type Staging = { paths: readonly string[]; all: boolean };
 
 const HASH = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 const NONE = 'none';
-/** Known to every git, by the length of its hashes. */
+/** Built into git, by hash length. */
 const EMPTY_TREES: Readonly<Record<number, string>> = {
   40: '4b825dc642cb6eb9a060e54bf8d69288fbee4904',
   64: '6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321',
 };
 
-/** What would be committed, where, and after what. */
+/** Returns tree, branch and parents of the commit; throws when nothing has changed. */
 export async function readBasis(git: Git, staging: Staging, context: ToolContext): Promise<Basis> {
   const parent = await readHead(git);
   const merged = await readMergeHeads(git, context);
@@ -38,7 +38,7 @@ export async function readBasis(git: Git, staging: Staging, context: ToolContext
   });
 }
 
-/** All of it: no attribute of the repository's makes text a file that only differs. */
+/** Shows the whole change; repository attributes cannot hide text as binary. */
 export async function renderDiff(git: Git, { parent, tree }: Basis): Promise<string> {
   const whole = [...PLAIN, '--text', '--ignore-submodules=none', '--submodule=short'];
   const from = parent === NONE ? emptyTree(tree!) : `${parent}^{tree}`;
@@ -50,23 +50,22 @@ export async function renderDiff(git: Git, { parent, tree }: Basis): Promise<str
   });
 }
 
-/** The new commit. The branch moves only from where it was when this was shown. */
+/** Returns the new commit. The branch moves only from the parent that was shown. */
 export async function commitExactly(git: Git, basis: Basis, message: string): Promise<string> {
   const { branch, parent, merges, tree } = basis as Basis & { branch: string; tree: string };
-  if ((await readRef(git)) !== branch)
-    throw changedFault(`the branch in ${git.top} is another one`);
+  if ((await readRef(git)) !== branch) throw changedFault(`the current branch in ${git.top}`);
   const { stdout: text } = await git.run(['stripspace'], message);
   if (text.trim() === '') throw fault('bad_request', 'the message of the commit is empty');
-  const parents = [parent!, ...(merges?.split(' ') ?? [])].filter((one) => one !== NONE);
-  const make = ['commit-tree', tree, ...parents.flatMap((one) => ['-p', one])];
+  const parents = [parent!, ...(merges?.split(' ') ?? [])].filter((hash) => hash !== NONE);
+  const make = ['commit-tree', tree, ...parents.flatMap((hash) => ['-p', hash])];
   const commit = (await git.run(make, text)).stdout.trim();
   const old = parent === NONE ? '0'.repeat(tree.length) : parent!;
   const note = `commit: ${text.split('\n')[0]!.slice(0, 200)}`;
   const moved = await git.try(['update-ref', '--no-deref', '-m', note, branch, commit, old]);
   if (moved.endedBy !== null)
     throw new Error(`git update-ref was ended ${describeEnd(moved.endedBy)}`);
-  if (moved.exitCode !== 0) throw changedFault(`${branch} is not at ${parent} any more`);
-  // It is committed; the rest is how the repository looks afterwards.
+  if (moved.exitCode !== 0) throw changedFault(`${branch} (was at ${parent})`);
+  // The commit is done; the rest only updates index and merge state.
   if (merges !== undefined) await git.try(['merge', '--quit']);
   await git.try(['read-tree', '-m', tree]);
   await git.try(['update-index', '-q', '--refresh']);
@@ -75,7 +74,7 @@ export async function commitExactly(git: Git, basis: Basis, message: string): Pr
 
 const emptyTree = (like: string): string => EMPTY_TREES[like.length]!;
 
-/** The reference that a commit moves: a branch, or HEAD itself where none is checked out. */
+/** The ref that a commit moves: a branch, or HEAD when detached. */
 async function readRef(git: Git): Promise<string> {
   const { exitCode, stdout } = await git.try(['symbolic-ref', '--quiet', 'HEAD']);
   return exitCode === 0 ? stdout.toString().trim() : 'HEAD';
@@ -92,10 +91,9 @@ const resolveHash = async (git: Git, name: string): Promise<string> =>
 function parseHash(text: string): string {
   const hash = text.trim();
   if (HASH.test(hash)) return hash;
-  throw fault('bad_output', `git answered ${JSON.stringify(hash.slice(0, 100))} instead of a hash`);
+  throw fault('bad_output', `git printed ${JSON.stringify(hash.slice(0, 100))} instead of a hash`);
 }
 
-/** What a merge that is under way brings in. */
 async function readMergeHeads({ gitDir }: Git, context: ToolContext): Promise<string[]> {
   const { files } = await context.box();
   const path = posix.join(gitDir, 'MERGE_HEAD');
@@ -119,7 +117,7 @@ async function writeTree(git: Git, { paths, all }: Staging, context: ToolContext
   const found = await statIfThere(box, own);
   try {
     if (found !== undefined) {
-      // With its time: by that git knows which files may have changed right after they were staged.
+      // -p keeps the time, by which git detects files changed right after they were staged.
       const copied = await box.exec({ ...plain, argv: ['cp', '-p', '--', own, index] });
       if (copied.exitCode !== 0) throw fault('unavailable', `${own} cannot be copied`);
     }

@@ -1,5 +1,5 @@
-// What git's tools share: their arguments, none of which can be taken for an option, and what those
-// that change a repository say of themselves.
+// Arguments that the git tools share, none of which can be taken for an option, and the properties
+// of tools that change a repository.
 import * as z from 'zod';
 import { boxPath } from '../box.ts';
 
@@ -28,13 +28,13 @@ export const BranchName = z
   .regex(/^[A-Za-z0-9_][\w./-]*$/, 'must be a name such as fix/slow-query')
   .refine((name) => !/\.\.|\/\/|\.lock(\/|$)|[./]$/.test(name), 'is not a name git takes');
 
-/** In the repository, relative to its top; taken literally. */
+/** Relative to the top of the repository; no pathspec magic. */
 export const RepoPath = z
   .string()
   .min(1)
   .max(4_000)
   .regex(/^[^\0-][^\0]*$/, 'must be a path that does not begin with -');
 
-/** No program of the repository's shows a difference or turns a file into text. */
+/** Disables the repository's external diff and textconv programs. */
 export const PLAIN = ['--no-ext-diff', '--no-textconv', '--no-color'] as const;
 export const NO_SUBMODULES = '--ignore-submodules=all';

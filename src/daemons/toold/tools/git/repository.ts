@@ -1,5 +1,5 @@
-// Which repository a path belongs to, and that everything it points to lies in the workspace: a
-// repository can say that its parts are anywhere, and git would believe it.
+// Finds the repository of a path, and checks that everything it points to lies in the workspace:
+// git itself would follow a repository's pointers anywhere.
 import { posix } from 'node:path';
 import { isWithin } from '../../../../policy/paths.ts';
 import { fault } from '../../../../wire/errors.ts';
@@ -7,10 +7,10 @@ import type { Box } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 
 export type Repository = {
-  /** The directory whose files it holds. */
+  /** The root of the working tree. */
   top: string;
   gitDir: string;
-  /** Of the repository that a linked worktree belongs to; else the same as gitDir. */
+  /** Differs from gitDir only in a linked worktree. */
   commonDir: string;
 };
 
@@ -25,7 +25,7 @@ const outsideFault = (what: string, why: string) =>
 
 type FoundEntry = { kind: string; path: string };
 
-/** Where a path really is; undefined when there is nothing. Throws when that is outside. */
+/** Resolves a path; undefined when it does not exist. Throws when it is outside. */
 async function statInside(
   box: Box,
   path: string,
@@ -39,7 +39,7 @@ async function statInside(
   return { kind, path: real_path };
 }
 
-/** The text of a small file in which git says where something is; undefined when there is none. */
+/** Reads a small file that holds a path of git's; undefined when it does not exist. */
 async function readPointer(box: Box, path: string, workspace: string): Promise<string | undefined> {
   const found = await statInside(box, path, workspace);
   if (found === undefined) return undefined;
@@ -66,7 +66,7 @@ async function findGitDir(box: Box, top: string, workspace: string): Promise<str
   return resolveDirectory(box, posix.resolve(top, target), workspace);
 }
 
-/** Other stores of objects that this one borrows from, and those that they borrow from. */
+/** Checks the object directories that this one borrows from, recursively. */
 async function checkAlternates(box: Box, objects: string, workspace: string): Promise<void> {
   const waiting = [await resolveDirectory(box, objects, workspace)];
   const seen = new Set<string>();
@@ -99,7 +99,7 @@ export async function findRepository(box: Box, from: string): Promise<Repository
     }
     if (top === workspace) break;
   }
-  throw fault('not_found', `there is no git repository at ${from}`, {
+  throw fault('not_found', `git repository not found at ${from}`, {
     hint: 'Name a directory of a repository in the workspace.',
   });
 }

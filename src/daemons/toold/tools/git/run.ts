@@ -1,5 +1,5 @@
-// Runs git in the box: by arguments, never through a shell, with nothing of the repository's or the
-// user's settings that could make it run, ask or fetch something.
+// Runs git in the box, never through a shell, and without settings of the repository or the user
+// that could make it run a program, prompt or fetch.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import { type Box, describeEnd, type ExecResult, execOnce } from '../box.ts';
@@ -10,7 +10,7 @@ import { findRepository, type Repository } from './repository.ts';
 
 const WALL_MS = 60_000;
 const OUTPUT_BYTES_MAX = 2_000_000;
-/** GIT_CONFIG_COUNT is not known before, and would be ignored without a word. */
+/** Earlier versions silently ignore GIT_CONFIG_COUNT. */
 const VERSION_MIN = [2, 31] as const;
 
 const ENV = {
@@ -28,7 +28,7 @@ const ENV = {
   GIT_SSH_COMMAND: 'false',
   GIT_EDITOR: 'false',
   GIT_PAGER: 'cat',
-  // No protocol has this name, so none may be used, whatever the settings say.
+  // Not the name of any protocol, so all are disabled, whatever the settings are.
   GIT_ALLOW_PROTOCOL: 'none',
   GIT_NO_LAZY_FETCH: '1',
   GIT_NO_REPLACE_OBJECTS: '1',
@@ -38,37 +38,33 @@ const ENV = {
 
 export type GitOutput = { stdout: string; truncated: boolean };
 export type Git = Repository & {
-  /** Throws a fault with git's own words when it fails. */
+  /** Throws a fault with git's output when it fails. */
   run(args: readonly string[], stdin?: string): Promise<GitOutput>;
-  /** The same, for the caller to judge. */
+  /** Returns the result even when git fails. */
   try(args: readonly string[], stdin?: string): Promise<ExecResult>;
-  /** The same repository with another index, so that staging changes nothing that others see. */
+  /** Uses another index, so that staging is not visible to others. */
   withIndex(file: string): Git;
 };
 
-/** Every box sees the host's git, so one look at it is enough. */
+/** Every box has the host's git, so it is checked once. */
 let isNewEnough = false;
 
 async function assertVersion(box: Box): Promise<void> {
   if (isNewEnough) return;
   const { stdout } = await box.exec({ argv: ['git', '--version'], cwd: '/', env: ENV });
   const [, major, minor] = /^git version (\d+)\.(\d+)/.exec(stdout.toString()) ?? [];
-  const [leastMajor, leastMinor] = VERSION_MIN;
+  const [minMajor, minMinor] = VERSION_MIN;
   isNewEnough =
-    Number(major) > leastMajor || (Number(major) === leastMajor && Number(minor) >= leastMinor);
+    Number(major) > minMajor || (Number(major) === minMajor && Number(minor) >= minMinor);
   if (!isNewEnough)
-    throw fault(
-      'unavailable',
-      'there is no git in the box that can be kept from running programs',
-      {
-        hint: `A person must install git ${VERSION_MIN.join('.')} or newer on this host.`,
-      },
-    );
+    throw fault('unavailable', 'the box has no git that can be kept from running programs', {
+      hint: `Ask an operator to install git ${VERSION_MIN.join('.')} or newer on this host.`,
+    });
 }
 
 /**
- * Read by git's own parser, so that it cannot be read in two ways; from outside every repository,
- * so that nothing in it is followed yet.
+ * Uses git's own parser, so that both read the file alike, and runs outside every repository, so
+ * that none of the settings applies yet.
  */
 async function readSettings(box: Box, file: string): Promise<Setting[]> {
   const argv = ['git', '--no-pager', 'config', '--file', file, '--no-includes', '-z', '--list'];
@@ -81,7 +77,7 @@ async function readSettings(box: Box, file: string): Promise<Setting[]> {
   });
   if (done.exitCode === 0 && done.endedBy === null) return parseSettings(done.stdout.toString());
   throw fault('denied', `the settings of the repository in ${file} cannot be read`, {
-    hint: 'A person must correct that file.',
+    hint: 'Ask a person to correct that file.',
   });
 }
 
@@ -93,7 +89,7 @@ async function readOverrides(box: Box, { gitDir, commonDir }: Repository): Promi
   const verdict = overrideSettings(own);
   if ('settings' in verdict) return verdict.settings;
   throw fault('denied', `git is not used with the settings of ${commonDir}: ${verdict.refused}`, {
-    hint: 'A person must take that out of its config.',
+    hint: 'Ask a person to remove that from its config.',
   });
 }
 
@@ -119,15 +115,15 @@ function buildEnv(repository: Repository, settings: readonly Setting[], agent: s
 function gitFault(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
   if (endedBy !== null)
     return fault('limit', `git ${args[0]} was ended ${describeEnd(endedBy)}`, {
-      hint: 'Ask for less at once: fewer paths, fewer commits.',
+      hint: 'Request less at once: fewer paths, fewer commits.',
     });
-  const said = stderr.toString().trim() || stdout.toString().trim() || 'nothing';
-  return fault('bad_request', `git ${args[0]} failed: ${said.slice(0, 1_000)}`, {
-    hint: 'Correct the arguments by what git says.',
+  const printed = stderr.toString().trim() || stdout.toString().trim() || 'nothing';
+  return fault('bad_request', `git ${args[0]} failed: ${printed.slice(0, 1_000)}`, {
+    hint: 'Correct the arguments as git says.',
   });
 }
 
-/** `once`: what it does must not be done twice when nobody knows how it ended. */
+/** `once`: a command must not be repeated when its end is unknown. */
 export async function openGit(
   context: ToolContext,
   from: string,

@@ -1,4 +1,4 @@
-// The state a repository is in, as far as the tools that change it must know.
+// Reads the state of a repository that tools need before they change it.
 import { posix } from 'node:path';
 import { fault } from '../../../../wire/errors.ts';
 import { statIfThere } from '../files/limits.ts';
@@ -6,14 +6,13 @@ import type { ToolContext } from '../tool.ts';
 import type { Git } from './run.ts';
 
 /**
- * Staging looks into repositories that are checked out inside this one, with settings of their own
- * that nobody has looked at.
+ * Throws when a submodule is checked out: staging would read its settings, which are not checked.
  */
 export async function refuseInnerRepositories(git: Git, context: ToolContext): Promise<void> {
   const { stdout, truncated } = await git.run(['ls-files', '--stage', '-z']);
   if (truncated) throw fault('limit', 'the repository has too many files to look through');
   const box = await context.box();
-  for (const line of stdout.split('\0').filter((one) => one.startsWith('160000 '))) {
+  for (const line of stdout.split('\0').filter((entry) => entry.startsWith('160000 '))) {
     const path = line.slice(line.indexOf('\t') + 1);
     const dotGit = posix.join(git.top, path, '.git');
     if ((await statIfThere(box, dotGit)) === undefined) continue;

@@ -1,4 +1,4 @@
-// git.branch and git.worktree: what changes a repository's branches and where they are checked out.
+// git.branch and git.worktree: change a repository's branches and where they are checked out.
 import * as z from 'zod';
 import { isWithin } from '../../../../policy/paths.ts';
 import { fault } from '../../../../wire/errors.ts';
@@ -39,7 +39,7 @@ export const gitBranch = (workspace: string): Tool =>
       const git = await openGit(context, input.repo, { once: true });
       if (action !== 'list') await refuseInnerRepositories(git, context);
       const from = start === undefined ? [] : [start];
-      // What a branch follows would be written to the settings, which are protected.
+      // --no-track: an upstream would be written to the settings, which are protected.
       const create = ['switch', '--quiet', '--no-track', '--create', name, ...from];
       if (action === 'create') await git.run(create);
       if (action === 'switch') await git.run(['switch', '--quiet', '--no-guess', name]);
@@ -54,7 +54,7 @@ export const gitBranch = (workspace: string): Tool =>
     },
   });
 
-/** By its reference alone: `git branch --delete` would write to the settings, too. */
+/** Deletes only the ref: `git branch --delete` would also write to the settings. */
 async function deleteBranch(git: Git, name: string): Promise<void> {
   const ref = `refs/heads/${name}`;
   const { stdout: found } = await git.run(['rev-parse', '--verify', '--quiet', ref]);
@@ -63,7 +63,7 @@ async function deleteBranch(git: Git, name: string): Promise<void> {
     throw fault('conflict', `${name} is checked out`, { hint: 'Switch to another one first.' });
   const holders = ['for-each-ref', '--count=2', '--format=%(refname)', `--contains=${ref}`];
   const { stdout } = await git.run([...holders, 'refs/heads']);
-  if (stdout.split('\n').every((one) => one === '' || one === ref))
+  if (stdout.split('\n').every((holder) => holder === '' || holder === ref))
     throw fault('conflict', `${name} has commits that no other branch has`, {
       hint: 'Keep it, or bring its commits into another branch first.',
     });
