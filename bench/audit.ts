@@ -1,6 +1,6 @@
 // auditd-ai alone: batches of events over its socket, each answered when they are durable.
 import http from 'node:http';
-import { derivedId } from '../src/platform/ids.ts';
+import { deriveId } from '../src/platform/ids.ts';
 import type { NewEvent } from '../src/wire/events.ts';
 import { startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
@@ -17,7 +17,7 @@ function makeBatches(sender: number): () => string {
   let seq = 0;
   return () => {
     const events: NewEvent[] = [];
-    const call = derivedId<string>('call', 'bench', sender, seq);
+    const call = deriveId<string>('call', 'bench', sender, seq);
     for (let i = 0; i < BATCH; i++) {
       seq++;
       events.push({

@@ -3,8 +3,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { socketPathOf } from '../src/platform/daemon.ts';
-import { runtimeDirOf } from '../src/platform/state-dir.ts';
+import { socketPathFor } from '../src/platform/daemon.ts';
+import { runtimeDirFor } from '../src/platform/state-dir.ts';
 import type { DaemonName } from '../src/wire/daemons.ts';
 import { freshDir, ROOT } from '../test/support/runtime.ts';
 import { end, keep, profiling } from './children.ts';
@@ -59,12 +59,12 @@ export async function startDaemons(
     await remove();
     throw error;
   }
-  const runtimeDir = runtimeDirOf(stateDir, env);
+  const runtimeDir = runtimeDirFor(stateDir, env);
   return {
     base,
     stateDir,
     operatorKey: () => readFileSync(join(stateDir, 'operator.key'), 'utf8').trim(),
-    socketOf: (daemon, caller) => socketPathOf(runtimeDir, daemon, caller),
+    socketOf: (daemon, caller) => socketPathFor(runtimeDir, daemon, caller),
     pids: children.map(({ pid }) => pid!),
     stop,
     remove,

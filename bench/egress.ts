@@ -2,8 +2,8 @@
 // adds to one request. Both are reached over a Unix socket and dial the same server. egressd reads
 // the first message of TLS, counts every byte, and has the decision durable before it dials.
 import { join } from 'node:path';
-import { runDirName, socketPathOf } from '../src/platform/daemon.ts';
-import { derivedId } from '../src/platform/ids.ts';
+import { runDirName, socketPathFor } from '../src/platform/daemon.ts';
+import { deriveId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { egressdRoutes } from '../src/wire/egressd.ts';
 import type { RunId, TaskId } from '../src/wire/primitives.ts';
@@ -24,10 +24,10 @@ const processOf = (name: string): Promise<BenchProcess> =>
   startProcess(new URL(`./processes/${name}.ts`, import.meta.url));
 
 async function openWay(runtime: TestRuntime, ports: readonly number[]): Promise<string> {
-  const socketPath = socketPathOf(runtime.runtimeDir, 'egressd', 'peer-toold');
+  const socketPath = socketPathFor(runtime.runtimeDir, 'egressd', 'peer-toold');
   const link = socketLink({ socketPath });
-  const id = derivedId<RunId>('run', 'bench');
-  const task_id = derivedId<TaskId>('task', 'bench');
+  const id = deriveId<RunId>('run', 'bench');
+  const task_id = deriveId<TaskId>('task', 'bench');
   const allow = ports.map((port) => ({ host: NAME, port }));
   await makeClient(egressdRoutes, link).putEgress({
     params: { id },

@@ -2,7 +2,7 @@
 // kernel inside the run's box, outcome and its event. Beside it, Node reading the same file.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { derivedId } from '../src/platform/ids.ts';
+import { deriveId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import type { RunId, TaskId } from '../src/wire/primitives.ts';
 import { tooldRoutes } from '../src/wire/toold.ts';
@@ -30,8 +30,8 @@ async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
   const toold = makeClient(tooldRoutes, link);
   const targets: LoadTarget[] = [];
   for (let n = 0; n < RUNS; n++) {
-    const id = derivedId<RunId>('run', 'bench-read', n);
-    const task_id = derivedId<TaskId>('task', 'bench-read', n);
+    const id = deriveId<RunId>('run', 'bench-read', n);
+    const task_id = deriveId<TaskId>('task', 'bench-read', n);
     const { socket } = await toold.admitRun({
       params: { id },
       body: {

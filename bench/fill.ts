@@ -7,7 +7,7 @@ import { MIGRATIONS } from '../src/daemons/agentd/store/schema.ts';
 import type { AgentdStore } from '../src/daemons/agentd/store/store.ts';
 import type { NewTask } from '../src/daemons/agentd/store/tasks.ts';
 import { systemClock } from '../src/platform/clock.ts';
-import { derivedId, idMaker, type NewId } from '../src/platform/ids.ts';
+import { deriveId, makeIdMaker, type NewId } from '../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../src/platform/link.ts';
 import { silentLog } from '../src/platform/log.ts';
 import { openSqlite } from '../src/platform/sql/sqlite.ts';
@@ -65,7 +65,7 @@ function makeCallEvents(audit: Client<typeof auditRoutes>) {
   let seq = 0;
   return async (claims: Awaited<ReturnType<AgentdStore['claimRuns']>>): Promise<void> => {
     const events = claims.flatMap(({ run, task }): NewEvent[] => {
-      const call_id = derivedId<string>('call', run.id);
+      const call_id = deriveId<string>('call', run.id);
       const about = {
         ts: new Date().toISOString(),
         source: 'toold',
@@ -119,7 +119,7 @@ async function doTasks(
           runId: run.id,
           fence: run.fence,
           requestHash: 'bench',
-          callId: derivedId('call', run.id),
+          callId: deriveId('call', run.id),
         },
         { status: 'completed', reason: null, result: RESULT, by: `agent:${task.assigned_to}` },
       ),
@@ -134,7 +134,7 @@ export async function fillState(count: number): Promise<Filled> {
   const [forStore, forCalls] = [link('agentd'), link('toold')];
   const audit = makeClient(auditRoutes, forStore);
   const clock = systemClock();
-  const newId = idMaker(clock);
+  const newId = makeIdMaker(clock);
   const store = await openStore({
     db: openSqlite({ file: join(daemons.stateDir, 'agentd.sqlite'), migrations: MIGRATIONS }),
     clock,

@@ -1,7 +1,7 @@
 // A tool call with everything durable: caller, grant, policy, intent, attempt in the audit log,
 // effect, outcome, its event. 32 runs each ask the next call as soon as they have the answer, over
 // their own sockets.
-import { derivedId } from '../src/platform/ids.ts';
+import { deriveId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { publishPolicy } from '../src/policy/testing/publish.ts';
 import type { RunId, TaskId } from '../src/wire/primitives.ts';
@@ -23,8 +23,8 @@ async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
   const toold = makeClient(tooldRoutes, link);
   const targets: LoadTarget[] = [];
   for (let n = 0; n < RUNS; n++) {
-    const id = derivedId<RunId>('run', 'bench', n);
-    const task_id = derivedId<TaskId>('task', 'bench', n);
+    const id = deriveId<RunId>('run', 'bench', n);
+    const task_id = deriveId<TaskId>('task', 'bench', n);
     const { socket } = await toold.admitRun({
       params: { id },
       body: {

@@ -1,7 +1,7 @@
 // modeld beside another gateway in front of the same upstream: what it adds to one call, and how
 // many calls a second it carries. Ours journals, reserves and audits every call durably first; the
 // peer does not.
-import { socketPathOf } from '../src/platform/daemon.ts';
+import { socketPathFor } from '../src/platform/daemon.ts';
 import { type Load, profiling, startLoad, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
@@ -111,7 +111,7 @@ async function run(): Promise<Figure[]> {
     headers: { authorization: `Bearer ${runtime.operatorKey}` },
     pids: treeOf(runtime.process.pid!),
   };
-  const socketPath = socketPathOf(runtime.runtimeDir, 'modeld', 'operator');
+  const socketPath = socketPathFor(runtime.runtimeDir, 'modeld', 'operator');
   const v1 = '/v1/chat/completions';
   const portkeyHeaders = {
     authorization: 'Bearer sk-bench-0123456789',

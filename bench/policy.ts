@@ -4,7 +4,7 @@ import type * as Cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { placeResource } from '../src/policy/entities.ts';
 import type { Request } from '../src/policy/request.ts';
 import type { Rule } from '../src/policy/rule.ts';
-import { policyOf } from '../src/policy/testing/rights.ts';
+import { makeTestPolicy } from '../src/policy/testing/rights.ts';
 import { type Benchmark, exactly, type Figure, quantile, seeRounds } from './figure.ts';
 
 const RULES = 200;
@@ -46,11 +46,11 @@ function timeEach(questions: readonly Request[], answer: (request: Request) => u
   );
 }
 
-const policyWith = (site: string) => policyOf({ coder: {} }, { site: { '10.cedar': site } });
+const policyWith = (site: string) => makeTestPolicy({ coder: {} }, { site: { '10.cedar': site } });
 
 async function run(): Promise<Figure[]> {
   const rssBefore = process.memoryUsage().rss;
-  const own = (await policyWith('').rulesOf('agent:coder')).length;
+  const own = (await policyWith('').listRules('agent:coder')).length;
   const full = policyWith(siteRules(RULES - own, 5));
   const began = performance.now();
   await full.decide(ask('/srv/repos/r1/a'));
@@ -58,7 +58,7 @@ async function run(): Promise<Figure[]> {
   const memory = (process.memoryUsage().rss - rssBefore) / 1024 ** 2;
   const hard = policyWith(siteRules(RULES - own, 1));
   await hard.warm();
-  const alone = await cedarAlone(await full.rulesOf('agent:coder'));
+  const alone = await cedarAlone(await full.listRules('agent:coder'));
 
   let asked = 0;
   const fresh = (count: number): Request[] =>

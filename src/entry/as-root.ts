@@ -4,8 +4,8 @@
 import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
-import { daemonsOf } from '../daemons/sandboxd/identities.ts';
-import { runtimeDirOf } from '../platform/state-dir.ts';
+import { toDaemonUser } from '../daemons/sandboxd/identities.ts';
+import { runtimeDirFor } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
@@ -133,7 +133,7 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
 
 /** Its parent belongs to root, so that the warden's directory beside it stays root's. */
 function prepareRuntimeDir(stateDir: string): string {
-  const dir = runtimeDirOf(stateDir, process.env);
+  const dir = runtimeDirFor(stateDir, process.env);
   mkdirSync(dirname(dir), { recursive: true, mode: 0o711 });
   const base = realpathSync(dirname(dir));
   openToPass(base);
@@ -152,7 +152,7 @@ function main(): void {
     const user = chooseServiceUser(config);
     for (const name of ['workspaces', 'homes', 'logs'])
       mkdirSync(join(args.stateDir, name), { recursive: true, mode: 0o700 });
-    chownState(args.stateDir, user, daemonsOf(config.sandboxd));
+    chownState(args.stateDir, user, toDaemonUser(config.sandboxd));
     writeSync(argv.keeperFd, `${launchSpec(args, config, user).join('\0')}\0`);
   } catch (error) {
     refuseToStart(argv.readyFd, error);

@@ -9,7 +9,7 @@ import { hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { makeIdentities } from '../daemons/sandboxd/identities.ts';
 import { makeLevels } from '../daemons/sandboxd/levels.ts';
 import { silentLog } from '../platform/log.ts';
-import { ownDir } from '../platform/state-dir.ts';
+import { makePrivateDir } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { loadRuntimeConfig, readArgv } from './options.ts';
 import { startWarden } from './warden.ts';
@@ -18,15 +18,15 @@ async function check(stateArgv: string[]): Promise<unknown> {
   const config = loadRuntimeConfig(readArgv(stateArgv)).sandboxd;
   const base = mkdtempSync(join(tmpdir(), 'agentd-check-'));
   try {
-    const stateDir = ownDir(join(base, 'state'));
-    ownDir(join(stateDir, 'logs'));
-    const runtimeDir = ownDir(join(base, 'r'));
+    const stateDir = makePrivateDir(join(base, 'state'));
+    makePrivateDir(join(stateDir, 'logs'));
+    const runtimeDir = makePrivateDir(join(base, 'r'));
     const log = silentLog;
     const child = await startWarden({ config, stateDir, runtimeDir, clientPid: process.pid, log });
     const warden = makeWarden(wardenPaths(runtimeDir).socket);
     try {
       const host = hostUser(runtimeDir);
-      const store = { uidOf: async () => config.uid_last };
+      const store = { assignUid: async () => config.uid_last };
       const identities = makeIdentities({ config, store, host });
       return await makeLevels({ config, warden, identities }).view();
     } finally {

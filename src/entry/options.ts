@@ -5,18 +5,18 @@ import { existsSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { operatorKey } from '../platform/authenticate.ts';
+import { loadOperatorKey } from '../platform/authenticate.ts';
 import { systemClock } from '../platform/clock.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { diskFault } from '../platform/disk-fault.ts';
-import { idMaker } from '../platform/ids.ts';
+import { makeIdMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
 import {
   defaultStateDir,
-  ownRuntimeDir,
+  makeRuntimeDir,
   prepareStateDir,
-  runtimeDirOf,
+  runtimeDirFor,
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { Fault, fault } from '../wire/errors.ts';
@@ -142,18 +142,18 @@ export function loadRuntimeConfig(
 /** Returns the options with which every daemon of this process is hosted. */
 export function hostOptions(args: RuntimeArgs, config: RuntimeConfig): HostOptions {
   prepareStateDir(args.stateDir);
-  const runtimeDir = ownRuntimeDir(args.runtimeDir ?? runtimeDirOf(args.stateDir, process.env));
+  const runtimeDir = makeRuntimeDir(args.runtimeDir ?? runtimeDirFor(args.stateDir, process.env));
   const clock = systemClock();
   return {
     version: VERSION,
     mode: args.mode,
     stateDir: args.stateDir,
     runtimeDir,
-    operatorKey: operatorKey(join(args.stateDir, 'operator.key')),
+    operatorKey: loadOperatorKey(join(args.stateDir, 'operator.key')),
     config,
     clock,
     random: randomBytes,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
     here: new Map(),
     ...(process.env.AGENTD_FAULTS === '1' ? { failpoint: crashAtFailpoint(args.stateDir) } : {}),

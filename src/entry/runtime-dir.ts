@@ -5,7 +5,7 @@ import { lstatSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { Log } from '../platform/log.ts';
-import { type Lock, ownRuntimeDir, tryLock, waitForLock } from '../platform/state-dir.ts';
+import { type Lock, makeRuntimeDir, tryLock, waitForLock } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { assertNative } from './native.ts';
 
@@ -18,7 +18,7 @@ export type RuntimeDirOptions = { log: Log; isFree?: (wardenDir: string) => bool
 
 /** Resolves to the lock, to be released once the runtime's directory is removed. */
 export async function acquireRuntimeDir(dir: string, options: RuntimeDirOptions): Promise<Lock> {
-  ownRuntimeDir(dir);
+  makeRuntimeDir(dir);
   const base = dirname(dir);
   // Directories here are created and removed under one lock, so that a new one that is not locked
   // yet is not mistaken for an abandoned one.
@@ -28,7 +28,7 @@ export async function acquireRuntimeDir(dir: string, options: RuntimeDirOptions)
       hint: `Try again; if it fails again, check which process locks ${join(base, LOCK)}.`,
     });
   try {
-    ownRuntimeDir(dir); // Another runtime may have removed it before the lock was acquired.
+    makeRuntimeDir(dir); // Another runtime may have removed it before the lock was acquired.
     const lock = tryLock(join(dir, LOCK));
     if (lock === undefined) throw fault('state_in_use', `${dir} is in use by another runtime`);
     sweep(dir, options);

@@ -4,18 +4,18 @@ import { readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
-import { peopleIn } from '../platform/person-keys.ts';
+import { openPersonKeys } from '../platform/person-keys.ts';
 import {
   type Lock,
-  ownDir,
+  makePrivateDir,
   prepareStateDir,
   type RuntimeInfo,
   readRuntimeInfo,
   tryLock,
   writeAtomically,
 } from '../platform/state-dir.ts';
-import { type Supervised, supervise } from '../platform/supervise.ts';
-import { openFront } from '../platform/tcp-gateway.ts';
+import { type SupervisedProcess, supervise } from '../platform/supervise.ts';
+import { openTcpGateway } from '../platform/tcp-gateway.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {
@@ -68,7 +68,7 @@ export async function openRuntime(args: RuntimeArgs): Promise<Runtime> {
       lock.release();
     };
     runtime = makeRuntime(full, options, { release });
-    ownDir(dirname(address));
+    makePrivateDir(dirname(address));
     if (!hasKeeper) await runtime.warden(config);
     if (needsRehearsal)
       await runtime.process('rehearsal', programPath('rehearsal'), {
@@ -100,7 +100,7 @@ export function stateInUseFault(stateDir: string) {
 }
 
 function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runtime {
-  const children: Supervised[] = [];
+  const children: SupervisedProcess[] = [];
   let closeGateway: () => Promise<void> = async () => {};
   const config = options.config as RuntimeConfig;
   const outdated = new Set<string>();
@@ -169,11 +169,11 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
     async up() {
       let port: number | null = null;
       if (args.port !== undefined) {
-        const gateway = await openFront({
+        const gateway = await openTcpGateway({
           port: args.port,
           runtimeDir: options.runtimeDir,
           operatorKey: options.operatorKey,
-          people: peopleIn(join(args.stateDir, 'people')),
+          people: openPersonKeys(join(args.stateDir, 'people')),
           log: options.log,
           here: options.here,
         });

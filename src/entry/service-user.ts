@@ -1,7 +1,7 @@
 // Chooses the user of the daemons when agentd is started as root: an account of this host, or a uid
 // without an account. Never root.
-import { daemonsOf, type HostUser } from '../daemons/sandboxd/identities.ts';
-import { type Account, accountsIn, readPasswd } from '../platform/accounts.ts';
+import { type HostUser, toDaemonUser } from '../daemons/sandboxd/identities.ts';
+import { type Account, parseAccounts, readPasswd } from '../platform/accounts.ts';
 import { fault } from '../wire/errors.ts';
 import type { RuntimeConfig } from './options.ts';
 
@@ -10,10 +10,10 @@ const DEFAULT_NAME = 'agentd';
 export type ServiceUser = HostUser & { name: string };
 
 export function chooseServiceUser(config: RuntimeConfig, passwd = readPasswd()): ServiceUser {
-  const known = accountsIn(passwd);
+  const known = parseAccounts(passwd);
   const wanted = config.runtime.user;
   const found = known.find(({ name }) => name === (wanted ?? DEFAULT_NAME));
-  const own = daemonsOf(config.sandboxd);
+  const own = toDaemonUser(config.sandboxd);
   if (found === undefined) {
     if (wanted === undefined) return { ...own, name: findName(known, own) };
     throw fault('bad_config', `account ${wanted} of runtime.user not found`, {

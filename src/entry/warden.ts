@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { boundsText, hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
 import type { Log } from '../platform/log.ts';
-import { ownDir, writeAtomically } from '../platform/state-dir.ts';
-import { type Supervised, supervise } from '../platform/supervise.ts';
+import { makePrivateDir, writeAtomically } from '../platform/state-dir.ts';
+import { type SupervisedProcess, supervise } from '../platform/supervise.ts';
 import { assertNative } from './native.ts';
 
 export type WardenOptions = {
@@ -19,12 +19,12 @@ export type WardenOptions = {
   onOutdated?: (isOutdated: boolean) => void;
 };
 
-export async function startWarden(options: WardenOptions): Promise<Supervised> {
+export async function startWarden(options: WardenOptions): Promise<SupervisedProcess> {
   const { config, stateDir, runtimeDir, log } = options;
   const program = assertNative('warden');
   const paths = wardenPaths(runtimeDir);
-  ownDir(paths.dir);
-  for (const name of ['workspaces', 'homes']) ownDir(join(stateDir, name));
+  makePrivateDir(paths.dir);
+  for (const name of ['workspaces', 'homes']) makePrivateDir(join(stateDir, name));
   const text = boundsText({
     config: { ...config, runner: config.runner ?? '' },
     host: hostUser(runtimeDir),

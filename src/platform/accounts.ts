@@ -6,7 +6,7 @@ export type Account = { name: string; uid: number; gid: number };
 export const readPasswd = (): string => readFileSync('/etc/passwd', 'utf8');
 
 /** Skips malformed lines. */
-export function accountsIn(passwd: string): Account[] {
+export function parseAccounts(passwd: string): Account[] {
   return passwd.split('\n').flatMap((line) => {
     const [name = '', , uid = '', gid = ''] = line.split(':');
     const isWhole = name !== '' && /^\d+$/.test(uid) && /^\d+$/.test(gid);

@@ -6,7 +6,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Fault } from '../wire/errors.ts';
-import { alwaysCaller, authenticateOverTcp, operatorByKey, operatorKey } from './authenticate.ts';
+import {
+  authenticateAs,
+  authenticateByKey,
+  authenticateOverTcp,
+  loadOperatorKey,
+} from './authenticate.ts';
 
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 const asked = (headers: Record<string, string | string[]>) => ({ headers }) as IncomingMessage;
@@ -20,7 +25,7 @@ const catchCode = (work: () => unknown): string => {
 };
 
 describe('authenticate: the operator by key', () => {
-  const authenticate = operatorByKey(KEY);
+  const authenticate = authenticateByKey(KEY);
 
   it('takes the key as Bearer and as x-api-key', () => {
     for (const headers of [{ authorization: `Bearer ${KEY}` }, { 'x-api-key': KEY }])
@@ -74,7 +79,7 @@ describe('authenticate: the operator by key', () => {
   it('a socket made for one caller is that caller, whatever the request says', () => {
     const caller = { kind: 'operator', principal: 'person:ann' } as const;
     const headers = { authorization: 'Bearer x', 'agentd-person': 'eve' };
-    assert.deepEqual(alwaysCaller(caller)(asked(headers)), caller);
+    assert.deepEqual(authenticateAs(caller)(asked(headers)), caller);
   });
 });
 
@@ -152,21 +157,21 @@ describe('authenticate: the key file', () => {
 
   it('is made at first need, 0600, and stays', () => {
     const file = join(dir, 'a.key');
-    const key = operatorKey(file);
+    const key = loadOperatorKey(file);
     assert.ok(key.length >= 40);
     assert.equal(statSync(file).mode & 0o777, 0o600);
-    assert.equal(operatorKey(file), key);
+    assert.equal(loadOperatorKey(file), key);
     assert.equal(readFileSync(file, 'utf8'), `${key}\n`);
-    assert.notEqual(operatorKey(join(dir, 'b.key')), key);
+    assert.notEqual(loadOperatorKey(join(dir, 'b.key')), key);
   });
 
   it('is refused when others could read or write it', () => {
     const file = join(dir, 'c.key');
-    operatorKey(file);
+    loadOperatorKey(file);
     for (const mode of [0o640, 0o604, 0o620, 0o660, 0o644, 0o777]) {
       chmodSync(file, mode);
       assert.throws(
-        () => operatorKey(file),
+        () => loadOperatorKey(file),
         (error: Fault) => {
           assert.equal(error.code, 'bad_config');
           assert.match(error.hint, /chmod 600/);
@@ -175,14 +180,14 @@ describe('authenticate: the key file', () => {
       );
     }
     chmodSync(file, 0o400);
-    assert.ok(operatorKey(file));
+    assert.ok(loadOperatorKey(file));
   });
 
   it('is refused when it is empty or cut off: an empty key would let everybody in', () => {
     for (const text of ['', '\n', 'short\n']) {
       const file = join(dir, 'd.key');
       writeFileSync(file, text, { mode: 0o600 });
-      assert.throws(() => operatorKey(file), { code: 'bad_config' }, JSON.stringify(text));
+      assert.throws(() => loadOperatorKey(file), { code: 'bad_config' }, JSON.stringify(text));
     }
   });
 });

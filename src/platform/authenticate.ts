@@ -9,7 +9,7 @@ import { PERSON_NAME, type PersonKeys } from './person-keys.ts';
 import { writeAtomically } from './state-dir.ts';
 
 /** For a socket that only this caller can reach. */
-export function alwaysCaller(caller: Caller): Authenticate {
+export function authenticateAs(caller: Caller): Authenticate {
   return () => caller;
 }
 
@@ -38,7 +38,7 @@ function readClaimedName(request: AuthRequest): string | undefined {
 }
 
 /** Accepts the operator's key, or the key of one of these people, who is then the caller. */
-export function operatorByKey(key: string, people?: PersonKeys): Authenticate {
+export function authenticateByKey(key: string, people?: PersonKeys): Authenticate {
   return (request) => {
     const sent = readBearer(request);
     if (sent === undefined) throw fault('unauthenticated', 'the request has no operator key');
@@ -64,7 +64,7 @@ export function authenticateOverTcp(
   port: () => number,
   people?: PersonKeys,
 ): Authenticate {
-  const byKey = operatorByKey(key, people);
+  const byKey = authenticateByKey(key, people);
   return (request) => {
     assertLocalNames(request, port());
     return byKey(request);
@@ -96,7 +96,7 @@ export function assertLocalNames(request: AuthRequest, port: number): void {
 const KEY_CHARS_MIN = 32;
 
 /** Returns the key in this file, and creates it if missing. Throws if others could read it. */
-export function operatorKey(file: string): string {
+export function loadOperatorKey(file: string): string {
   if (!existsSync(file)) writeAtomically(file, `${randomBytes(32).toString('base64url')}\n`);
   const mode = statSync(file).mode & 0o777;
   if ((mode & 0o077) !== 0) {

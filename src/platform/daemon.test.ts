@@ -16,9 +16,9 @@ import {
   defineDaemon,
   hostDaemon,
   type RunningDaemon,
-  socketPathOf,
+  socketPathFor,
 } from './daemon.ts';
-import { derivedId, idMaker } from './ids.ts';
+import { deriveId, makeIdMaker } from './ids.ts';
 import { silentLog } from './log.ts';
 
 const table = routes({
@@ -66,7 +66,7 @@ describe('a hosted daemon', () => {
       config: { toold: { size: 3 } },
       clock,
       random: (n) => new Uint8Array(n),
-      newId: idMaker(clock),
+      newId: makeIdMaker(clock),
       log: silentLog,
       here: new Map(),
     });
@@ -77,7 +77,7 @@ describe('a hosted daemon', () => {
     const { responses } = await exchange({ path }, requestText('GET', '/v1/who', headers));
     return responses[0]!.status === 200 ? jsonOf(responses[0]!) : errorCode(responses[0]!);
   };
-  const runId = derivedId<RunId>('run', 1);
+  const runId = deriveId<RunId>('run', 1);
   const caller = (fence: number, mode: 'live' | 'replay' = 'live'): RunCaller => ({
     kind: 'run',
     principal: 'agent:coder',
@@ -85,7 +85,7 @@ describe('a hosted daemon', () => {
     fence,
     mode,
     agent: 'coder',
-    taskId: derivedId<TaskId>('task', 1),
+    taskId: deriveId<TaskId>('task', 1),
   });
 
   it('gets its own section of the configuration', () =>
@@ -100,14 +100,14 @@ describe('a hosted daemon', () => {
   });
 
   it('has one socket for the operator and one for each peer that may call, and no other', async () => {
-    const operator = socketPathOf(dir, 'toold', 'operator');
+    const operator = socketPathFor(dir, 'toold', 'operator');
     assert.equal(await who(operator), 'unauthenticated');
     const named = { authorization: `Bearer ${KEY}`, 'agentd-person': 'ann' };
     assert.deepEqual(await who(operator, named), { principal: 'person:ann', fence: 0 });
-    const peer = await who(socketPathOf(dir, 'toold', 'peer-agentd'));
+    const peer = await who(socketPathFor(dir, 'toold', 'peer-agentd'));
     assert.deepEqual(peer, { principal: 'service:agentd', fence: 0 });
     for (const name of ['modeld', 'auditd-ai', 'toold'])
-      assert.equal(existsSync(socketPathOf(dir, 'toold', `peer-${name}`)), false);
+      assert.equal(existsSync(socketPathFor(dir, 'toold', `peer-${name}`)), false);
   });
 
   it('opens a directory for a run; the socket says who calls and under which fence', async () => {
@@ -158,7 +158,7 @@ describe('a hosted daemon', () => {
   });
 
   it('[R356] reports its health and its counters to the operator', async () => {
-    const path = socketPathOf(dir, 'toold', 'operator');
+    const path = socketPathFor(dir, 'toold', 'operator');
     const headers = { authorization: `Bearer ${KEY}` };
     const health = await exchange({ path }, requestText('GET', '/healthz', headers));
     const body = jsonOf(health.responses[0]!) as Record<string, unknown>;
@@ -170,10 +170,10 @@ describe('a hosted daemon', () => {
 
   it('stopping: refuses people, serves peers and health, then removes its sockets', async () => {
     await hosted.drain();
-    const operator = socketPathOf(dir, 'toold', 'operator');
+    const operator = socketPathFor(dir, 'toold', 'operator');
     const headers = { authorization: `Bearer ${KEY}` };
     assert.equal(await who(operator, headers), 'stopping');
-    assert.deepEqual(await who(socketPathOf(dir, 'toold', 'peer-agentd')), {
+    assert.deepEqual(await who(socketPathFor(dir, 'toold', 'peer-agentd')), {
       principal: 'service:agentd',
       fence: 0,
     });

@@ -4,22 +4,22 @@ import { chmodSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
-import { callersOf, DAEMON_TABLE, DAEMONS, type DaemonName } from '../wire/daemons.ts';
+import { DAEMON_TABLE, DAEMONS, type DaemonName, findCallers } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
-import { alwaysCaller, operatorByKey } from './authenticate.ts';
+import { authenticateAs, authenticateByKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
 import {
   type Dispatch,
   type HandlerContext,
   type Handlers,
   makeDispatch,
-  RawAnswer,
+  RawReply,
 } from './dispatch.ts';
 import {
   type DialectErrors,
   type HttpListener,
-  makeHttpFace,
+  makeHttpListener,
   RUN_SOCKET_LIMITS,
 } from './http-server.ts';
 import type { NewId, Random } from './ids.ts';
@@ -27,8 +27,8 @@ import { type Client, type Link, localLink, makeClient, socketLink } from './lin
 import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
 import { makeKeyedMutex } from './mutex.ts';
-import { peopleIn } from './person-keys.ts';
-import { ownDir } from './state-dir.ts';
+import { openPersonKeys } from './person-keys.ts';
+import { makePrivateDir } from './state-dir.ts';
 
 /**
  * Sockets of live runs, in one directory per run. Calls for the same run are executed in order, so
@@ -140,7 +140,7 @@ export const commonRoutes = routes({
   metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
 });
 
-export function socketPathOf(runtimeDir: string, daemonName: DaemonName, caller: string): string {
+export function socketPathFor(runtimeDir: string, daemonName: DaemonName, caller: string): string {
   return join(runtimeDir, daemonName, caller, `${daemonName}.sock`);
 }
 
@@ -175,7 +175,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
       links.get(peer) ??
       (isLocal
         ? localLink(() => findDispatch(options.here, peer), caller)
-        : socketLink({ socketPath: socketPathOf(options.runtimeDir, peer, `peer-${name}`) }));
+        : socketLink({ socketPath: socketPathFor(options.runtimeDir, peer, `peer-${name}`) }));
     links.set(peer, link);
     return link;
   };
@@ -216,7 +216,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     log,
     metrics,
   });
-  listener = makeHttpFace({
+  listener = makeHttpListener({
     dispatch,
     log,
     ...(handle.dialectErrors === undefined ? {} : { dialectErrors: handle.dialectErrors }),
@@ -256,16 +256,16 @@ async function openSockets(
   name: DaemonName,
   options: HostOptions,
 ): Promise<void> {
-  ownDir(join(options.runtimeDir, name));
+  makePrivateDir(join(options.runtimeDir, name));
   await listener.listenUnix(
-    socketPathOf(options.runtimeDir, name, 'operator'),
-    operatorByKey(options.operatorKey, peopleIn(join(options.stateDir, 'people'))),
+    socketPathFor(options.runtimeDir, name, 'operator'),
+    authenticateByKey(options.operatorKey, openPersonKeys(join(options.stateDir, 'people'))),
   );
-  for (const peer of callersOf(name)) {
+  for (const peer of findCallers(name)) {
     const caller = { kind: 'daemon', principal: `service:${peer}`, daemon: peer } as const;
     await listener.listenUnix(
-      socketPathOf(options.runtimeDir, name, `peer-${peer}`),
-      alwaysCaller(caller),
+      socketPathFor(options.runtimeDir, name, `peer-${peer}`),
+      authenticateAs(caller),
     );
   }
 }
@@ -289,7 +289,7 @@ function makeRunSockets(options: {
     await found?.close();
     const dir = join(options.dir, runDirName(caller, caller.mode));
     const path = join(dir, `${options.name}.sock`);
-    const socket = await listener.listenUnix(path, alwaysCaller(caller), RUN_SOCKET_LIMITS);
+    const socket = await listener.listenUnix(path, authenticateAs(caller), RUN_SOCKET_LIMITS);
     // The box runs as its own user. Other users are kept out by the directory above, mode 0700.
     chmodSync(dir, 0o755);
     chmodSync(path, 0o666);
@@ -351,7 +351,7 @@ function commonHandlers(
       in_flight: dispatch().inFlight(),
     }),
     metrics: async () =>
-      new RawAnswer({
+      new RawReply({
         status: 200,
         headers: { 'content-type': 'text/plain; version=0.0.4' },
         body: context.metrics.text(),

@@ -1,6 +1,6 @@
 // Finds the known name closest to a misspelled one, for `did you mean`.
 
-export function nearest(name: string, known: readonly string[]): string | undefined {
+export function findNearest(name: string, known: readonly string[]): string | undefined {
   const scored = known.map((candidate) => ({
     candidate,
     distance: editDistance(name.toLowerCase(), candidate.toLowerCase()),

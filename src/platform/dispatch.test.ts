@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import * as z from 'zod';
 import { Fault, type FaultCode } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';
-import { type HandlerContext, type Handlers, makeDispatch, RawAnswer } from './dispatch.ts';
+import { type HandlerContext, type Handlers, makeDispatch, RawReply } from './dispatch.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 import {
@@ -286,7 +286,7 @@ describe('dispatch: what ends a handler early', () => {
         yield 'a';
         yield 'b';
       }
-      return new RawAnswer({ status: 200, headers: {}, body: body() });
+      return new RawReply({ status: 200, headers: {}, body: body() });
     };
     const dispatch = makeTestDispatch({ follow });
     const gone = new AbortController();
@@ -296,7 +296,7 @@ describe('dispatch: what ends a handler early', () => {
     assert.equal(signals[0]!.aborted, true);
 
     const again = new AbortController();
-    const whole = (await dispatch.run({ ...request, signal: again.signal })) as RawAnswer;
+    const whole = (await dispatch.run({ ...request, signal: again.signal })) as RawReply;
     let text = '';
     for await (const piece of whole.body as AsyncIterable<string>) text += piece;
     assert.equal(text, 'ab');

@@ -5,16 +5,16 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import type { AnswerInputOf, CheckedOf, Route, RouteTable } from '../wire/route.ts';
+import type { CheckedRequest, Route, RouteResponseInput, RouteTable } from '../wire/route.ts';
 import { checkValue } from './check.ts';
-import { nearest } from './did-you-mean.ts';
+import { findNearest } from './did-you-mean.ts';
 import type { Log } from './log.ts';
 import { makeMatcher, type RouteMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
 import { knownKeys } from './schema-messages.ts';
 
 /** A response that is not one JSON document. Its bytes are passed on unchecked. */
-export class RawAnswer {
+export class RawReply {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body: AsyncIterable<Uint8Array | string> | string | Uint8Array;
@@ -32,7 +32,7 @@ export class RawAnswer {
 
 export type Trace = { requestId: string; traceparent: string };
 
-export type HandlerContext<R = Route> = CheckedOf<R> & {
+export type HandlerContext<R = Route> = CheckedRequest<R> & {
   caller: Caller;
   /** Aborts when the caller disconnects or the deadline passes. */
   signal: AbortSignal;
@@ -47,7 +47,7 @@ export type HandlerContext<R = Route> = CheckedOf<R> & {
 };
 
 export type Handlers<T extends RouteTable> = {
-  [K in keyof T]: (context: HandlerContext<T[K]>) => Promise<AnswerInputOf<T[K]> | RawAnswer>;
+  [K in keyof T]: (context: HandlerContext<T[K]>) => Promise<RouteResponseInput<T[K]> | RawReply>;
 };
 
 export type DispatchRequest = {
@@ -106,7 +106,7 @@ function describeIssue(issue: z.core.$ZodIssue, where: string, schema: z.ZodType
   if (issue.code !== 'unrecognized_keys') return `${name}: ${issue.message}`;
   const { keys } = issue;
   const known = knownKeys(schema, issue.path);
-  const near = keys.length === 1 ? nearest(keys[0]!, known) : undefined;
+  const near = keys.length === 1 ? findNearest(keys[0]!, known) : undefined;
   const suggestion = near === undefined ? '' : ` (did you mean ${near}?)`;
   return `${name} has unknown ${keys.length > 1 ? 'keys' : 'key'} ${keys.join(', ')}${suggestion}`;
 }
@@ -248,12 +248,12 @@ export function makeDispatch<T extends RouteTable>(options: {
   };
 
   const finish = (response: unknown, { name, route }: RouteMatch, watch: Watch): unknown => {
-    if (response instanceof RawAnswer && isStream(response.body)) {
+    if (response instanceof RawReply && isStream(response.body)) {
       // The handler must still learn that the reader of the stream has disconnected.
-      return new RawAnswer({ ...response, body: withEnd(response.body, watch.end) });
+      return new RawReply({ ...response, body: withEnd(response.body, watch.end) });
     }
     watch.end();
-    if (response instanceof RawAnswer) return response;
+    if (response instanceof RawReply) return response;
     const output = route.output.safeParse(response);
     if (output.success) return output.data;
     log.error('a handler returned an invalid response', {
@@ -297,7 +297,7 @@ export function makeDispatch<T extends RouteTable>(options: {
 
 type Pieces = AsyncIterable<Uint8Array | string>;
 
-function isStream(body: RawAnswer['body']): body is Pieces {
+function isStream(body: RawReply['body']): body is Pieces {
   return typeof body !== 'string' && !(body instanceof Uint8Array);
 }
 

@@ -18,7 +18,7 @@ function statNearest(path: string): StatsFs {
 }
 
 /** Returns the bytes that users other than root can use. */
-export function freeBytes(path: string): number {
+export function readFreeBytes(path: string): number {
   const { bavail, bsize } = statNearest(path);
   return bavail * bsize;
 }
@@ -27,7 +27,7 @@ export function freeBytes(path: string): number {
  * True if the remaining inodes are reserved for the runtime. File systems that allocate inodes
  * dynamically report none at all, and are never short.
  */
-export function isShortOfFiles(path: string): boolean {
+export function isLowOnFiles(path: string): boolean {
   const { files, ffree } = statNearest(path);
   return ffree < Math.min(FILES_RESERVED.max, files * FILES_RESERVED.part);
 }

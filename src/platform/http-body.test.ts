@@ -11,10 +11,10 @@ import * as z from 'zod';
 import { errorCode, exchange, requestText } from '../../test/support/raw-http.ts';
 import { eventually } from '../../test/support/runtime.ts';
 import { route, routes } from '../wire/route.ts';
-import { alwaysCaller } from './authenticate.ts';
+import { authenticateAs } from './authenticate.ts';
 import { makeDispatch } from './dispatch.ts';
 import { PROCESS_BODIES } from './http-body.ts';
-import { type HttpListener, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpListener } from './http-server.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 
@@ -38,8 +38,8 @@ describe('http-body', () => {
     const metrics = makeMetrics('test');
     const handlers = { put: async () => ({}) };
     const dispatch = makeDispatch({ routes: table, handlers, log: silentLog, metrics });
-    face = makeHttpFace({ dispatch, log: silentLog });
-    const caller = alwaysCaller({ kind: 'operator', principal: 'person:ann' });
+    face = makeHttpListener({ dispatch, log: silentLog });
+    const caller = authenticateAs({ kind: 'operator', principal: 'person:ann' });
     await face.listenUnix(tight, caller, { connectionsMax: 4, bodiesBytesMax: 500_000 });
     await face.listenUnix(wide, caller);
   });

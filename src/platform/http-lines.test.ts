@@ -13,7 +13,7 @@ import { route, routes } from '../wire/route.ts';
 import { makeDispatch } from './dispatch.ts';
 import { PROCESS_BODIES } from './http-body.ts';
 import { LINES_TYPE } from './http-lines.ts';
-import { type HttpListener, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpListener } from './http-server.ts';
 import { SERVER_LIMITS } from './http1/server.ts';
 import { type Link, makeClient, socketLink } from './link.ts';
 import { silentLog } from './log.ts';
@@ -81,7 +81,7 @@ async function serve(options: { limits?: typeof SERVER_LIMITS } = {}) {
     log: silentLog,
     metrics: makeMetrics('test'),
   });
-  const face = makeHttpFace({ dispatch, log: silentLog, ...options });
+  const face = makeHttpListener({ dispatch, log: silentLog, ...options });
   await face.listenUnix(socketPath, () => {
     world.exchanges++;
     return CALLER;

@@ -2,7 +2,7 @@
 // fault per line, in the same order. Only the first request pays for HTTP.
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { type Dispatch, RawAnswer } from './dispatch.ts';
+import { type Dispatch, RawReply } from './dispatch.ts';
 import type { ByteBudget } from './http-body.ts';
 import type { BodySink, Exchange } from './http1/exchange.ts';
 import { decodeUtf8, parseJson } from './json.ts';
@@ -142,7 +142,7 @@ class LineReader implements BodySink {
         this.#onClose = listener;
       },
     });
-    if (value instanceof RawAnswer) throw new Error('the response to a line is a stream');
+    if (value instanceof RawReply) throw new Error('the response to a line is a stream');
     return value;
   }
 

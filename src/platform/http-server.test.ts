@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type EchoFace, startEchoFace } from '../../test/support/echo-face.ts';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
-import { alwaysCaller } from './authenticate.ts';
+import { authenticateAs } from './authenticate.ts';
 
 describe('http-server', () => {
   let at: EchoFace;
@@ -175,7 +175,7 @@ describe('http-server', () => {
 
   it('refuses a socket path the kernel would cut off, and one that is listened on by port', async () => {
     const long = join(at.dir, 'x'.repeat(100), 'y.sock');
-    const caller = alwaysCaller({ kind: 'operator', principal: 'person:ann' });
+    const caller = authenticateAs({ kind: 'operator', principal: 'person:ann' });
     await assert.rejects(at.face.listenUnix(long, caller), { code: 'path_too_long' });
     assert.equal(existsSync(dirname(long)), false);
     const first = await at.face.listenTcp('127.0.0.1', 0, caller);

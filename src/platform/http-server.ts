@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
-import { assertCaller, type Dispatch, newTrace, RawAnswer, type Trace } from './dispatch.ts';
+import { assertCaller, type Dispatch, newTrace, RawReply, type Trace } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
 import { answerLines, LINES_TYPE } from './http-lines.ts';
 import type { Exchange } from './http1/exchange.ts';
@@ -55,7 +55,7 @@ export const SOCKET_PATH_BYTES_MAX = 100;
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
-export function makeHttpFace(options: {
+export function makeHttpListener(options: {
   dispatch: Dispatch;
   log: Log;
   dialectErrors?: DialectErrors;
@@ -110,7 +110,7 @@ export function makeHttpFace(options: {
         deadlineMs: readDeadline(headers),
         idempotencyKey: readIdempotencyKey(headers),
       });
-      if (value instanceof RawAnswer) await sendRaw(exchange, value);
+      if (value instanceof RawReply) await sendRaw(exchange, value);
       else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
     } catch (error) {
       sendFault(exchange, error, route);
@@ -212,7 +212,7 @@ function decodeQueryPart(text: string): string {
   }
 }
 
-async function sendRaw(exchange: Exchange, response: RawAnswer): Promise<void> {
+async function sendRaw(exchange: Exchange, response: RawReply): Promise<void> {
   const { status, headers, body } = response;
   if (typeof body === 'string' || body instanceof Uint8Array)
     return exchange.send(status, headers, body);

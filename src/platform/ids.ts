@@ -52,7 +52,7 @@ function poolRandom(random: Random): () => Uint8Array {
 }
 
 /** The ids of one maker increase strictly, also within a millisecond. */
-export function idMaker(clock: Clock, random: Random = randomBytes): NewId {
+export function makeIdMaker(clock: Clock, random: Random = randomBytes): NewId {
   const bytes = new Uint8Array(16);
   const nextRandom = poolRandom(random);
   let lastMs = -1;
@@ -70,7 +70,7 @@ export function idMaker(clock: Clock, random: Random = randomBytes): NewId {
 }
 
 /** Derives an id from these parts: equal parts give equal ids. */
-export function derivedId<T extends string>(kind: string, ...parts: (string | number)[]): T {
+export function deriveId<T extends string>(kind: string, ...parts: (string | number)[]): T {
   const digest = createHash('sha256').update(parts.join('\n')).digest();
   return `${kind}_${encode(digest.subarray(0, 16))}` as T;
 }

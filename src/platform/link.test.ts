@@ -9,9 +9,9 @@ import fc from 'fast-check';
 import * as z from 'zod';
 import { FAULTS, Fault, type FaultCode, fault } from '../wire/errors.ts';
 import { route, routes } from '../wire/route.ts';
-import { alwaysCaller } from './authenticate.ts';
+import { authenticateAs } from './authenticate.ts';
 import { makeDispatch } from './dispatch.ts';
-import { type HttpListener, makeHttpFace } from './http-server.ts';
+import { type HttpListener, makeHttpListener } from './http-server.ts';
 import { type Client, type Link, localLink, makeClient, socketLink } from './link.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
@@ -87,8 +87,8 @@ describe('links', () => {
       log: silentLog,
       metrics: makeMetrics('test'),
     });
-    face = makeHttpFace({ dispatch, log: silentLog });
-    await face.listenUnix(socketPath, alwaysCaller(caller));
+    face = makeHttpListener({ dispatch, log: silentLog });
+    await face.listenUnix(socketPath, authenticateAs(caller));
     links = { local: localLink(() => dispatch, caller), socket: socketLink({ socketPath }) };
     clients = {
       local: makeClient(table, links.local),

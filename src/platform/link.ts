@@ -2,20 +2,20 @@
 // requests and responses, and reject with the same faults.
 import type { Caller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
-import type { AnswerOf, RequestOf, Route, RouteTable } from '../wire/route.ts';
+import type { Route, RouteRequest, RouteResponse, RouteTable } from '../wire/route.ts';
 import {
   currentTrace,
   DEADLINE_MS,
   type Dispatch,
   deadlineFor,
   newTrace,
-  RawAnswer,
+  RawReply,
   type Trace,
 } from './dispatch.ts';
 import { assertTarget, writeHeaders } from './http1/head.ts';
 import { readDocument, sendRequest, unixPool } from './http1/request.ts';
 import { LineCalls } from './line-calls.ts';
-import { fillPath, queryOf, withQuery } from './request-path.ts';
+import { fillPath, withQuery, writeQuery } from './request-path.ts';
 
 export type CallOptions = {
   signal?: AbortSignal | undefined;
@@ -44,7 +44,10 @@ type LinkRequest = {
 export type Link = { call(request: LinkRequest): Promise<unknown>; close(): void };
 
 export type Client<T extends RouteTable> = {
-  [K in keyof T]: (request: RequestOf<T[K]>, options?: CallOptions) => Promise<AnswerOf<T[K]>>;
+  [K in keyof T]: (
+    request: RouteRequest<T[K]>,
+    options?: CallOptions,
+  ) => Promise<RouteResponse<T[K]>>;
 };
 
 type AnyRequest = {
@@ -60,7 +63,7 @@ export function makeClient<T extends RouteTable>(table: T, link: Link): Client<T
       link.call({
         route,
         path: fillPath(route.path, request.params),
-        query: queryOf(request.query),
+        query: writeQuery(request.query),
         body: request.body,
         options,
       });
@@ -95,7 +98,7 @@ export function localLink(dispatch: () => Dispatch, caller: Caller): Link {
         idempotencyKey: options.idempotencyKey,
         trace: traceFor(options) ?? newTrace(),
       });
-      return response instanceof RawAnswer ? response : copy(response);
+      return response instanceof RawReply ? response : copy(response);
     },
     close() {},
   };

@@ -8,60 +8,60 @@ const never = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('many are in at once; who wants to be alone waits for them, and others wait for it', async () => {
-  const { enter } = makePathLock();
-  const beside = (...places: string[]) => enter({ places, exclusive: false }, never);
+  const { acquire: enter } = makePathLock();
+  const beside = (...paths: string[]) => enter({ paths: paths, exclusive: false }, never);
   const [first, second] = [await beside('/a'), await beside('/a', '/b')];
   assert.deepEqual([first.hasWaited, second.hasWaited], [false, false]);
   const order: string[] = [];
-  const note = (name: string) => (turn: { leave(): void }) => {
+  const note = (name: string) => (turn: { release(): void }) => {
     order.push(name);
     return turn;
   };
-  const alone = enter({ places: ['/a/x'], exclusive: true }, never).then(note('alone'));
+  const alone = enter({ paths: ['/a/x'], exclusive: true }, never).then(note('alone'));
   const late = beside('/a').then(note('late'));
-  (await beside('/c')).leave();
-  first.leave();
+  (await beside('/c')).release();
+  first.release();
   await settle();
   assert.deepEqual(order, [], 'one is still in');
-  second.leave();
+  second.release();
   await settle();
   assert.deepEqual(order, ['alone'], 'nobody overtakes it');
-  (await alone).leave();
-  (await late).leave();
+  (await alone).release();
+  (await late).release();
   assert.deepEqual(order, ['alone', 'late']);
 });
 
 test('who gives up while waiting lets the others in', async () => {
-  const { enter } = makePathLock();
-  const inside = await enter({ places: ['/a'], exclusive: false }, never);
+  const { acquire: enter } = makePathLock();
+  const inside = await enter({ paths: ['/a'], exclusive: false }, never);
   const given = new AbortController();
-  const alone = enter({ places: ['/a'], exclusive: true }, given.signal);
-  const behind = enter({ places: ['/a'], exclusive: false }, never);
+  const alone = enter({ paths: ['/a'], exclusive: true }, given.signal);
+  const behind = enter({ paths: ['/a'], exclusive: false }, never);
   given.abort(new Error('enough'));
   await assert.rejects(alone, /enough/);
-  (await behind).leave();
-  inside.leave();
-  await assert.rejects(enter({ places: ['/a'], exclusive: true }, given.signal), /enough/);
-  assert.equal((await enter({ places: ['/a'], exclusive: true }, never)).hasWaited, false);
+  (await behind).release();
+  inside.release();
+  await assert.rejects(enter({ paths: ['/a'], exclusive: true }, given.signal), /enough/);
+  assert.equal((await enter({ paths: ['/a'], exclusive: true }, never)).hasWaited, false);
 });
 
 test('whoever is alone is alone, and everybody gets in', async () => {
   const stays = fc.array(
     fc.record({
-      places: fc.uniqueArray(fc.constantFrom('/a', '/a/b', '/c', 'task'), { minLength: 1 }),
+      paths: fc.uniqueArray(fc.constantFrom('/a', '/a/b', '/c', 'task'), { minLength: 1 }),
       exclusive: fc.boolean(),
     }),
     { maxLength: 12 },
   );
   await fc.assert(
     fc.asyncProperty(stays, fc.infiniteStream(fc.nat(3)), async (all, waits) => {
-      const { enter } = makePathLock();
+      const { acquire: enter } = makePathLock();
       const inside = new Set<LockRequest>();
       const meet = (a: LockRequest, b: LockRequest) =>
-        a.places.some((p) => b.places.some((q) => p === q || `${p}/`.startsWith(`${q}/`))) ||
-        b.places.some((p) => a.places.some((q) => `${p}/`.startsWith(`${q}/`)));
+        a.paths.some((p) => b.paths.some((q) => p === q || `${p}/`.startsWith(`${q}/`))) ||
+        b.paths.some((p) => a.paths.some((q) => `${p}/`.startsWith(`${q}/`)));
       const one = async (stay: LockRequest) => {
-        const { leave } = await enter(stay, never);
+        const { release: leave } = await enter(stay, never);
         for (const other of inside)
           assert.ok(!((stay.exclusive || other.exclusive) && meet(stay, other)), 'not alone');
         inside.add(stay);

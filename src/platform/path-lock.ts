@@ -3,7 +3,7 @@
 
 export type LockRequest = {
   /** Paths conflict if they are equal or one is below the other. */
-  places: readonly string[];
+  paths: readonly string[];
   exclusive: boolean;
 };
 export type PathLock = {
@@ -11,7 +11,10 @@ export type PathLock = {
    * Resolves when the lock is acquired; `leave` releases it. Rejects with the signal's reason if
    * aborted before.
    */
-  enter(request: LockRequest, signal: AbortSignal): Promise<{ hasWaited: boolean; leave(): void }>;
+  acquire(
+    request: LockRequest,
+    signal: AbortSignal,
+  ): Promise<{ hasWaited: boolean; release(): void }>;
 };
 
 type Entry = LockRequest & { begin: (() => void) | undefined };
@@ -40,7 +43,7 @@ export function makePathLock(): PathLock {
   };
 
   return {
-    async enter(request, signal) {
+    async acquire(request, signal) {
       signal.throwIfAborted();
       const entry: Entry = { ...request, begin: undefined };
       if (entry.exclusive) exclusives++;
@@ -56,14 +59,14 @@ export function makePathLock(): PathLock {
       };
       signal.addEventListener('abort', cancel, { once: true });
       await turn.promise.finally(() => signal.removeEventListener('abort', cancel));
-      return { hasWaited, leave: () => remove(entry) };
+      return { hasWaited, release: () => remove(entry) };
     },
   };
 }
 
 const excludes = (a: LockRequest, b: LockRequest): boolean =>
   (a.exclusive || b.exclusive) &&
-  a.places.some((path) => b.places.some((other) => overlaps(path, other)));
+  a.paths.some((path) => b.paths.some((other) => overlaps(path, other)));
 
 const overlaps = (a: string, b: string): boolean =>
   a === b || a.startsWith(`${b}/`) || b.startsWith(`${a}/`);

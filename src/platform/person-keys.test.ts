@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Fault } from '../wire/errors.ts';
-import { operatorByKey } from './authenticate.ts';
-import { peopleIn } from './person-keys.ts';
+import { authenticateByKey } from './authenticate.ts';
+import { openPersonKeys } from './person-keys.ts';
 
 const OPERATOR = 'o'.repeat(43);
 const ALICE = 'a'.repeat(43);
@@ -21,7 +21,7 @@ function setUp(t: { after(fn: () => void): void }): string {
 }
 
 function asking(dir: string) {
-  const authenticate = operatorByKey(OPERATOR, peopleIn(dir));
+  const authenticate = authenticateByKey(OPERATOR, openPersonKeys(dir));
   return (key: string, name?: string) =>
     authenticate({
       headers: {

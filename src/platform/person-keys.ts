@@ -20,7 +20,7 @@ const CACHE_MS_MAX = 500;
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
-export function peopleIn(dir: string): PersonKeys {
+export function openPersonKeys(dir: string): PersonKeys {
   let known = new Map<string, Buffer>();
   let readAt = Number.NEGATIVE_INFINITY;
   const keys = (): Map<string, Buffer> => {

@@ -6,7 +6,7 @@ export function fillPath(path: string, params: Record<string, unknown> | undefin
 }
 
 /** Leaves out undefined values. */
-export function queryOf(query: Record<string, unknown> | undefined): Record<string, string> {
+export function writeQuery(query: Record<string, unknown> | undefined): Record<string, string> {
   const result: Record<string, string> = {};
   for (const [name, value] of Object.entries(query ?? {}))
     if (value !== undefined) result[name] = String(value);

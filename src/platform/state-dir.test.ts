@@ -17,15 +17,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { DAEMONS, RUN_DAEMONS } from '../wire/daemons.ts';
-import { socketPathOf } from './daemon.ts';
+import { socketPathFor } from './daemon.ts';
 import { assertSocketPath } from './http-server.ts';
 import {
   defaultStateDir,
-  ownDir,
-  ownRuntimeDir,
+  makePrivateDir,
+  makeRuntimeDir,
   prepareStateDir,
   readRuntimeInfo,
-  runtimeDirOf,
+  runtimeDirFor,
   STATE_VERSION,
   tryLock,
   waitForLock,
@@ -78,7 +78,7 @@ describe('state-dir: the directory', () => {
     for (const mode of [0o755, 0o710, 0o701, 0o770]) {
       chmodSync(state, mode);
       assert.throws(
-        () => ownDir(state),
+        () => makePrivateDir(state),
         (error: { code: string; hint: string }) => {
           assert.equal(error.code, 'bad_config');
           assert.equal(error.hint, `chmod 700 ${state}`);
@@ -92,9 +92,9 @@ describe('state-dir: the directory', () => {
     const [target, link, file] = [fresh(), fresh(), fresh()];
     mkdirSync(target, { mode: 0o700 });
     symlinkSync(target, link);
-    assert.throws(() => ownDir(link), { code: 'bad_config' });
+    assert.throws(() => makePrivateDir(link), { code: 'bad_config' });
     writeFileSync(file, '');
-    assert.throws(() => ownDir(file), { code: 'bad_config' });
+    assert.throws(() => makePrivateDir(file), { code: 'bad_config' });
   });
 
   const isRoot = process.getuid?.() === 0;
@@ -102,7 +102,7 @@ describe('state-dir: the directory', () => {
     const state = fresh();
     mkdirSync(state, { mode: 0o700 });
     chownSync(state, 12_345, 12_345);
-    assert.throws(() => ownDir(state), { code: 'bad_config' });
+    assert.throws(() => makePrivateDir(state), { code: 'bad_config' });
   });
 
   it('follows the environment', () => {
@@ -138,9 +138,9 @@ describe('state-dir: the runtime path', () => {
     const link = fresh();
     symlinkSync(state, link);
     const env = { XDG_RUNTIME_DIR: '/run/user/1' };
-    assert.equal(runtimeDirOf(link, env), runtimeDirOf(state, env));
-    assert.match(runtimeDirOf(state, env), /^\/run\/user\/1\/agentd\/[0-9a-f]{8}$/);
-    assert.notEqual(runtimeDirOf(state, env), runtimeDirOf(fresh(), env));
+    assert.equal(runtimeDirFor(link, env), runtimeDirFor(state, env));
+    assert.match(runtimeDirFor(state, env), /^\/run\/user\/1\/agentd\/[0-9a-f]{8}$/);
+    assert.notEqual(runtimeDirFor(state, env), runtimeDirFor(fresh(), env));
   });
 
   it('is refused when a socket path would be too long, and accepted when every one fits', () => {
@@ -150,7 +150,7 @@ describe('state-dir: the runtime path', () => {
       const env = { XDG_RUNTIME_DIR: `/${'x'.repeat(length - 1)}` };
       let path: string;
       try {
-        path = runtimeDirOf('/nowhere', env);
+        path = runtimeDirFor('/nowhere', env);
       } catch (error) {
         assert.equal((error as { code: string }).code, 'path_too_long');
         continue;
@@ -158,9 +158,9 @@ describe('state-dir: the runtime path', () => {
       taken++;
       for (const daemon of DAEMONS)
         for (const caller of ['operator', ...DAEMONS.map((name) => `peer-${name}`)])
-          assertSocketPath(socketPathOf(path, daemon, caller));
+          assertSocketPath(socketPathFor(path, daemon, caller));
       for (const daemon of RUN_DAEMONS)
-        for (const caller of [id, `${id}r`]) assertSocketPath(socketPathOf(path, daemon, caller));
+        for (const caller of [id, `${id}r`]) assertSocketPath(socketPathFor(path, daemon, caller));
     }
     assert.ok(taken > 10 && taken < 80);
   });
@@ -169,7 +169,7 @@ describe('state-dir: the runtime path', () => {
 describe('state-dir: the runtime directory', () => {
   it('is made private below a directory of ours', () => {
     const runtime = join(fresh(), 'agentd', '01234567');
-    assert.equal(ownRuntimeDir(runtime), runtime);
+    assert.equal(makeRuntimeDir(runtime), runtime);
     assert.equal(statSync(join(runtime, '..')).mode & 0o777, 0o700);
   });
 
@@ -177,7 +177,7 @@ describe('state-dir: the runtime directory', () => {
     const base = fresh();
     mkdirSync(base);
     chmodSync(base, 0o777);
-    assert.throws(() => ownRuntimeDir(join(base, '01234567')), { code: 'bad_config' });
+    assert.throws(() => makeRuntimeDir(join(base, '01234567')), { code: 'bad_config' });
   });
 });
 

@@ -34,7 +34,7 @@ export function defaultStateDir(env: Env): string {
 }
 
 /** Returns a state directory's runtime directory: the same in every process. */
-export function runtimeDirOf(stateDir: string, env: Env): string {
+export function runtimeDirFor(stateDir: string, env: Env): string {
   const real = existsSync(stateDir) ? realpathSync(stateDir) : resolve(stateDir);
   const short = sha256Hex(real).slice(0, 8);
   const uid = process.getuid?.() ?? 0;
@@ -53,7 +53,7 @@ export function runtimeDirOf(stateDir: string, env: Env): string {
 }
 
 /** Makes a directory with mode 0700. Throws if it is a link, another user's, or open to others. */
-export function ownDir(dir: string): string {
+export function makePrivateDir(dir: string): string {
   try {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
   } catch (cause) {
@@ -73,8 +73,8 @@ export function ownDir(dir: string): string {
  * Makes the directory of the sockets. Its path is predictable and may be below /tmp, so the
  * directories above it are checked too: their owner could replace our sockets.
  */
-export function ownRuntimeDir(dir: string): string {
-  ownDir(dir);
+export function makeRuntimeDir(dir: string): string {
+  makePrivateDir(dir);
   assertTrustedAbove(dir, [process.getuid?.() ?? 0]);
   return dir;
 }
@@ -82,7 +82,7 @@ export function ownRuntimeDir(dir: string): string {
 /** Makes the directories that are missing. Throws if a newer version wrote the state. */
 export function prepareStateDir(dir: string): void {
   mkdirSync(dirname(dir), { recursive: true });
-  ownDir(dir);
+  makePrivateDir(dir);
   const file = join(dir, 'VERSION');
   if (existsSync(file)) {
     const text = readFileSync(file, 'utf8').trim();
@@ -97,7 +97,7 @@ export function prepareStateDir(dir: string): void {
     }
   }
   writeAtomically(file, `${STATE_VERSION}\n`);
-  for (const name of ['audit', 'objects', 'logs', 'agents']) ownDir(join(dir, name));
+  for (const name of ['audit', 'objects', 'logs', 'agents']) makePrivateDir(join(dir, name));
 }
 
 export function writeAtomically(file: string, text: string): void {

@@ -8,10 +8,10 @@ import { after, describe, it } from 'node:test';
 import { eventually } from '../../test/support/runtime.ts';
 import type { Fault } from '../wire/errors.ts';
 import { silentLog } from './log.ts';
-import { type Supervised, type SuperviseOptions, supervise } from './supervise.ts';
+import { type SupervisedProcess, type SuperviseOptions, supervise } from './supervise.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'agentd-v-'));
-const running: Supervised[] = [];
+const running: SupervisedProcess[] = [];
 after(async () => {
   for (const one of running) await one.stop(1_000);
   rmSync(dir, { recursive: true, force: true });
@@ -22,7 +22,7 @@ async function start(
   code: string,
   env: Record<string, string> = {},
   more: Partial<SuperviseOptions> = {},
-): Promise<Supervised> {
+): Promise<SupervisedProcess> {
   const file = join(dir, `${made++}.mjs`);
   writeFileSync(file, code);
   const logFile = `${file}.log`;
@@ -100,7 +100,7 @@ describe('supervise', () => {
     assert.equal(isAlive(second!), false);
   });
 
-  const back = (one: Supervised, before: number) =>
+  const back = (one: SupervisedProcess, before: number) =>
     eventually('the child is back', async () => {
       const pid = one.pid();
       return pid !== undefined && pid !== before && isAlive(pid) ? pid : undefined;

@@ -7,7 +7,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fault, faultFromBody } from '../wire/errors.ts';
 import type { Log } from './log.ts';
 
-export type Supervised = {
+export type SupervisedProcess = {
   name: string;
   pid(): number | undefined;
   restarts(): number;
@@ -36,7 +36,7 @@ const DRAIN_TIMEOUT_MS = 2_000;
 const STABLE_MS = 1_000;
 
 /** Resolves when the child is ready for the first time. Rejects if its first start fails. */
-export async function supervise(options: SuperviseOptions): Promise<Supervised> {
+export async function supervise(options: SuperviseOptions): Promise<SupervisedProcess> {
   const { name, log, readyMsMax = READY_MS_MAX } = options;
   let child: ChildProcess | undefined;
   let stopping = false;

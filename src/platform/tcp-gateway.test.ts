@@ -8,9 +8,9 @@ import { dirname, join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
 import { DAEMONS, type DaemonName } from '../wire/daemons.ts';
-import { socketPathOf } from './daemon.ts';
+import { socketPathFor } from './daemon.ts';
 import { silentLog } from './log.ts';
-import { openFront, type TcpGateway } from './tcp-gateway.ts';
+import { openTcpGateway, type TcpGateway } from './tcp-gateway.ts';
 
 const ANN = 'the-key-of-ann-that-is-long-enough-0123456789';
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
@@ -49,7 +49,7 @@ describe('TCP gateway', () => {
         response.end(JSON.stringify({ daemon }));
       });
     });
-    const path = socketPathOf(runtimeDir, daemon, 'operator');
+    const path = socketPathFor(runtimeDir, daemon, 'operator');
     mkdirSync(dirname(path), { recursive: true });
     server.listen(path);
     return server;
@@ -62,7 +62,7 @@ describe('TCP gateway', () => {
       has: () => false,
       names: () => ['ann'],
     };
-    front = await openFront({ port: 0, runtimeDir, operatorKey: KEY, people, log: silentLog });
+    front = await openTcpGateway({ port: 0, runtimeDir, operatorKey: KEY, people, log: silentLog });
     where = { host: '127.0.0.1', port: front.port };
   });
   beforeEach(() => void seen.splice(0));
@@ -244,7 +244,12 @@ describe('TCP gateway', () => {
   });
 
   it('reports a port that is in use', async () => {
-    const again = openFront({ port: front.port, runtimeDir, operatorKey: KEY, log: silentLog });
+    const again = openTcpGateway({
+      port: front.port,
+      runtimeDir,
+      operatorKey: KEY,
+      log: silentLog,
+    });
     await assert.rejects(again, { code: 'conflict' });
   });
 

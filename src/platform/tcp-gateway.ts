@@ -4,7 +4,7 @@ import http from 'node:http';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { authenticateOverTcp, readBearer } from './authenticate.ts';
-import { type RunningDaemon, socketPathOf } from './daemon.ts';
+import { type RunningDaemon, socketPathFor } from './daemon.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { makeServer } from './http1/server.ts';
@@ -43,7 +43,7 @@ function findOwner(path: string): { daemon: DaemonName; path: string } {
   return { daemon, path: rest! };
 }
 
-export async function openFront(options: {
+export async function openTcpGateway(options: {
   port: number;
   runtimeDir: string;
   operatorKey: string;
@@ -61,7 +61,7 @@ export async function openFront(options: {
     const { daemon, path } = findOwner(exchange.target);
     const local = options.here?.get(daemon);
     if (local?.handle !== undefined) return void local.handle(exchange, path, caller);
-    const socketPath = socketPathOf(options.runtimeDir, daemon, 'operator');
+    const socketPath = socketPathFor(options.runtimeDir, daemon, 'operator');
     const headers = {
       ...forwardHeaders(exchange.headers),
       host: 'agentd',

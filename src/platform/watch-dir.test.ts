@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { manualClock } from './clock.ts';
-import { followDir, type WatchDirOptions } from './watch-dir.ts';
+import { type WatchDirOptions, watchDir } from './watch-dir.ts';
 
 const EVERY_MS = 10_000;
 
@@ -17,9 +17,9 @@ function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: t
   if (isLate === undefined) mkdirSync(dir);
   const clock = manualClock(1_000);
   const seen: string[] = [];
-  const look: WatchDirOptions['look'] = (why) => void seen.push(why);
-  const all = { dir, clock, look, settleMs: 100, lookEveryMs: EVERY_MS };
-  const followed = followDir({ ...all, ...options });
+  const onChange: WatchDirOptions['onChange'] = (why) => void seen.push(why);
+  const all = { dir, clock, onChange, settleMs: 100, pollIntervalMs: EVERY_MS };
+  const followed = watchDir({ ...all, ...options });
   t.after(() => {
     followed.close();
     rmSync(root, { recursive: true, force: true });
@@ -27,7 +27,7 @@ function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: t
   const write = (name: string) => writeFileSync(join(dir, name), 'x');
   /** Lets time settle until it was told; the test's end is the only limit. */
   const told = async (): Promise<void> => {
-    while (!seen.includes('told')) {
+    while (!seen.includes('event')) {
       await sleep(5, undefined, { signal: t.signal });
       clock.advance(100);
     }
@@ -36,13 +36,13 @@ function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: t
 }
 
 test('a change is reported, and changes within the settle time only once', async (t) => {
-  const { write, told, seen, clock } = makePlace(t, { settleMs: 5_000, lookEveryMs: 1e12 });
+  const { write, told, seen, clock } = makePlace(t, { settleMs: 5_000, pollIntervalMs: 1e12 });
   for (const name of ['a', 'b', 'c']) write(name);
   await sleep(50);
   assert.deepEqual(seen, [], 'it settles first');
   await told();
   clock.advance(60_000);
-  assert.deepEqual(seen, ['told']);
+  assert.deepEqual(seen, ['event']);
 });
 
 test('polls also without a change', (t) => {
@@ -51,7 +51,7 @@ test('polls also without a change', (t) => {
   assert.deepEqual(seen, []);
   clock.advance(1);
   clock.advance(EVERY_MS);
-  assert.deepEqual(seen, ['regular', 'regular']);
+  assert.deepEqual(seen, ['poll', 'poll']);
 });
 
 test('a directory created late or replaced is watched from the next poll', async (t) => {
@@ -72,7 +72,7 @@ test('a directory created late or replaced is watched from the next poll', async
 });
 
 test("with a file name, only that file's changes are reported", async (t) => {
-  const { write, told, seen, clock } = makePlace(t, { name: 'mine', lookEveryMs: 1e12 });
+  const { write, told, seen, clock } = makePlace(t, { name: 'mine', pollIntervalMs: 1e12 });
   write('other');
   await sleep(50);
   clock.advance(1_000);

@@ -9,21 +9,21 @@ export type WatchDirOptions = {
   name?: string;
   clock: Clock;
   /** `told`: something may have changed. `regular`: the poll interval has passed. */
-  look(why: 'told' | 'regular'): void;
+  onChange(why: 'event' | 'poll'): void;
   /** Changes within this time cause one call. */
   settleMs: number;
-  lookEveryMs: number;
+  pollIntervalMs: number;
 };
 
 /** Every change after this returns is reported. */
-export function followDir(options: WatchDirOptions): { close(): void } {
-  const { dir, name, clock, look, settleMs, lookEveryMs } = options;
+export function watchDir(options: WatchDirOptions): { close(): void } {
+  const { dir, name, clock, onChange: look, settleMs, pollIntervalMs: lookEveryMs } = options;
   let settling: Timer | undefined;
   const watcher = makeWatcher(dir, (changed) => {
     if (name !== undefined && changed !== null && changed !== name) return;
     settling ??= clock.at(clock.nowMs() + settleMs, () => {
       settling = undefined;
-      look('told');
+      look('event');
     });
   });
   let polling: Timer | undefined;
@@ -31,7 +31,7 @@ export function followDir(options: WatchDirOptions): { close(): void } {
     polling = clock.at(clock.nowMs() + lookEveryMs, () => {
       watcher.renew();
       poll();
-      look('regular');
+      look('poll');
     });
   };
   watcher.renew();

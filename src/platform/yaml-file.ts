@@ -5,7 +5,7 @@ import { isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'y
 import type { z } from 'zod';
 import type { FileProblem } from '../wire/primitives.ts';
 import { checkValue } from './check.ts';
-import { nearest } from './did-you-mean.ts';
+import { findNearest } from './did-you-mean.ts';
 import { knownKeys } from './schema-messages.ts';
 
 export type YamlProblem = FileProblem & {
@@ -77,7 +77,7 @@ function toProblems(
   if (issue.code === 'unrecognized_keys') {
     const known = knownKeys(schema, issue.path);
     return issue.keys.map((key) => {
-      const near = nearest(key, known);
+      const near = findNearest(key, known);
       return {
         reason: 'unknown_key',
         file,

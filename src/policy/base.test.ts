@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readBaseText } from './cedar.ts';
 import type { Action, PolicyContext, Request } from './request.ts';
-import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
+import { call, decideEach, file, makeTestPolicy, net } from './testing/rights.ts';
 
 const on = (
   action: Action,
@@ -168,9 +168,19 @@ const people = {
 const site = { '10-all.cedar': 'permit (principal, action, resource);' };
 
 const KINDS = [
-  { what: 'allows', rows: ALLOWS, beside: 'deny', policy: policyOf({ coder: {} }, { people }) },
-  { what: 'denies', rows: REFUSES, beside: 'allow', policy: policyOf({ coder: {} }, { site }) },
-  { what: 'asks', rows: ASKS, beside: 'allow', policy: policyOf({ coder: {} }, { site }) },
+  {
+    what: 'allows',
+    rows: ALLOWS,
+    beside: 'deny',
+    policy: makeTestPolicy({ coder: {} }, { people }),
+  },
+  {
+    what: 'denies',
+    rows: REFUSES,
+    beside: 'allow',
+    policy: makeTestPolicy({ coder: {} }, { site }),
+  },
+  { what: 'asks', rows: ASKS, beside: 'allow', policy: makeTestPolicy({ coder: {} }, { site }) },
 ] as const;
 
 for (const { what, rows, beside, policy } of KINDS)

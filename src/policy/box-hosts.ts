@@ -9,7 +9,7 @@ import {
   parseHost,
   parseHostPattern,
 } from './hosts.ts';
-import { requestOfTouch, type Touch } from './request.ts';
+import { type Touch, touchRequest } from './request.ts';
 import { actionFits, findNamedEntity, type Rule, type Scope } from './rule.ts';
 
 /** `host` is a canonical pattern. */
@@ -31,7 +31,7 @@ export async function planNetwork(
   agent: string,
   { allowed, granted }: { allowed: readonly HostRule[]; granted: readonly HostPort[] },
 ): Promise<BoxNetwork> {
-  const rules = (await policy.rulesOf(`agent:${agent}`)).filter(
+  const rules = (await policy.listRules(`agent:${agent}`)).filter(
     ({ effect, scope }) => effect === 'forbid' && actionFits(scope.action, 'net.connect'),
   );
   const isOpen = (pattern: HostPattern) =>
@@ -39,7 +39,7 @@ export async function planNetwork(
   const asks = rules.filter(({ ask }) => ask !== null);
   const mayReach = async (host: string, port: number) => {
     const touch: Touch = { action: 'net.connect', host, port };
-    return (await policy.decide(requestOfTouch(`agent:${agent}`, touch, {}))).answer === 'allow';
+    return (await policy.decide(touchRequest(`agent:${agent}`, touch, {}))).answer === 'allow';
   };
   const allow: HostPort[] = [];
   for (const { pattern, ports } of allowed) {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { ANY_PATH, boxRulesOf, declaredRulesOf, isNarrower } from './box-rules.ts';
+import { ANY_PATH, isNarrower, planAgentBox, planDeclaredPaths } from './box-rules.ts';
 import { isWithin } from './paths.ts';
-import { policyOf } from './testing/rights.ts';
+import { makeTestPolicy } from './testing/rights.ts';
 
 const SYSTEM = ['/bin', '/lib', '/lib64', '/sbin', '/usr'];
 const coder = {
@@ -13,7 +13,10 @@ const coder = {
   network: { allow: ['github.com', '*.mirror.example', 'r.local:5000'] },
 };
 const boxOf = (site = '', more: object = {}) =>
-  boxRulesOf(policyOf({ coder: { ...coder, ...more } }, { site: { '10.cedar': site } }), 'coder');
+  planAgentBox(
+    makeTestPolicy({ coder: { ...coder, ...more } }, { site: { '10.cedar': site } }),
+    'coder',
+  );
 
 test('a box shows the paths that unconditional rules open, each root once', async () => {
   const box = await boxOf();
@@ -35,7 +38,7 @@ test('a box shows the paths that unconditional rules open, each root once', asyn
 
 test('an agent without file tools has no workspace; an unknown agent has nothing', async () => {
   assert.deepEqual((await boxOf('', { tools: {}, filesystem: {} })).write, ['/home/coder']);
-  const nobody = await boxRulesOf(policyOf({ coder }), 'nobody');
+  const nobody = await planAgentBox(makeTestPolicy({ coder }), 'nobody');
   assert.deepEqual([nobody.read, nobody.write, nobody.network.allow], [[], [], []]);
 });
 
@@ -65,15 +68,15 @@ test('a path with an ask rule opens for the call that was decided on it; a forbi
     forbid (principal, action == Action::"file.read", resource in Path::"/workspace/keys");`;
   const site = { '10.cedar': text };
   const denied = async (opened: string[], more = site) =>
-    (await boxRulesOf(policyOf({ coder }, { site: more }), 'coder', [], opened)).deny;
+    (await planAgentBox(makeTestPolicy({ coder }, { site: more }), 'coder', [], opened)).deny;
   assert.deepEqual(await denied([]), ['/workspace/ci', '/workspace/keys']);
   assert.deepEqual(await denied(['/workspace/ci']), ['/workspace/keys']);
   assert.deepEqual(await denied(['/workspace/keys']), ['/workspace/ci', '/workspace/keys']);
   // An ask rule about all files closes them all, except one about deleting trees.
   const any = { '10.cedar': `${ask}) when { context.path like "*.key" };` };
-  const policy = policyOf({ coder }, { site: any });
-  assert.deepEqual((await boxRulesOf(policy, 'coder')).write, []);
-  assert.ok((await boxRulesOf(policy, 'coder', [], [ANY_PATH])).write.includes('/workspace'));
+  const policy = makeTestPolicy({ coder }, { site: any });
+  assert.deepEqual((await planAgentBox(policy, 'coder')).write, []);
+  assert.ok((await planAgentBox(policy, 'coder', [], [ANY_PATH])).write.includes('/workspace'));
 });
 
 test('a conditional rule about any file closes all files', async () => {
@@ -176,18 +179,18 @@ test('granted hosts are reachable, unless a rule may forbid them', async () => {
     'forbid (principal, action == Action::"net.connect", resource in Host::"*.evil.org");';
   const site = { '10.cedar': text };
   const networkOf = async (more: object, hosts = granted) =>
-    (await boxRulesOf(policyOf(bare, more), 'coder', hosts)).network;
+    (await planAgentBox(makeTestPolicy(bare, more), 'coder', hosts)).network;
   assert.deepEqual(await networkOf({}), { mode: 'restricted', allow: [], granted });
   assert.deepEqual((await networkOf({ site })).granted, [granted[0]]);
   assert.equal((await networkOf({ site }, [granted[1]!])).mode, 'none');
-  const nobody = await boxRulesOf(policyOf(bare), 'nobody', granted);
+  const nobody = await planAgentBox(makeTestPolicy(bare), 'nobody', granted);
   assert.deepEqual(nobody.network, { mode: 'none', allow: [], granted: [] });
 });
 
 test('a declared tool gets its paths minus those that rules close, or is refused', async () => {
   const declared = { read: ['/srv/app'], write: ['/srv/app/out', '/srv/log'] };
   const of = (site: string) =>
-    declaredRulesOf(policyOf({ coder }, { site: { '10.cedar': site } }), 'coder', declared);
+    planDeclaredPaths(makeTestPolicy({ coder }, { site: { '10.cedar': site } }), 'coder', declared);
   const forbid = (action: string, path: string) =>
     `forbid (principal, action == Action::"${action}", resource in Path::"${path}");`;
   assert.deepEqual(await of(''), { deny: [] });

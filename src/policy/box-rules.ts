@@ -2,7 +2,7 @@
 // never opens more than policy allows; what it cannot express is left out.
 import { type BoxNetwork, type HostPort, planNetwork } from './box-hosts.ts';
 import type { Policy } from './decide.ts';
-import { homeOf, parseHostRules, type Resources, WORKSPACE } from './manifest-rules.ts';
+import { agentHome, parseHostRules, type Resources, WORKSPACE } from './manifest-rules.ts';
 import { isWithin } from './paths.ts';
 import { actionFits, findNamedEntity, type Rule, type Scope } from './rule.ts';
 
@@ -38,16 +38,16 @@ export const ANY_PATH = '*';
  * which this call was decided; the others are closed, because policy cannot ask while a command
  * runs.
  */
-export async function boxRulesOf(
+export async function planAgentBox(
   policy: Policy,
   agent: string,
   granted: readonly HostPort[] = [],
   opened: readonly string[] = [],
 ): Promise<AgentBoxRules> {
-  const rules = await policy.rulesOf(`agent:${agent}`);
+  const rules = await policy.listRules(`agent:${agent}`);
   const { agents } = policy.bundle;
   const rights = Object.hasOwn(agents, agent) ? agents[agent] : undefined;
-  const home = homeOf(agent);
+  const home = agentHome(agent);
   const [reads, writes, deletes] = FILE_ACTIONS.map((action) =>
     rights === undefined ? NO_REACH : fileReach(rules, action, { home, opened }),
   ) as [Reach, Reach, Reach];
@@ -105,12 +105,12 @@ export function isNarrower(now: Paths, before: Paths): boolean {
 /** The denied parts of a declared tool's paths, or why a rule closes one of them altogether. */
 export type DeclaredRules = { deny: string[] } | { refused: string };
 
-export async function declaredRulesOf(
+export async function planDeclaredPaths(
   policy: Policy,
   agent: string,
   { read, write }: { read: readonly string[]; write: readonly string[] },
 ): Promise<DeclaredRules> {
-  const rules = await policy.rulesOf(`agent:${agent}`);
+  const rules = await policy.listRules(`agent:${agent}`);
   const deny: string[] = [];
   for (const action of FILE_ACTIONS) {
     const roots = action === 'file.read' ? [...read, ...write] : write;

@@ -13,7 +13,7 @@ import {
 
 export type BundleResult = { ok: true; bundle: Bundle } | { ok: false; problem: string };
 
-export const hashOf = (content: BundleContent): string =>
+export const hashContent = (content: BundleContent): string =>
   sha256Hex(canonicalJson(pickContent(content)));
 
 export function sealBundle(
@@ -23,7 +23,7 @@ export function sealBundle(
   return {
     format: BUNDLE_FORMAT,
     version,
-    hash: hashOf(content),
+    hash: hashContent(content),
     made_at: madeAt,
     ...pickContent(content),
   };
@@ -45,7 +45,7 @@ export function readBundle(file: string): BundleResult {
   const problem = bundleProblem(value);
   if (problem !== undefined) return { ok: false, problem };
   const bundle = value as Bundle;
-  if (hashOf(bundle) !== bundle.hash)
+  if (hashContent(bundle) !== bundle.hash)
     return { ok: false, problem: 'its content does not match its hash' };
   return { ok: true, bundle };
 }

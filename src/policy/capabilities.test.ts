@@ -7,12 +7,12 @@ import type { Delegation } from '../wire/agentd.ts';
 import type { Manifest } from '../wire/manifest.ts';
 import {
   ALL_TOOLS,
-  CAPABILITY_WORDS,
+  CAPABILITY_NAMES,
+  computeGrant,
   delegationProblems,
-  grantOf,
-  toolsOf,
-  undeniableWords,
-  wordsGranting,
+  findAllowedTools,
+  findGrantingCapabilities,
+  findUndeniable,
 } from './capabilities.ts';
 
 const basic = [
@@ -33,10 +33,11 @@ function manifest(tools?: { allow?: string[]; deny?: string[] }): Manifest {
   };
 }
 
-const toolsWith = (tools?: { allow?: string[]; deny?: string[] }) => toolsOf(manifest(tools)).tools;
+const toolsWith = (tools?: { allow?: string[]; deny?: string[] }) =>
+  findAllowedTools(manifest(tools)).tools;
 
 test('an agent that names nothing has the basic coordination tools and nothing else', () => {
-  assert.deepEqual(toolsOf(manifest()), { tools: basic, unknown: [] });
+  assert.deepEqual(findAllowedTools(manifest()), { tools: basic, unknown: [] });
 });
 
 test('a capability gives all of its tools, and deny takes precedence over allow', () => {
@@ -69,7 +70,7 @@ test('a tool may be named itself; denying a class denies what it covers', () => 
 test('basic tools can be denied by name, but never the one that ends a task', () => {
   assert.ok(!toolsWith({ deny: ['person.ask'] }).includes('person.ask'));
   assert.deepEqual(toolsWith({ deny: ['team.basic'] }), ['task.finish']);
-  assert.deepEqual(undeniableWords(['person.ask', 'team.basic', 'task.finish', 'no.such']), [
+  assert.deepEqual(findUndeniable(['person.ask', 'team.basic', 'task.finish', 'no.such']), [
     'team.basic',
     'task.finish',
   ]);
@@ -78,7 +79,7 @@ test('basic tools can be denied by name, but never the one that ends a task', ()
 test('unknown names are reported once, and allow only the tool of that name', () => {
   const odd = manifest({ allow: ['git.reed', 'constructor.name'], deny: ['git.reed'] });
   odd.spec.approvals = { required: ['production.chnage'] };
-  const { tools, unknown } = toolsOf(odd);
+  const { tools, unknown } = findAllowedTools(odd);
   assert.deepEqual(unknown, ['git.reed', 'constructor.name', 'production.chnage']);
   assert.deepEqual(
     tools.filter((tool) => !basic.includes(tool)),
@@ -89,7 +90,7 @@ test('unknown names are reported once, and allow only the tool of that name', ()
 test('a declared tool is delegated by its name, by an agent that has it', () => {
   const tools = toolsWith({ allow: ['service.restart', 'git.read'] });
   assert.deepEqual(delegationProblems(tools, { allow: ['service.restart'] }), []);
-  assert.deepEqual(grantOf({ tools, delegations: [{ allow: ['service.restart'] }] }).tools, [
+  assert.deepEqual(computeGrant({ tools, delegations: [{ allow: ['service.restart'] }] }).tools, [
     ...[...basic, 'service.restart'].sort(),
   ]);
   assert.equal(delegationProblems(basic, { allow: ['service.restart'] }).length, 1);
@@ -97,16 +98,16 @@ test('a declared tool is delegated by its name, by an agent that has it', () => 
 
 test('wordsGranting lists exactly the capabilities that include a tool', () => {
   for (const tool of ALL_TOOLS) {
-    const words = wordsGranting(tool);
+    const words = findGrantingCapabilities(tool);
     assert.ok(words.length > 0, tool);
     for (const word of words) assert.ok(toolsWith({ allow: [word] }).includes(tool), word);
   }
-  assert.deepEqual(wordsGranting('no.such'), []);
+  assert.deepEqual(findGrantingCapabilities('no.such'), []);
 });
 
 test('a delegation narrows, keeps the basic tools, and the earliest expiry applies', () => {
   const tools = toolsWith({ allow: ['git.read', 'logs.read', 'task.delegate'] });
-  const grant = grantOf({
+  const grant = computeGrant({
     tools,
     delegations: [
       { allow: ['git.read', 'logs.read'], expires_at: '2026-06-29T18:00:00Z' },
@@ -120,8 +121,8 @@ test('a delegation narrows, keeps the basic tools, and the earliest expiry appli
   );
   assert.ok(basic.every((tool) => grant.tools.includes(tool)));
   assert.equal(grant.expiresAt, '2026-06-29T17:59:59.999Z');
-  assert.equal(grantOf({ tools, delegations: [{}] }).expiresAt, null);
-  assert.deepEqual(grantOf({ tools, delegations: [{ allow: [] }] }).tools, basic);
+  assert.equal(computeGrant({ tools, delegations: [{}] }).expiresAt, null);
+  assert.deepEqual(computeGrant({ tools, delegations: [{ allow: [] }] }).tools, basic);
 });
 
 test('the problems of a delegation are described', () => {
@@ -141,7 +142,7 @@ test('the problems of a delegation are described', () => {
   );
 });
 
-const words = fc.array(fc.constantFrom(...CAPABILITY_WORDS), { maxLength: 8 });
+const words = fc.array(fc.constantFrom(...CAPABILITY_NAMES), { maxLength: 8 });
 const delegation: fc.Arbitrary<Delegation> = fc
   .record({ allow: fc.option(words, { nil: undefined }), deny: words })
   .map(({ allow, deny }) => ({ deny, ...(allow === undefined ? {} : { allow }) }));
@@ -152,12 +153,12 @@ const isSubset = (part: readonly string[], whole: readonly string[]) =>
 test('no chain of delegations allows what one of them excludes, in any order', () => {
   fc.assert(
     fc.property(own, fc.array(delegation, { maxLength: 6 }), (tools, delegations) => {
-      const grant = grantOf({ tools, delegations }).tools;
+      const grant = computeGrant({ tools, delegations }).tools;
       assert.ok(isSubset(grant, tools));
       for (const delegation of delegations) {
-        assert.ok(isSubset(grant, grantOf({ tools, delegations: [delegation] }).tools));
+        assert.ok(isSubset(grant, computeGrant({ tools, delegations: [delegation] }).tools));
       }
-      const reversed = grantOf({ tools, delegations: delegations.toReversed() }).tools;
+      const reversed = computeGrant({ tools, delegations: delegations.toReversed() }).tools;
       assert.deepEqual(reversed, grant);
     }),
   );
@@ -180,7 +181,7 @@ test('in a chain of accepted delegations no agent has what an ancestor could not
         // on.
         if (allow !== undefined) ceilings.push([...grant, ...basic]);
         above.push({ ...asked, ...(allow === undefined ? {} : { allow }) });
-        grant = grantOf({ tools, delegations: above }).tools;
+        grant = computeGrant({ tools, delegations: above }).tools;
         for (const ceiling of ceilings) assert.ok(isSubset(grant, ceiling));
         assert.ok(isSubset(grant, tools));
         assert.ok(grant.includes('task.finish'));
@@ -193,8 +194,8 @@ test('in a chain of accepted delegations no agent has what an ancestor could not
 test('adding a deny or a delegation never allows more', () => {
   fc.assert(
     fc.property(own, fc.array(delegation, { maxLength: 4 }), words, (tools, delegations, deny) => {
-      const before = grantOf({ tools, delegations }).tools;
-      const after = grantOf({ tools, delegations: [...delegations, { deny }] }).tools;
+      const before = computeGrant({ tools, delegations }).tools;
+      const after = computeGrant({ tools, delegations: [...delegations, { deny }] }).tools;
       assert.ok(isSubset(after, before));
     }),
   );

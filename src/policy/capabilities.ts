@@ -61,7 +61,7 @@ export function expandGroups(groups: readonly string[]): [group: string, word: s
 const TOOLS: ReadonlySet<string> = new Set([...CAPABILITIES.values()].flat());
 
 /** The sorted names that a manifest or delegation may use: of capabilities and of tools. */
-export const CAPABILITY_WORDS: readonly string[] = [
+export const CAPABILITY_NAMES: readonly string[] = [
   ...new Set([...CAPABILITIES.keys(), ...TOOLS]),
 ].sort();
 
@@ -89,17 +89,17 @@ function deniedTools(words: readonly string[]): Set<string> {
 }
 
 /** Returns the capabilities that grant a tool. */
-export function wordsGranting(tool: string): string[] {
+export function findGrantingCapabilities(tool: string): string[] {
   return [...CAPABILITIES].filter(([, tools]) => tools.includes(tool)).map(([word]) => word);
 }
 
 /** Returns the names that include `task.finish`. A deny list with one of them is rejected. */
-export function undeniableWords(words: readonly string[]): string[] {
+export function findUndeniable(words: readonly string[]): string[] {
   return words.filter((word) => expand(word)?.includes(finish) === true);
 }
 
 /** Returns the tools a manifest allows, sorted, and its unknown names. */
-export function toolsOf({
+export function findAllowedTools({
   spec,
 }: {
   spec: Pick<Manifest['spec'], 'tools' | 'approvals' | 'groups'>;
@@ -130,7 +130,7 @@ export type Grant = {
  * Computes a run's grant: its agent's tools, minus those that any delegation above it excludes. A
  * delegation without an allow list excludes only its deny list.
  */
-export function grantOf(input: {
+export function computeGrant(input: {
   tools: readonly string[];
   delegations: readonly Delegation[];
 }): Grant {
@@ -173,7 +173,7 @@ export function delegationProblems(
     ...unknown.map((word) => `${word} is not a known capability or tool`),
     ...excessive,
     ...(isPast ? [`expires_at ${end} is in the past`] : []),
-    ...undeniableWords(deny).map(
+    ...findUndeniable(deny).map(
       (word) => `${word} cannot be denied: without ${finish} the task could not end`,
     ),
   ];

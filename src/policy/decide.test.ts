@@ -1,11 +1,11 @@
 // Decisions: allow, ask or deny, and the rules that decided.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Request, requestOfTouch } from './request.ts';
-import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
+import { type Request, touchRequest } from './request.ts';
+import { call, decideEach, file, makeTestPolicy, net } from './testing/rights.ts';
 
 test("the runtime's own directories stay closed inside what an agent may read", async () => {
-  const policy = policyOf(
+  const policy = makeTestPolicy(
     { coder: { filesystem: { write: ['/srv'] } } },
     { protected: ['/srv/agentd'] },
   );
@@ -19,7 +19,7 @@ test("the runtime's own directories stay closed inside what an agent may read", 
 });
 
 test('[R116] [R117] [R118] [R120] [R207] [R316] what needs a person is asked for, with the reason', async () => {
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     coder: {
       tools: { allow: ['production.change', 'email.send_external', 'tests.run', 'secrets.read'] },
       approvals: { required: ['tests.run', 'git.read'] },
@@ -50,7 +50,7 @@ test('[R116] [R117] [R118] [R120] [R207] [R316] what needs a person is asked for
 });
 
 test('[R414] a run that read text from outside does nothing irreversible and sends nothing out alone', async () => {
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     coder: {
       tools: { allow: ['http.fetch', 'test.tools', 'git.write_branch'] },
       network: { allow: ['github.com'] },
@@ -83,7 +83,7 @@ test('[R414] a run that read text from outside does nothing irreversible and sen
 });
 
 test('every subject of policy has its action', async () => {
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     coder: {
       model: 'coder-large',
       memory: { read: ['project:app'], write: ['project:app/coder'] },
@@ -149,8 +149,8 @@ const decideApproval = (principal: string): Request => ({
 });
 
 test('policy decides who may decide an approval: roles when people are configured, else any person', async () => {
-  const open = policyOf({ coder: {} });
-  const named = policyOf(
+  const open = makeTestPolicy({ coder: {} });
+  const named = makeTestPolicy(
     { coder: {} },
     {
       people: {
@@ -187,7 +187,7 @@ test('a host that a person granted is permitted, but forbid and ask rules still 
       'forbid (principal, action == Action::"net.connect", resource == Host::"evil.org");',
   };
   const coder = { approvals: { required: ['network.external'] } };
-  const policies = [policyOf({ coder: {} }, { site }), policyOf({ coder }, { site })];
+  const policies = [makeTestPolicy({ coder: {} }, { site }), makeTestPolicy({ coder }, { site })];
   const granted = { granted: true };
   for (const [i, policy] of policies.entries()) {
     assert.deepEqual(
@@ -222,9 +222,9 @@ test("a declared tool's path is permitted, but forbid and ask rules still apply"
       'forbid (principal, action, resource in Path::"/srv/app/keys");' +
       '@ask("why") forbid (principal, action == Action::"file.write", resource in Path::"/srv/live");',
   };
-  const policy = policyOf({ coder: {} }, { site });
+  const policy = makeTestPolicy({ coder: {} }, { site });
   const touch = (action: 'file.read' | 'file.write', path: string, declared?: boolean) =>
-    requestOfTouch(
+    touchRequest(
       'agent:coder',
       { action, path, ...(declared === undefined ? {} : { declared }) },
       { labels: [] },
@@ -250,7 +250,7 @@ test("a declared tool's path is permitted, but forbid and ask rules still apply"
 });
 
 test('a delegation that excludes a tool denies it', async () => {
-  const policy = policyOf({ coder: { tools: { allow: ['git.read'] } } });
+  const policy = makeTestPolicy({ coder: { tools: { allow: ['git.read'] } } });
   assert.deepEqual(
     await decideEach(policy, [
       call('git.diff', { delegated_tools: ['git.diff'] }),
@@ -263,7 +263,7 @@ test('a delegation that excludes a tool denies it', async () => {
 test('malformed requests are denied', async () => {
   const network = { allow: ['github.com'] };
   const approvals = { required: ['network.external'] };
-  const policy = policyOf({ coder: { filesystem: { read: ['/'] }, network, approvals } });
+  const policy = makeTestPolicy({ coder: { filesystem: { read: ['/'] }, network, approvals } });
   const odd: Request[] = [
     file('file.read', '/srv/../etc/passwd'),
     file('file.read', '/srv//x'),
@@ -286,7 +286,7 @@ test('a forbid that cannot be evaluated forbids', async () => {
   const overflow = 'context.port + 9223372036854775807 > 0';
   const request = net('github.com', 443);
   const agents = { coder: { network: { allow: ['github.com'] } } };
-  const site = (text: string) => policyOf(agents, { site: { '10-odd.cedar': text } });
+  const site = (text: string) => makeTestPolicy(agents, { site: { '10-odd.cedar': text } });
   const forbids = site(
     `forbid (principal, action == Action::"net.connect", resource) when { ${overflow} };`,
   );
@@ -302,7 +302,7 @@ test('a forbid that cannot be evaluated forbids', async () => {
 
 test('a rule expires at its @until, also for a request that was just decided', async () => {
   let now = Date.parse('2026-01-01T00:00:00Z');
-  const policy = policyOf(
+  const policy = makeTestPolicy(
     { coder: {} },
     {
       nowMs: () => now,
@@ -321,7 +321,7 @@ test('a rule expires at its @until, also for a request that was just decided', a
 });
 
 test('the strictest decision applies to a whole call', async () => {
-  const policy = policyOf({ coder: { tools: { allow: ['file.read', 'prod.deploy'] } } });
+  const policy = makeTestPolicy({ coder: { tools: { allow: ['file.read', 'prod.deploy'] } } });
   const all = (requests: Request[]) => policy.decideAll(requests);
   const fine = [call('file.read'), file('file.read', '/workspace/a')];
   assert.equal((await all(fine)).answer, 'allow');

@@ -19,7 +19,7 @@ export type Policy = {
   /** Returns the strictest decision. */
   decideAll(requests: readonly Request[]): Promise<PolicyDecision>;
   /** Returns all rules that can apply to this principal. */
-  rulesOf(principal: string): Promise<readonly Rule[]>;
+  listRules(principal: string): Promise<readonly Rule[]>;
   bundle: Bundle;
 };
 
@@ -135,7 +135,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       if (base === undefined) await warm();
       return strictest(requests.map(decideNow));
     },
-    async rulesOf(principal) {
+    async listRules(principal) {
       await warm();
       const uid = readPrincipal(principal);
       if (uid === undefined) return [];

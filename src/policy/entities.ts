@@ -1,6 +1,6 @@
 // Builds the Cedar entities of a request with their parents: a tool's capabilities, a path's
 // directories, an agent's groups. Pure.
-import { wordsGranting } from './capabilities.ts';
+import { findGrantingCapabilities } from './capabilities.ts';
 import { matchingSuffixes, parseHost } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
 import type { PolicyContext, ResourceType } from './request.ts';
@@ -67,7 +67,7 @@ export function placeResource(resource: { type: ResourceType; id: string }): Pla
   }
   // A tool's own name always counts as a capability that grants it.
   if (type === 'Tool')
-    return placed(toUids('Capability', [...new Set([...wordsGranting(id), id])]));
+    return placed(toUids('Capability', [...new Set([...findGrantingCapabilities(id), id])]));
   return placed([]);
 }
 

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import {
-  authorityOf,
+  formatAuthority,
   type Host,
   type HostPattern,
   matchesHost,
@@ -158,7 +158,7 @@ describe('host:port', () => {
       ['[0::1]:8080', undefined, '[::1]:8080'],
       ['a.example', 80, 'a.example:80'],
     ] as const)
-      assert.equal(authorityOf(parsed(parseAuthority(text, portDefault))), authority);
+      assert.equal(formatAuthority(parsed(parseAuthority(text, portDefault))), authority);
     for (const text of [
       'a.example',
       'a:0',

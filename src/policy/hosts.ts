@@ -92,7 +92,7 @@ export function parseAuthority(text: string, portDefault?: number): ParseOutcome
   return 'problem' in host ? host : { value: { host: host.value, port } };
 }
 
-export const authorityOf = ({ host, port }: Target): string =>
+export const formatAuthority = ({ host, port }: Target): string =>
   `${host.ip?.family === 6 ? `[${host.name}]` : host.name}:${port}`;
 
 /**

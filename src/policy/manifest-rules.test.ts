@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Request } from './request.ts';
-import { call, decideEach, file, net, policyOf } from './testing/rights.ts';
+import { call, decideEach, file, makeTestPolicy, net } from './testing/rights.ts';
 
 test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable names", async () => {
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     coder: {
       tools: { allow: ['git.read', 'file.write_workspace'], deny: ['git.log'] },
       filesystem: { read: ['/srv/docs/'], write: ['/srv/workspaces/app'], deny: ['/srv/docs/x'] },
@@ -38,7 +38,7 @@ test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable 
 });
 
 test('[R185] [R186] /etc and the homes of others are never for agents, whatever a manifest says', async () => {
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     coder: { filesystem: { read: ['/etc', '/home', '/'], write: ['/home/other', '/proc/self'] } },
   });
   assert.deepEqual(
@@ -64,7 +64,7 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
     mode: 'restricted' as const,
     allow: ['github.com', '*.mirror.example', 'r.local:5000'],
   };
-  const listed = policyOf({ coder: { network } });
+  const listed = makeTestPolicy({ coder: { network } });
   const requests = [
     net('github.com', 443),
     net('github.com', 22),
@@ -78,14 +78,16 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
     (await decideEach(listed, requests)).map((decision) => decision.split(' ')[0]),
     ['allow', 'deny', 'allow', 'deny', 'allow', 'deny', 'deny'],
   );
-  const asking = policyOf({ coder: { network, approvals: { required: ['network.external'] } } });
+  const asking = makeTestPolicy({
+    coder: { network, approvals: { required: ['network.external'] } },
+  });
   assert.deepEqual(
     (await decideEach(asking, requests)).map((decision) => decision.split(' ')[0]),
     ['allow', 'ask', 'allow', 'ask', 'allow', 'deny', 'deny'],
   );
-  const none = policyOf({ coder: { network: { ...network, mode: 'none' } } });
+  const none = makeTestPolicy({ coder: { network: { ...network, mode: 'none' } } });
   assert.ok((await decideEach(none, requests)).every((text) => text.startsWith('deny')));
-  const address = policyOf({ coder: { network: { allow: ['10.0.0.1'] } } });
+  const address = makeTestPolicy({ coder: { network: { allow: ['10.0.0.1'] } } });
   assert.deepEqual(await decideEach(address, [net('10.0.0.1', 443), net('10.0.0.2', 443)]), [
     'allow manifest:coder:net.connect:1',
     'deny',
@@ -97,7 +99,7 @@ test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specificati
     ...file(action, path),
     principal: `agent:${principal}`,
   });
-  const policy = policyOf({
+  const policy = makeTestPolicy({
     researcher: { filesystem: { read: ['/srv/docs'] } },
     coder: { filesystem: { read: ['/srv/repos/app'], write: ['/srv/workspaces/app'] } },
     'ops-agent': { tools: { allow: ['logs.read'] }, filesystem: { read: ['/var/log/app'] } },
@@ -130,7 +132,7 @@ test('[R175-R180] each group brings its capability and no other', async () => {
   ];
   const tools = groups.map(([, tool]) => tool).filter((tool) => tool !== 'file.read');
   for (const [group, own] of groups) {
-    const policy = policyOf({ coder: { groups: [group] } });
+    const policy = makeTestPolicy({ coder: { groups: [group] } });
     assert.notEqual((await policy.decide(call(own))).answer, 'deny', group);
     for (const other of tools)
       if (other !== own) assert.equal((await policy.decide(call(other))).answer, 'deny', other);
@@ -138,7 +140,7 @@ test('[R175-R180] each group brings its capability and no other', async () => {
 });
 
 test('groups bring capabilities, and site rules can refer to them', async () => {
-  const policy = policyOf(
+  const policy = makeTestPolicy(
     { coder: { groups: ['agent-run-tests', 'ours'] }, other: {} },
     {
       site: {

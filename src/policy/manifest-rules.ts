@@ -1,7 +1,7 @@
 // Extracts an agent's rights from its manifest and expands them into Cedar rules. A runtime keeps
 // only the rights; the rules are generated at an agent's first request.
 import type { Manifest } from '../wire/manifest.ts';
-import { expandGroups, toolsOf } from './capabilities.ts';
+import { expandGroups, findAllowedTools } from './capabilities.ts';
 import { type HostPattern, type HostRule, parseHostRule } from './hosts.ts';
 import { quote, type RuleText } from './rule.ts';
 
@@ -31,7 +31,7 @@ export type Resources = {
   diskBytes: number | null;
 };
 
-export function rightsOf({ spec }: Manifest, resources: Resources): AgentRights {
+export function extractRights({ spec }: Manifest, resources: Resources): AgentRights {
   const { model, groups, memory, tools, filesystem, network, approvals, team } = spec;
   return {
     ...(spec.linuxUser === undefined ? {} : { linux_user: spec.linuxUser }),
@@ -64,7 +64,7 @@ export const NEVER_FOR_AGENTS: readonly string[] = [
   '/dev',
   '/run',
 ];
-export const homeOf = (agent: string): string => `/home/${agent}`;
+export const agentHome = (agent: string): string => `/home/${agent}`;
 
 const FILES = '[Action::"file.read", Action::"file.write", Action::"file.delete"]';
 const CHANGES = '[Action::"file.write", Action::"file.delete"]';
@@ -95,7 +95,7 @@ export function expandManifestRules(agent: string, rights: AgentRights): RuleTex
     rules.push({ id: `manifest:${agent}:${subject}:${n}`, from, text });
   };
   const who = `principal == Agent::${quote(agent)}`;
-  const tools = new Set(toolsOf({ spec: rights }).tools);
+  const tools = new Set(findAllowedTools({ spec: rights }).tools);
   addTools(add, who, rights);
   addFiles(add, who, agent, rights, tools);
   addNetwork(add, who, rights);
@@ -139,7 +139,7 @@ function addFiles(
     add('file.read', 'its tools', permit(read, WORKSPACE));
   if ([...tools].some((tool) => WRITES_WORKSPACE.has(tool)))
     add('file.write', 'its tools', permit(`in ${CHANGES}`, WORKSPACE));
-  add('home', 'its home', permit(`in ${FILES}`, homeOf(agent)));
+  add('home', 'its home', permit(`in ${FILES}`, agentHome(agent)));
   for (const path of filesystem?.read ?? [])
     add('file.read', `spec.filesystem.read: ${path}`, permit(read, trimSlash(path)));
   for (const path of filesystem?.write ?? [])
@@ -163,7 +163,7 @@ function addFiles(
 
 /** The agent's own home is a private directory of its box, not one of the host's. */
 function exceptHome(agent: string, below: string): string {
-  const home = homeOf(agent);
+  const home = agentHome(agent);
   return below === '/home' ? ` unless { resource in Path::${quote(home)} }` : '';
 }
 

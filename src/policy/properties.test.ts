@@ -4,13 +4,13 @@ import { before, test } from 'node:test';
 import * as cedarWasm from '@cedar-policy/cedar-wasm/nodejs';
 import fc from 'fast-check';
 import type { Delegation } from '../wire/agentd.ts';
-import { boxRulesOf } from './box-rules.ts';
+import { planAgentBox } from './box-rules.ts';
 import {
   ALL_TOOLS,
-  CAPABILITY_WORDS,
+  CAPABILITY_NAMES,
+  computeGrant,
   delegationProblems,
-  grantOf,
-  toolsOf,
+  findAllowedTools,
 } from './capabilities.ts';
 import { loadCedar } from './cedar.ts';
 import { placeResource } from './entities.ts';
@@ -19,8 +19,8 @@ import type { PolicyDecision, Request } from './request.ts';
 import {
   call,
   file,
+  makeTestPolicy,
   net,
-  policyOf,
   rights,
   someLabels,
   somePath,
@@ -47,8 +47,8 @@ test('adding a rule that forbids never allows more', async () => {
       someRule(['forbid']),
       someQuestions,
       async (agent, rules, forbid, requests) => {
-        const first = policyOf({ coder: agent }, site(rules));
-        const after = policyOf({ coder: agent }, site([...rules, forbid]));
+        const first = makeTestPolicy({ coder: agent }, site(rules));
+        const after = makeTestPolicy({ coder: agent }, site([...rules, forbid]));
         for (const request of requests)
           assert.ok(
             isAtLeastAsStrict(await after.decide(request), await first.decide(request)),
@@ -68,8 +68,8 @@ test('adding an ask rule never turns a deny into anything else', async () => {
       someRule(['ask']),
       someQuestions,
       async (agent, rules, ask, requests) => {
-        const first = policyOf({ coder: agent }, site(rules));
-        const after = policyOf({ coder: agent }, site([...rules, ask]));
+        const first = makeTestPolicy({ coder: agent }, site(rules));
+        const after = makeTestPolicy({ coder: agent }, site([...rules, ask]));
         for (const request of requests) {
           const [was, is] = [await first.decide(request), await after.decide(request)];
           assert.ok(isAtLeastAsStrict(is, was), JSON.stringify(request));
@@ -112,8 +112,8 @@ function askCedarAlone(
 test('skipping rules whose scope does not fit changes no decision', async () => {
   await fc.assert(
     fc.asyncProperty(someRights, someRules, someQuestions, async (agent, rules, requests) => {
-      const policy = policyOf({ coder: agent }, site(rules));
-      const all = (await policy.rulesOf('agent:coder')).map(({ id, text, ask }) => ({
+      const policy = makeTestPolicy({ coder: agent }, site(rules));
+      const all = (await policy.listRules('agent:coder')).map(({ id, text, ask }) => ({
         id,
         text,
         asks: ask !== null,
@@ -138,8 +138,8 @@ test('skipping rules whose scope does not fit changes no decision', async () => 
 test('the tools of a manifest are the tools that policy allows', async () => {
   await fc.assert(
     fc.asyncProperty(someRights, async (agent) => {
-      const policy = policyOf({ coder: agent });
-      const given = new Set(toolsOf({ spec: rights(agent) }).tools);
+      const policy = makeTestPolicy({ coder: agent });
+      const given = new Set(findAllowedTools({ spec: rights(agent) }).tools);
       for (const tool of ALL_TOOLS) {
         const { answer } = await policy.decide(call(tool));
         assert.equal(answer !== 'deny', given.has(tool), `${tool}: ${answer}`);
@@ -149,7 +149,7 @@ test('the tools of a manifest are the tools that policy allows', async () => {
   );
 });
 
-const words = fc.array(fc.constantFrom(...CAPABILITY_WORDS), { maxLength: 6 });
+const words = fc.array(fc.constantFrom(...CAPABILITY_NAMES), { maxLength: 6 });
 const link = fc.record({
   tools: fc.record({ allow: words, deny: words }),
   passes: fc.option(words, { nil: undefined }),
@@ -157,13 +157,15 @@ const link = fc.record({
 
 test('no chain of delegations allows what an ancestor could not', async () => {
   const isDeniable = (word: string) => word !== 'team.basic' && word !== 'task.finish';
-  const basic = toolsOf({ spec: {} }).tools;
+  const basic = findAllowedTools({ spec: {} }).tools;
   await fc.assert(
     fc.asyncProperty(fc.array(link, { minLength: 2, maxLength: 5 }), async (chain) => {
       const spec = chain.map(({ tools }) => ({
         tools: { allow: tools.allow, deny: tools.deny.filter(isDeniable) },
       }));
-      const policy = policyOf(Object.fromEntries(spec.map((some, i) => [`agent-${i}`, some])));
+      const policy = makeTestPolicy(
+        Object.fromEntries(spec.map((some, i) => [`agent-${i}`, some])),
+      );
       const callable = async (i: number, grant: readonly string[]): Promise<Set<string>> => {
         const may = new Set<string>();
         for (const tool of ALL_TOOLS) {
@@ -176,8 +178,8 @@ test('no chain of delegations allows what an ancestor could not', async () => {
       const above: Delegation[] = [];
       const ceilings: Set<string>[] = [];
       for (const [i, { passes }] of chain.entries()) {
-        const { tools } = toolsOf({ spec: spec[i]! });
-        const grant = grantOf({ tools, delegations: above }).tools;
+        const { tools } = findAllowedTools({ spec: spec[i]! });
+        const grant = computeGrant({ tools, delegations: above }).tools;
         const may = await callable(i, grant);
         for (const ceiling of ceilings)
           assert.deepEqual([...may.difference(ceiling)], [], `agent-${i}`);
@@ -202,8 +204,11 @@ test('the plan of a box never opens more than policy allows', async () => {
       paths,
       someLabels,
       async (agent, rules, samples, labels) => {
-        const policy = policyOf({ coder: agent }, { ...site(rules), protected: ['/srv/app/src'] });
-        const box = await boxRulesOf(policy, 'coder');
+        const policy = makeTestPolicy(
+          { coder: agent },
+          { ...site(rules), protected: ['/srv/app/src'] },
+        );
+        const box = await planAgentBox(policy, 'coder');
         const isDenied = (path: string) => box.deny.some((root) => isWithin(path, root));
         const isOpen = (path: string, roots: readonly string[]) =>
           !isDenied(path) && roots.some((root) => isWithin(path, root));

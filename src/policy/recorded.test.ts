@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type AuditEvent, NewEvent } from '../wire/events.ts';
 import { readDecision, recordDecision } from './recorded.ts';
-import { type PolicyDecision, requestsOfCall, type Touch } from './request.ts';
+import { callRequests, type PolicyDecision, type Touch } from './request.ts';
 
 const tool = {
   name: 'http.fetch',
@@ -58,7 +58,7 @@ test('requests are restored, except for what events omit', () => {
   const event = eventOf(recordDecision(facts, answer(['base:outside-sends'])));
   assert.ok(!JSON.stringify(event).includes('secret'));
   const whole = readDecision(event, { url: 'https://github.com/a/secret?q=1' });
-  assert.deepEqual(whole?.requests, requestsOfCall(facts));
+  assert.deepEqual(whole?.requests, callRequests(facts));
   assert.deepEqual(
     [whole?.answer, whole?.version, whole?.rules],
     ['ask', 7, ['base:outside-sends']],

@@ -4,12 +4,12 @@
 import type { AuditEvent, EventDraft } from '../wire/events.ts';
 import {
   type CallFacts,
+  callRequests,
+  modelRequest,
   type PolicyDecision,
   type Request,
-  requestOfModel,
-  requestOfTouch,
-  requestsOfCall,
   type Touch,
+  touchRequest,
 } from './request.ts';
 
 const TOUCHES_MAX = 8;
@@ -137,7 +137,7 @@ function modelRequests(
   { root_task_id }: AuditEvent,
   facts: EventFacts,
 ): DecidedRequests {
-  const request = requestOfModel({ ...facts, model, rootTaskId: root_task_id ?? facts.taskId });
+  const request = modelRequest({ ...facts, model, rootTaskId: root_task_id ?? facts.taskId });
   return { tool: 'model.use', requests: [request], isWhole: true };
 }
 
@@ -168,7 +168,7 @@ function toolRequests(
   };
   return {
     tool,
-    requests: requestsOfCall(facts),
+    requests: callRequests(facts),
     isWhole: known.length === count,
   };
 }
@@ -206,6 +206,6 @@ function readTouch(text: string): Touch | undefined {
 function withUrlPath(touch: Touch, url: string | undefined): Touch {
   if (touch.action !== 'net.connect' || url === undefined || !URL.canParse(url)) return touch;
   const { hostname, pathname } = new URL(url);
-  const hostId = (host: string) => requestOfTouch('agent:a', { ...touch, host }, {}).resource.id;
+  const hostId = (host: string) => touchRequest('agent:a', { ...touch, host }, {}).resource.id;
   return hostId(hostname) === hostId(touch.host) ? { ...touch, urlPath: pathname } : touch;
 }

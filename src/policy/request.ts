@@ -94,7 +94,7 @@ export type ModelFacts = {
   labels: readonly string[];
 };
 
-export function requestOfModel({ agent, model, taskId, rootTaskId, labels }: ModelFacts): Request {
+export function modelRequest({ agent, model, taskId, rootTaskId, labels }: ModelFacts): Request {
   const task = taskId === null ? {} : { task_id: taskId };
   const root = rootTaskId === null ? {} : { root_task_id: rootTaskId };
   return {
@@ -106,7 +106,7 @@ export function requestOfModel({ agent, model, taskId, rootTaskId, labels }: Mod
 }
 
 /** Returns one request for the tool itself and one for each thing it would touch. */
-export function requestsOfCall(facts: CallFacts): Request[] {
+export function callRequests(facts: CallFacts): Request[] {
   const { agent, tool, labels } = facts;
   const principal = `agent:${agent}`;
   const run = { task_id: facts.taskId, root_task_id: facts.rootTaskId, labels: [...labels] };
@@ -126,11 +126,11 @@ export function requestsOfCall(facts: CallFacts): Request[] {
   };
   return [
     call,
-    ...facts.touches.map((touch) => requestOfTouch(principal, touch, { ...run, tool: tool.name })),
+    ...facts.touches.map((touch) => touchRequest(principal, touch, { ...run, tool: tool.name })),
   ];
 }
 
-export function requestOfTouch(principal: string, touch: Touch, run: PolicyContext): Request {
+export function touchRequest(principal: string, touch: Touch, run: PolicyContext): Request {
   if (touch.action !== 'net.connect') {
     const { action, path, recursive, declared } = touch;
     const context = {

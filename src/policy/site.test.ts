@@ -1,7 +1,7 @@
 // The check of site rules reports each problem with its line and a suggestion.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { nearest } from '../platform/did-you-mean.ts';
+import { findNearest } from '../platform/did-you-mean.ts';
 import type { FileProblem } from '../wire/primitives.ts';
 import { loadCedar, readBaseText } from './cedar.ts';
 import { expandManifestRules } from './manifest-rules.ts';
@@ -11,7 +11,11 @@ import { rights } from './testing/rights.ts';
 
 async function check(text: string) {
   const cedar = await loadCedar();
-  return checkSiteFile(cedar, { file: '10.cedar', text }, { agents: ['coder'], nearest });
+  return checkSiteFile(
+    cedar,
+    { file: '10.cedar', text },
+    { agents: ['coder'], nearest: findNearest },
+  );
 }
 const format = (problems: readonly FileProblem[]) =>
   problems.map(({ line, message, hint }) => `${line}: ${message} | ${hint}`);

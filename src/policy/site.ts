@@ -1,7 +1,7 @@
 // Checks the rule files that people write before they take effect. Every problem names the file,
 // the line and, if possible, the probable intention.
 import type { FileProblem } from '../wire/primitives.ts';
-import { CAPABILITY_WORDS } from './capabilities.ts';
+import { CAPABILITY_NAMES } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
 import { parseHostPattern } from './hosts.ts';
@@ -174,7 +174,7 @@ function checkNames(
       const message = `Scope ${JSON.stringify(id)} matches nothing`;
       add(report.problems, type, id, message, 'Write it as project:app/coder.');
     } else if (type === 'Capability' || type === 'Tool') {
-      suggest(report, piece, { type, id }, CAPABILITY_WORDS, near);
+      suggest(report, piece, { type, id }, CAPABILITY_NAMES, near);
     } else if (type === 'Agent') suggest(report, piece, { type, id }, agents, near);
   }
 }

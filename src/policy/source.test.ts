@@ -115,5 +115,5 @@ test('one version decides all requests of a call', async (t) => {
   publish(version(7, ['git.read']));
   const decision = await source.decideAll([call('git.diff'), call('git.log')]);
   assert.deepEqual([decision.answer, decision.version], ['allow', 7]);
-  assert.equal((await source.boxRulesOf('coder')).version, 7);
+  assert.equal((await source.planAgentBox('coder')).version, 7);
 });

@@ -5,17 +5,17 @@ import { statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../platform/clock.ts';
 import type { Log } from '../platform/log.ts';
-import { followDir } from '../platform/watch-dir.ts';
+import { watchDir } from '../platform/watch-dir.ts';
 import { fault } from '../wire/errors.ts';
 import type { HostPort } from './box-hosts.ts';
 import {
   type AgentBoxRules,
-  boxRulesOf,
   type DeclaredRules,
-  declaredRulesOf,
+  planAgentBox,
+  planDeclaredPaths,
 } from './box-rules.ts';
 import { readBundle } from './bundle-file.ts';
-import { toolsOf } from './capabilities.ts';
+import { findAllowedTools } from './capabilities.ts';
 import { makePolicy, type Policy } from './decide.ts';
 import { isWithin } from './paths.ts';
 import type { PolicyDecision, Request } from './request.ts';
@@ -33,15 +33,15 @@ export type PolicySource = {
    * `granted`: further hosts that people granted to the run. `touched`: the paths on which the call
    * was decided; paths with an ask rule are open only to such a call.
    */
-  boxRulesOf(
+  planAgentBox(
     agent: string,
     granted?: readonly HostPort[],
     touched?: readonly string[],
   ): Promise<AgentBoxRules>;
-  declaredRulesOf(agent: string, declared: DeclaredPaths): Promise<DeclaredRules>;
-  rulesOf(principal: string): Promise<readonly Rule[]>;
+  planDeclaredPaths(agent: string, declared: DeclaredPaths): Promise<DeclaredRules>;
+  listRules(principal: string): Promise<readonly Rule[]>;
   /** Returns the tools of an agent's manifest; none for an unknown agent. */
-  toolsOf(agent: string): Promise<string[]>;
+  toolsFor(agent: string): Promise<string[]>;
   /** Returns the version in force; undefined before the first load. */
   version(): number | undefined;
   close(): void;
@@ -119,13 +119,13 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
   /** Started at the first request, so that an idle daemon does not watch. */
   const watch = (): void => {
     if (closed) return;
-    watcher ??= followDir({
+    watcher ??= watchDir({
       dir: dirname(file),
       name: basename(file),
       clock,
       settleMs: 0,
-      lookEveryMs: POLL_INTERVAL_MS,
-      look: () => void load(),
+      pollIntervalMs: POLL_INTERVAL_MS,
+      onChange: () => void load(),
     });
   };
 
@@ -149,7 +149,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     const key = JSON.stringify([agent, granted, opened]);
     const known = plans.get(key);
     if (known?.policy === policy && clock.nowMs() < known.untilMs) return known.rules;
-    const rules = await boxRulesOf(policy, agent, granted, opened);
+    const rules = await planAgentBox(policy, agent, granted, opened);
     if (plans.size >= PLANS_MAX) plans.delete(plans.keys().next().value!);
     plans.set(key, { policy, rules, untilMs: clock.nowMs() + PLAN_CACHE_MS });
     return rules;
@@ -164,7 +164,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
     async decideAll(requests) {
       return (await current()).decideAll(requests);
     },
-    async boxRulesOf(agent, granted = [], touched = []) {
+    async planAgentBox(agent, granted = [], touched = []) {
       const policy = await current();
       const usual = await planFor(policy, agent, granted, []);
       const isTouched = (asked: string) =>
@@ -172,11 +172,12 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
       const opened = usual.asked.filter(isTouched);
       return opened.length === 0 ? usual : planFor(policy, agent, granted, opened);
     },
-    declaredRulesOf: async (agent, declared) => declaredRulesOf(await current(), agent, declared),
-    rulesOf: async (principal) => (await current()).rulesOf(principal),
-    async toolsOf(agent) {
+    planDeclaredPaths: async (agent, declared) =>
+      planDeclaredPaths(await current(), agent, declared),
+    listRules: async (principal) => (await current()).listRules(principal),
+    async toolsFor(agent) {
       const { agents } = (await current()).bundle;
-      return Object.hasOwn(agents, agent) ? toolsOf({ spec: agents[agent]! }).tools : [];
+      return Object.hasOwn(agents, agent) ? findAllowedTools({ spec: agents[agent]! }).tools : [];
     },
     version: () => inForce?.version,
     close() {

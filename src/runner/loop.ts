@@ -37,7 +37,7 @@ const WINDOW_SHARE = 0.8;
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 
 /** Derives the id from the call's position in the run, so that a repeat is recognized. */
-export function callId(runId: string, kind: 'm' | 't', step: number, index: number): string {
+export function deriveCallId(runId: string, kind: 'm' | 't', step: number, index: number): string {
   const digits = (value: number, width: number): string => {
     let text = '';
     for (let rest = value, i = 0; i < width; i++, rest = Math.floor(rest / 32))
@@ -106,7 +106,7 @@ export class Loop {
           'POST',
           '/v1/models/generate',
           {
-            call_id: callId(this.briefing.run_id, 'm', this.step, 0),
+            call_id: deriveCallId(this.briefing.run_id, 'm', this.step, 0),
             model: this.briefing.model,
             messages: this.messages,
             tools: toolSpecs([...this.tools.values()]),
@@ -228,7 +228,7 @@ export class Loop {
       if (at === index || tool === undefined || part.name === FINISH) return [];
       const isShort = JSON.stringify(part.arguments).length <= BESIDE_CHARS_MAX;
       return {
-        call_id: callId(this.briefing.run_id, 't', this.step, at),
+        call_id: deriveCallId(this.briefing.run_id, 't', this.step, at),
         tool: tool.name,
         ...(isShort ? { arguments: part.arguments } : {}),
       };
@@ -252,7 +252,7 @@ export class Loop {
         `The arguments of ${part.name} are not valid JSON (${part.arguments_error}). Call it again with a JSON object.`,
       );
     this.calls++;
-    const id = callId(this.briefing.run_id, 't', this.step, index);
+    const id = deriveCallId(this.briefing.run_id, 't', this.step, index);
     try {
       const response = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
         call_id: id,
@@ -292,7 +292,7 @@ export class Loop {
   ): Promise<LoopResult> {
     this.calls++;
     const response = await this.daemons.toold<CallAnswer>('POST', '/v1/tools/call', {
-      call_id: callId(this.briefing.run_id, 't', this.step, OWN_INDEX),
+      call_id: deriveCallId(this.briefing.run_id, 't', this.step, OWN_INDEX),
       tool: 'task.finish',
       arguments: { status, result, ...(errorCode === undefined ? {} : { error_code: errorCode }) },
     });

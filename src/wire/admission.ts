@@ -5,7 +5,7 @@ import { AgentName, Label, RunId, TaskId } from './primitives.ts';
 import { route, routes } from './route.ts';
 
 /** The fields that an admission has at every daemon. */
-export const admitted = {
+export const admissionFields = {
   fence: z.int().positive(),
   mode: z.enum(['live', 'replay']),
   agent: AgentName,
@@ -13,7 +13,7 @@ export const admitted = {
   root_task_id: TaskId,
   labels: z.array(Label).max(16),
 };
-export type RunAdmission = z.infer<z.ZodObject<typeof admitted>>;
+export type RunAdmission = z.infer<z.ZodObject<typeof admissionFields>>;
 
 export const admissionRoutes = <B extends z.ZodType>(body: B) =>
   routes({

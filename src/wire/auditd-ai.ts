@@ -1,6 +1,6 @@
 // auditd-ai's contract: appending for daemons, reading and inclusion proofs for people.
 import * as z from 'zod';
-import { callersOf } from './daemons.ts';
+import { findCallers } from './daemons.ts';
 import { AuditEvent, NewEvent } from './events.ts';
 import { pageQuery } from './primitives.ts';
 import { route, routes } from './route.ts';
@@ -39,7 +39,7 @@ const ListQuery = z.strictObject({ ...pageQuery(100), order: z.enum(['asc', 'des
 const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
 
 const EVENTS_MAX = 5_000;
-const SENDERS = callersOf('auditd-ai');
+const SENDERS = findCallers('auditd-ai');
 
 export const auditRoutes = routes({
   append: route({

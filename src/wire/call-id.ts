@@ -15,17 +15,17 @@ function encodeBase32(value: number, width: number): string {
 }
 
 /** Derives the id from the call's position in the run, so that a repeat is recognized. */
-export function callIdOf(runId: string, kind: 'm' | 't', step: number, index = 0): CallId {
+export function makeCallId(runId: string, kind: 'm' | 't', step: number, index = 0): CallId {
   const position = `${kind === 'm' ? '0' : '1'}${encodeBase32(step, 3)}${encodeBase32(index, 2)}`;
   return `call_${position}${runId.slice(-TAIL_CHARS)}` as CallId;
 }
 
-export const isCallOf = (runId: string, callId: string): boolean =>
+export const isCallOfRun = (runId: string, callId: string): boolean =>
   callId.slice(-TAIL_CHARS) === runId.slice(-TAIL_CHARS);
 
 /** Throws bad_request; the fault does not reveal whether such a call exists. */
-export function assertCallOf(runId: string, callId: string): void {
-  if (isCallOf(runId, callId)) return;
+export function assertCallOfRun(runId: string, callId: string): void {
+  if (isCallOfRun(runId, callId)) return;
   throw fault('bad_request', `body call_id: ${callId} is not the id of a call of this run`, {
     hint: `Use the last ${TAIL_CHARS} characters of the run's id; the others are free.`,
   });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CONTRACTS } from './contracts.ts';
-import { callersOf, DAEMONS, PATH_OWNERS } from './daemons.ts';
+import { DAEMONS, findCallers, PATH_OWNERS } from './daemons.ts';
 import type { RouteTable } from './route.ts';
 
 for (const daemon of DAEMONS) {
@@ -12,7 +12,7 @@ for (const daemon of DAEMONS) {
     const listed = new Set(routes.flatMap(({ callers }) => callers));
     assert.deepEqual(
       DAEMONS.filter((name) => listed.has(name)),
-      callersOf(daemon),
+      findCallers(daemon),
     );
   });
 

@@ -65,7 +65,7 @@ export const RUN_DAEMONS = DAEMONS.filter(
   (name): name is RunDaemonName => DAEMON_TABLE[name].servesRuns === true,
 );
 
-export const callersOf = (callee: DaemonName): DaemonName[] =>
+export const findCallers = (callee: DaemonName): DaemonName[] =>
   DAEMONS.filter((name) => DAEMON_TABLE[name].calls.includes(callee));
 
 /** Every path prefix with its daemon, longest first. */

@@ -1,7 +1,7 @@
 // modeld's contract: its routes. Their schemas are in the folder of the same name; the vendors' own
 // dialects (/openai, /anthropic) are passed through as those vendors define them.
 import * as z from 'zod';
-import { admissionRoutes, admitted } from './admission.ts';
+import { admissionFields, admissionRoutes } from './admission.ts';
 import {
   EmbedRequest,
   EmbedResponse,
@@ -35,7 +35,7 @@ function isObject(body: unknown): boolean {
 
 /** Sent by agentd when it starts an activation. */
 export const AdmitModelRunBody = z.strictObject({
-  ...admitted,
+  ...admissionFields,
   model: z.string().max(128),
   max_steps: z.int().positive(),
   max_tokens: z.int().positive().nullable(),

@@ -64,17 +64,17 @@ type Pick3<P, Q, B> = (P extends Empty ? { params?: undefined } : { params: P })
   (B extends Empty ? { body?: undefined } : { body: B });
 
 /** The request of a client. */
-export type RequestOf<R> =
+export type RouteRequest<R> =
   R extends Route<infer P, infer Q, infer B, z.ZodType>
     ? Pick3<Input<P>, Input<Q>, Input<B>>
     : never;
 /** The validated request that a handler gets. */
-export type CheckedOf<R> =
+export type CheckedRequest<R> =
   R extends Route<infer P, infer Q, infer B, z.ZodType>
     ? { params: Output<P>; query: Output<Q>; body: Output<B> }
     : never;
 /** The response that a handler returns and a client gets. */
-export type AnswerOf<R> =
+export type RouteResponse<R> =
   R extends Route<z.ZodType, z.ZodType, z.ZodType, infer O> ? z.output<O> : never;
-export type AnswerInputOf<R> =
+export type RouteResponseInput<R> =
   R extends Route<z.ZodType, z.ZodType, z.ZodType, infer O> ? z.input<O> : never;

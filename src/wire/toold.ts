@@ -1,6 +1,6 @@
 // toold's contract: tools, tool calls, and the admission of runs.
 import * as z from 'zod';
-import { admissionRoutes, admitted } from './admission.ts';
+import { admissionFields, admissionRoutes } from './admission.ts';
 import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
 import { route, routes } from './route.ts';
 
@@ -114,7 +114,7 @@ export type ToolCallView = z.infer<typeof ToolCallView>;
 
 /** Sent by agentd when it starts an activation. toold keeps the grant; the run does not. */
 export const AdmitToolRunBody = z.strictObject({
-  ...admitted,
+  ...admissionFields,
   /** Names of the tools this run may call: manifest ∩ delegations. */
   tools: z.array(z.string().max(64)).max(512),
   /** When the grant expires; null when it lasts as long as the task. */

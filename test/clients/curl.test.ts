@@ -5,7 +5,7 @@ import { execFile, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import type { DaemonName } from '../../src/wire/daemons.ts';
 import { runSocketOf } from '../support/callers.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
@@ -40,7 +40,7 @@ describe('curl', () => {
   const socket = (daemon: DaemonName, path: string, ...more: string[]) =>
     curl(
       '--unix-socket',
-      socketPathOf(runtime.runtimeDir, daemon, 'operator'),
+      socketPathFor(runtime.runtimeDir, daemon, 'operator'),
       ...more,
       ...key,
       `http://agentd${path}`,
@@ -75,7 +75,7 @@ describe('curl', () => {
       assert.equal((await socket(daemon, path)).status, 200, daemon);
     const without = await curl(
       '--unix-socket',
-      socketPathOf(runtime.runtimeDir, 'agentd', 'operator'),
+      socketPathFor(runtime.runtimeDir, 'agentd', 'operator'),
       'http://agentd/v1/status',
     );
     assert.equal(codeOf(without), 'unauthenticated');
@@ -157,7 +157,7 @@ describe('curl', () => {
     const ways = [
       [
         '--unix-socket',
-        socketPathOf(runtime.runtimeDir, 'auditd-ai', 'operator'),
+        socketPathFor(runtime.runtimeDir, 'auditd-ai', 'operator'),
         `http://agentd${path}`,
       ],
       [`http://127.0.0.1:${runtime.info.port}${path}`],

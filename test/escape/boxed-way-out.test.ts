@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type EgressdTestHost, startHost } from '../../src/daemons/egressd/testing/host.ts';
 import { startHttp, startTcp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
-import { secretPaths } from '../../src/daemons/sandboxd/adapters/host-places.ts';
+import { secretPaths } from '../../src/daemons/sandboxd/adapters/host-paths.ts';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { boxBinds } from '../../src/daemons/sandboxd/rules.ts';
@@ -156,7 +156,7 @@ for (const mode of MODES) {
       let heard = '';
       const waiting: (() => void)[] = [];
       void (async () => {
-        for await (const { bytes } of command.pieces()) {
+        for await (const { bytes } of command.readOutput()) {
           heard += bytes.toString();
           for (const look of waiting) look();
         }

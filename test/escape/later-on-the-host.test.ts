@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { TOOL_BIN } from '../../src/daemons/sandboxd/adapters/host-places.ts';
+import { TOOL_BIN } from '../../src/daemons/sandboxd/adapters/host-paths.ts';
 import type { Bind, Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import {
   makeWarden,
@@ -198,7 +198,7 @@ for (const mode of MODES) {
         const args = ['/bin/sh', '-c', script];
         const command = await opened.exec({ args, env: {}, cwd: '/workspace', limits });
         let text = '';
-        for await (const { stream, bytes } of command.pieces())
+        for await (const { stream, bytes } of command.readOutput())
           if (stream === 'stdout') text += bytes.toString();
         return text;
       };

@@ -17,7 +17,7 @@ import {
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { Owned } from '../../src/daemons/sandboxd/adapters/plan.ts';
+import type { DirectoryOwner } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { processesOf } from './support/host.ts';
 import { IS_ROOT, TestWarden } from './support/warden.ts';
@@ -53,7 +53,7 @@ describe('the warden gives directories away', { skip }, () => {
   let asked: Asked;
   let homes: string;
   let spaces: string;
-  const own = (owned: Owned) => as(DAEMONS, () => asked.own(owned));
+  const own = (owned: DirectoryOwner) => as(DAEMONS, () => asked.chown(owned));
   const about = (path: string) => {
     const { uid, gid, mode } = lstatSync(path);
     return { uid, gid, mode: mode & 0o7777 };
@@ -135,9 +135,9 @@ describe('the warden gives directories away', { skip }, () => {
     symlinkSync(warden.outside, join(spaces, 'link'));
     make(join(warden.outside, 'inner'));
     writeFileSync(join(homes, 'file'), '');
-    const give = (path: string, uid = AGENT, gid = AGENT): Owned => ({ path, uid, gid });
-    const share = (path: string, gid = GROUP): Owned => ({ path, uid: null, gid });
-    const tries: [Owned, RegExp, watched: string][] = [
+    const give = (path: string, uid = AGENT, gid = AGENT): DirectoryOwner => ({ path, uid, gid });
+    const share = (path: string, gid = GROUP): DirectoryOwner => ({ path, uid: null, gid });
+    const tries: [DirectoryOwner, RegExp, watched: string][] = [
       [give('/etc'), /outside the bounds for chown/, '/etc'],
       [give('/root'), /outside the bounds for chown/, '/root'],
       [share('/etc'), /outside the bounds for chown/, '/etc'],
@@ -206,7 +206,7 @@ describe('the warden gives directories away', { skip }, () => {
       const plan = { ...warden.plan(['/usr/bin/bash', '-c', script]), egress };
       const command = await as(DAEMONS, () => asked.start(plan));
       let said = '';
-      for await (const { bytes } of command.pieces()) said += bytes.toString();
+      for await (const { bytes } of command.readOutput()) said += bytes.toString();
       assert.equal(said, 'outside\n');
       const own = carriers.filter((text) => text.includes(`Uid:\t${DAEMONS}\t${DAEMONS}`));
       assert.equal(own.length, 1);
@@ -222,7 +222,7 @@ describe('the warden gives directories away', { skip }, () => {
     const path = make(join(homes, 'asked'));
     for (const uid of [0, AGENT]) {
       const stranger = makeWarden(warden.socket);
-      const answer = as(uid, () => stranger.own({ path, uid: AGENT, gid: AGENT }));
+      const answer = as(uid, () => stranger.chown({ path, uid: AGENT, gid: AGENT }));
       await assert.rejects(answer, uid === 0 ? /is not the client/ : /does not answer/);
       stranger.close();
     }

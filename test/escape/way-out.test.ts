@@ -5,7 +5,11 @@ import assert from 'node:assert/strict';
 import { promises as dns } from 'node:dns';
 import { networkInterfaces } from 'node:os';
 import { after, before, describe, it } from 'node:test';
-import { connectThrough, errorOf, exchange } from '../../src/daemons/egressd/testing/wires.ts';
+import {
+  connectThrough,
+  exchange,
+  parseErrorBody,
+} from '../../src/daemons/egressd/testing/wires.ts';
 import { startNameServer } from './support/name-server.ts';
 import {
   assertRefused,
@@ -147,7 +151,7 @@ describe('addresses', () => {
     for (const name of all) {
       const answer = await exchange(socket, get(name, '/latest/meta-data'));
       assertRefused(answer);
-      assert.match(errorOf(answer).message, /metadata/, name);
+      assert.match(parseErrorBody(answer).message, /metadata/, name);
     }
     assert.deepEqual(way.dialled, []);
   });

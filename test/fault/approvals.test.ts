@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { allEvents } from '../support/reconcile.ts';
 import {
   eventually,
@@ -63,7 +63,7 @@ describe('killed at every moment of an approval, in split mode', () => {
   const answerAll = async (): Promise<void> => {
     const { approvals } = await runtime.approvald.listApprovals({ query: { status: 'pending' } });
     for (const { id } of approvals)
-      await seeing(runtime.approvald).approve({ params: { id }, body: { for: 'once' } });
+      await makeReviewer(runtime.approvald).approve({ params: { id }, body: { for: 'once' } });
     const query = { status: 'open', kind: 'question' } as const;
     const { waits } = await runtime.agentd.listWaits({ query });
     for (const wait of waits) {

@@ -15,8 +15,8 @@ import {
   startTcp,
   type WirePosition,
 } from '../../src/daemons/egressd/testing/wires.ts';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import { Fault } from '../../src/wire/errors.ts';
@@ -34,7 +34,7 @@ describe('egressd killed, in split mode', () => {
   const secure = https.createServer({ cert: CERT, key: KEY }, (_, answer) => answer.end('secret'));
   let egressd: Client<typeof egressdRoutes>;
   let seen: string[] = [];
-  const id = derivedId<RunId>('run', 'fault', 'egress');
+  const id = deriveId<RunId>('run', 'fault', 'egress');
   let socket: string;
 
   before(async () => {
@@ -54,9 +54,9 @@ describe('egressd killed, in split mode', () => {
       },
     };
     runtime = await startRuntime({ mode: 'split', faults: true, config: JSON.stringify(config) });
-    const socketPath = socketPathOf(runtime.runtimeDir, 'egressd', 'peer-toold');
+    const socketPath = socketPathFor(runtime.runtimeDir, 'egressd', 'peer-toold');
     egressd = makeClient(egressdRoutes, socketLink({ socketPath }));
-    const task_id = derivedId<TaskId>('task', 'fault', 'egress');
+    const task_id = deriveId<TaskId>('task', 'fault', 'egress');
     const allow = ports.map((port) => ({ host: NAME, port, plain: true }));
     const body = { fence: 1, agent: 'coder', task_id, root_task_id: task_id, labels: [], allow };
     ({ socket } = await egressd.putEgress({
@@ -92,7 +92,7 @@ describe('egressd killed, in split mode', () => {
       params: { id },
       body: {
         fence: 1,
-        call_id: derivedId<CallId>('call', 'fault', name),
+        call_id: deriveId<CallId>('call', 'fault', name),
         method: 'POST',
         url: `http://${NAME}:${web.port}/${name}`,
       },
@@ -100,7 +100,7 @@ describe('egressd killed, in split mode', () => {
 
   it('before anything: a request over TLS is answered, as built', async () => {
     const { port } = secure.address() as AddressInfo;
-    const call_id = derivedId<CallId>('call', 'fault', 'tls');
+    const call_id = deriveId<CallId>('call', 'fault', 'tls');
     const order = { fence: 1, call_id, method: 'GET', url: `https://${NAME}:${port}/` };
     const { body_base64 } = await egressd.fetch({ params: { id }, body: order });
     assert.equal(Buffer.from(body_base64, 'base64').toString(), 'secret');

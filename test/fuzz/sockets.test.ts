@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { commonRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
+import { commonRoutes, runDirName, socketPathFor } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { runSocketOf, TABLES } from '../support/callers.ts';
@@ -60,7 +60,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     const headers = { authorization: `Bearer ${runtime.operatorKey}` };
     const pids = [runtime.process.pid!];
     for (const name of DAEMONS) {
-      const socketPath = socketPathOf(runtime.runtimeDir, name, 'operator');
+      const socketPath = socketPathFor(runtime.runtimeDir, name, 'operator');
       const link = socketLink({ socketPath, headers });
       pids.push((await makeClient(commonRoutes, link).health({})).pid);
       link.close();
@@ -89,7 +89,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   const aims = (): { aim: Aim; where: () => RawTarget }[] => {
     const routesOf = (name: DaemonName) => Object.values(TABLES[name]);
     const unix = (name: DaemonName, who: () => string) => () => ({
-      path: socketPathOf(runtime.runtimeDir, name, who()),
+      path: socketPathFor(runtime.runtimeDir, name, who()),
     });
     const all = DAEMONS.flatMap(routesOf);
     const port = { host: '127.0.0.1', port: runtime.info.port! };

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { commonRoutes, socketPathOf } from '../../src/platform/daemon.ts';
+import { commonRoutes, socketPathFor } from '../../src/platform/daemon.ts';
 import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { listFiles } from '../../tools/source.ts';
@@ -154,7 +154,7 @@ for (const mode of ['embedded', 'split'] as const)
     after(() => runtime?.remove());
 
     const call = async (route: Route, params?: Record<string, string>): Promise<unknown> => {
-      const socketPath = socketPathOf(runtime.runtimeDir, NAME, 'operator');
+      const socketPath = socketPathFor(runtime.runtimeDir, NAME, 'operator');
       const outcome = await askSocket(socketPath, route, params === undefined ? {} : { params }, {
         headers: headers(),
       });
@@ -168,8 +168,8 @@ for (const mode of ['embedded', 'split'] as const)
       };
       const answer = await call(greetdRoutes.greet, { name: 'ann' });
       assert.deepEqual(answer, { greeting: 'Good morning, ann', events: 0 });
-      assert.ok(existsSync(socketPathOf(runtime.runtimeDir, 'auditd-ai', `peer-${NAME}`)));
-      assert.ok(!existsSync(socketPathOf(runtime.runtimeDir, 'toold', `peer-${NAME}`)));
+      assert.ok(existsSync(socketPathFor(runtime.runtimeDir, 'auditd-ai', `peer-${NAME}`)));
+      assert.ok(!existsSync(socketPathFor(runtime.runtimeDir, 'toold', `peer-${NAME}`)));
     });
 
     it('answers on the port', async () => {

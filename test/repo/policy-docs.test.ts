@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { nearest } from '../../src/platform/did-you-mean.ts';
+import { findNearest } from '../../src/platform/did-you-mean.ts';
 import { loadCedar } from '../../src/policy/cedar.ts';
 import type { Action, PolicyContext, Request, ResourceType } from '../../src/policy/request.ts';
 import { SHAPES } from '../../src/policy/shapes.ts';
 import { checkSiteFile } from '../../src/policy/site.ts';
-import { policyOf } from '../../src/policy/testing/rights.ts';
+import { makeTestPolicy } from '../../src/policy/testing/rights.ts';
 import { projectRoot } from './fixture.ts';
 
 const page = readFileSync(join(projectRoot, 'docs/policy.md'), 'utf8');
@@ -69,12 +69,12 @@ const people = { alice: { roles: ['approver'] }, eve: { roles: ['admin'] } };
 for (const { title, file, text, questions } of examples()) {
   test(`the example "${title}" is good and answers as the page says`, async () => {
     const cedar = await loadCedar();
-    const known = { agents: Object.keys(agents), nearest };
+    const known = { agents: Object.keys(agents), nearest: findNearest };
     const { problems, warnings, rules } = checkSiteFile(cedar, { file, text }, known);
     assert.deepEqual([problems, warnings], [[], []]);
     assert.ok(rules > 0 && questions.length > 1);
     const nowMs = () => Date.parse('2026-01-01T00:00:00Z');
-    const policy = policyOf(agents, { people, nowMs, site: { [file]: text } });
+    const policy = makeTestPolicy(agents, { people, nowMs, site: { [file]: text } });
     for (const [question, answer] of questions)
       assert.equal((await policy.decide(requestOf(question))).answer, answer, question);
   });

@@ -6,9 +6,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { approvald } from '../../src/daemons/approvald/daemon.ts';
-import { type Seeing, seeing } from '../../src/daemons/approvald/testing/seeing.ts';
-import { hostDaemon, socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { makeReviewer, type Reviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
+import { hostDaemon, socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import { verifyJson } from '../../src/platform/signed-json.ts';
@@ -32,8 +32,8 @@ let world: Quiet;
 /** As toold, through its own sockets. */
 let agentdByToold: Client<typeof agentdRoutes>;
 let approvaldByToold: Client<typeof approvaldRoutes>;
-let alice: Seeing;
-let bob: Seeing;
+let alice: Reviewer;
+let bob: Reviewer;
 const KEYS = { alice: 'a'.repeat(43), bob: 'b'.repeat(43) };
 
 const to = <T extends RouteTable>(
@@ -44,10 +44,10 @@ const to = <T extends RouteTable>(
 ): Client<T> =>
   makeClient(
     table,
-    socketLink({ socketPath: socketPathOf(world.runtimeDir, daemon, as), headers }),
+    socketLink({ socketPath: socketPathFor(world.runtimeDir, daemon, as), headers }),
   );
 const person = (key: string, name?: string) =>
-  seeing(
+  makeReviewer(
     to('approvald', 'operator', approvaldRoutes, {
       authorization: `Bearer ${key}`,
       ...(name === undefined ? {} : { 'agentd-person': name }),
@@ -81,7 +81,7 @@ let made = 0;
 async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parked> {
   const args = { commit: 'abc123', n: made };
   const body: AskApproval = {
-    call_id: derivedId<CallId>('call', run.id, 'approve', made++),
+    call_id: deriveId<CallId>('call', run.id, 'approve', made++),
     run_id: run.id,
     agent: 'worker',
     task_id: run.taskId,
@@ -208,7 +208,7 @@ describe('a person in the loop', () => {
     const run = await world.startRun();
     const args = { commit: 'early' };
     const early = { arguments: args, arguments_hash: hashJson(args) };
-    const call_id = derivedId<CallId>('call', run.id, 'early');
+    const call_id = deriveId<CallId>('call', run.id, 'early');
     const whole = await ask(run);
     const body = { ...whole.body, ...early, call_id };
     const { approval } = await approvaldByToold.askApproval({ body });
@@ -280,7 +280,7 @@ describe('people are who their key says', () => {
       'forbidden_caller',
       approvaldByToold.approve({ params: parked.params, body: { nonce: 'x' } }),
     );
-    const path = socketPathOf(world.runtimeDir, 'approvald', parked.run.id);
+    const path = socketPathFor(world.runtimeDir, 'approvald', parked.run.id);
     await refusedWith(
       'unavailable',
       makeClient(approvaldRoutes, socketLink({ socketPath: path })).approve({

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type ArtifactView, agentdRoutes, type TaskInput } from '../../src/wire/agentd.ts';
 import { type Quiet, startQuiet } from '../support/callers.ts';
@@ -197,7 +197,7 @@ describe('a disk that is full but for what is kept from agents', () => {
   after(() => quiet.stop());
 
   it('takes no artifact of an agent, and those of a person', async () => {
-    const socketPath = socketPathOf(quiet.runtimeDir, 'agentd', 'peer-toold');
+    const socketPath = socketPathFor(quiet.runtimeDir, 'agentd', 'peer-toold');
     const toold = makeClient(agentdRoutes, socketLink({ socketPath }));
     const artifact = { name: 'a.txt', text: 'some' };
     const { id: run_id, fence, callId } = quiet.someRun;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
@@ -55,7 +55,7 @@ describe('a path that rules ask about', () => {
     const path = runSocketOf(world, 'agentd', run);
     const parked = await askSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
     assert.ok(parked.ok, JSON.stringify(parked));
-    await seeing(world.approvald).approve({ params, body: { for: 'once' } });
+    await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     const next = await eventually('the run to be woken', async () => {
       const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
       const woken = { ...run, fence: now.fence };

@@ -6,8 +6,8 @@ import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-agentctl.ts';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type AuditEvent, EVENT_KINDS } from '../../src/wire/events.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
@@ -56,17 +56,17 @@ const WANTED: Record<string, AuditEvent['event']> = {
 const asToold = ({ runtimeDir }: TestRuntime) =>
   makeClient(
     sandboxdRoutes,
-    socketLink({ socketPath: socketPathOf(runtimeDir, 'sandboxd', 'peer-toold') }),
+    socketLink({ socketPath: socketPathFor(runtimeDir, 'sandboxd', 'peer-toold') }),
   );
 /** A command in a box that shows this path. */
 const lookingAt = (path: string) => ({
-  run_id: derivedId<RunId>('run', path),
+  run_id: deriveId<RunId>('run', path),
   fence: 1,
   agent: 'coder',
   level: 'L2' as const,
-  task_id: derivedId<TaskId>('task', path),
-  root_task_id: derivedId<TaskId>('task', path),
-  call_id: derivedId<CallId>('call', path),
+  task_id: deriveId<TaskId>('task', path),
+  root_task_id: deriveId<TaskId>('task', path),
+  call_id: deriveId<CallId>('call', path),
   argv: ['/usr/bin/ls', path],
   collect: true,
   rules: { read: [path], write: [], deny: [] },

@@ -6,7 +6,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { Fault } from '../../src/wire/errors.ts';
 import type { Message } from '../../src/wire/modeld.ts';
@@ -155,7 +155,7 @@ describe('requests that are wrong', () => {
     let deep: unknown = 1;
     for (let i = 0; i < 100; i++) deep = [deep];
     await refused({ goal: 'x', inputs: deep }, 'too_deep', /64 levels/);
-    const operator = socketPathOf(runtime.runtimeDir, 'agentd', 'operator');
+    const operator = socketPathFor(runtime.runtimeDir, 'agentd', 'operator');
     const headers = { authorization: `Bearer ${runtime.operatorKey}` };
     const text = Buffer.from('{"goal":"caf\xe9"}', 'latin1');
     const latin = await askSocket(operator, agentdRoutes.createTask, { text }, { headers });

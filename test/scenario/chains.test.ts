@@ -3,7 +3,7 @@
 // and approvald are the real ones.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import type { ApprovalSummary } from '../../src/wire/approvald.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
@@ -44,7 +44,7 @@ describe('several calls in one step', () => {
       finishes('done'),
     );
     const { id } = await create(world, goal, { agent: 'planner' });
-    const people = seeing(world.approvald);
+    const people = makeReviewer(world.approvald);
     const [first] = await pending(id, 1);
     const params = { id: first!.id };
     const { approval: given } = await people.approve({ params, body: { for: 'task' } });

@@ -5,8 +5,8 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, realpathSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
@@ -18,8 +18,8 @@ const ROOM = 64 * MIB;
 let runtime: TestRuntime;
 let sandboxd: Client<typeof sandboxdRoutes>;
 let dir: string;
-const id = derivedId<BoxId>('box', 'disk-room');
-const few = derivedId<BoxId>('box', 'few-files');
+const id = deriveId<BoxId>('box', 'disk-room');
+const few = deriveId<BoxId>('box', 'few-files');
 const FILES = 2_000;
 
 /** A disk of its own, where this user can make one. */
@@ -44,14 +44,14 @@ before(async () => {
   const { bavail, bsize } = statfsSync(dir);
   const config = { workspace_roots: ['/dev/shm'], disk_reserve_bytes: bavail * bsize - ROOM };
   runtime = await startRuntime({ config: JSON.stringify({ sandboxd: config }) });
-  const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+  const socketPath = socketPathFor(runtime.runtimeDir, 'sandboxd', 'peer-toold');
   sandboxd = makeClient(sandboxdRoutes, socketLink({ socketPath }));
   await open(id, dir);
 });
 
 async function open(box: BoxId, workspace_path: string): Promise<void> {
-  const task = derivedId<TaskId>('task', workspace_path);
-  const whose = { run_id: derivedId<RunId>('run', workspace_path), fence: 1, agent: 'coder' };
+  const task = deriveId<TaskId>('task', workspace_path);
+  const whose = { run_id: deriveId<RunId>('run', workspace_path), fence: 1, agent: 'coder' };
   await sandboxd.openBox({
     params: { id: box },
     body: {
@@ -80,7 +80,7 @@ const sh = (command: string, box = id) =>
   sandboxd.execBox({
     params: { id: box },
     body: {
-      call_id: derivedId<CallId>('call', 'disk-room', made++),
+      call_id: deriveId<CallId>('call', 'disk-room', made++),
       argv: ['/bin/sh', '-c', command],
       collect: true,
     },

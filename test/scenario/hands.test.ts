@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, type ScriptedText, says } from '../support/scripted-model.ts';
 import {
@@ -129,7 +129,10 @@ describe('hands', () => {
     });
     assert.deepEqual(asked.labels.includes('outside'), true);
     assert.match(asked.rules.join(), /base:outside-irreversible/);
-    await seeing(world.approvald).reject({ params: { id: asked.id }, body: { reason: 'no' } });
+    await makeReviewer(world.approvald).reject({
+      params: { id: asked.id },
+      body: { reason: 'no' },
+    });
     const ended = await taskEnded(world, task.id);
     assert.match(ended.result ?? '', /refused this: no/);
 

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
@@ -109,7 +109,7 @@ describe('a request that was cut off after it was sent', () => {
     const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
     const params = { id: approvals.find(({ task_id }) => task_id === run.taskId)!.id };
     await park(run, callId);
-    await seeing(world.approvald).approve({ params, body: { for: 'once' } });
+    await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     const next = await woken(run);
     const sent = await ask(next, 'POST', callId);
     assert.deepEqual([sent.status, sent.result?.text], ['completed', 'done']);

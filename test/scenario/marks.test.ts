@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
-import { callIdOf } from '../../src/wire/call-id.ts';
+import { makeCallId } from '../../src/wire/call-id.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
@@ -282,7 +282,7 @@ describe('marks of a live run', () => {
     });
     const { id, fence } = run;
     const caller = { ...world.someRun.caller, runId: id, fence, agent: 'helper', taskId };
-    const callId = (n: number) => callIdOf(id, 't', n);
+    const callId = (n: number) => makeCallId(id, 't', n);
     return { id, fence, caller, callId, taskId };
   }
 });

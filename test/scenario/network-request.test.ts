@@ -6,7 +6,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { seeing } from '../../src/daemons/approvald/testing/seeing.ts';
+import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { toold } from '../../src/daemons/toold/daemon.ts';
 import { hostDaemon } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
@@ -71,8 +71,8 @@ describe('network.request', () => {
     const body = { call_ids: [callId] };
     assert.ok((await askSocket(path, agentdRoutes.runPark, { body })).ok);
     const params = { id: asked.id };
-    if (isYes) await seeing(world.approvald).approve({ params, body: { for: 'once' } });
-    else await seeing(world.approvald).reject({ params, body: { reason: 'no' } });
+    if (isYes) await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
+    else await makeReviewer(world.approvald).reject({ params, body: { reason: 'no' } });
     const woken = await eventually('the run to be woken', async () => {
       const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
       const isUp = now.status === 'live' && now.fence > run.fence;

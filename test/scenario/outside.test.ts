@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import {
   DAEMONS_WITH_STORE,
@@ -57,7 +57,7 @@ describe('from outside', () => {
     execFileSync('curl', [
       '-sS',
       '--unix-socket',
-      socketPathOf(runtime.runtimeDir, daemon, 'operator'),
+      socketPathFor(runtime.runtimeDir, daemon, 'operator'),
       ...more,
       `http://agentd${path}`,
     ]).toString();

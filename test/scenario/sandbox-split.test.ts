@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { BOX_NOT_OPEN, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
@@ -18,7 +18,7 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
   after(() => runtime.remove());
 
   it('a sandboxd that is killed takes boxes along; what it knew of users it knows again', async () => {
-    const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+    const socketPath = socketPathFor(runtime.runtimeDir, 'sandboxd', 'peer-toold');
     const toold = makeClient(sandboxdRoutes, socketLink({ socketPath }));
     const pidOf = (name: string) =>
       [runtime.process.pid!, runtime.runtimePid]
@@ -26,21 +26,21 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
         .find((pid) => fieldOf(pid, 'Name') === name)!;
     const open = async (id: BoxId) => {
       const body = {
-        run_id: derivedId<RunId>('run', id),
+        run_id: deriveId<RunId>('run', id),
         fence: 1,
         agent: 'coder',
         level: 'L2' as const,
-        task_id: derivedId<TaskId>('task', id),
-        root_task_id: derivedId<TaskId>('task', id),
+        task_id: deriveId<TaskId>('task', id),
+        root_task_id: deriveId<TaskId>('task', id),
         rules: { read: [], write: ['/workspace'], deny: [] },
         network: { egress_socket: null },
       };
       return toold.openBox({ params: { id }, body });
     };
-    const id = derivedId<BoxId>('box', 'split');
+    const id = deriveId<BoxId>('box', 'split');
     const { uid } = await open(id);
     const argv = ['/bin/sleep', '60'];
-    const call_id = derivedId<CallId>('call', 'split');
+    const call_id = deriveId<CallId>('call', 'split');
     const running = toold
       .execBox({ params: { id }, body: { call_id, argv, collect: true } })
       .catch((error: { code: string }) => error.code);
@@ -54,7 +54,7 @@ describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
     await eventually('the boxes to go', async () =>
       held.some((pid) => isAlive(pid) && fieldOf(pid, 'Name') === 'sleep') ? undefined : true,
     );
-    const again = await eventually('a box again', () => open(derivedId<BoxId>('box', 'again')));
+    const again = await eventually('a box again', () => open(deriveId<BoxId>('box', 'again')));
     assert.equal(again.uid, uid);
     const inOld = toold.execBox({ params: { id }, body: { call_id, argv, collect: true } });
     await assert.rejects(inOld, { code: 'not_found', details: { reason: BOX_NOT_OPEN } });

@@ -14,8 +14,8 @@ import {
 import http from 'node:http';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { type Collected, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
@@ -53,7 +53,7 @@ for (const mode of MODES) {
       await runtime.remove();
       await model.close();
     });
-    const peerSocket = () => socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+    const peerSocket = () => socketPathFor(runtime.runtimeDir, 'sandboxd', 'peer-toold');
     const connect = () => {
       toold = makeClient(sandboxdRoutes, socketLink({ socketPath: peerSocket() }));
     };
@@ -62,14 +62,14 @@ for (const mode of MODES) {
       childrenOf(runtime.process.pid!).find((pid) => fieldOf(pid, 'Name') === 'warden')!;
 
     const whose = (agent: string, tree: string) => ({
-      run_id: derivedId<RunId>('run', mode, agent, tree),
+      run_id: deriveId<RunId>('run', mode, agent, tree),
       fence: 1,
       agent,
-      task_id: derivedId<TaskId>('task', mode, tree),
-      root_task_id: derivedId<TaskId>('task', mode, tree),
+      task_id: deriveId<TaskId>('task', mode, tree),
+      root_task_id: deriveId<TaskId>('task', mode, tree),
     });
     const open = async (agent: string, tree: string) => {
-      const id = derivedId<BoxId>('box', mode, made++);
+      const id = deriveId<BoxId>('box', mode, made++);
       const rules = { read: [], write: ['/workspace', `/home/${agent}`], deny: [] };
       const network = { egress_socket: null };
       const body = { ...whose(agent, tree), level: 'L2' as const, rules, network };
@@ -79,7 +79,7 @@ for (const mode of MODES) {
       (await toold.execBox({
         params: { id },
         body: {
-          call_id: derivedId<CallId>('call', mode, made++),
+          call_id: deriveId<CallId>('call', mode, made++),
           argv: ['/bin/sh', '-c', script],
           limits,
           collect: true,
@@ -159,7 +159,7 @@ for (const mode of MODES) {
         toold.runOnce({
           body: {
             ...whose('coder', 'once'),
-            call_id: derivedId<CallId>('call', mode, made++),
+            call_id: deriveId<CallId>('call', mode, made++),
             level: 'L1',
             network: { egress_socket: null },
             rules: rules as never,
@@ -179,7 +179,7 @@ for (const mode of MODES) {
       const id = await open('coder', 'stream');
       const argv = ['/bin/sh', '-c', 'yes & echo $! > /workspace/pid; wait'];
       const limits = { output_bytes: 60_000_000 };
-      const body = { call_id: derivedId<CallId>('call', mode, made++), argv, limits };
+      const body = { call_id: deriveId<CallId>('call', mode, made++), argv, limits };
       const request = http.request({
         socketPath: peerSocket(),
         method: 'POST',

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { makeBoxes } from '../../src/daemons/toold/boxes/run-boxes.ts';
+import { makeRunBoxes } from '../../src/daemons/toold/boxes/run-boxes.ts';
 import type { ToolRun } from '../../src/daemons/toold/runs.ts';
 import { fileTools } from '../../src/daemons/toold/tools/files.ts';
 import { gitTools } from '../../src/daemons/toold/tools/git.ts';
@@ -13,8 +13,8 @@ import { logTools } from '../../src/daemons/toold/tools/logs.ts';
 import { shellTools } from '../../src/daemons/toold/tools/shell.ts';
 import type { ToolContext } from '../../src/daemons/toold/tools/tool.ts';
 import { systemClock } from '../../src/platform/clock.ts';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
@@ -36,7 +36,7 @@ const GIT_ENV = {
 
 for (const mode of MODES) {
   describe(`tools in a box, as ${mode}`, () => {
-    const taskId = derivedId<TaskId>('task', 'tools-in-a-box', mode);
+    const taskId = deriveId<TaskId>('task', 'tools-in-a-box', mode);
     let runtime: TestRuntime;
     let outside: string;
     let workspace: string;
@@ -84,7 +84,7 @@ for (const mode of MODES) {
     }
 
     function makeAsk() {
-      const socketPath = socketPathOf(runtime.runtimeDir, 'sandboxd', 'peer-toold');
+      const socketPath = socketPathFor(runtime.runtimeDir, 'sandboxd', 'peer-toold');
       const sandboxd = makeClient(sandboxdRoutes, socketLink({ socketPath }));
       let made = 0;
       const rulesOf = async (agent: string) => ({
@@ -95,20 +95,20 @@ for (const mode of MODES) {
         network: { mode: 'none' as const, allow: [], granted: [] },
         resources: { cpu: null, memoryBytes: null, pids: null },
       });
-      const boxes = makeBoxes({
+      const boxes = makeRunBoxes({
         sandboxd,
         egressd: {} as never,
         ways: { drop: async () => undefined } as never,
-        policy: { boxRulesOf: rulesOf as never, declaredRulesOf: async () => ({ deny: [] }) },
+        policy: { planAgentBox: rulesOf as never, planDeclaredPaths: async () => ({ deny: [] }) },
         grants: { hostsFor: async () => [] },
-        newBoxId: () => derivedId<BoxId>('box', 'tools-in-a-box', mode, made++),
+        newBoxId: () => deriveId<BoxId>('box', 'tools-in-a-box', mode, made++),
         runOf: () => runOf('coder'),
         clock: systemClock(),
         log: silentLog,
       });
       const runs = new Map<string, ToolRun>();
       const runOf = (agent: string): ToolRun => {
-        const runId = derivedId<RunId>('run', 'tools-in-a-box', mode, agent);
+        const runId = deriveId<RunId>('run', 'tools-in-a-box', mode, agent);
         const run = { runId, fence: 1, agent, taskId, rootTaskId: taskId, workspace: null };
         const found = runs.get(agent) ?? ({ ...run, labels: new Set() } as unknown as ToolRun);
         runs.set(agent, found);
@@ -120,7 +120,7 @@ for (const mode of MODES) {
         async ask(name: string, input: object, agent = 'coder') {
           const one = tools.find((tool) => tool.name === name)!;
           const run = runOf(agent);
-          const callId = derivedId<CallId>('call', 'tools-in-a-box', mode, made++);
+          const callId = deriveId<CallId>('call', 'tools-in-a-box', mode, made++);
           const { signal } = new AbortController();
           const context: ToolContext = {
             runId: run.runId,

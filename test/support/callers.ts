@@ -3,9 +3,9 @@
 import { existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
-import { commonRoutes, runDirName, socketPathOf } from '../../src/platform/daemon.ts';
-import { RawAnswer } from '../../src/platform/dispatch.ts';
-import { callIdOf } from '../../src/wire/call-id.ts';
+import { commonRoutes, runDirName, socketPathFor } from '../../src/platform/daemon.ts';
+import { RawReply } from '../../src/platform/dispatch.ts';
+import { makeCallId } from '../../src/wire/call-id.ts';
 import type { Caller, RunCaller } from '../../src/wire/caller.ts';
 import { CONTRACTS } from '../../src/wire/contracts.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
@@ -101,7 +101,7 @@ async function startLiveRun(world: InProcessWorld, goal: string): Promise<LiveRu
     agent: run.agent,
     taskId: task.id,
   };
-  const callId = (step: number, index = 0) => callIdOf(run.id, 't', step, index);
+  const callId = (step: number, index = 0) => makeCallId(run.id, 't', step, index);
   return { id: run.id, taskId: task.id, fence: run.fence, caller, callId };
 }
 
@@ -127,7 +127,7 @@ export function runSocketOf(
   { id, fence }: { id: string; fence: number },
   mode: 'live' | 'replay' = 'live',
 ): string {
-  return socketPathOf(runtimeDir, daemon, runDirName({ runId: id, fence }, mode));
+  return socketPathFor(runtimeDir, daemon, runDirName({ runId: id, fence }, mode));
 }
 
 /** The socket of this caller at this daemon, or undefined when the daemon makes none for it. */
@@ -140,7 +140,7 @@ export function socketOf(
   const path =
     kind === 'run'
       ? runSocketOf(world, daemon, run)
-      : socketPathOf(world.runtimeDir, daemon, kind === 'operator' ? kind : `peer-${kind}`);
+      : socketPathFor(world.runtimeDir, daemon, kind === 'operator' ? kind : `peer-${kind}`);
   return existsSync(path) ? path : undefined;
 }
 
@@ -176,8 +176,7 @@ export async function askLocal(
       caller,
       idempotencyKey: key,
     });
-    if (!(answer instanceof RawAnswer))
-      return { ok: true, status: 200, value: answer, headers: {} };
+    if (!(answer instanceof RawReply)) return { ok: true, status: 200, value: answer, headers: {} };
     const { status, headers } = answer;
     return { ok: true, status, value: parsed(await textOf(answer), headers), headers };
   } catch (error) {
@@ -186,7 +185,7 @@ export async function askLocal(
   }
 }
 
-async function textOf({ body }: RawAnswer): Promise<string> {
+async function textOf({ body }: RawReply): Promise<string> {
   if (typeof body === 'string') return body;
   if (body instanceof Uint8Array) return Buffer.from(body).toString('utf8');
   const pieces: Buffer[] = [];

@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { alwaysCaller } from '../../src/platform/authenticate.ts';
-import { type HandlerContext, makeDispatch, RawAnswer } from '../../src/platform/dispatch.ts';
-import { type HttpListener, makeHttpFace } from '../../src/platform/http-server.ts';
+import { authenticateAs } from '../../src/platform/authenticate.ts';
+import { type HandlerContext, makeDispatch, RawReply } from '../../src/platform/dispatch.ts';
+import { type HttpListener, makeHttpListener } from '../../src/platform/http-server.ts';
 import { makeLog } from '../../src/platform/log.ts';
 import { makeMetrics } from '../../src/platform/metrics.ts';
 import { type Fault, fault } from '../../src/wire/errors.ts';
@@ -128,8 +128,8 @@ export async function startEchoFace(): Promise<EchoFace> {
       small: async () => ({}),
       named: async ({ params }) => params,
       slow: hang,
-      stream: async () => new RawAnswer({ status: 200, headers: {}, body: pieces() }),
-      flood: async () => new RawAnswer({ status: 200, headers: {}, body: flood() }),
+      stream: async () => new RawReply({ status: 200, headers: {}, body: pieces() }),
+      flood: async () => new RawReply({ status: 200, headers: {}, body: flood() }),
       retry: () => Promise.reject(fault('rate_limited', 'later', { retryAfterMs: 1_500 })),
       vendor: async () => ({}),
       peers: async () => ({}),
@@ -137,7 +137,7 @@ export async function startEchoFace(): Promise<EchoFace> {
     log,
     metrics: makeMetrics('test'),
   });
-  const face = makeHttpFace({
+  const face = makeHttpListener({
     dispatch,
     log,
     dialectErrors: (dialect, known) => ({
@@ -146,7 +146,7 @@ export async function startEchoFace(): Promise<EchoFace> {
       body: JSON.stringify({ [dialect]: known.code }),
     }),
   });
-  await face.listenUnix(path, alwaysCaller({ kind: 'operator', principal: 'person:ann' }));
+  await face.listenUnix(path, authenticateAs({ kind: 'operator', principal: 'person:ann' }));
   const send = async (bytes: Buffer | string): Promise<RawResponse> => {
     const { responses, broken } = await exchange({ path }, bytes);
     assert.equal(broken, undefined);

@@ -7,12 +7,12 @@ import { join } from 'node:path';
 import type { SandboxdConfig } from '../../src/daemons/sandboxd/config.ts';
 import { LOADERS, SECTIONS } from '../../src/entry/daemon-modules.ts';
 import { startWarden } from '../../src/entry/warden.ts';
-import { operatorKey } from '../../src/platform/authenticate.ts';
+import { loadOperatorKey } from '../../src/platform/authenticate.ts';
 import { type ManualClock, manualClock } from '../../src/platform/clock.ts';
 import { type HostOptions, hostDaemon, type RunningDaemon } from '../../src/platform/daemon.ts';
-import { idMaker } from '../../src/platform/ids.ts';
+import { makeIdMaker } from '../../src/platform/ids.ts';
 import { silentLog } from '../../src/platform/log.ts';
-import { ownDir, prepareStateDir } from '../../src/platform/state-dir.ts';
+import { makePrivateDir, prepareStateDir } from '../../src/platform/state-dir.ts';
 import { DAEMONS, type DaemonName, START_ORDER } from '../../src/wire/daemons.ts';
 import { type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
 
@@ -38,7 +38,7 @@ export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
 export async function startWorld(options: WorldOptions = {}): Promise<InProcessWorld> {
   const base = freshDir();
   const stateDir = join(base, 'state');
-  const runtimeDir = ownDir(join(base, 'r'));
+  const runtimeDir = makePrivateDir(join(base, 'r'));
   prepareStateDir(stateDir);
   for (const [name, text] of Object.entries(options.agents ?? {})) {
     mkdirSync(join(base, 'agents'), { recursive: true });
@@ -51,7 +51,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
   const address = join(runtimeDir, 'rehearsal.sock');
   const rehearsal = options.upstream === undefined ? await startRehearsal(address) : undefined;
   const clock = manualClock(options.startMs ?? Date.parse('2026-03-01T09:00:00Z'));
-  const key = operatorKey(join(stateDir, 'operator.key'));
+  const key = loadOperatorKey(join(stateDir, 'operator.key'));
   const here = new Map<DaemonName, RunningDaemon>();
   const host: HostOptions = {
     version: 'test',
@@ -61,7 +61,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
     operatorKey: key,
     clock,
     random: randomBytes,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     log: silentLog,
     here,
     config: configOf({

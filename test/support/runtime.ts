@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { type Client, makeClient, socketLink } from '../../src/platform/link.ts';
 import type { RuntimeInfo } from '../../src/platform/state-dir.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
@@ -78,7 +78,7 @@ export type RuntimeOptions = {
 export function operatorClients(runtimeDir: string, key: string): Clients {
   const headers = { authorization: `Bearer ${key}`, 'agentd-person': 'tester' };
   const clients = DAEMONS.map((daemon) => {
-    const socketPath = socketPathOf(runtimeDir, daemon, 'operator');
+    const socketPath = socketPathFor(runtimeDir, daemon, 'operator');
     const client = makeClient(CONTRACTS[daemon] as RouteTable, socketLink({ socketPath, headers }));
     return [daemon === 'auditd-ai' ? 'audit' : daemon, client];
   });

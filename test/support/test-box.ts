@@ -8,7 +8,7 @@ import { boxfsArgs, openBoxfs } from '../../src/daemons/sandboxd/adapters/boxfs-
 import type { Box, ExecRequest, ExecResult } from '../../src/daemons/toold/tools/box.ts';
 import type { Basis, Effect, Tool, ToolContext } from '../../src/daemons/toold/tools/tool.ts';
 import { systemClock } from '../../src/platform/clock.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { startBoxfs } from './boxfs.ts';
 
@@ -52,13 +52,13 @@ export async function openTestBox(options: { agent?: string } = {}): Promise<Tes
     },
   };
   const context: ToolContext = {
-    runId: derivedId<RunId>('run', 'test-box'),
+    runId: deriveId<RunId>('run', 'test-box'),
     fence: 1,
-    callId: derivedId<CallId>('call', 'test-box'),
+    callId: deriveId<CallId>('call', 'test-box'),
     signal: new AbortController().signal,
     agent: options.agent ?? 'coder',
-    taskId: derivedId<TaskId>('task', 'test-box'),
-    rootTaskId: derivedId<TaskId>('task', 'test-box'),
+    taskId: deriveId<TaskId>('task', 'test-box'),
+    rootTaskId: deriveId<TaskId>('task', 'test-box'),
     box: async () => box,
   };
   const call = async (tool: Tool | undefined, input: object) => {

@@ -1,7 +1,7 @@
 // The routes of approvald: for each, what makes it succeed and what of its own it must refuse.
 import assert from 'node:assert/strict';
 import { writePersonKey } from '../../src/daemons/approvald/testing/person-key.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
 import type { CallId, PermitId } from '../../src/wire/primitives.ts';
@@ -14,7 +14,7 @@ const asking = (world: Quiet) => {
   const { id, taskId } = world.someRun;
   const args = { commit: `abc${made++}`, target: 'production' };
   return {
-    call_id: derivedId<CallId>('call', 'wire', made++),
+    call_id: deriveId<CallId>('call', 'wire', made++),
     run_id: id,
     agent: 'worker',
     task_id: taskId,

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { derivedId } from '../../src/platform/ids.ts';
-import { callId } from '../../src/runner/loop.ts';
-import { callIdOf, isCallOf } from '../../src/wire/call-id.ts';
+import { deriveId } from '../../src/platform/ids.ts';
+import { deriveCallId } from '../../src/runner/loop.ts';
+import { isCallOfRun, makeCallId } from '../../src/wire/call-id.ts';
 import { CallId } from '../../src/wire/primitives.ts';
 
 test('an id follows from its place in the run, is of that run, and of no other', () => {
@@ -15,15 +15,15 @@ test('an id follows from its place in the run, is of that run, and of no other',
   );
   fc.assert(
     fc.property(fc.nat(), fc.nat(), place, (one, other, [kind, step, index]) => {
-      const [run, another] = [one, other].map((n) => derivedId<string>('run', n)) as [
+      const [run, another] = [one, other].map((n) => deriveId<string>('run', n)) as [
         string,
         string,
       ];
-      const id = callId(run, kind, step, index);
-      assert.equal(id, callIdOf(run, kind, step, index));
+      const id = deriveCallId(run, kind, step, index);
+      assert.equal(id, makeCallId(run, kind, step, index));
       assert.ok(CallId.safeParse(id).success);
-      assert.ok(isCallOf(run, id));
-      assert.equal(isCallOf(another, id), one === other);
+      assert.ok(isCallOfRun(run, id));
+      assert.equal(isCallOfRun(another, id), one === other);
     }),
   );
 });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, describe, it } from 'node:test';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import type { Route } from '../../src/wire/route.ts';
@@ -29,7 +29,7 @@ before(async () => {
 after(() => world.stop());
 
 const headers = () => ({ authorization: `Bearer ${world.operatorKey}`, 'agentd-person': 'tester' });
-const operatorSocket = (daemon: DaemonName) => socketPathOf(world.runtimeDir, daemon, 'operator');
+const operatorSocket = (daemon: DaemonName) => socketPathFor(world.runtimeDir, daemon, 'operator');
 const everyRoute = DAEMONS.flatMap((daemon) =>
   Object.entries(TABLES[daemon]).map(([name, route]) => ({ daemon, name, route })),
 );

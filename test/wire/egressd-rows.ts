@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { derivedId } from '../../src/platform/ids.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
@@ -18,7 +18,7 @@ const pagePort = (page.address() as AddressInfo).port;
 export const PAGE = `127.0.0.1:${pagePort}`;
 
 const opening = (port = 443) => {
-  const task_id = derivedId<TaskId>('task', 'wire', 'egress', made++);
+  const task_id = deriveId<TaskId>('task', 'wire', 'egress', made++);
   return {
     fence: 1,
     agent: 'worker',
@@ -32,7 +32,7 @@ const opening = (port = 443) => {
 };
 
 async function opened(world: Quiet, port?: number): Promise<RunId> {
-  const id = derivedId<RunId>('run', 'wire', 'egress', made++);
+  const id = deriveId<RunId>('run', 'wire', 'egress', made++);
   const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
   const ask = { params: { id }, body: opening(port) };
   const outcome = await askSocket(path, egressdRoutes.putEgress, ask);
@@ -45,7 +45,7 @@ const params = async (world: Quiet): Promise<Good> => ({ params: { id: await ope
 /** A call that has sent something. */
 async function fetched(world: Quiet): Promise<Good> {
   const id = await opened(world, pagePort);
-  const call_id = derivedId<CallId>('call', 'wire', 'egress', made++);
+  const call_id = deriveId<CallId>('call', 'wire', 'egress', made++);
   const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
   const body = { fence: 1, call_id, method: 'POST', url: `http://${PAGE}/`, headers: {} };
   const outcome = await askSocket(path, egressdRoutes.fetch, { params: { id }, body });
@@ -57,7 +57,7 @@ export const ROWS = rows({
   putEgress: {
     unknownId: 'fine',
     good: async () => ({
-      params: { id: derivedId<RunId>('run', 'wire', 'egress', made++) },
+      params: { id: deriveId<RunId>('run', 'wire', 'egress', made++) },
       body: opening(),
     }),
     check: (answer: { socket: string; cut: number }) => {
@@ -101,7 +101,7 @@ export const ROWS = rows({
       params: { id: await opened(world, pagePort) },
       body: {
         fence: 1,
-        call_id: derivedId<CallId>('call', 'wire', 'egress', made++),
+        call_id: deriveId<CallId>('call', 'wire', 'egress', made++),
         method: 'GET',
         url: `http://${PAGE}/`,
         headers: {},

@@ -1,7 +1,7 @@
 // The routes of sandboxd: runners and boxes are real ones.
 import assert from 'node:assert/strict';
-import { socketPathOf } from '../../src/platform/daemon.ts';
-import { derivedId } from '../../src/platform/ids.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
+import { deriveId } from '../../src/platform/ids.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import type { CommandEnd, FeaturesView } from '../../src/wire/sandboxd.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
@@ -10,22 +10,22 @@ import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
 const fresh = () => ({
-  run_id: derivedId<RunId>('run', 'sandboxd', made++),
+  run_id: deriveId<RunId>('run', 'sandboxd', made++),
   fence: 1,
   agent: 'worker',
-  task_id: derivedId<TaskId>('task', 'sandboxd', made),
-  root_task_id: derivedId<TaskId>('task', 'sandboxd', made),
+  task_id: deriveId<TaskId>('task', 'sandboxd', made),
+  root_task_id: deriveId<TaskId>('task', 'sandboxd', made),
 });
 const rules = { read: [], write: ['/workspace'], deny: [] };
 const boxBody = () => ({ ...fresh(), level: 'L2', rules, network: { egress_socket: null } });
 const command = () => ({
-  call_id: derivedId<CallId>('call', 'sandboxd', made++),
+  call_id: deriveId<CallId>('call', 'sandboxd', made++),
   argv: ['/usr/bin/id', '-u'],
   collect: true,
 });
 
 const peer = (world: Quiet, daemon: 'agentd' | 'toold') =>
-  socketPathOf(world.runtimeDir, 'sandboxd', `peer-${daemon}`);
+  socketPathFor(world.runtimeDir, 'sandboxd', `peer-${daemon}`);
 
 async function startedRunner(world: Quiet) {
   const body = { ...fresh(), mode: 'live' };
@@ -35,7 +35,7 @@ async function startedRunner(world: Quiet) {
 }
 
 async function openedBox(world: Quiet) {
-  const params = { id: derivedId<BoxId>('box', 'wire', made++) };
+  const params = { id: deriveId<BoxId>('box', 'wire', made++) };
   const body = boxBody();
   const asked = await askSocket(peer(world, 'toold'), sandboxdRoutes.openBox, { params, body });
   assert.ok(asked.ok, JSON.stringify(asked));
@@ -117,7 +117,7 @@ export const ROWS = rows({
     unknownRun: 'fine',
     unknownId: 'fine',
     good: async () => ({
-      params: { id: derivedId<BoxId>('box', 'wire', made++) },
+      params: { id: deriveId<BoxId>('box', 'wire', made++) },
       body: boxBody(),
     }),
     check: (answer: { workspace: string }) => assert.equal(answer.workspace, '/workspace'),
@@ -127,7 +127,7 @@ export const ROWS = rows({
         'a workspace the operator did not allow',
         (good) => ({
           ...withBody(good, { workspace_path: '/etc', root_task_id: fresh().root_task_id }),
-          params: { id: derivedId<BoxId>('box', 'wire', made++) },
+          params: { id: deriveId<BoxId>('box', 'wire', made++) },
         }),
         'denied',
       ],

@@ -1,6 +1,6 @@
 // The rows of toold's routes.
 import assert from 'node:assert/strict';
-import { socketPathOf } from '../../src/platform/daemon.ts';
+import { socketPathFor } from '../../src/platform/daemon.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
@@ -96,7 +96,7 @@ export const ROWS = rows({
     good: async (world) => {
       const id = freshRun();
       const body = forTools();
-      const path = socketPathOf(world.runtimeDir, 'toold', 'peer-agentd');
+      const path = socketPathFor(world.runtimeDir, 'toold', 'peer-agentd');
       assert.ok((await askSocket(path, tooldRoutes.admitRun, { params: { id }, body })).ok);
       return { params: { id }, query: { fence: '1' } };
     },

@@ -1,6 +1,6 @@
 // Parses a command line into a command and its checked arguments. Global options may stand
 // anywhere; `--` ends the options.
-import { nearest } from '../../platform/did-you-mean.ts';
+import { findNearest } from '../../platform/did-you-mean.ts';
 import { fault } from '../../wire/errors.ts';
 import { checkId } from './check-ids.ts';
 import type { Args, Command, Option } from './command.ts';
@@ -120,7 +120,7 @@ function unknownCommandFault(word: string, path: readonly string[]) {
     });
   }
   const known = commandsBelow(path).map((command) => command.path[path.length]!);
-  const near = nearest(word, known);
+  const near = findNearest(word, known);
   const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;
   return usageFault(`unknown command '${typed}'${guess}`, path);
 }
@@ -136,7 +136,7 @@ function findOption(token: string, command: Command | undefined, path: readonly 
   const near =
     long === null
       ? undefined
-      : (nearest(
+      : (findNearest(
           long[1]!,
           known.map(({ name }) => name),
         ) ?? known.find(({ name }) => name.startsWith(`${long[1]}-`))?.name);

@@ -1,13 +1,13 @@
 // Calls the daemons of a runtime over the operator sockets. Typed by the contracts, checked by the
 // daemons; their faults are rethrown unchanged.
 import type { Readable } from 'node:stream';
-import { isSendable, NotHttp } from '../../platform/http1/head.ts';
+import { isSendable, NotHttpError } from '../../platform/http1/head.ts';
 import { openStream, readDocument, sendRequest, unixPool } from '../../platform/http1/request.ts';
-import { fillPath, queryOf, withQuery } from '../../platform/request-path.ts';
+import { fillPath, withQuery, writeQuery } from '../../platform/request-path.ts';
 import type { RuntimeInfo } from '../../platform/state-dir.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
-import type { AnswerOf, RequestOf } from '../../wire/route.ts';
+import type { RouteRequest, RouteResponse } from '../../wire/route.ts';
 import { type CallableRoute, listPaths, type RouteTables } from './routes.ts';
 import {
   assertReadable,
@@ -27,14 +27,14 @@ export type RuntimeClient = {
   call<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
-    request: RequestOf<RouteTables[D][K]>,
+    request: RouteRequest<RouteTables[D][K]>,
     options?: CallOptions,
-  ): Promise<AnswerOf<RouteTables[D][K]>>;
+  ): Promise<RouteResponse<RouteTables[D][K]>>;
   /** Opens a response stream, which ends when `signal` aborts. */
   open<D extends DaemonName, K extends CallableRoute<D>>(
     daemon: D,
     name: K,
-    request: RequestOf<RouteTables[D][K]>,
+    request: RouteRequest<RouteTables[D][K]>,
     signal: AbortSignal,
   ): Promise<Readable>;
 };
@@ -69,7 +69,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
     unixPool(`${info.runtime_dir}/${daemon}/operator/${daemon}.sock`);
   const buildTarget = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
     const [method, path] = listPaths(daemon)[name]!.split(' ') as [string, string];
-    return { method, path: withQuery(fillPath(path, params), queryOf(query)) };
+    return { method, path: withQuery(fillPath(path, params), writeQuery(query)) };
   };
   const failAs =
     (daemon: DaemonName) =>
@@ -125,7 +125,7 @@ function translateError(
   if (error.code === 'ETIMEDOUT') return fault('deadline', error.message, { cause: error });
   if (error.code?.startsWith('HPE_') === true)
     return fault('unavailable', 'the response was cut off', { hint: 'Retry.', cause: error });
-  if (error instanceof NotHttp) return fault('bad_usage', error.message, { cause: error });
+  if (error instanceof NotHttpError) return fault('bad_usage', error.message, { cause: error });
   if (error.code === 'EACCES') {
     return fault('unauthenticated', `this user may not connect to ${daemon} on ${stateDir}`, {
       hint: `Use it as the user who owns ${stateDir}.`,

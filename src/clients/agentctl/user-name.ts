@@ -1,5 +1,5 @@
 // Formats a uid for people: the account's name, else the number.
-import { accountsIn, readPasswd } from '../../platform/accounts.ts';
+import { parseAccounts, readPasswd } from '../../platform/accounts.ts';
 
 export function formatUser(uid: number): string {
   return findName(uid) ?? `uid ${uid}`;
@@ -19,7 +19,7 @@ function findName(uid: number): string | undefined {
     // This user has no account.
   }
   try {
-    return accountsIn(readPasswd()).find((account) => account.uid === uid)?.name;
+    return parseAccounts(readPasswd()).find((account) => account.uid === uid)?.name;
   } catch {
     return undefined;
   }

@@ -5,7 +5,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
-import { type Grant, grantOf } from '../../policy/capabilities.ts';
+import { computeGrant, type Grant } from '../../policy/capabilities.ts';
 import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
@@ -255,7 +255,7 @@ export async function grantFor(store: AgentdStore, agent: string, task: TaskRow)
   const delegations = ancestry
     .filter((row) => row.delegation !== null)
     .map((row) => JSON.parse(row.delegation!) as Delegation);
-  return grantOf({ tools: spec.tools, delegations });
+  return computeGrant({ tools: spec.tools, delegations });
 }
 
 /** The exit code of a runner that found a daemon or provider unavailable; not a crash. */

@@ -1,6 +1,6 @@
 // Keeps part of the disk free of artifacts, because the runtime records events and state on the
 // same disk.
-import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
+import { isLowOnFiles, readFreeBytes } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 
 export type ArtifactDiskReserve = {
@@ -17,7 +17,7 @@ export function makeArtifactDiskReserve(options: {
   free?: (path: string) => number;
   isShort?: (path: string) => boolean;
 }): ArtifactDiskReserve {
-  const { dir, reserveBytes, free = freeBytes, isShort = isShortOfFiles } = options;
+  const { dir, reserveBytes, free = readFreeBytes, isShort = isLowOnFiles } = options;
   const hint = 'Store less, free disk space, or lower agentd.disk_reserve_bytes.';
   let pendingBytes = 0;
   return {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
-import { ownDir } from '../../platform/state-dir.ts';
+import { makePrivateDir } from '../../platform/state-dir.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -104,7 +104,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const readManifest = makeManifestReader({ toold, log });
-  const policiesDir = config.policies_dir ?? ownDir(join(stateDir, 'policies'));
+  const policiesDir = config.policies_dir ?? makePrivateDir(join(stateDir, 'policies'));
   const policyDir = followPolicyDir(policiesDir, clock, () => {
     publisher.rescan().catch((error: unknown) => log.error('publishing policy failed', { error }));
   });

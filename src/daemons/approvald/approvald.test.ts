@@ -4,8 +4,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, describe, it } from 'node:test';
 import { commonRoutes } from '../../platform/daemon.ts';
-import type { RawAnswer } from '../../platform/dispatch.ts';
-import { derivedId } from '../../platform/ids.ts';
+import type { RawReply } from '../../platform/dispatch.ts';
+import { deriveId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
@@ -117,7 +117,7 @@ describe('[R368] counters', () => {
       principal: 'person:alice',
     });
     const answer = await makeClient(commonRoutes, link).metrics({});
-    const text = String((answer as RawAnswer).body);
+    const text = String((answer as RawReply).body);
     assert.match(text, /agentd_approvals_requested_total\{.*status="pending".*\} 1/);
     assert.match(text, /agentd_approvals_answered_total\{.*answer="reject".*\} 1/);
   });
@@ -131,7 +131,7 @@ describe('an answer holds for nothing else', () => {
     const changed = { arguments_hash: 'f'.repeat(64) };
     await assert.rejects(redeem(changed), isCode('denied', /other arguments/));
     await assert.rejects(
-      redeem({ run_id: derivedId<RunId>('run', 'two') }),
+      redeem({ run_id: deriveId<RunId>('run', 'two') }),
       isCode('denied', /another run/),
     );
     await assert.rejects(

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
-import { peopleIn } from '../../platform/person-keys.ts';
+import { openPersonKeys } from '../../platform/person-keys.ts';
 import { openSigningKey, type SigningKey } from '../../platform/signed-json.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
@@ -80,7 +80,7 @@ async function start(
     onRefused: auditRefusals({ daemon: 'approvald', db, outbox, newId, log }),
   });
   const mayDecide = makeMayDecide(policy);
-  const people = peopleIn(join(stateDir, 'people'));
+  const people = openPersonKeys(join(stateDir, 'people'));
   const own = { store, outbox, config, mayDecide, people };
   const service = makeService({ ...own, expiry, metrics, failpoint });
 

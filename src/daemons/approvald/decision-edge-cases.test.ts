@@ -1,7 +1,7 @@
 // Tests double clicks, late decisions, equal requests, who may decide, and who is notified.
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
-import { derivedId } from '../../platform/ids.ts';
+import { deriveId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { AskApproval } from '../../wire/approvald.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
@@ -88,7 +88,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
 describe('equal asks', () => {
   it('are one approval, and one answer answers each call once', async () => {
     const one = await host.ask();
-    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
+    const two = await host.ask({ run_id: deriveId<RunId>('run', 'two') });
     assert.equal(two.approval.id, one.approval.id);
     assert.equal(two.approval.calls, 2);
     const { approvals, pending } = await host.alice.listApprovals({ query: { status: 'pending' } });
@@ -109,7 +109,7 @@ describe('equal asks', () => {
     ['another agent', { agent: 'coder' }],
     ['another diff', { diff: '-fast\n+slow\n' }],
     ['marks', { labels: ['outside'] }],
-    ['another tree of tasks', { root_task_id: derivedId<TaskId>('task', 'other') }],
+    ['another tree of tasks', { root_task_id: deriveId<TaskId>('task', 'other') }],
     ['another rollback', { rollback: 'none' }],
   ] satisfies [string, Partial<AskApproval>][])
     it(`${what} is not equal`, async () => {
@@ -133,11 +133,11 @@ describe('only people answer', () => {
     const run = host.as({
       kind: 'run',
       principal: 'agent:deployer',
-      runId: derivedId<RunId>('run', 'one'),
+      runId: deriveId<RunId>('run', 'one'),
       fence: 1,
       mode: 'live',
       agent: 'deployer',
-      taskId: derivedId('task', 'leaf'),
+      taskId: deriveId('task', 'leaf'),
     });
     const agent = host.as({ kind: 'operator', principal: 'agent:deployer' });
     for (const client of [run, host.toold])
@@ -182,7 +182,7 @@ describe('who waits', () => {
 
   it('what nobody asks for any more is over', async () => {
     const one = await host.ask();
-    const two = await host.ask({ run_id: derivedId<RunId>('run', 'two') });
+    const two = await host.ask({ run_id: deriveId<RunId>('run', 'two') });
     const agentd = host.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
     const withdraw = (run_id: RunId) =>
       agentd.withdrawApprovals({ body: { run_id, reason: 'canceled' } });

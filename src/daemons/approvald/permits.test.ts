@@ -1,7 +1,7 @@
 // Tests what permits cover, how long, and that a run which has read text from outside gets none.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { derivedId } from '../../platform/ids.ts';
+import { deriveId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { ApprovalReach, AskApproval } from '../../wire/approvald.ts';
 import type { TaskId } from '../../wire/primitives.ts';
@@ -26,7 +26,7 @@ const NETWORK = {
   ...({ class: 'network.external', risk: 'low', reversibility: 'read-only', what: '' } as const),
 };
 const PART = { part: 'brings', what: '' } as const;
-const otherTask = { root_task_id: derivedId<TaskId>('task', 'elsewhere') };
+const otherTask = { root_task_id: deriveId<TaskId>('task', 'elsewhere') };
 
 const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'granted'][] = [
   ['once', 'nothing else', {}, 'pending'],

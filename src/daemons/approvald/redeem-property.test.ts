@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { derivedId } from '../../platform/ids.ts';
+import { deriveId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import { verifyJson } from '../../platform/signed-json.ts';
 import type { ApprovalView, AskApproval } from '../../wire/approvald.ts';
@@ -62,8 +62,8 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 );
 
 const argsOf = (n: number) => ({ n });
-const callOf = (salt: string, n: number) => derivedId<CallId>('call', salt, n);
-const runOf = (salt: string, n: number) => derivedId<RunId>('run', salt, n);
+const callOf = (salt: string, n: number) => deriveId<CallId>('call', salt, n);
+const runOf = (salt: string, n: number) => deriveId<RunId>('run', salt, n);
 
 /** The view a person saw when they approved, by approval: the expected values. */
 type Seen = { by: string; args: string; marked: boolean; atMs: number };
@@ -94,7 +94,7 @@ async function play(
         call_id: callOf(salt, one.call),
         run_id: runOf(salt, one.run),
         diff: null,
-        root_task_id: derivedId('task', salt) as never,
+        root_task_id: deriveId('task', salt) as never,
         labels: one.marked ? ['outside'] : [],
         arguments: args,
         arguments_hash: hashJson(args),

@@ -1,5 +1,5 @@
 // auditd-ai's routes.
-import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
+import { type Handlers, RawReply } from '../../platform/dispatch.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { AuditService } from './service.ts';
 import type { TailFilter } from './store/store.ts';
@@ -18,7 +18,7 @@ export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
       const { follow, after, order, event, root_task_id, run_id, limit, cursor } = query;
       if (follow === '1') {
         const body = service.follow({ event, root_task_id, run_id }, after, signal);
-        return new RawAnswer({
+        return new RawReply({
           status: 200,
           headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store' },
           body,

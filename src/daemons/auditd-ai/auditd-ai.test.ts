@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { manualClock } from '../../platform/clock.ts';
 import { hostDaemon, type RunningDaemon } from '../../platform/daemon.ts';
-import { idMaker } from '../../platform/ids.ts';
+import { makeIdMaker } from '../../platform/ids.ts';
 import { localLink, makeClient } from '../../platform/link.ts';
 import { silentLog } from '../../platform/log.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -46,7 +46,7 @@ async function start(
     config: { 'auditd-ai': auditdConfig.parse({}) },
     clock,
     random: randomBytes,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     log: silentLog,
     here: new Map(),
     ...(failpoint === undefined ? {} : { failpoint: failpoint }),

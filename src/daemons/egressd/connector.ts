@@ -7,7 +7,7 @@ import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
-import { authorityOf, type Ip } from '../../policy/hosts.ts';
+import { formatAuthority, type Ip } from '../../policy/hosts.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { Dial } from './adapters/dial.ts';
 import type { Resolve } from './adapters/resolve.ts';
@@ -121,7 +121,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
     all: readonly Ip[],
   ): void => {
     const own = options.ownAddresses();
-    const isLifted = options.allowPrivate.has(authorityOf(dest));
+    const isLifted = options.allowPrivate.has(formatAuthority(dest));
     for (const ip of all) {
       const kind = classifyAddress(ip, own);
       if (kind === 'public' || (isLifted && LIFTABLE.has(kind))) continue;

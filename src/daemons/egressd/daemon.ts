@@ -6,7 +6,7 @@ import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import {
-  authorityOf,
+  formatAuthority,
   type Ip,
   type ParseOutcome,
   parseAuthority,
@@ -112,7 +112,7 @@ function parseAllowPrivate({ allow_private: allowPrivate }: EgressdConfig): Set<
   const entries = allowPrivate.map((text) =>
     requireValid('allow_private', text, parseAuthority(text)),
   );
-  return new Set(entries.map(authorityOf));
+  return new Set(entries.map(formatAuthority));
 }
 
 function parseHosts({ hosts }: EgressdConfig): Map<string, Ip> {

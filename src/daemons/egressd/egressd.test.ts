@@ -13,8 +13,8 @@ import { type EgressdTestHost, startHost } from './testing/host.ts';
 import {
   connectThrough,
   connectTo,
-  errorOf,
   exchange,
+  parseErrorBody,
   startHttp,
   startTcp,
   type WirePosition,
@@ -147,7 +147,7 @@ describe('the way out of a run', () => {
       const after = (await own.operator.getEgress({ params: { id: run.id } })).egress;
       assert.equal(after.bytes_received, used.bytes_received, 'the same socket, the same account');
       await own.open('budget', rules, { bytes_max: after.bytes_received + after.bytes_sent });
-      assert.equal(errorOf(await exchange(run.socket, get(at(web)))).code, 'budget');
+      assert.equal(parseErrorBody(await exchange(run.socket, get(at(web)))).code, 'budget');
       await own.open('budget', rules, { bytes_max: 1_000_000 });
       assert.equal((await exchange(run.socket, get(at(web)))).status, 200);
     } finally {
@@ -215,7 +215,7 @@ describe('the way out of a run', () => {
         throw new Error('the disk is full');
       };
       const answer = await exchange(run.socket, get(at(web)));
-      assert.equal(errorOf(answer).code, 'audit_unavailable');
+      assert.equal(parseErrorBody(answer).code, 'audit_unavailable');
       assert.equal(dialled, 0);
       own.audit.beforeAppend = () => {};
       await eventually('the log to take events', async () => {
@@ -260,7 +260,7 @@ describe('the way out of a run', () => {
       const file = join(own.dir, 'state', 'HALT');
       writeFileSync(file, 'stop\n');
       await wire.closed();
-      assert.equal(errorOf(await exchange(run.socket, get(at(web)))).code, 'halted');
+      assert.equal(parseErrorBody(await exchange(run.socket, get(at(web)))).code, 'halted');
       rmSync(file);
       assert.equal((await exchange(run.socket, get(at(web)))).status, 200);
     } finally {
@@ -276,7 +276,7 @@ describe('the way out of a run', () => {
     });
     try {
       const run = await own.open('gone', [rule(gone)]);
-      assert.equal(errorOf(await exchange(run.socket, get(at(gone)))).code, 'unreachable');
+      assert.equal(parseErrorBody(await exchange(run.socket, get(at(gone)))).code, 'unreachable');
       const { answer } = await connectThrough(run.socket, at(gone));
       assert.equal(answer.status, 502);
       const { egress } = await own.toold.getEgress({ params: { id: run.id } });
@@ -363,7 +363,7 @@ describe('the way out of a run', () => {
       'Content-Length: 0\r\nConnection: close\r\n\r\n';
     const refusalOf = async (name: string, labels: 'outside'[]) => {
       const run = await host.open(name, rules, { labels });
-      const said = errorOf(await exchange(run.socket, post));
+      const said = parseErrorBody(await exchange(run.socket, post));
       const { egress } = await host.operator.getEgress({ params: { id: run.id } });
       return { said, askable: egress.denials.map(({ askable }) => askable) };
     };

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type Clock, systemClock } from '../../platform/clock.ts';
-import { derivedId } from '../../platform/ids.ts';
+import { deriveId } from '../../platform/ids.ts';
 import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
@@ -17,11 +17,11 @@ import { type EgressdTestHost, startHost } from './testing/host.ts';
 import { startHttp, type WirePosition } from './testing/wires.ts';
 
 const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
-const runOf = () => derivedId<RunId>('run', 'fetch');
+const runOf = () => deriveId<RunId>('run', 'fetch');
 async function eventually(isSo: () => boolean): Promise<void> {
   while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
-const callId = (name: string) => derivedId<CallId>('call', 'fetch', name);
+const callId = (name: string) => deriveId<CallId>('call', 'fetch', name);
 
 describe('a fetch', () => {
   const dir = mkdtempSync(join(tmpdir(), 'egress-fetch-'));

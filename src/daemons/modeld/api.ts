@@ -1,6 +1,6 @@
 // Handles modeld's routes: passes requests to the service and writes its results for the wire.
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
-import { RawAnswer } from '../../platform/dispatch.ts';
+import { RawReply } from '../../platform/dispatch.ts';
 import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
 import type { ClientResponse } from './service/client-calls.ts';
 import type { ModeldService } from './service/service.ts';
@@ -21,8 +21,8 @@ async function* writeEvents(events: AsyncIterable<GenerateEvent>): AsyncGenerato
   for await (const event of events) yield `data: ${JSON.stringify(event)}\n\n`;
 }
 
-function writeRaw({ headers, body }: ClientResponse): RawAnswer {
-  return new RawAnswer({ status: 200, headers, body });
+function writeRaw({ headers, body }: ClientResponse): RawReply {
+  return new RawReply({ status: 200, headers, body });
 }
 
 /** The local link has no raw text, so the parsed body is written again. */
@@ -73,7 +73,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       assertMeant(context.caller, context.body.model);
       const generated = await service.generate(context.caller, context.body, readDeadline(context));
       if ('response' in generated) return generated.response;
-      return new RawAnswer({ status: 200, headers: SSE, body: writeEvents(generated.events) });
+      return new RawReply({ status: 200, headers: SSE, body: writeEvents(generated.events) });
     },
     async embed(context) {
       assertMeant(context.caller, context.body.model);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
-import { syncLate } from '../../platform/sql/deferred-sync.ts';
+import { deferSync } from '../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
@@ -41,7 +41,7 @@ async function start(
       { trace: 'none' },
     );
   const file = join(stateDir, 'modeld.sqlite');
-  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
+  const db = await deferSync(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),

@@ -1,11 +1,11 @@
 // Maps sandboxd's routes to runners, boxes and host features. A command's output is streamed, and
 // the command is killed when its reader disconnects.
 import { toTimestamp } from '../../platform/clock.ts';
-import { type Handlers, RawAnswer } from '../../platform/dispatch.ts';
+import { type Handlers, RawReply } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
-import type { FileAsk } from '../../wire/sandboxd/files.ts';
+import type { FileRequestInput } from '../../wire/sandboxd/files.ts';
 import type {
   BoxView,
   Collected,
@@ -21,7 +21,7 @@ import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
-const WRITING_OPS: ReadonlySet<FileAsk['op']> = new Set(['write', 'mkdir']);
+const WRITING_OPS: ReadonlySet<FileRequestInput['op']> = new Set(['write', 'mkdir']);
 
 export type SandboxdDeps = {
   runners: Runners;
@@ -97,7 +97,7 @@ function respond(
   command: SandboxCommand,
   isCollected: boolean,
   signal: AbortSignal,
-): Promise<Collected> | RawAnswer {
+): Promise<Collected> | RawReply {
   const onAbort = (): void => command.kill();
   // The event does not fire if the caller disconnected during the start.
   if (signal.aborted) onAbort();
@@ -105,13 +105,13 @@ function respond(
   void command.ended.then(() => signal.removeEventListener('abort', onAbort));
   if (isCollected) return collect(command);
   const headers = { 'content-type': 'application/x-ndjson' };
-  return new RawAnswer({ status: 200, headers, body: streamLines(command) });
+  return new RawReply({ status: 200, headers, body: streamLines(command) });
 }
 
 async function* streamLines(command: SandboxCommand): AsyncGenerator<string> {
   const line = (event: CommandEvent): string => `${JSON.stringify(event)}\n`;
   try {
-    for await (const { stream, bytes } of command.pieces()) {
+    for await (const { stream, bytes } of command.readOutput()) {
       const text = bytes.toString('base64');
       yield line(stream === 'stdout' ? { stdout: text } : { stderr: text });
     }
@@ -125,7 +125,7 @@ async function* streamLines(command: SandboxCommand): AsyncGenerator<string> {
 
 async function collect(command: SandboxCommand): Promise<Collected> {
   const collected: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
-  for await (const { stream, bytes } of command.pieces()) collected[stream].push(bytes);
+  for await (const { stream, bytes } of command.readOutput()) collected[stream].push(bytes);
   const exit = await command.ended;
   if (exit === 'gone') throw wardenGoneFault();
   return {

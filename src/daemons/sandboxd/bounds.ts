@@ -10,7 +10,7 @@ import {
   findRunnerFilesOnHost,
   systemBinds,
   toolBinds,
-} from './adapters/host-places.ts';
+} from './adapters/host-paths.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type HostIdentity, identityMode } from './identities.ts';
 

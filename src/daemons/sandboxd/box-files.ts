@@ -3,15 +3,15 @@
 import { Duplex } from 'node:stream';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
-import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
+import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
 import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
-import { TOOL_BIN } from './adapters/host-places.ts';
+import { TOOL_BIN } from './adapters/host-paths.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 
 export const BOXFS = `${TOOL_BIN}/boxfs`;
 
 export type BoxFileService = {
-  perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>>;
+  perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
   close(): void;
 };
 
@@ -55,7 +55,7 @@ export function makeBoxFiles(options: {
 
 /** Joins a command's stdin and stdout into one stream; stderr goes to the log. */
 export function toDuplex(command: SandboxCommand, log: Log): Duplex {
-  const pieces = command.pieces()[Symbol.asyncIterator]();
+  const pieces = command.readOutput()[Symbol.asyncIterator]();
   let reading = false;
   const pull = async (): Promise<void> => {
     if (reading) return;

@@ -1,6 +1,6 @@
 // Computes the limits of a box and of its commands, and every command's base environment.
 import type { BoxRules, CommandLimits } from '../../wire/sandboxd.ts';
-import { TOOL_BIN } from './adapters/host-places.ts';
+import { TOOL_BIN } from './adapters/host-paths.ts';
 import type { PlanLimits } from './adapters/plan.ts';
 import type { SandboxdConfig } from './config.ts';
 

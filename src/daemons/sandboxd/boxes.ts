@@ -5,7 +5,7 @@ import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { BoxId } from '../../wire/primitives.ts';
-import type { AnswerTo, FileAsk } from '../../wire/sandboxd/files.ts';
+import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
 import {
   BOX_NOT_OPEN,
   type BoxRules,
@@ -15,7 +15,7 @@ import {
   type RunOnceBody,
 } from '../../wire/sandboxd.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
-import { pathExists } from './adapters/host-places.ts';
+import { pathExists } from './adapters/host-paths.ts';
 import type { Bind, BoxPlan, PlanLimits } from './adapters/plan.ts';
 import type { CommandExit, OpenedBox, SandboxCommand, Warden } from './adapters/warden.ts';
 import type { BoxDisk, BoxDisks } from './box-disk.ts';
@@ -35,7 +35,11 @@ export type BoxTable = {
   /** Starts nothing when the signal is aborted: the caller is gone. */
   exec(id: BoxId, body: Omit<ExecBody, 'call_id'>, signal: AbortSignal): Promise<SandboxCommand>;
   /** `isWrite`: the request needs disk space. */
-  files<R extends FileAsk>(id: BoxId, request: R, isWrite: boolean): Promise<AnswerTo<R>>;
+  files<R extends FileRequestInput>(
+    id: BoxId,
+    request: R,
+    isWrite: boolean,
+  ): Promise<FileResponseTo<R>>;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody, signal: AbortSignal): Promise<SandboxCommand>;
   /** Closes boxes of the run's earlier activations. */
@@ -350,7 +354,7 @@ const execInBox = (id: BoxId, box: OpenedBox, command: Parameters<OpenedBox['exe
   });
 
 /** Estimates the bytes that a file request may add. */
-const estimateBytes = (request: FileAsk): number =>
+const estimateBytes = (request: FileRequestInput): number =>
   request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;
 
 /** A command that ended with its box reports `seal` if that ended the box. */

@@ -13,7 +13,7 @@ import {
   secretPaths,
   systemBinds,
   toolBinds,
-} from './adapters/host-places.ts';
+} from './adapters/host-paths.ts';
 import { makeLinuxUsers } from './adapters/linux-users.ts';
 import { openProcessRecords } from './adapters/process-records.ts';
 import { makeWarden } from './adapters/warden.ts';

@@ -31,7 +31,7 @@ function running(): { command: SandboxCommand; end: (exit: CommandExit) => void 
     stdin: async () => {},
     stdinEnd: nothing,
     signal: nothing,
-    pieces: async function* () {},
+    readOutput: async function* () {},
     kill: () => end(EXIT),
     ended,
   };

@@ -1,6 +1,6 @@
 // Keeps a reserve of free disk space from agents. Below the reserve, no command is started in a box
 // and running ones are ended, so that the runtime itself can always write its records.
-import { freeBytes, isShortOfFiles } from '../../platform/free-bytes.ts';
+import { isLowOnFiles, readFreeBytes } from '../../platform/free-bytes.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 import { makeDiskGuard } from './disk-guard.ts';
@@ -16,8 +16,8 @@ const FULL_NOTE = 'the disk is full, except for the reserve';
 
 export function makeDisk(
   reserveBytes: number,
-  free: (path: string) => number = freeBytes,
-  isShort: (path: string) => boolean = isShortOfFiles,
+  free: (path: string) => number = readFreeBytes,
+  isShort: (path: string) => boolean = isLowOnFiles,
 ): Disk {
   const guard = makeDiskGuard();
 

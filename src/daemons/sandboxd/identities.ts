@@ -1,6 +1,6 @@
 // Maps agents to Linux users: an own uid each where the warden is root, else this user. A name
 // keeps its uid for ever.
-import { accountsIn, readPasswd } from '../../platform/accounts.ts';
+import { parseAccounts, readPasswd } from '../../platform/accounts.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { LinuxUsers } from './adapters/linux-users.ts';
 import type { SandboxdConfig } from './config.ts';
@@ -23,7 +23,7 @@ export type HostIdentity = HostUser & { wardenIsRoot: boolean };
 
 /** The last two ids of the range are no agent's: one for probing, one for the daemons. */
 export const toProbeUser = ({ uid_last: id }: SandboxdConfig): HostUser => ({ uid: id, gid: id });
-export const daemonsOf = ({ uid_last: id }: SandboxdConfig): HostUser => ({
+export const toDaemonUser = ({ uid_last: id }: SandboxdConfig): HostUser => ({
   uid: id - 1,
   gid: id - 1,
 });
@@ -51,7 +51,7 @@ export function identityMode(
 
 export function makeIdentities(options: {
   config: SandboxdConfig;
-  store: Pick<SandboxdStore, 'uidOf'>;
+  store: Pick<SandboxdStore, 'assignUid'>;
   host: HostIdentity;
   /** The account that each agent's manifest names; undefined: agent-NAME. */
   linuxUsers?: () => LinuxUsers;
@@ -72,7 +72,7 @@ export function makeIdentities(options: {
     const user = `agent-${agent}`;
     if (mode === 'single') return { uid: host.uid, gid: host.gid, user };
     if (mode === 'users') return findAgentAccount(agent);
-    const uid = await store.uidOf(agent, range);
+    const uid = await store.assignUid(agent, range);
     return { uid, gid: uid, user };
   };
   return {
@@ -102,7 +102,7 @@ export function makeIdentities(options: {
 }
 
 function findAccount(passwd: string, user: string, range: Range): HostUser {
-  const accounts = accountsIn(passwd);
+  const accounts = parseAccounts(passwd);
   const found = accounts.find(({ name }) => name === user);
   if (found === undefined) {
     const used = new Set(accounts.flatMap(({ uid, gid }) => [uid, gid]));

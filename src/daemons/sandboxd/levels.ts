@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { fault } from '../../wire/errors.ts';
 import type { FeaturesView, Probe, SandboxLevel } from '../../wire/sandboxd.ts';
-import { systemBinds } from './adapters/host-places.ts';
+import { systemBinds } from './adapters/host-paths.ts';
 import type { PlanLimits, WardenPlan } from './adapters/plan.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';

@@ -20,8 +20,8 @@ import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
-import { secretPaths } from './adapters/host-places.ts';
-import type { Owned } from './adapters/plan.ts';
+import { secretPaths } from './adapters/host-paths.ts';
+import type { DirectoryOwner } from './adapters/plan.ts';
 import { boundsText } from './bounds.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeIdentities } from './identities.ts';
@@ -128,7 +128,7 @@ describe('sandboxd remembers', () => {
     assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });
   });
 
-  const owned: Owned[] = [];
+  const owned: DirectoryOwner[] = [];
   const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
       stateDir: dir,
@@ -137,7 +137,7 @@ describe('sandboxd remembers', () => {
       ownUsers,
       log: silentLog,
       gid: process.getgid?.() ?? 0,
-      warden: { own: async (one) => owned.push(one) },
+      warden: { chown: async (one) => owned.push(one) },
       secrets: () => [join(dir, 'keys')],
     });
 

@@ -31,7 +31,7 @@ function running(): { command: SandboxCommand; end: () => void } {
     stdin: async () => {},
     stdinEnd: nothing,
     signal: nothing,
-    pieces: async function* () {},
+    readOutput: async function* () {},
     kill: () => resolve(EXIT),
     ended,
   };

@@ -1,7 +1,7 @@
 // Enforces the quota of a box's files. Measuring walks the tree, which is slow, so between walks
 // the drop in free disk space bounds the growth. A command that exceeds the quota is ended; later
 // commands can delete, but not write.
-import { freeBytes } from '../../platform/free-bytes.ts';
+import { readFreeBytes } from '../../platform/free-bytes.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeSemaphore } from '../../platform/mutex.ts';
 import { isWithin } from '../../policy/paths.ts';
@@ -66,7 +66,7 @@ export function makeQuota(options: {
   free?: (path: string) => number;
   nowMs?: () => number;
 }): Quota {
-  const { measure, log, free = freeBytes, nowMs = () => performance.now() } = options;
+  const { measure, log, free = readFreeBytes, nowMs = () => performance.now() } = options;
   const meters = new Map<string, Meter>();
   const guardDisk = makeDiskGuard();
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { systemClock } from '../../platform/clock.ts';
-import { idMaker } from '../../platform/ids.ts';
+import { makeIdMaker } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../wire/primitives.ts';
@@ -36,7 +36,7 @@ function playedCommand(stderr = '') {
   const told: string[] = [];
   const command: SandboxCommand = {
     pid: process.pid,
-    async *pieces() {
+    async *readOutput() {
       if (stderr !== '') yield { stream: 'stderr', bytes: Buffer.from(stderr) };
       await ended.promise;
     },
@@ -112,7 +112,7 @@ describe('runners and boxes', () => {
     store,
     log: silentLog,
     clock,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     failpoint: () => undefined,
     identities: {
       mode: 'dynamic' as const,

@@ -9,7 +9,7 @@ import { RUN_DAEMONS, type RunDaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
 import type { RunnerEnd, RunnerEnded, StartRunnerBody } from '../../wire/sandboxd.ts';
-import type { RunnerFiles } from './adapters/host-places.ts';
+import type { RunnerFiles } from './adapters/host-paths.ts';
 import type { Bind, PlanLimits, WardenPlan } from './adapters/plan.ts';
 import type { ProcessRecords } from './adapters/process-records.ts';
 import type { CommandExit, SandboxCommand, Warden } from './adapters/warden.ts';
@@ -314,7 +314,7 @@ function toRunnerEnd(exit: CommandExit, stderrTail: string): RunnerEnd {
 function captureStderrTail(command: SandboxCommand): { text(): string; done: Promise<void> } {
   let kept: Buffer = Buffer.alloc(0);
   const read = async (): Promise<void> => {
-    for await (const { stream, bytes } of command.pieces()) {
+    for await (const { stream, bytes } of command.readOutput()) {
       if (stream !== 'stderr') continue;
       const all = kept.length === 0 ? bytes : Buffer.concat([kept, bytes]);
       kept = all.length > STDERR_TAIL_BYTES ? Buffer.from(all.subarray(-STDERR_TAIL_BYTES)) : all;

@@ -67,7 +67,7 @@ export type Range = { first: number; last: number };
 
 export type SandboxdStore = {
   /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
-  uidOf(agent: string, range: Range): Promise<number>;
+  assignUid(agent: string, range: Range): Promise<number>;
   /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
   workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
   /** The size of a directory when the task tree first used it. */
@@ -110,7 +110,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
   });
 
   return {
-    uidOf: (agent, range) =>
+    assignUid: (agent, range) =>
       db.write(async (sql) => {
         const own = 'SELECT uid FROM identities WHERE agent = ?';
         const found = await sql.one<{ uid: number }>(own, agent);

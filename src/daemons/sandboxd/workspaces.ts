@@ -35,7 +35,7 @@ export function makeWorkspaces(options: {
   store: Pick<SandboxdStore, 'workspace'>;
   /** Boxes have their own users, to which the warden must chown files. */
   ownUsers: boolean;
-  warden: Pick<Warden, 'own'>;
+  warden: Pick<Warden, 'chown'>;
   gid: number;
   /** Host paths with people's keys, and agentd's own. */
   secrets: () => readonly string[];
@@ -67,7 +67,7 @@ export function makeWorkspaces(options: {
     if (row.path === null) mkdirSync(upper, { recursive: true, mode: 0o700 });
     // The agents of the task share this group; new files inherit it.
     if (ownUsers) {
-      const left = await warden.own({ path: upper, uid: null, gid });
+      const left = await warden.chown({ path: upper, uid: null, gid });
       if (left > 0)
         log.warn('left files with several hard links, and devices, unchanged', { upper, left });
     }
@@ -88,7 +88,7 @@ export function makeWorkspaces(options: {
     async homeFor(agent, rootTaskId, { uid, gid }) {
       const home = homePath(agent, rootTaskId);
       mkdirSync(home, { recursive: true, mode: 0o700 });
-      if (ownUsers) await warden.own({ path: home, uid, gid });
+      if (ownUsers) await warden.chown({ path: home, uid, gid });
       return home;
     },
     pathAliases: ({ agent, rootTaskId, path }) => [

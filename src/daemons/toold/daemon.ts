@@ -10,7 +10,7 @@ import {
 import { JsonText } from '../../platform/link.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
-import { syncLate } from '../../platform/sql/deferred-sync.ts';
+import { deferSync } from '../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource, type PolicySource } from '../../policy/source.ts';
@@ -26,7 +26,7 @@ import { makeHandlers } from './api.ts';
 import { makeAttempts } from './attempts/attempts.ts';
 import type { BoxProvider } from './attempts/job.ts';
 import { makeEgressSessions } from './boxes/egress-sessions.ts';
-import { makeBoxes } from './boxes/run-boxes.ts';
+import { makeRunBoxes } from './boxes/run-boxes.ts';
 import { makeWorkspaceLocks } from './boxes/workspace-locks.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools/directory.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
@@ -73,7 +73,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
   const grants = makeApprovedHosts(db);
   const ways = makeEgressSessions({ egressd, bytesMax: config.egress_bytes_max, log });
-  const boxes = makeBoxes({
+  const boxes = makeRunBoxes({
     sandboxd,
     egressd,
     ways,
@@ -231,7 +231,7 @@ async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<ty
     );
   const file = join(stateDir, 'toold.sqlite');
   // Deferred sync, so that no call waits for another's fsync.
-  const db = await syncLate(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
+  const db = await deferSync(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
   const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { isFault } from '../../platform/daemon.ts';
-import { derivedId } from '../../platform/ids.ts';
-import { callIdOf } from '../../wire/call-id.ts';
+import { deriveId } from '../../platform/ids.ts';
+import { makeCallId } from '../../wire/call-id.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
@@ -14,7 +14,7 @@ import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
 import { type Life, live } from './testing/crash.ts';
 import { admission, makeWorld, runCaller, type TooldWorld } from './testing/host.ts';
 
-const runId = derivedId<RunId>('run', 'journal');
+const runId = deriveId<RunId>('run', 'journal');
 const CALLS = [
   { tool: 'test.count_effect', arguments: { key: 'a' } },
   { tool: 'test.count_effect', arguments: { key: 'b' } },
@@ -24,7 +24,7 @@ const CALLS = [
   { tool: 'no.such', arguments: {} },
   { tool: 'test.echo', arguments: { text: 'e' } },
   { tool: 'test.count_effect', arguments: { key: 'c', delay_ms: 4 } },
-].map((call, i) => ({ ...call, call_id: callIdOf(runId, 't', i) }));
+].map((call, i) => ({ ...call, call_id: makeCallId(runId, 't', i) }));
 const FOR_EVER = Number.POSITIVE_INFINITY;
 /** Far more than any life needs. */
 const TURNS_MAX = 20_000;

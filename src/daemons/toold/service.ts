@@ -4,7 +4,7 @@ import { checkValue } from '../../platform/check.ts';
 import { isFault } from '../../platform/daemon.ts';
 import { canonicalJson, sha256Hex } from '../../platform/json.ts';
 import type { Metrics } from '../../platform/metrics.ts';
-import { assertCallOf } from '../../wire/call-id.ts';
+import { assertCallOfRun } from '../../wire/call-id.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
@@ -148,7 +148,7 @@ export function makeService(options: {
 
   return {
     async call(caller, request) {
-      assertCallOf(caller.runId, request.call_id);
+      assertCallOfRun(caller.runId, request.call_id);
       const text = canonicalJson(request.arguments);
       const asking = { caller, request, text, hash: sha256Hex(text) };
       const answer = await (caller.mode === 'replay' ? callReplay(asking) : callLive(asking));

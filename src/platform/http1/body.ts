@@ -1,5 +1,5 @@
 // Reads the body of an HTTP/1 message from bytes as they arrive, and finds its end.
-import { type Framing, NotHttp } from './head.ts';
+import { type Framing, NotHttpError } from './head.ts';
 
 const CHUNK_LINE_BYTES_MAX = 256;
 const TRAILER_BYTES_MAX = 16_384;
@@ -84,25 +84,26 @@ export class BodyReader {
 
   #addToLine(bytes: Buffer, from: number, to: number): void {
     const max = this.#state === 'trailer' ? TRAILER_BYTES_MAX : CHUNK_LINE_BYTES_MAX;
-    if (this.#line.length + to - from > max) throw new NotHttp('a line in a body does not end');
+    if (this.#line.length + to - from > max)
+      throw new NotHttpError('a line in a body does not end');
     this.#line += bytes.toString('latin1', from, to);
   }
 
   #endLine(): void {
     const text = this.#line;
     this.#line = '';
-    if (text.charCodeAt(text.length - 1) !== CR) throw new NotHttp('a line ends without CR');
+    if (text.charCodeAt(text.length - 1) !== CR) throw new NotHttpError('a line ends without CR');
     const line = text.slice(0, -1);
     if (this.#state === 'size') this.#readSize(line);
     else if (this.#state === 'after-data') {
-      if (line !== '') throw new NotHttp('a chunk is longer than its size');
+      if (line !== '') throw new NotHttpError('a chunk is longer than its size');
       this.#state = 'size';
     } else this.#readTrailer(line);
   }
 
   #readSize(line: string): void {
     const size = SIZE_LINE.exec(line)?.[1];
-    if (size === undefined) throw new NotHttp('a chunk without a size');
+    if (size === undefined) throw new NotHttpError('a chunk without a size');
     this.#remaining = Number.parseInt(size, 16);
     this.#state = this.#remaining === 0 ? 'trailer' : 'data';
   }
@@ -116,6 +117,6 @@ export class BodyReader {
     }
     const name = TRAILER_LINE.exec(line)?.[1];
     if (name === undefined || FRAMING.test(name) || this.#trailerBytes > TRAILER_BYTES_MAX)
-      throw new NotHttp('a trailer cannot be read');
+      throw new NotHttpError('a trailer cannot be read');
   }
 }

@@ -5,7 +5,7 @@ import type { OnReadOpts, Socket } from 'node:net';
 import { BodyReader } from './body.ts';
 import {
   isKeptAlive,
-  NotHttp,
+  NotHttpError,
   type ResponseHead,
   readResponseFraming,
   readResponseHead,
@@ -183,7 +183,7 @@ class ClientConnection {
     try {
       this.#read(call, chunk);
     } catch (error) {
-      if (!(error instanceof NotHttp)) throw error;
+      if (!(error instanceof NotHttpError)) throw error;
       this.#failed(codeError('HPE_INVALID', `not an HTTP response: ${error.message}`));
     }
   }
@@ -194,7 +194,8 @@ class ClientConnection {
     while (this.#body === undefined) {
       const end = bytes.indexOf(HEAD_END, 0, 'latin1');
       const size = end < 0 ? bytes.length : end + HEAD_END.length;
-      if (this.#interimBytes + size > HEAD_BYTES_MAX) throw new NotHttp('the head is too large');
+      if (this.#interimBytes + size > HEAD_BYTES_MAX)
+        throw new NotHttpError('the head is too large');
       if (end < 0) {
         this.#bytes = bytes;
         return;
@@ -203,7 +204,7 @@ class ClientConnection {
       bytes = bytes.subarray(size);
       const isInterim = head.status < 200;
       if (head.status === 101 || (isInterim && !isKeptAlive(head)))
-        throw new NotHttp('an interim response that nothing can follow');
+        throw new NotHttpError('an interim response that nothing can follow');
       const body = new BodyReader(readResponseFraming(head, call.request.method));
       if (isInterim) this.#interimBytes += size;
       else {

@@ -14,9 +14,9 @@ import {
   type RawResponse,
   requestText,
 } from '../../../test/support/raw-http.ts';
-import { alwaysCaller } from '../authenticate.ts';
+import { authenticateAs } from '../authenticate.ts';
 import { makeDispatch } from '../dispatch.ts';
-import { makeHttpFace } from '../http-server.ts';
+import { makeHttpListener } from '../http-server.ts';
 import { makeLog } from '../log.ts';
 import { makeMetrics } from '../metrics.ts';
 
@@ -183,8 +183,8 @@ describe('slow requests', () => {
       metrics: makeMetrics('test'),
     });
     const limits = { headersTimeoutMs: 100, requestTimeoutMs: 200, checkIntervalMs: 50 };
-    const face = makeHttpFace({ dispatch, log, limits });
-    await face.listenUnix(path, alwaysCaller({ kind: 'operator', principal: 'person:ann' }));
+    const face = makeHttpListener({ dispatch, log, limits });
+    await face.listenUnix(path, authenticateAs({ kind: 'operator', principal: 'person:ann' }));
     try {
       const { responses, closed } = await exchange({ path }, 'GET /v1/x HTTP/1.1\r\nhost: a\r\n', {
         answers: 2,

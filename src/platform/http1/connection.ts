@@ -6,7 +6,7 @@ import { BodyReader } from './body.ts';
 import { Exchange } from './exchange.ts';
 import {
   isKeptAlive,
-  NotHttp,
+  NotHttpError,
   type RequestHead,
   readRequestFraming,
   readRequestHead,
@@ -126,7 +126,7 @@ export class Connection {
     try {
       while (this.#ahead !== undefined && !this.#isOver && this.#readSome());
     } catch (error) {
-      if (!(error instanceof NotHttp)) throw error;
+      if (!(error instanceof NotHttpError)) throw error;
       this.#broken();
     } finally {
       this.#isReading = false;
@@ -178,7 +178,7 @@ export class Connection {
     const { method, target, headers } = head;
     if (method === 'CONNECT')
       return void this.#refuse(fault('method_not_allowed', 'CONNECT is not supported'));
-    if (target.charCodeAt(0) !== 47) throw new NotHttp('the target is not a path');
+    if (target.charCodeAt(0) !== 47) throw new NotHttpError('the target is not a path');
     const body = new BodyReader(readRequestFraming(head));
     if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
       const what = headers.expect.slice(0, 100);

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { BodyReader } from './body.ts';
 import {
   isKeptAlive,
-  NotHttp,
+  NotHttpError,
   readRequestFraming,
   readRequestHead,
   readResponseFraming,
@@ -40,7 +40,7 @@ describe('heads', () => {
     ['two encodings', 'transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n'],
   ];
   for (const [what, lines] of refused)
-    it(`refuses ${what}`, () => assert.throws(() => request(lines), NotHttp));
+    it(`refuses ${what}`, () => assert.throws(() => request(lines), NotHttpError));
 
   it('refuses first lines that are none', () => {
     for (const line of [
@@ -51,9 +51,9 @@ describe('heads', () => {
       'get / HTTP/1.1',
       'BREW / HTTP/1.1',
     ])
-      assert.throws(() => readRequestHead(`${line}\r\n\r\n`), NotHttp, line);
+      assert.throws(() => readRequestHead(`${line}\r\n\r\n`), NotHttpError, line);
     for (const line of ['HTTP/2 200', 'HTTP/1.1 20', 'HTTP/1.1 600 x', 'ICY 200 OK'])
-      assert.throws(() => readResponseHead(`${line}\r\n\r\n`), NotHttp, line);
+      assert.throws(() => readResponseHead(`${line}\r\n\r\n`), NotHttpError, line);
   });
 
   it('knows how a body ends, and refuses what leaves it open', () => {
@@ -69,9 +69,9 @@ describe('heads', () => {
       'content-length: 1, 1\r\n',
       'content-length:\r\n',
     ])
-      assert.throws(() => readRequestFraming(request(lines)), NotHttp, lines);
+      assert.throws(() => readRequestFraming(request(lines)), NotHttpError, lines);
     const old = readRequestHead('POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n');
-    assert.throws(() => readRequestFraming(old), NotHttp);
+    assert.throws(() => readRequestFraming(old), NotHttpError);
     assert.equal(readResponseFraming(answer(''), 'GET'), 'close');
     assert.equal(readResponseFraming(answer('content-length: 5\r\n'), 'HEAD'), 0);
     assert.equal(readResponseFraming(answer('content-length: 5\r\n', 304), 'GET'), 0);
@@ -88,8 +88,8 @@ describe('heads', () => {
   it('writes no header that could write another', () => {
     assert.equal(writeHeaders({ a: 'b', c: 1, d: undefined }), 'a: b\r\nc: 1\r\n');
     for (const value of ['a\r\nb: c', 'a\n', 'é', '\0'])
-      assert.throws(() => writeHeaders({ a: value }), NotHttp);
-    assert.throws(() => writeHeaders({ 'a: b\r\nc': 'd' }), NotHttp);
+      assert.throws(() => writeHeaders({ a: value }), NotHttpError);
+    assert.throws(() => writeHeaders({ 'a: b\r\nc': 'd' }), NotHttpError);
   });
 
   it('a head that is taken has no line end, NUL or name of another kind in it', () => {
@@ -103,7 +103,7 @@ describe('heads', () => {
             assert.match(value!, /^[^\r\n\0]*$/);
           }
         } catch (error) {
-          assert.ok(error instanceof NotHttp, String(error));
+          assert.ok(error instanceof NotHttpError, String(error));
         }
       }),
     );
@@ -164,6 +164,6 @@ describe('bodies', () => {
       `1${';'.repeat(300)}`,
       `0\r\n${'a: b\r\n'.repeat(5_000)}`,
     ])
-      assert.throws(() => readAll('chunked', [Buffer.from(text)]), NotHttp, text.slice(0, 20));
+      assert.throws(() => readAll('chunked', [Buffer.from(text)]), NotHttpError, text.slice(0, 20));
   });
 });

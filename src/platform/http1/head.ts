@@ -11,7 +11,7 @@ export type ResponseHead = { status: number; minor: 0 | 1; headers: Headers };
 export type Framing = number | 'chunked' | 'close';
 
 /** Input that is not HTTP, or that two readers could understand differently. */
-export class NotHttp extends Error {}
+export class NotHttpError extends Error {}
 
 const METHODS = 'GET|HEAD|POST|PUT|DELETE|CONNECT|OPTIONS|TRACE|PATCH|QUERY';
 const REQUEST_LINE = new RegExp(`(${METHODS}) ([\\x21-\\x7e]+) HTTP/1\\.([01])\\r\\n`, 'y');
@@ -54,7 +54,7 @@ function toLowerCase(name: string): string {
 function trimEnd(value: string): string {
   let end = value.length;
   while (end > 0 && value.charCodeAt(end - 1) === SPACE) end--;
-  if (value.charCodeAt(end - 1) === TAB) throw new NotHttp('a header ends with a tab');
+  if (value.charCodeAt(end - 1) === TAB) throw new NotHttpError('a header ends with a tab');
   return end === value.length ? value : value.slice(0, end);
 }
 
@@ -66,22 +66,22 @@ function readHeaders(text: string, from: number): Headers {
   HEADER.lastIndex = from;
   while (HEADER.lastIndex < end) {
     const found = HEADER.exec(text);
-    if (found === null || ++count > HEADERS_MAX) throw new NotHttp('a header cannot be read');
+    if (found === null || ++count > HEADERS_MAX) throw new NotHttpError('a header cannot be read');
     const name = toLowerCase(found[1]!);
     const value = trimEnd(found[2]!);
     const before = headers[name];
     if (before === undefined) headers[name] = value;
-    else if (SINGLE_HEADERS.has(name)) throw new NotHttp(`${name} is repeated`);
+    else if (SINGLE_HEADERS.has(name)) throw new NotHttpError(`${name} is repeated`);
     else headers[name] = `${before}, ${value}`;
   }
-  if (HEADER.lastIndex !== end) throw new NotHttp('a header cannot be read');
+  if (HEADER.lastIndex !== end) throw new NotHttpError('a header cannot be read');
   return headers;
 }
 
 export function readRequestHead(text: string): RequestHead {
   REQUEST_LINE.lastIndex = 0;
   const line = REQUEST_LINE.exec(text);
-  if (line === null) throw new NotHttp('not the first line of a request');
+  if (line === null) throw new NotHttpError('not the first line of a request');
   const headers = readHeaders(text, REQUEST_LINE.lastIndex);
   return { method: line[1]!, target: line[2]!, minor: line[3] === '1' ? 1 : 0, headers };
 }
@@ -89,7 +89,7 @@ export function readRequestHead(text: string): RequestHead {
 export function readResponseHead(text: string): ResponseHead {
   STATUS_LINE.lastIndex = 0;
   const line = STATUS_LINE.exec(text);
-  if (line === null) throw new NotHttp('not the first line of a response');
+  if (line === null) throw new NotHttpError('not the first line of a response');
   const headers = readHeaders(text, STATUS_LINE.lastIndex);
   return { status: Number(line[2]), minor: line[1] === '1' ? 1 : 0, headers };
 }
@@ -99,13 +99,13 @@ function readFraming({ headers, minor }: { headers: Headers; minor: 0 | 1 }): Fr
   const length = headers['content-length'];
   const encoding = headers['transfer-encoding'];
   if (encoding !== undefined) {
-    if (length !== undefined) throw new NotHttp('both a length and an encoding');
+    if (length !== undefined) throw new NotHttpError('both a length and an encoding');
     if (minor === 0 || encoding.toLowerCase() !== 'chunked')
-      throw new NotHttp('an unknown encoding');
+      throw new NotHttpError('an unknown encoding');
     return 'chunked';
   }
   if (length === undefined) return undefined;
-  if (!/^\d{1,15}$/.test(length)) throw new NotHttp('a length that is not a number');
+  if (!/^\d{1,15}$/.test(length)) throw new NotHttpError('a length that is not a number');
   return Number(length);
 }
 
@@ -146,8 +146,9 @@ export function writeHeaders(headers: SentHeaders): string {
     const value = headers[name];
     if (value === undefined) continue;
     if (typeof value === 'string' && UNSENDABLE.test(value))
-      throw new NotHttp(`the header ${name} has characters that cannot be sent`);
-    if (!lowered.has(name) && !NAME.test(name)) throw new NotHttp(`${name} is not a header name`);
+      throw new NotHttpError(`the header ${name} has characters that cannot be sent`);
+    if (!lowered.has(name) && !NAME.test(name))
+      throw new NotHttpError(`${name} is not a header name`);
     text += `${name}: ${value}\r\n`;
   }
   return text;
@@ -156,5 +157,5 @@ export function writeHeaders(headers: SentHeaders): string {
 const UNSENDABLE_TARGET = /[^\x21-\x7e]/;
 
 export function assertTarget(target: string): void {
-  if (UNSENDABLE_TARGET.test(target)) throw new NotHttp('the path cannot be sent');
+  if (UNSENDABLE_TARGET.test(target)) throw new NotHttpError('the path cannot be sent');
 }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { HttpPool } from './client.ts';
-import { NotHttp } from './head.ts';
+import { NotHttpError } from './head.ts';
 import { openStream, sendRequest, unixPool } from './request.ts';
 
 const request = { method: 'GET', path: '/x', headers: {}, timeoutMs: 5_000 };
@@ -119,9 +119,9 @@ test('an abort ends the call, before and after it is sent', async () => {
 test('a header or a path cannot smuggle in another line', async () => {
   const pool = unixPool('/nonexistent');
   const headers = { key: 'a\r\nhost: b' };
-  await assert.rejects(sendRequest(pool, { ...request, headers }), NotHttp);
+  await assert.rejects(sendRequest(pool, { ...request, headers }), NotHttpError);
   const path = '/x HTTP/1.1\r\nhost: b\r\n\r\n';
-  await assert.rejects(openStream(pool, { ...request, path }), NotHttp);
+  await assert.rejects(openStream(pool, { ...request, path }), NotHttpError);
 });
 
 test('a stream is read as it arrives, at the pace of its reader', async () => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Fault } from '../../wire/errors.ts';
-import { type Sync, syncLate } from './deferred-sync.ts';
+import { deferSync, type Sync } from './deferred-sync.ts';
 import { openSqlite, type SqlNow } from './sqlite.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'agentd-l-'));
@@ -20,7 +20,7 @@ async function open({ sync, isLogGone = false }: { sync?: Sync; isLogGone?: bool
   const problems: Fault[] = [];
   const onFailedSync = (problem: Fault): void => void problems.push(problem);
   const options = sync === undefined ? { onFailedSync } : { onFailedSync, sync };
-  return { problems, ...(await syncLate(inner, isLogGone ? join(dir, 'gone') : file, options)) };
+  return { problems, ...(await deferSync(inner, isLogGone ? join(dir, 'gone') : file, options)) };
 }
 const put = (k: string) => (sql: SqlNow) => sql.run('INSERT INTO t (k) VALUES (?)', k);
 const begun = async (syncs: unknown[]): Promise<void> => {

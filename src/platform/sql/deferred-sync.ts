@@ -31,7 +31,7 @@ export type DeferredSyncOptions = {
   cacheKbMax?: number;
 };
 
-export async function syncLate(
+export async function deferSync(
   inner: SqliteDatabase,
   file: string,
   { sync = fdatasync, onFailedSync = endProcess, ...tuning }: DeferredSyncOptions = {},

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { PGlite } from '@electric-sql/pglite';
 import type { Database } from './database.ts';
-import { ONCE_TABLE, onceByKey } from './idempotency.ts';
+import { IDEMPOTENCY_TABLE, runOnce } from './idempotency.ts';
 import { openPostgres, type PostgresClient } from './postgres.ts';
 import { openSqlite } from './sqlite.ts';
 
-const MIGRATIONS = [`CREATE TABLE done (n BIGINT NOT NULL);${ONCE_TABLE}`];
+const MIGRATIONS = [`CREATE TABLE done (n BIGINT NOT NULL);${IDEMPOTENCY_TABLE}`];
 const dir = mkdtempSync(join(tmpdir(), 'agentd-o-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -31,7 +31,7 @@ for (const [name, make] of Object.entries(databases)) {
       Number((await db.read((sql) => sql.one<{ c: number }>('SELECT COUNT(*) AS c FROM done')))!.c);
     const work = (key: string | undefined, hash: string, scope = 'person:ann', fails = false) =>
       db.write((sql) =>
-        onceByKey(
+        runOnce(
           sql,
           key === undefined ? undefined : { scope, key, requestHash: hash },
           1_000,

@@ -3,7 +3,7 @@
 import { fault } from '../../wire/errors.ts';
 import type { Sql } from './database.ts';
 
-export const ONCE_TABLE = `
+export const IDEMPOTENCY_TABLE = `
 CREATE TABLE once (
   scope TEXT NOT NULL,
   once_key TEXT NOT NULL,
@@ -17,7 +17,7 @@ CREATE INDEX once_by_time ON once (at_ms);`;
 export type IdempotencyKey = { scope: string; key: string; requestHash: string };
 
 /** Resolves to the recorded result of this key, or undefined. */
-export async function recallOnce<T>(sql: Sql, key: IdempotencyKey): Promise<T | undefined> {
+export async function findRecorded<T>(sql: Sql, key: IdempotencyKey): Promise<T | undefined> {
   const found = await sql.one<{ request_hash: string; answer: string }>(
     'SELECT request_hash, answer FROM once WHERE scope = ? AND once_key = ?',
     key.scope,
@@ -33,18 +33,18 @@ export async function recallOnce<T>(sql: Sql, key: IdempotencyKey): Promise<T | 
   return JSON.parse(found.answer) as T;
 }
 
-export function forgetOnce(sql: Sql, beforeMs: number): Promise<number> {
+export function deleteKeysBefore(sql: Sql, beforeMs: number): Promise<number> {
   return sql.run('DELETE FROM once WHERE at_ms < ?', beforeMs);
 }
 
-export async function onceByKey<T>(
+export async function runOnce<T>(
   sql: Sql,
   key: IdempotencyKey | undefined,
   nowMs: number,
   work: () => Promise<T>,
 ): Promise<T> {
   if (key === undefined) return work();
-  const found = await recallOnce<T>(sql, key);
+  const found = await findRecorded<T>(sql, key);
   if (found !== undefined) return found;
   const result = await work();
   await sql.run(

@@ -5,7 +5,7 @@ import type { Caller } from '../../wire/caller.ts';
 import type { Fault, FaultCode } from '../../wire/errors.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
 import { route, routes } from '../../wire/route.ts';
-import { type Dispatch, type Handlers, makeDispatch, RawAnswer } from '../dispatch.ts';
+import { type Dispatch, type Handlers, makeDispatch, RawReply } from '../dispatch.ts';
 import { makeLog } from '../log.ts';
 import { makeMetrics } from '../metrics.ts';
 
@@ -59,7 +59,7 @@ export const goodHandlers: Handlers<Table> = {
   make: async ({ body }) => ({ name: body.name }),
   ping: async () => ({}),
   list: async () => ({ n: 1 }),
-  follow: async () => new RawAnswer({ status: 200, headers: {}, body: 'x' }),
+  follow: async () => new RawReply({ status: 200, headers: {}, body: 'x' }),
 };
 
 export function makeTestDispatch(

@@ -2,14 +2,14 @@
 import type { RunAdmission } from '../../wire/admission.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
 import { isFault, type RunSockets } from '../daemon.ts';
-import { derivedId } from '../ids.ts';
+import { deriveId } from '../ids.ts';
 import { silentLog } from '../log.ts';
 import { makeRunRegistry, type RunRows } from '../run-registry.ts';
 import type { Database, Sql } from '../sql/database.ts';
 
 export type Mode = RunAdmission['mode'];
-export const RUN = derivedId<RunId>('run', 'one');
-export const TASK = derivedId<TaskId>('task', 'one');
+export const RUN = deriveId<RunId>('run', 'one');
+export const TASK = deriveId<TaskId>('task', 'one');
 
 export const admission = (fence: number, mode: Mode = 'live'): RunAdmission => ({
   fence,

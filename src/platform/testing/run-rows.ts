@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { RunAdmission } from '../../wire/admission.ts';
 import type { RunId } from '../../wire/primitives.ts';
-import { derivedId } from '../ids.ts';
+import { deriveId } from '../ids.ts';
 import type { RunRows } from '../run-registry.ts';
 import type { Database } from '../sql/database.ts';
 
@@ -11,7 +11,7 @@ export async function assertRunRows<A extends RunAdmission>(
   rows: RunRows<A>,
   admission: (runId: RunId, fence: number) => A,
 ): Promise<void> {
-  const [one, two] = ['one', 'two'].map((name) => derivedId<RunId>('run', name)) as [RunId, RunId];
+  const [one, two] = ['one', 'two'].map((name) => deriveId<RunId>('run', name)) as [RunId, RunId];
   const read = (runId: RunId) => db.read((sql) => rows.read(sql, runId));
   const save = (runId: RunId, fence: number) =>
     db.write((sql) => rows.save(sql, runId, admission(runId, fence)));

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { Manifest } from '../../wire/manifest.ts';
 import { sealBundle, writeBundle } from '../bundle-file.ts';
-import { rightsOf } from '../manifest-rules.ts';
+import { extractRights } from '../manifest-rules.ts';
 
 /** `agents`: the spec of each manifest by name. `site`: the text of one rule file. */
 export function publishPolicy(
@@ -13,7 +13,7 @@ export function publishPolicy(
   const none = { cpu: null, memoryBytes: null, pids: null, diskBytes: null };
   const rights = Object.entries(agents).map(([name, spec]) => {
     const manifest = { apiVersion: 'agentd/v1', kind: 'Agent', metadata: { name }, spec };
-    return [name, rightsOf(Manifest.parse(manifest), none)];
+    return [name, extractRights(Manifest.parse(manifest), none)];
   });
   const content = {
     people: null,

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import type { Bundle, BundleContent } from '../bundle.ts';
 import { sealBundle } from '../bundle-file.ts';
-import { CAPABILITY_WORDS } from '../capabilities.ts';
+import { CAPABILITY_NAMES } from '../capabilities.ts';
 import { makePolicy, type Policy } from '../decide.ts';
 import type { AgentRights } from '../manifest-rules.ts';
 import type { Action, PolicyContext, Request } from '../request.ts';
@@ -32,7 +32,7 @@ export function makeBundle(
   );
 }
 
-export const policyOf = (
+export const makeTestPolicy = (
   agents: Record<string, Partial<AgentRights>>,
   more: Parameters<typeof makeBundle>[1] & { nowMs?: () => number } = {},
 ): Policy => {
@@ -85,7 +85,7 @@ export const somePath = fc
   .map(([dir, rest]) => dir + rest);
 const someDir = fc.constantFrom(...DIRS, ...NEVER);
 const dirs = fc.array(someDir, { maxLength: 3 });
-const words = fc.array(fc.constantFrom(...CAPABILITY_WORDS), { maxLength: 5 });
+const words = fc.array(fc.constantFrom(...CAPABILITY_NAMES), { maxLength: 5 });
 const deniable = words.map((list) =>
   list.filter((word) => word !== 'team.basic' && word !== 'task.finish'),
 );
@@ -117,7 +117,7 @@ export const someRequest: fc.Arbitrary<Request> = fc.oneof(
     .map(([action, path, labels, recursive]) => file(action, path, { labels, recursive })),
   fc
     .tuple(
-      fc.constantFrom(...CAPABILITY_WORDS),
+      fc.constantFrom(...CAPABILITY_NAMES),
       someLabels,
       fc.constantFrom('read-only', 'reversible', 'irreversible'),
       fc.constantFrom('low', 'high'),

@@ -99,7 +99,7 @@ export const FileRequest = z.discriminatedUnion('op', [
   }),
 ]);
 export type FileRequest = z.infer<typeof FileRequest>;
-export type FileAsk = z.input<typeof FileRequest>;
+export type FileRequestInput = z.input<typeof FileRequest>;
 
 const stat = {
   size_bytes: z.int().nonnegative(),
@@ -160,4 +160,4 @@ export const FileAnswer = z.discriminatedUnion('op', [
 export type FileAnswer = z.infer<typeof FileAnswer>;
 
 type Ops = FileRequest['op'];
-export type AnswerTo<R extends { op: Ops }> = Extract<FileAnswer, { op: R['op'] }>;
+export type FileResponseTo<R extends { op: Ops }> = Extract<FileAnswer, { op: R['op'] }>;

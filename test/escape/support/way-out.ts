@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { type EgressdTestHost, startHost } from '../../../src/daemons/egressd/testing/host.ts';
 import {
-  errorOf,
+  parseErrorBody,
   startHttp,
   type WirePosition,
   type WireResponse,
@@ -114,6 +114,6 @@ export async function unguarded<T>(
 }
 
 export function assertRefused(answer: WireResponse, code = 'denied'): void {
-  assert.equal(errorOf(answer).code, code, answer.body);
-  assert.notEqual(errorOf(answer).hint, '');
+  assert.equal(parseErrorBody(answer).code, code, answer.body);
+  assert.notEqual(parseErrorBody(answer).hint, '');
 }

@@ -1,6 +1,6 @@
 // agentctl list, pause, resume, stop, run, task assign, agent show, agent remove.
 import type { AgentView } from '../../../wire/agentd.ts';
-import type { AnswerOf } from '../../../wire/route.ts';
+import type { RouteResponse } from '../../../wire/route.ts';
 import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
 import { makePartialResult, renderMissing } from '../missing.ts';
@@ -12,7 +12,7 @@ import { renderFields, renderTable } from '../show/table.ts';
 import { toYaml } from '../show/yaml.ts';
 import { formatUser } from '../user-name.ts';
 
-type Identity = AnswerOf<typeof sandboxdRoutes.identity>;
+type Identity = RouteResponse<typeof sandboxdRoutes.identity>;
 
 const STYLES: Readonly<Record<AgentView['status'], Style>> = {
   active: 'green',

@@ -1,6 +1,6 @@
 // Finds tools and models by name, and states which model responds, so that a rehearsal is never
 // mistaken for a model.
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
 import type { ToolView } from '../../../wire/toold.ts';
@@ -33,7 +33,7 @@ export async function assertModelOffered(
   const known = all.models.map((model) => model.name);
   const isFromProvider = all.providers.some((provider) => name.startsWith(`${provider.name}/`));
   if (isOnlyRehearsal(all) || known.includes(name) || isFromProvider) return;
-  const near = nearest(name, known);
+  const near = findNearest(name, known);
   const guess = near === undefined ? '' : `; did you mean ${near}?`;
   throw fault('not_found', `model ${name} not found${guess}`, {
     hint: 'List them with agentctl model list, or add one with agentctl model add.',

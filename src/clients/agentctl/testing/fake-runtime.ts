@@ -3,10 +3,10 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { operatorByKey } from '../../../platform/authenticate.ts';
-import { commonRoutes, socketPathOf } from '../../../platform/daemon.ts';
+import { authenticateByKey } from '../../../platform/authenticate.ts';
+import { commonRoutes, socketPathFor } from '../../../platform/daemon.ts';
 import { type HandlerContext, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { type HttpListener, makeHttpFace } from '../../../platform/http-server.ts';
+import { type HttpListener, makeHttpListener } from '../../../platform/http-server.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import type { RuntimeInfo } from '../../../platform/state-dir.ts';
@@ -64,8 +64,11 @@ export async function startFake(
       log: silentLog,
       metrics: makeMetrics(daemon),
     });
-    const listener = makeHttpFace({ dispatch, log: silentLog });
-    await listener.listenUnix(socketPathOf(runtimeDir, daemon, 'operator'), operatorByKey(KEY));
+    const listener = makeHttpListener({ dispatch, log: silentLog });
+    await listener.listenUnix(
+      socketPathFor(runtimeDir, daemon, 'operator'),
+      authenticateByKey(KEY),
+    );
     listeners.push(listener);
   }
   const info: RuntimeInfo = {

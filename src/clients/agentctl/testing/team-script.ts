@@ -1,6 +1,6 @@
 // For tests: a runtime that answers everything about the team's task of the fixtures.
 
-import { RawAnswer } from '../../../platform/dispatch.ts';
+import { RawReply } from '../../../platform/dispatch.ts';
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -87,9 +87,9 @@ async function* beats(times: number, signal: AbortSignal): AsyncGenerator<AuditE
   await new Promise<void>((done) => signal.addEventListener('abort', () => done(), { once: true }));
 }
 
-export function eventStream(events: AsyncIterable<AuditEvent>): RawAnswer {
+export function eventStream(events: AsyncIterable<AuditEvent>): RawReply {
   const body = (async function* () {
     for await (const event of events) yield `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
   })();
-  return new RawAnswer({ status: 200, headers: { 'content-type': 'text/event-stream' }, body });
+  return new RawReply({ status: 200, headers: { 'content-type': 'text/event-stream' }, body });
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
-import { followDir } from '../../../platform/watch-dir.ts';
+import { watchDir } from '../../../platform/watch-dir.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
 import type { ReadManifest } from '../manifests/declared-tools.ts';
 import {
@@ -73,13 +73,13 @@ export async function openManifestDir(options: ManifestDirOptions): Promise<Mani
   };
 
   // Watched before it is read, so that a change in between is not missed.
-  const watcher = followDir({
+  const watcher = watchDir({
     dir,
     clock,
     settleMs,
-    lookEveryMs: pollIntervalMs,
-    look(why) {
-      if (why === 'told') scanInBackground(false);
+    pollIntervalMs: pollIntervalMs,
+    onChange(why) {
+      if (why === 'event') scanInBackground(false);
       else if (pendingScans === 0) scanInBackground(true);
     },
   });

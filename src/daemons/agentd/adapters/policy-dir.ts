@@ -5,7 +5,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../platform/clock.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
-import { followDir } from '../../../platform/watch-dir.ts';
+import { watchDir } from '../../../platform/watch-dir.ts';
 import { isSiteFileName, SITE_FILE_BYTES_MAX } from '../../../policy/site.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
 
@@ -36,12 +36,12 @@ export function followPolicyDir(dir: string, clock: Clock, onChange: () => void)
   let followed: { close(): void } | undefined;
   return {
     async read() {
-      followed ??= followDir({
+      followed ??= watchDir({
         dir,
         clock,
         settleMs: 0,
-        lookEveryMs: POLL_INTERVAL_MS,
-        look: (why) => (why === 'told' ? onChange() : void poll()),
+        pollIntervalMs: POLL_INTERVAL_MS,
+        onChange: (why) => (why === 'event' ? onChange() : void poll()),
       });
       stamp = await readStamp(dir);
       return readAll(dir);

@@ -1,6 +1,6 @@
 // Finds manifests whose model no provider offers, because their calls go to the default model
 // instead. With only the rehearsal available every name is accepted.
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { AgentView } from '../../../wire/agentd.ts';
 import type { ModelView, ProviderView } from '../../../wire/modeld.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
@@ -25,7 +25,7 @@ export function findModelProblems(
   return agents
     .filter(({ model }) => !isKnown(model))
     .map(({ name, model, manifest_file }) => {
-      const near = nearest(model, known);
+      const near = findNearest(model, known);
       const guess = near === undefined ? '' : `; did you mean ${near}?`;
       const instead = defaultModel === undefined ? '' : `; ${defaultModel} is used instead`;
       return {

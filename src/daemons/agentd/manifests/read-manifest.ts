@@ -1,9 +1,13 @@
 // Parses a manifest into the agent it declares, with defaults, or into a list of problems with line
 // and hint. adapters/manifest-dir.ts reads the files.
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import { readYaml, type YamlProblem } from '../../../platform/yaml-file.ts';
-import { CAPABILITY_WORDS, toolsOf, undeniableWords } from '../../../policy/capabilities.ts';
+import {
+  CAPABILITY_NAMES,
+  findAllowedTools,
+  findUndeniable,
+} from '../../../policy/capabilities.ts';
 import { parseHostRule } from '../../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../../policy/paths.ts';
@@ -108,7 +112,7 @@ function findIssues(manifest: Manifest): ManifestIssue[] {
 
 function checkCapabilities(manifest: Manifest): ManifestIssue[] {
   const { tools, approvals } = manifest.spec;
-  const unknown = new Set(toolsOf(manifest).unknown).difference(declared);
+  const unknown = new Set(findAllowedTools(manifest).unknown).difference(declared);
   const lists: [PropertyKey[], string[]][] = [
     [['spec', 'tools', 'allow'], tools?.allow ?? []],
     [['spec', 'tools', 'deny'], tools?.deny ?? []],
@@ -117,14 +121,14 @@ function checkCapabilities(manifest: Manifest): ManifestIssue[] {
   const misspelt = lists.flatMap(([path, names]) =>
     names.flatMap((name, i) => {
       if (!unknown.has(name)) return [];
-      const near = nearest(name, CAPABILITY_WORDS);
-      const known = `Known capabilities: ${CAPABILITY_WORDS.join(', ')}.`;
+      const near = findNearest(name, CAPABILITY_NAMES);
+      const known = `Known capabilities: ${CAPABILITY_NAMES.join(', ')}.`;
       const hint = near === undefined ? known : `Did you mean ${near}?`;
       return [{ path: [...path, i], message: `unknown capability ${name}`, hint }];
     }),
   );
   const deny = tools?.deny ?? [];
-  const undeniable = undeniableWords(deny).map((name) => ({
+  const undeniable = findUndeniable(deny).map((name) => ({
     path: ['spec', 'tools', 'deny', deny.indexOf(name)],
     message: `${name} cannot be denied: without task.finish no task of this agent could end`,
     hint: 'Deny the other tools by name.',
@@ -226,7 +230,7 @@ function buildAgent(manifest: Manifest, hash: string): DeclaredAgent {
     replicas: spec.replicas ?? 1,
     persona: spec.persona ?? `You are ${metadata.name}. ${description}`.trim(),
     capabilities: [...new Set(spec.tools?.allow)].filter((name) => !deny.has(name)),
-    tools: toolsOf(manifest).tools,
+    tools: findAllowedTools(manifest).tools,
     limits: readLimits(manifest),
     budget: {
       tokens_per_day: spec.budget?.tokensPerDay ?? null,

@@ -3,7 +3,7 @@
 import { type Clock, toTimestamp } from '../../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../../platform/dispatch.ts';
 import type { Client } from '../../../platform/link.ts';
-import { boxRulesOf } from '../../../policy/box-rules.ts';
+import { planAgentBox } from '../../../policy/box-rules.ts';
 import type { Bundle } from '../../../policy/bundle.ts';
 import { makePolicy, type Policy } from '../../../policy/decide.ts';
 import type { Rule } from '../../../policy/rule.ts';
@@ -64,13 +64,13 @@ export function makePolicyHandlers(deps: {
       const rights = policy.bundle.agents[name];
       if (rights === undefined || !Object.hasOwn(policy.bundle.agents, name))
         throw agentNotFound(name, Object.keys(policy.bundle.agents));
-      const { read, write, deny, network } = await boxRulesOf(policy, name);
+      const { read, write, deny, network } = await planAgentBox(policy, name);
       const { mode, allow } = network;
       return {
         agent: name,
         version: policy.version,
         groups: rights.groups ?? [],
-        rules: (await policy.rulesOf(`agent:${name}`)).map(toRuleView),
+        rules: (await policy.listRules(`agent:${name}`)).map(toRuleView),
         box: { read, write, deny, network: { mode, allow } },
       };
     },

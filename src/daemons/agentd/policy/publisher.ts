@@ -2,14 +2,14 @@
 // deciding daemons watch. A broken rule file is reported and its previous version stays in force.
 import { join } from 'node:path';
 import { type Clock, toTimestamp } from '../../../platform/clock.ts';
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
-import { ownDir } from '../../../platform/state-dir.ts';
+import { makePrivateDir } from '../../../platform/state-dir.ts';
 import type { Bundle, BundleContent, People, SiteFile } from '../../../policy/bundle.ts';
-import { hashOf, readBundle, sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
+import { hashContent, readBundle, sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
 import { loadCedar } from '../../../policy/cedar.ts';
-import { type AgentRights, rightsOf } from '../../../policy/manifest-rules.ts';
+import { type AgentRights, extractRights } from '../../../policy/manifest-rules.ts';
 import { checkSiteFile, type SiteCheck } from '../../../policy/site.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
@@ -50,14 +50,17 @@ export const bundlePath = (stateDir: string): string => join(stateDir, 'policy',
 export function makePublisher(options: PublisherOptions): Publisher {
   const { clock, log } = options;
   const file = bundlePath(options.stateDir);
-  ownDir(join(options.stateDir, 'policy'));
+  makePrivateDir(join(options.stateDir, 'policy'));
   let published = readPublished(file, log);
   let agents: Record<string, AgentRights> | undefined;
   let problems: FileProblem[] = [];
   let isFirst = true;
   const withLock = makeMutex();
   const check = async (siteFile: SiteFile): Promise<SiteCheck> =>
-    checkSiteFile(await loadCedar(), siteFile, { agents: Object.keys(agents ?? {}), nearest });
+    checkSiteFile(await loadCedar(), siteFile, {
+      agents: Object.keys(agents ?? {}),
+      nearest: findNearest,
+    });
 
   /** After an upgrade, a published file may no longer be valid. */
   const revalidate = async (siteFile: SiteFile | undefined): Promise<SiteFile | undefined> =>
@@ -112,7 +115,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
       agents,
     };
     isFirst = false;
-    if (published?.hash === hashOf(content)) {
+    if (published?.hash === hashContent(content)) {
       // Equal values: drop the copy that was read from disk.
       published = { ...published, ...content };
       return;
@@ -131,7 +134,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
     setAgents: (list) =>
       withLock(async () => {
         agents = Object.fromEntries(
-          list.map(({ agent }) => [agent.name, rightsOf(agent.manifest, agent.resources)]),
+          list.map(({ agent }) => [agent.name, extractRights(agent.manifest, agent.resources)]),
         );
         await publish();
       }),

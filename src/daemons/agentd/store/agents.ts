@@ -1,6 +1,6 @@
 // Writes agents within a transaction: their manifests and status. Also builds their not-found
 // fault.
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
@@ -119,7 +119,7 @@ export async function setAgentStatus(
 }
 
 export function agentNotFound(name: string, known: readonly string[]): Fault {
-  const near = nearest(name, known);
+  const near = findNearest(name, known);
   const guess = near === undefined ? '' : `; did you mean ${near}?`;
   return fault('not_found', `agent ${name} not found${guess}`, { hint: 'See agentctl list.' });
 }

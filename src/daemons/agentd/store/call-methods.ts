@@ -1,6 +1,6 @@
 // The store's methods for requests of runs and people: delegation, results, messages, answers,
 // artifacts. Each is one transaction, and each call of a run takes effect once.
-import { type IdempotencyKey, onceByKey } from '../../../platform/sql/idempotency.ts';
+import { type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
@@ -26,7 +26,7 @@ const onceForRun = <T>(
   work: (tx: AgentdTx, run: RunRow) => Promise<T>,
 ): Promise<T> =>
   write((tx) =>
-    onceByKey(tx.sql, callKey(call), tx.nowMs, async () =>
+    runOnce(tx.sql, callKey(call), tx.nowMs, async () =>
       work(tx, await findLiveRun(tx, call.runId, call.fence)),
     ),
   );
@@ -102,7 +102,7 @@ export function makeCallMethods(
         };
       }),
     send: (message, once) =>
-      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => insertMessage(tx, message))),
+      write((tx) => runOnce(tx.sql, once, tx.nowMs, () => insertMessage(tx, message))),
     openWait: (call, wait) =>
       onceForRun(write, call, (tx, run) => openWait(tx, { ...wait, run, callId: call.callId })),
     answerWait: (id, answer, by) =>
@@ -140,7 +140,7 @@ export function makeCallMethods(
       }),
     putArtifact: (artifact, call, once) =>
       write((tx) =>
-        onceByKey(tx.sql, call === undefined ? once : callKey(call), tx.nowMs, async () => {
+        runOnce(tx.sql, call === undefined ? once : callKey(call), tx.nowMs, async () => {
           if (call !== undefined) await findLiveRun(tx, call.runId, call.fence);
           return insertArtifact(tx, artifact, call);
         }),

@@ -4,7 +4,7 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { recallOnce } from '../../../platform/sql/idempotency.ts';
+import { findRecorded } from '../../../platform/sql/idempotency.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeRunMethods } from './run-methods.ts';
 import type { AgentdStore } from './store.ts';
@@ -34,8 +34,8 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
   const write = makeWriteTx({ ...options, outbox });
   return {
     ...makeViews(db, clock),
-    findRecorded: (once) => db.read((sql) => recallOnce(sql, once)),
-    findRecordedCall: (call) => db.read((sql) => recallOnce(sql, callKey(call))),
+    findRecorded: (once) => db.read((sql) => findRecorded(sql, once)),
+    findRecordedCall: (call) => db.read((sql) => findRecorded(sql, callKey(call))),
     ...makeAgentMethods(write),
     ...makeTaskMethods(write),
     ...makeRunMethods(write),

@@ -1,5 +1,5 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
-import { forgetOnce } from '../../../platform/sql/idempotency.ts';
+import { deleteKeysBefore } from '../../../platform/sql/idempotency.ts';
 import { deliverInbox } from './messages.ts';
 import type { RunRow } from './rows.ts';
 import { claimRuns, findLiveRun, findRun, requeueRun } from './runs.ts';
@@ -80,7 +80,7 @@ export function makeRunMethods(
           tx.nowMs + 10_000,
           tx.nowMs + 10_000,
         );
-        await forgetOnce(tx.sql, tx.nowMs - IDEMPOTENCY_WINDOW_MS);
+        await deleteKeysBefore(tx.sql, tx.nowMs - IDEMPOTENCY_WINDOW_MS);
         return runs.length;
       }),
     breakRun: (key, reason) =>

@@ -3,7 +3,7 @@
 // released migrations never change.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
-import { ONCE_TABLE } from '../../../platform/sql/idempotency.ts';
+import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 
 /**
  * Narrows the scope of recorded responses from the caller to caller and route, and for a run's
@@ -172,7 +172,7 @@ CREATE INDEX artifacts_by_task ON artifacts (task_id, id);
 CREATE INDEX artifacts_by_context ON artifacts (context_id, id);
 CREATE TABLE halt (id INTEGER PRIMARY KEY, reason TEXT NOT NULL, since_ms BIGINT NOT NULL);
 ${OUTBOX_TABLES}
-${ONCE_TABLE}
+${IDEMPOTENCY_TABLE}
 `,
   'ALTER TABLE tasks ADD COLUMN workspace TEXT',
   NARROWER_SCOPES,

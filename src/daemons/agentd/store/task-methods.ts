@@ -1,5 +1,5 @@
 // The store's methods for agents and tasks; each is one transaction.
-import { onceByKey } from '../../../platform/sql/idempotency.ts';
+import { runOnce } from '../../../platform/sql/idempotency.ts';
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import { findCycle, type TaskNode } from '../dependency-rules.ts';
@@ -28,7 +28,7 @@ export function makeTaskMethods(
 ): Pick<AgentdStore, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask'> {
   return {
     createTask: (task, once) =>
-      write((tx) => onceByKey(tx.sql, once, tx.nowMs, () => insertCheckedTask(tx, task))),
+      write((tx) => runOnce(tx.sql, once, tx.nowMs, () => insertCheckedTask(tx, task))),
     addRun: (taskId) =>
       write(async (tx) => {
         const task = await findTask(tx, taskId);

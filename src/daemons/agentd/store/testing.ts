@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { PGlite } from '@electric-sql/pglite';
 import { manualClock } from '../../../platform/clock.ts';
-import { idMaker } from '../../../platform/ids.ts';
+import { makeIdMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { openPostgres, type PostgresClient } from '../../../platform/sql/postgres.ts';
@@ -64,7 +64,7 @@ function declareAgent(name: string, more = ''): { spec: never; file: string } {
 
 export async function world(open: () => Promise<Database>): Promise<StoreWorld> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
-  const newId = idMaker(clock);
+  const newId = makeIdMaker(clock);
   const events: NewEvent[] = [];
   const ended: EndedRun[] = [];
   const store = await openStore({

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
 import { hashJson } from '../../../platform/json.ts';
 import { localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
@@ -32,7 +32,7 @@ import type { RouteTable } from '../../../wire/route.ts';
 import { approvaldConfig } from '../config.ts';
 import { approvald } from '../daemon.ts';
 import { writePersonKey } from './person-key.ts';
-import { type ApprovaldTestClient, type Seeing, seeing } from './seeing.ts';
+import { type ApprovaldTestClient, makeReviewer, type Reviewer } from './reviewer.ts';
 
 type WaitNotification = {
   approval_id: string;
@@ -113,7 +113,7 @@ function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
         return {
           run: {
             id: params.id,
-            task_id: derivedId<TaskId>('task', 'x'),
+            task_id: deriveId<TaskId>('task', 'x'),
             agent: 'deployer',
             fence: 1,
             status,
@@ -149,11 +149,11 @@ export type ApprovaldTestHost = {
   hosted: RunningDaemon;
   toold: ApprovaldTestClient;
   /** People with their own key. */
-  alice: Seeing;
-  bob: Seeing;
+  alice: Reviewer;
+  bob: Reviewer;
   /** Two names for the holder of the operator's key. */
-  operator: Seeing;
-  shared: Seeing;
+  operator: Reviewer;
+  shared: Reviewer;
   as(caller: Caller): ApprovaldTestClient;
   ask(more?: Partial<AskApproval>): Promise<RequestedApproval>;
   stop(): Promise<void>;
@@ -171,11 +171,11 @@ let made = 0;
 export function makeRequest(more: Partial<AskApproval> = {}): AskApproval {
   const args = more.arguments ?? { commit: 'abc123', target: 'production' };
   return {
-    call_id: derivedId<CallId>('call', 'test', made++),
-    run_id: derivedId<RunId>('run', 'one'),
+    call_id: deriveId<CallId>('call', 'test', made++),
+    run_id: deriveId<RunId>('run', 'one'),
     agent: 'deployer',
-    task_id: derivedId<TaskId>('task', 'leaf'),
-    root_task_id: derivedId<TaskId>('task', 'root'),
+    task_id: deriveId<TaskId>('task', 'leaf'),
+    root_task_id: deriveId<TaskId>('task', 'root'),
     action: 'deploy.run',
     class: 'production.change',
     risk: 'high',
@@ -211,7 +211,7 @@ export async function hostApprovald(
     here,
     clock,
     random: randomBytes,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     stateDir: join(world.dir, 'state'),
     runtimeDir: join(world.dir, 'run'),
     config: { approvald: approvaldConfig.parse(config) },
@@ -223,7 +223,7 @@ export async function hostApprovald(
       localLink(() => host.dispatch, caller),
     );
   const person = (name: string) =>
-    seeing(as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` }));
+    makeReviewer(as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` }));
   const toold = as({ kind: 'daemon', principal: 'service:toold', daemon: 'toold' });
   return {
     hosted: host,
@@ -231,8 +231,8 @@ export async function hostApprovald(
     as,
     alice: person('alice'),
     bob: person('bob'),
-    operator: seeing(as({ kind: 'operator', principal: 'person:operator' })),
-    shared: seeing(as({ kind: 'operator', principal: 'person:somebody' })),
+    operator: makeReviewer(as({ kind: 'operator', principal: 'person:operator' })),
+    shared: makeReviewer(as({ kind: 'operator', principal: 'person:somebody' })),
     async ask(more) {
       const body = makeRequest(more);
       const { approval, status } = await toold.askApproval({ body });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { boxRulesOf } from '../../../policy/box-rules.ts';
+import { planAgentBox } from '../../../policy/box-rules.ts';
 import type { Policy } from '../../../policy/decide.ts';
 import {
   matchesHost,
@@ -12,21 +12,21 @@ import {
   parseHostPattern,
   parseHostRule,
 } from '../../../policy/hosts.ts';
-import { requestOfTouch } from '../../../policy/request.ts';
+import { touchRequest } from '../../../policy/request.ts';
 import { quote } from '../../../policy/rule.ts';
 import { somePatternAndHost, somePort, someRuleAndHost } from '../../../policy/testing/hosts.ts';
-import { policyOf } from '../../../policy/testing/rights.ts';
+import { makeTestPolicy } from '../../../policy/testing/rights.ts';
 import { matchRules, parseRule } from './match.ts';
 
 async function policyAllows(policy: Policy, host: string, port: number): Promise<boolean> {
   const touch = { action: 'net.connect', host, port } as const;
-  const { answer } = await policy.decide(requestOfTouch('agent:coder', touch, { labels: [] }));
+  const { answer } = await policy.decide(touchRequest('agent:coder', touch, { labels: [] }));
   return answer === 'allow';
 }
 
 /** Decides like the proxy about `CONNECT host:port` from a box of the agent. */
 async function egressOf(policy: Policy): Promise<(host: string, port: number) => boolean> {
-  const { network } = await boxRulesOf(policy, 'coder');
+  const { network } = await planAgentBox(policy, 'coder');
   const rules = network.allow.map((rule) => {
     const read = parseRule(rule);
     assert.ok('value' in read, `egressd does not take ${rule.host}`);
@@ -65,7 +65,7 @@ test('what a manifest allows is the same for policy, box and egressd', async () 
   await fc.assert(
     fc.asyncProperty(someRules, somePort, async (pairs, port) => {
       const allow = pairs.map(([rule]) => rule);
-      const policy = policyOf({ coder: { network: { mode: 'restricted', allow } } });
+      const policy = makeTestPolicy({ coder: { network: { mode: 'restricted', allow } } });
       const egressAllows = await egressOf(policy);
       for (const [, host] of pairs) {
         const isAllowed = allow.some((rule) => matchesRule(rule, host, port));
@@ -85,7 +85,7 @@ test("Cedar's own answer to conditions about hosts is the same", async () => {
     fc.asyncProperty(somePatterns, somePort, async (pairs, port) => {
       const conditions = pairs.flatMap(([pattern]) => inHost(pattern));
       const rules = conditions.map((one) => `permit (${CONNECT}, resource) when { ${one} };`);
-      const policy = policyOf({ coder: {} }, { site: { '10.cedar': rules.join('\n') } });
+      const policy = makeTestPolicy({ coder: {} }, { site: { '10.cedar': rules.join('\n') } });
       for (const [, host] of pairs) {
         const isAllowed = pairs.some(([pattern]) => matchesPattern(pattern, host));
         counts[isAllowed ? 'allowed' : 'denied']++;
@@ -115,7 +115,7 @@ test('a box reaches no host that a rule forbids or asks about, wherever the rule
         name: `${effect} (${CONNECT}, resource) when { context.host like "a.*" };`,
       }[where];
       const allow = [...allowed.map(([written]) => written), '*.example.com'];
-      const policy = policyOf(
+      const policy = makeTestPolicy(
         { coder: { network: { mode: 'restricted', allow } } },
         { site: { '10.cedar': rule } },
       );

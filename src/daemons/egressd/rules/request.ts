@@ -1,7 +1,7 @@
 // Parses a request to forward: its target and its end-to-end headers. Anything that two servers
 // could read differently is rejected, not repaired.
 import {
-  authorityOf,
+  formatAuthority,
   type Host,
   type ParseOutcome,
   parseAuthority,
@@ -164,7 +164,7 @@ function makeForwarded(parts: {
 }
 
 export function formatHostHeader(target: Target, defaultPort: number): string {
-  const whole = authorityOf(target);
+  const whole = formatAuthority(target);
   return target.port === defaultPort ? whole.slice(0, whole.lastIndexOf(':')) : whole;
 }
 

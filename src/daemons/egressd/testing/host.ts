@@ -7,7 +7,7 @@ import { eventually } from '../../../../test/support/runtime.ts';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
 import { defineDaemon, hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { makeDispatch } from '../../../platform/dispatch.ts';
-import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
@@ -66,10 +66,10 @@ function fakeAudit(audit: RecordingAudit): RunningDaemon {
   return { name: 'auditd-ai', dispatch, begin: nothing, drain: nothing, stop: nothing };
 }
 
-export const runIdOf = (name: string): RunId => derivedId<RunId>('run', name);
+export const runIdOf = (name: string): RunId => deriveId<RunId>('run', name);
 
 export function opening(name: string, allow: EgressRule[]): PutEgressBody {
-  const task_id = derivedId<TaskId>('task', name);
+  const task_id = deriveId<TaskId>('task', name);
   return {
     fence: 1,
     agent: 'coder',
@@ -109,7 +109,7 @@ export async function startHost(
     runtimeDir: join(dir, 'run'),
     config: { egressd: egressdConfig.parse(options.config ?? {}) },
     random: (n) => new Uint8Array(n),
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
   }).catch((error: unknown) => {
     // The caller did not get the directory, so it cannot remove it.

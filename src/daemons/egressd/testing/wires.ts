@@ -112,7 +112,9 @@ export async function exchange(
   return readAnswer(text);
 }
 
-export const errorOf = ({ body }: WireResponse): { code: string; message: string; hint: string } =>
+export const parseErrorBody = ({
+  body,
+}: WireResponse): { code: string; message: string; hint: string } =>
   (JSON.parse(body) as { error: { code: string; message: string; hint: string } }).error;
 
 /** Sends CONNECT through a proxy; the wire is the tunnel if the status is 200. */

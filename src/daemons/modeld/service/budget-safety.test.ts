@@ -7,18 +7,18 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { systemClock } from '../../../platform/clock.ts';
-import { idMaker } from '../../../platform/ids.ts';
+import { makeIdMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import {
   type DeferredSyncDatabase,
+  deferSync,
   type Sync,
-  syncLate,
 } from '../../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { PolicyDecision } from '../../../policy/request.ts';
-import { callIdOf } from '../../../wire/call-id.ts';
+import { makeCallId } from '../../../wire/call-id.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import type { BudgetView } from '../../../wire/modeld.ts';
@@ -162,7 +162,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
   const clock = systemClock();
   const file = join(stateDir, 'modeld.sqlite');
   const { sync, losePower, comeBack } = disk(stateDir);
-  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, { sync });
+  const inner = await deferSync(openSqlite({ file, migrations: MIGRATIONS }), file, { sync });
   const db = mortal(inner);
   const append = async (batch: NewEvent[]) => {
     await turns(1);
@@ -191,7 +191,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     readArtifact: () => Promise.reject(new Error('none')),
     sockets: { open: async () => '/test', close: async () => {}, sweep: () => {} },
     clock,
-    newId: idMaker(clock, randomBytes),
+    newId: makeIdMaker(clock, randomBytes),
     log: silentLog,
     metrics: makeMetrics('test'),
     policy: { warm: async () => {}, decide: async () => ALLOWED },
@@ -237,7 +237,7 @@ async function callOnce(opened: Open, one: Caller, name: string): Promise<void> 
   if (one.leaves !== null) void turns(one.leaves).then(() => left.abort());
   const asCaller = one.who === 0 ? OPERATOR : runCaller(one.who, 1);
   const [life, index] = name.slice(1).split('.').map(Number);
-  const call_id = callIdOf(runId(one.who), 'm', life!, index);
+  const call_id = makeCallId(runId(one.who), 'm', life!, index);
   try {
     const made = await service.generate(
       asCaller,

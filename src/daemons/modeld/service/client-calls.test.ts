@@ -2,7 +2,7 @@
 // and failover between routes.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { RawAnswer } from '../../../platform/dispatch.ts';
+import { RawReply } from '../../../platform/dispatch.ts';
 import { writeDialectError } from '../adapters/dialects.ts';
 import { admission, OPERATOR, rejects, runCaller, runId, until } from '../testing/harness.ts';
 import { openaiChunks, sendJson } from '../testing/provider.ts';
@@ -26,7 +26,7 @@ describe('clients of a vendor', () => {
     prices: { 'gpt-test': { input: 1, output: 10 } },
   }));
 
-  const post = async (path: string, text: string, caller = OPERATOR): Promise<RawAnswer> => {
+  const post = async (path: string, text: string, caller = OPERATOR): Promise<RawReply> => {
     const response = await modeld.dispatch.run({
       method: 'POST',
       path,
@@ -35,12 +35,12 @@ describe('clients of a vendor', () => {
       rawBody: text,
       caller,
     });
-    assert.ok(response instanceof RawAnswer);
+    assert.ok(response instanceof RawReply);
     // A call is settled after its response is sent.
     await new Promise((resolve) => setImmediate(resolve));
     return response;
   };
-  const textOf = async ({ body }: RawAnswer): Promise<string> => {
+  const textOf = async ({ body }: RawReply): Promise<string> => {
     if (typeof body === 'string') return body;
     if (body instanceof Uint8Array) return Buffer.from(body).toString('utf8');
     let text = '';

@@ -3,7 +3,7 @@
 import type { NewId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { assertCallOf } from '../../../wire/call-id.ts';
+import { assertCallOfRun } from '../../../wire/call-id.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
@@ -55,7 +55,7 @@ export function makeEmbed(parts: {
   ): Promise<EmbedResponse> {
     const identity = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
     if (identity.runId !== null && request.call_id !== undefined)
-      assertCallOf(identity.runId, request.call_id);
+      assertCallOfRun(identity.runId, request.call_id);
     const { model, routes: all } = providers.resolve(request.model, 'embedding');
     const routes = filterSameModel(all);
     const hashes = request.input.map(sha256Hex);

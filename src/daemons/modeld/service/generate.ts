@@ -2,7 +2,7 @@
 // flight.
 import type { NewId } from '../../../platform/ids.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import { assertCallOf } from '../../../wire/call-id.ts';
+import { assertCallOfRun } from '../../../wire/call-id.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault, faultFromBody } from '../../../wire/errors.ts';
 import type {
@@ -78,7 +78,7 @@ export class Generate {
     if (request.messages === undefined && request.input_ref === undefined)
       throw fault('bad_request', 'the request has neither messages nor input_ref');
     if (identity.runId !== null && request.call_id !== undefined)
-      assertCallOf(identity.runId, request.call_id);
+      assertCallOfRun(identity.runId, request.call_id);
     const context = makeNeutralContext(request, identity.principal);
     const callId = request.call_id ?? this.#deps.newId<CallId>('call');
     const call: GenerateCall = { identity, request, callId, context, ...patience };

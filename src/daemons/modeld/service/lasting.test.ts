@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { callIdOf } from '../../../wire/call-id.ts';
+import { makeCallId } from '../../../wire/call-id.ts';
 import { fault } from '../../../wire/errors.ts';
 import {
   admission,
@@ -18,7 +18,7 @@ import {
 } from '../testing/harness.ts';
 import { type FakeProvider, openaiAnswer, sendJson, startProvider } from '../testing/provider.ts';
 
-const callId = (step: number) => callIdOf(runId(1), 'm', step);
+const callId = (step: number) => makeCallId(runId(1), 'm', step);
 
 describe('durability', () => {
   let provider: FakeProvider;

@@ -1,6 +1,6 @@
 // Checks a run's use of a model against policy, on every call, so that a revoked right takes effect
 // on the next one. A person's rights are checked by authentication.
-import { requestOfModel } from '../../../policy/request.ts';
+import { modelRequest } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import { fromMask } from '../rules/labels.ts';
@@ -15,7 +15,7 @@ export function makeCheckModelUse(policy: Pick<PolicySource, 'decide'>): CheckMo
     const labels = fromMask(context.labels | readLabels(identity));
     const { agent, taskId, rootTaskId } = identity;
     const decision = await policy.decide(
-      requestOfModel({ agent, model: model.name, taskId, rootTaskId, labels }),
+      modelRequest({ agent, model: model.name, taskId, rootTaskId, labels }),
     );
     if (decision.answer === 'allow') return { ...decision, labels };
     const approval = decision.answer === 'ask' ? ' without approval, and a step cannot wait' : '';

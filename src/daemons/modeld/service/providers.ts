@@ -2,7 +2,7 @@
 // An added provider is usable at once.
 import { join } from 'node:path';
 import { checkValue } from '../../../platform/check.ts';
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
@@ -106,7 +106,7 @@ export class Providers {
 
   unknownModelFault(name: string): Fault {
     const known = [...this.listModelViews().map((model) => model.name), ...this.#providers.keys()];
-    const near = nearest(name, known);
+    const near = findNearest(name, known);
     const guess = near === undefined ? '' : `; did you mean ${near}?`;
     return fault('not_found', `model ${name} not found${guess}`, {
       hint: 'Choose one from agentctl model list, or add it with agentctl model add.',

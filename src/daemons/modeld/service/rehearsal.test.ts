@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { RawAnswer } from '../../../platform/dispatch.ts';
+import { RawReply } from '../../../platform/dispatch.ts';
 import {
   freshStateDir,
   type Modeld,
@@ -72,7 +72,7 @@ describe('the rehearsal', () => {
         rawBody: JSON.stringify(body),
         caller: OPERATOR,
       });
-      assert.ok(response instanceof RawAnswer);
+      assert.ok(response instanceof RawReply);
       assert.equal(response.headers['agentd-rehearsal'], 'true');
       assert.match(String(response.body), /"usage"/);
     }

@@ -2,7 +2,7 @@
 // row, a log, an error or a response.
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { ownDir, writeAtomically } from '../../../platform/state-dir.ts';
+import { makePrivateDir, writeAtomically } from '../../../platform/state-dir.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 
 export type Keys = {
@@ -12,7 +12,7 @@ export type Keys = {
 
 /** Keys set by operators, one file per provider. */
 export function openKeys(stateDir: string): Keys {
-  const dir = ownDir(join(stateDir, 'keys'));
+  const dir = makePrivateDir(join(stateDir, 'keys'));
   const keyFile = (provider: string): string => join(dir, `${provider}.key`);
   return {
     read: (provider) =>

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
 import type { DaemonContext, RunSockets } from '../../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { idMaker } from '../../../platform/ids.ts';
+import { makeIdMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { type Log, silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
@@ -135,7 +135,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
     config: modeldConfig.parse(options.config ?? {}),
     clock,
     random: randomBytes,
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     log: lineLog(logLines),
     metrics: makeMetrics('modeld'),
     runSockets: fakeSockets(),

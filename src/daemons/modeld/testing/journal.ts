@@ -7,8 +7,8 @@ import { makeLog, silentLog } from '../../../platform/log.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import {
   type DeferredSyncDatabase,
+  deferSync,
   type Sync,
-  syncLate,
 } from '../../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -27,7 +27,7 @@ export async function openJournal({ sync }: { sync?: Sync } = {}) {
   const dir = freshStateDir();
   dirs.push(dir);
   const file = join(dir, 'm.sqlite');
-  const inner = await syncLate(openSqlite({ file, migrations: MIGRATIONS }), file, {
+  const inner = await deferSync(openSqlite({ file, migrations: MIGRATIONS }), file, {
     onFailedSync: () => undefined,
     ...(sync === undefined ? {} : { sync }),
   });

@@ -1,7 +1,7 @@
 // Runs one modeld with one fake provider for all tests of a suite.
 
 import { after, before, beforeEach } from 'node:test';
-import { callIdOf } from '../../../wire/call-id.ts';
+import { makeCallId } from '../../../wire/call-id.ts';
 import { type Modeld, runId, startModeld } from './harness.ts';
 import { type FakeProvider, startProvider } from './provider.ts';
 
@@ -9,7 +9,7 @@ import { type FakeProvider, startProvider } from './provider.ts';
 export let provider: FakeProvider;
 export let modeld: Modeld;
 
-export const callId = (n: number, step = 0) => callIdOf(runId(n), 'm', step);
+export const callId = (n: number, step = 0) => makeCallId(runId(n), 'm', step);
 
 const oneModel = ({ url }: FakeProvider): Record<string, unknown> => ({
   providers: { local: { dialect: 'openai', base_url: `${url}/v1`, models: ['gpt-test'] } },

@@ -4,10 +4,10 @@ import type { Duplex } from 'node:stream';
 import type { Clock, Timer } from '../../../platform/clock.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import {
-  type AnswerTo,
   type FileAnswer,
-  type FileAsk,
   FileRequest,
+  type FileRequestInput,
+  type FileResponseTo,
 } from '../../../wire/sandboxd/files.ts';
 import { statusFault } from './boxfs-faults.ts';
 import {
@@ -25,7 +25,7 @@ import {
 export type BoxfsRoot = { path: string; writable: boolean };
 
 export type BoxfsClient = {
-  perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>>;
+  perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
   /** Resolves with the reason when no more requests are possible. */
   ended: Promise<Fault>;
   close(): void;
@@ -142,7 +142,7 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
   });
 
   return {
-    async perform<R extends FileAsk>(input: R): Promise<AnswerTo<R>> {
+    async perform<R extends FileRequestInput>(input: R): Promise<FileResponseTo<R>> {
       const request = FileRequest.parse(input);
       const location = locateInRoots(request.path, roots);
       if (location === undefined) throw outsideFault(request.path, roots);
@@ -155,7 +155,7 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
         },
         { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
       );
-      return response as AnswerTo<R>;
+      return response as FileResponseTo<R>;
     },
     ended: ended.promise,
     close: () => end(fault('stopping', 'the box was closed')),

@@ -147,9 +147,9 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
 }
 
 /** Chown: a directory to one user. Share: a tree to a group (uid null). */
-export type Owned = { path: string; uid: number | null; gid: number };
+export type DirectoryOwner = { path: string; uid: number | null; gid: number };
 
-export function encodeChown({ path, uid, gid }: Owned): Buffer {
+export function encodeChown({ path, uid, gid }: DirectoryOwner): Buffer {
   const head = Buffer.alloc(12);
   head[0] = uid === null ? 2 : 1;
   head.writeUInt32LE(uid ?? 0, 4);

@@ -178,7 +178,7 @@ describe('the client of the warden', () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(done, false, 'the warden was asked to wait');
     let size = 0;
-    for await (const { stream, bytes } of command.pieces()) {
+    for await (const { stream, bytes } of command.readOutput()) {
       assert.equal(stream, 'stdout');
       size += bytes.length;
     }

@@ -4,12 +4,12 @@ import { type Fault, fault } from '../../../wire/errors.ts';
 import {
   type BoxCommand,
   type BoxPlan,
+  type DirectoryOwner,
   encodeBoxCommand,
   encodeBoxPlan,
   encodeChown,
   encodeMeasure,
   encodePlan,
-  type Owned,
   type WardenPlan,
 } from './plan.ts';
 import {
@@ -27,7 +27,7 @@ export type SandboxCommand = {
   /** 0 when it ended before it started. */
   pid: number;
   /** Its output, with backpressure. A caller that does not read it must call `discard`. */
-  pieces(): AsyncIterable<OutputChunk>;
+  readOutput(): AsyncIterable<OutputChunk>;
   discard(): void;
   stdin(bytes: Buffer): Promise<void>;
   stdinEnd(): void;
@@ -48,7 +48,7 @@ export type Warden = {
   start(plan: WardenPlan): Promise<SandboxCommand>;
   open(plan: BoxPlan): Promise<OpenedBox>;
   /** Changes owners, which needs root. Resolves to the number of files left unchanged. */
-  own(owned: Owned): Promise<number>;
+  chown(owned: DirectoryOwner): Promise<number>;
   /** Measures a directory: bytes on disk, and entries, each of which takes space too. */
   measure(path: string): Promise<{ bytes: number; entries: number }>;
   close(): void;
@@ -116,7 +116,7 @@ export function makeWarden(socketPath: string): Warden {
     const pid = await started.promise;
     return {
       pid,
-      pieces: pieces.read,
+      readOutput: pieces.read,
       discard: pieces.discard,
       stdin: (bytes) => (isOver ? Promise.resolve() : connection.stdin(bytes)),
       stdinEnd: () => whileRunning(() => connection.stdinEnd()),
@@ -198,7 +198,7 @@ export function makeWarden(socketPath: string): Warden {
     },
     start: (plan) => begin(REQUEST.plan, encodePlan(plan)),
     open,
-    own: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
+    chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
     measure: (path) => requestDirectory(encodeMeasure(path), 'measured'),
     close() {
       for (const connection of live) connection.destroy();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import {
   answerAsPerson,
@@ -213,7 +213,7 @@ describe('while what a person approved after a look at files is done', () => {
   beforeEach(async () => {
     writeFileSync(at('plan.txt'), 'good');
     writeFileSync(at('hold'), '');
-    const root_task_id = derivedId<TaskId>('task', run.id);
+    const root_task_id = deriveId<TaskId>('task', run.id);
     colleague = await host.admit('two', { tools: TOOLS, root_task_id });
   });
   afterEach(() => rmSync(at('hold'), { force: true }));

@@ -2,7 +2,7 @@
 // restart of the broker.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import type { AgentBoxRules } from '../../../policy/box-rules.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -11,7 +11,7 @@ import type { ToolRun } from '../runs.ts';
 import { makeEgressSessions } from './egress-sessions.ts';
 
 const runOf = (name: string, fence = 1) =>
-  ({ runId: derivedId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
+  ({ runId: deriveId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
 const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as AgentBoxRules;
 
 function makeWorld() {

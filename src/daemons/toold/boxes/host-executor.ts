@@ -20,7 +20,7 @@ import type { RulesWatch } from './rules-watch.ts';
 
 export function makeHostExecutor(options: {
   sandboxd: Pick<SandboxdClient, 'runOnce'>;
-  policy: Pick<PolicySource, 'declaredRulesOf'>;
+  policy: Pick<PolicySource, 'planDeclaredPaths'>;
   watch: RulesWatch;
   /** Null where policy allows the agent no host. */
   openEgressSocket: (runId: RunId) => Promise<string | null>;
@@ -30,7 +30,7 @@ export function makeHostExecutor(options: {
   return {
     async run(context, request) {
       const { level, read, write, cwd } = request;
-      const rules = await policy.declaredRulesOf(context.agent, { read, write });
+      const rules = await policy.planDeclaredPaths(context.agent, { read, write });
       if ('refused' in rules)
         throw fault('denied', `this tool may not run for ${context.agent}: ${rules.refused}`, {
           hint: 'Do without it. An operator can change the rule, or the paths of the tool.',
@@ -56,7 +56,7 @@ export function makeHostExecutor(options: {
       const asked = { deadlineMs, signal: AbortSignal.any([request.signal, ended.signal]) };
       const watching = {
         async isNarrower() {
-          const now = await policy.declaredRulesOf(context.agent, { read, write });
+          const now = await policy.planDeclaredPaths(context.agent, { read, write });
           return 'refused' in now || isNarrower({ ...paths, ...now }, { ...paths, ...rules });
         },
         end: () => ended.abort(),

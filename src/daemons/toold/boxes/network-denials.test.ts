@@ -1,7 +1,7 @@
 // What is told of the way out after a command: only what was refused while it ran.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import type { EgressDenial } from '../../../wire/egressd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RunId } from '../../../wire/primitives.ts';
@@ -42,7 +42,7 @@ test('denials that are new or repeated are told, each place once, five at most',
 });
 
 test('an egressd that is away takes nothing from the command; a failure of the command stays one', async () => {
-  const id = derivedId<RunId>('run', 'denials');
+  const id = deriveId<RunId>('run', 'denials');
   const away = { getEgress: () => Promise.reject(fault('unavailable', 'away')) };
   assert.deepEqual(await withDenials(away, id, async () => 7), { done: 7, denied: [] });
   const failing = withDenials(away, id, () => Promise.reject(fault('denied', 'no')));

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import type { AgentBoxRules, DeclaredRules } from '../../../policy/box-rules.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -11,7 +11,7 @@ import { BOX_NOT_OPEN } from '../../../wire/sandboxd.ts';
 import type { HostCommand } from '../command-tools/make.ts';
 import type { ToolRun } from '../runs.ts';
 import { toExecOutput } from '../tools/box.ts';
-import { makeBoxes } from './run-boxes.ts';
+import { makeRunBoxes } from './run-boxes.ts';
 
 const RULES: AgentBoxRules = {
   read: [],
@@ -32,7 +32,7 @@ const ENDED = {
   usage: { wall_ms: 1, cpu_ms: 1, memory_peak_bytes: 1, stdout_bytes: 0, stderr_bytes: 0 },
 };
 const run = {
-  runId: derivedId<RunId>('run', 'one'),
+  runId: deriveId<RunId>('run', 'one'),
   fence: 1,
   agent: 'coder',
   workspace: null,
@@ -51,20 +51,20 @@ function makeWorld() {
       open.delete(params.id);
     },
   };
-  const boxes = makeBoxes({
+  const boxes = makeRunBoxes({
     sandboxd: sandboxd as never,
     egressd: {} as never,
     ways: { close: async () => undefined } as never,
-    policy: { boxRulesOf: () => asked.promise, declaredRulesOf: async () => ({ deny: [] }) },
+    policy: { planAgentBox: () => asked.promise, planDeclaredPaths: async () => ({ deny: [] }) },
     grants: { hostsFor: async () => [] },
-    newBoxId: () => derivedId<BoxId>('box', 'one'),
+    newBoxId: () => deriveId<BoxId>('box', 'one'),
     runOf: () => run,
     clock: manualClock(0),
     log: silentLog,
   });
   return { open, boxes, answer: () => asked.resolve(RULES) };
 }
-const callId = derivedId<CallId>('call', 'one');
+const callId = deriveId<CallId>('call', 'one');
 
 test('a box that is wanted when its run is dismissed is not opened', async () => {
   const { open, boxes, answer } = makeWorld();
@@ -100,13 +100,13 @@ describe('a fault from sandboxd', () => {
         throw error;
       },
     };
-    const boxes = makeBoxes({
+    const boxes = makeRunBoxes({
       sandboxd: sandboxd as never,
       egressd: {} as never,
       ways: {} as never,
       grants: { hostsFor: async () => [] },
-      policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => ({ deny: [] }) },
-      newBoxId: () => derivedId<BoxId>('box', count),
+      policy: { planAgentBox: async () => RULES, planDeclaredPaths: async () => ({ deny: [] }) },
+      newBoxId: () => deriveId<BoxId>('box', count),
       runOf: () => run,
       clock: manualClock(0),
       log: silentLog,
@@ -147,13 +147,13 @@ test('a command on the host sees nothing that a rule closes, and does not run wh
     },
   };
   let rules: DeclaredRules = { deny: ['/srv/app/keys'] };
-  const boxes = makeBoxes({
+  const boxes = makeRunBoxes({
     sandboxd: sandboxd as never,
     egressd: {} as never,
     ways: {} as never,
     grants: { hostsFor: async () => [] },
-    policy: { boxRulesOf: async () => RULES, declaredRulesOf: async () => rules },
-    newBoxId: () => derivedId<BoxId>('box', 'one'),
+    policy: { planAgentBox: async () => RULES, planDeclaredPaths: async () => rules },
+    newBoxId: () => deriveId<BoxId>('box', 'one'),
     runOf: () => run,
     clock: manualClock(0),
     log: silentLog,
@@ -210,15 +210,18 @@ describe('while a command runs', () => {
       has: () => true,
       close: async () => undefined,
     };
-    const boxes = makeBoxes({
+    const boxes = makeRunBoxes({
       sandboxd: sandboxd as never,
       egressd: egressd as never,
       clock,
       log: silentLog,
       grants: { hostsFor: async () => [] },
       ways,
-      policy: { boxRulesOf: async () => world.rules, declaredRulesOf: async () => ({ deny: [] }) },
-      newBoxId: () => derivedId<BoxId>('box', world.boxes++),
+      policy: {
+        planAgentBox: async () => world.rules,
+        planDeclaredPaths: async () => ({ deny: [] }),
+      },
+      newBoxId: () => deriveId<BoxId>('box', world.boxes++),
       runOf: () => run,
     });
     const box = () =>

@@ -9,7 +9,7 @@ import { proxyEnvironment } from '../../../policy/egress.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
-import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
+import type { FileRequestInput, FileResponseTo } from '../../../wire/sandboxd/files.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
 import type { ApprovedHosts } from '../permission/approved-hosts.ts';
@@ -62,11 +62,11 @@ type BoxLease = {
   isEnded: boolean;
 };
 
-export function makeBoxes(options: {
+export function makeRunBoxes(options: {
   sandboxd: SandboxdClient;
   egressd: Pick<EgressdClient, 'getEgress'>;
   ways: Pick<EgressSessions, 'open' | 'has' | 'close'>;
-  policy: Pick<PolicySource, 'boxRulesOf' | 'declaredRulesOf'>;
+  policy: Pick<PolicySource, 'planAgentBox' | 'planDeclaredPaths'>;
   grants: Pick<ApprovedHosts, 'hostsFor'>;
   newBoxId: () => BoxId;
   runOf: (runId: RunId) => ToolRun;
@@ -80,7 +80,7 @@ export function makeBoxes(options: {
   const closing = new Set<BoxLease>();
 
   const loadRules = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
-    policy.boxRulesOf(run.agent, await options.grants.hostsFor(run), touched);
+    policy.planAgentBox(run.agent, await options.grants.hostsFor(run), touched);
 
   const open = async (run: ToolRun, rules: AgentBoxRules): Promise<OpenedBox> => {
     const id = options.newBoxId();
@@ -238,11 +238,14 @@ export function makeBoxes(options: {
       return {
         roots: { workspace: box.view.workspace, home: box.view.home },
         files: {
-          perform: <R extends FileAsk>(request: R) =>
+          perform: <R extends FileRequestInput>(request: R) =>
             withBox(entry, async () => {
               if (signal.aborted) throw notStartedFault();
-              const asked = { params, body: request as FileAsk as never };
-              return (await sandboxd.boxFiles(asked, { ...peerOptions, signal })) as AnswerTo<R>;
+              const asked = { params, body: request as FileRequestInput as never };
+              return (await sandboxd.boxFiles(asked, {
+                ...peerOptions,
+                signal,
+              })) as FileResponseTo<R>;
             }),
         },
         exec: (request) =>

@@ -13,13 +13,13 @@ export type WorkspaceLocks = {
 type LockedCall = { input: unknown; isApproved: boolean };
 
 export function makeWorkspaceLocks(options: {
-  policy: Pick<PolicySource, 'boxRulesOf'>;
+  policy: Pick<PolicySource, 'planAgentBox'>;
 }): WorkspaceLocks {
-  const { enter } = makePathLock();
+  const { acquire: enter } = makePathLock();
 
   /** Workspace, home, shared writable paths, and paths the call would write. */
   const listPaths = async ({ run, tool }: Job, input: unknown): Promise<string[]> => {
-    const { write, home } = await options.policy.boxRulesOf(run.agent);
+    const { write, home } = await options.policy.planAgentBox(run.agent);
     const shared = write.filter((path) => path !== WORKSPACE && path !== home);
     const touched = (tool?.touches?.(input) ?? []).flatMap((touch) =>
       touch.action === 'file.write' && tool?.box === undefined ? [touch.path] : [],
@@ -37,11 +37,12 @@ export function makeWorkspaceLocks(options: {
         tool?.touches?.(input).some(({ action }) => action === 'file.write') === true;
       if (!isExclusive && !changes) return work(false);
       const places = await listPaths(job, input);
-      const { hasWaited, leave } = await enter({ places, exclusive: isExclusive }, signal).catch(
-        () => {
-          throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
-        },
-      );
+      const { hasWaited, release: leave } = await enter(
+        { paths: places, exclusive: isExclusive },
+        signal,
+      ).catch(() => {
+        throw fault('canceled', `${job.run.runId} was dismissed before ${job.callId} was done`);
+      });
       try {
         return await work(hasWaited);
       } finally {

@@ -1,7 +1,7 @@
 // Validates a tool that an operator declares in YAML: a program with typed arguments. Every error
 // in a declaration is found here, with its path, before the tool exists.
 import * as z from 'zod';
-import { nearest } from '../../../platform/did-you-mean.ts';
+import { findNearest } from '../../../platform/did-you-mean.ts';
 import { parseHostRule } from '../../../policy/hosts.ts';
 import { MARKS } from '../../../wire/primitives.ts';
 import { findLeadingNames, findNames, type Piece } from './template.ts';
@@ -116,7 +116,7 @@ function findProblems(declared: z.output<typeof Shape>): Issue[] {
   const { argv, input, place } = declared;
   const known = Object.keys(input);
   const unknown = (name: string) => {
-    const near = nearest(name, known);
+    const near = findNearest(name, known);
     return `{${name}} is not among the inputs${near === undefined ? '' : `; did you mean ${near}?`}`;
   };
   const issues: Issue[] = [];

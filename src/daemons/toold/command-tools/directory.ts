@@ -7,7 +7,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import { decodeUtf8 } from '../../../platform/json.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
-import { followDir } from '../../../platform/watch-dir.ts';
+import { watchDir } from '../../../platform/watch-dir.ts';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
 import type { Tool } from '../tools/tool.ts';
@@ -63,7 +63,13 @@ export async function openCommandTools(options: CommandToolOptions): Promise<Com
     scan().catch((error: unknown) => log.error('reading declared tools failed', { dir, error }));
   };
 
-  const followed = followDir({ dir, clock, settleMs, lookEveryMs, look: scanInBackground });
+  const followed = watchDir({
+    dir,
+    clock,
+    settleMs,
+    pollIntervalMs: lookEveryMs,
+    onChange: scanInBackground,
+  });
   await scan();
   return {
     current: () => set,

@@ -2,7 +2,7 @@
 // never otherwise. Policy is asked again at the moment of doing.
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import type { ApprovalId, CallId, RunId } from '../../../wire/primitives.ts';
 import {
   answerAsPerson,
@@ -144,9 +144,9 @@ describe('a call that needs a person', () => {
     const other = run.callId(9);
     const hash = 'f'.repeat(64);
     for (const [what, made] of Object.entries({
-      'another approval': { approval_id: derivedId<ApprovalId>('approval', other) },
+      'another approval': { approval_id: deriveId<ApprovalId>('approval', other) },
       'another call': { call_id: other },
-      'another run': { run_id: derivedId<RunId>('run', 'other') },
+      'another run': { run_id: deriveId<RunId>('run', 'other') },
       'another agent': { agent: 'other' },
       'another tool': { action: 'test.echo' },
       'other arguments that were asked': { asked_hash: hash },

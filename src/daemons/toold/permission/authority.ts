@@ -1,6 +1,6 @@
 // Evaluates policy on one call: on the tool itself and on every path and host it would touch. The
 // strictest decision counts.
-import { type CallFacts, requestsOfCall } from '../../../policy/request.ts';
+import { type CallFacts, callRequests } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { ApprovedHosts } from './approved-hosts.ts';
 import type { Authority } from './permission.ts';
@@ -21,7 +21,7 @@ export function makeAuthority(
         tool: { name, risk, reversibility, idempotent, level },
         touches: await approvedHosts.markApproved(run, tool.touches?.(input) ?? []),
       };
-      return { facts, ...(await policy.decideAll(requestsOfCall(facts))) };
+      return { facts, ...(await policy.decideAll(callRequests(facts))) };
     },
   };
 }

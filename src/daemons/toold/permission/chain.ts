@@ -2,7 +2,7 @@
 // calls. approvald classifies the whole chain by its worst link.
 import { checkValue } from '../../../platform/check.ts';
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
-import { grantOf, isBasicTool } from '../../../policy/capabilities.ts';
+import { computeGrant, isBasicTool } from '../../../policy/capabilities.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { CHAIN_LINKS_MAX, type ChainLink, Reversibility, Risk } from '../../../wire/approvald.ts';
 import { isShortened, type Job } from '../attempts/job.ts';
@@ -41,7 +41,7 @@ const ONLY_READS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD']);
 
 export function makeChains(options: {
   registry: Pick<Registry, 'get'>;
-  policy: Pick<PolicySource, 'boxRulesOf' | 'toolsOf'>;
+  policy: Pick<PolicySource, 'planAgentBox' | 'toolsFor'>;
   grants: Pick<ApprovedHosts, 'hostsFor'>;
   store: Pick<TooldStore, 'openCalls'>;
 }): Chains {
@@ -59,7 +59,7 @@ export function makeChains(options: {
         : [],
     );
     if (!canRunCommands(tool) && named.length === 0) return [];
-    const { network } = await policy.boxRulesOf(run.agent, await grants.hostsFor(run));
+    const { network } = await policy.planAgentBox(run.agent, await grants.hostsFor(run));
     const open = [...network.allow, ...network.granted].map(({ host, port }) => `${host}:${port}`);
     return [...new Set([...named, ...open])];
   };
@@ -82,8 +82,11 @@ export function makeChains(options: {
     const handed = input === undefined ? undefined : tool.delegatesTo?.(input);
     if (handed === undefined) return links;
     const { agent, delegation } = handed;
-    const has = { tools: await policy.toolsOf(agent), delegations: delegation ? [delegation] : [] };
-    for (const name of grantOf(has).tools) {
+    const has = {
+      tools: await policy.toolsFor(agent),
+      delegations: delegation ? [delegation] : [],
+    };
+    for (const name of computeGrant(has).tools) {
       const given = registry.get(name);
       if (given === undefined || isBasicTool(name)) continue;
       links.push({ ...assessTool(given), ...says(`${agent} may use ${name}`) });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import {
   hostToold,
@@ -78,7 +78,7 @@ const breakIt = async (times: number, by = run) => {
 };
 /** A run of another tree. */
 const other = (name: string) => host.admit(name, { tools: NAMES });
-const TREE = derivedId<TaskId>('task', derivedId('run', 'one'));
+const TREE = deriveId<TaskId>('task', deriveId('run', 'one'));
 const viewOf = async (name: string, by = host.operator) => {
   const { tools } = await by.listTools({});
   const view = tools.find((one) => one.name === `site.${name}`)!;
@@ -174,7 +174,7 @@ describe('a declared tool', () => {
   });
 
   it('is suspended for subtasks and later runs with their task tree', async () => {
-    const task_id = derivedId<TaskId>('task', 'below');
+    const task_id = deriveId<TaskId>('task', 'below');
     const below = { task_id, root_task_id: TREE, tools: NAMES };
     const child = await host.admit('child', below);
     await breakIt(MAX - 1);
@@ -187,7 +187,7 @@ describe('a declared tool', () => {
       suspended_in!.map((held) => held.task_id),
       [TREE],
     );
-    const elsewhere = { ...below, root_task_id: derivedId<TaskId>('task', 'elsewhere') };
+    const elsewhere = { ...below, root_task_id: deriveId<TaskId>('task', 'elsewhere') };
     await breakIt(1, await host.admit('elsewhere', elsewhere));
   });
 

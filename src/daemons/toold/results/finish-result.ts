@@ -1,7 +1,7 @@
 // Finishes a tool's result before it is recorded: checks it against the tool's schema, makes it
 // safe to show, and stores it as an artifact when it is too large for a context.
 import { checkValue } from '../../../platform/check.ts';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
 import { makeMutex } from '../../../platform/mutex.ts';
 import { artifactSizeBytesMax } from '../../../wire/agentd/artifacts.ts';
@@ -111,7 +111,7 @@ export function makeFinishResult(options: {
   const store = async (tool: Tool, text: string, context: ToolContext): Promise<string | null> => {
     const name = `${tool.name}-result.json`;
     // The call may have stored an artifact under its own id, so this uses another.
-    const callId = derivedId<ToolContext['callId']>('call', context.callId, 'result');
+    const callId = deriveId<ToolContext['callId']>('call', context.callId, 'result');
     const body = {
       ...forRun({ ...context, callId }),
       artifact: { name, mime_type: 'application/json', text },

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { openSigningKey } from '../../../platform/signed-json.ts';
 import {
@@ -39,7 +39,7 @@ export function fakeApprovald() {
     forge: (answer: Redeemed): Redeemed => answer,
     gate: (_route: string): void => {},
   };
-  const idOf = (callId: string) => derivedId<ApprovalId>('approval', callId);
+  const idOf = (callId: string) => deriveId<ApprovalId>('approval', callId);
 
   const dispatch = dispatchOf('approvald', usedRoutes, {
     async askApproval({ body }) {

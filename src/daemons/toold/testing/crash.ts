@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import type { DaemonContext } from '../../../platform/daemon.ts';
 import { type Dispatch, makeDispatch } from '../../../platform/dispatch.ts';
-import { idMaker } from '../../../platform/ids.ts';
+import { makeIdMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
@@ -159,7 +159,7 @@ function floorOf(
     metrics: makeMetrics('toold'),
     config: tooldConfig.parse({ test_tools: true }),
     random: (n) => new Uint8Array(n),
-    newId: idMaker(world.clock),
+    newId: makeIdMaker(world.clock),
     runSockets: { open: async () => 'a socket', close: async () => {}, sweep: () => {} },
     peer,
   };

@@ -6,11 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
-import { derivedId, idMaker } from '../../../platform/ids.ts';
+import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { publishPolicy as publish } from '../../../policy/testing/publish.ts';
-import { callIdOf } from '../../../wire/call-id.ts';
+import { makeCallId } from '../../../wire/call-id.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault } from '../../../wire/errors.ts';
@@ -43,7 +43,7 @@ export const ALL_TOOLS = [
 ];
 
 export function admission(runId: RunId, more: Partial<AdmitToolRunBody> = {}): AdmitToolRunBody {
-  const task_id = derivedId<TaskId>('task', runId);
+  const task_id = deriveId<TaskId>('task', runId);
   return {
     fence: 1,
     mode: 'live',
@@ -157,7 +157,7 @@ export async function hostToold(
     runtimeDir: join(world.dir, 'run'),
     config: { toold: tooldConfig.parse(given) },
     random: (n) => new Uint8Array(n),
-    newId: idMaker(clock),
+    newId: makeIdMaker(clock),
     ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
   });
   await hosted.begin();
@@ -173,7 +173,7 @@ export async function hostToold(
     asAgentd,
     operator: as({ kind: 'operator', principal: 'person:alice' }),
     async admit(name, more) {
-      const id = derivedId<RunId>('run', name);
+      const id = deriveId<RunId>('run', name);
       const body = admission(id, more);
       const { socket } = await asAgentd.admitRun({ params: { id }, body });
       return testRun(id, socket, as(runCaller(id, body)));
@@ -186,7 +186,7 @@ export async function hostToold(
 }
 
 function testRun(id: RunId, socket: string, client: TooldClient): TooldTestRun {
-  const callId = (n: number) => callIdOf(id, 't', n);
+  const callId = (n: number) => makeCallId(id, 't', n);
   return {
     id,
     client,

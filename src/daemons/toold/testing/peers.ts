@@ -3,7 +3,7 @@
 // and call id.
 import type { RunningDaemon } from '../../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { hashJson, sha256Hex } from '../../../platform/json.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
@@ -83,11 +83,11 @@ export function fakeAgentd() {
   };
 
   const openWait = (call: ForRun, key: string, more: Partial<WaitView>): WaitView => {
-    const id = derivedId<WaitId>('wait', call.run_id, call.call_id, key);
+    const id = deriveId<WaitId>('wait', call.run_id, call.call_id, key);
     const wait: WaitView = {
       id,
       run_id: call.run_id,
-      task_id: derivedId<TaskId>('task', call.run_id),
+      task_id: deriveId<TaskId>('task', call.run_id),
       call_id: call.call_id,
       kind: 'question',
       by: ['person:operator'],
@@ -114,7 +114,7 @@ export function fakeAgentd() {
   const handlers: Handlers<typeof usedRoutes> = {
     async toolDelegate({ body }) {
       const made = doOnce('delegate', body, () => {
-        const id = derivedId<TaskId>('task', body.call_id);
+        const id = deriveId<TaskId>('task', body.call_id);
         const child = { kind: 'child' as const, child_task_id: id };
         return { id, wait: body.wait ? openWait(body, 'child', child) : null };
       });
@@ -123,7 +123,7 @@ export function fakeAgentd() {
     },
     async toolFinish({ body }) {
       const { status, result } = body;
-      const id = derivedId<TaskId>('task', body.run_id);
+      const id = deriveId<TaskId>('task', body.run_id);
       return { task: doOnce('finish', body, () => taskView({ id, status, result })) };
     },
     async toolMessage({ body }) {
@@ -134,13 +134,13 @@ export function fakeAgentd() {
       );
       const { parts, type, to, in_reply_to } = body.message;
       const message = {
-        id: derivedId<never>('msg', body.call_id),
+        id: deriveId<never>('msg', body.call_id),
         type,
         to,
         parts,
         in_reply_to: in_reply_to ?? null,
         from: 'agent:coder',
-        context_id: derivedId<never>('ctx', body.run_id),
+        context_id: deriveId<never>('ctx', body.run_id),
         task_id: null,
         labels: [],
         pair_seq: 1,
@@ -151,7 +151,7 @@ export function fakeAgentd() {
     },
     async toolPutArtifact({ body }) {
       const artifact = doOnce('put', body, () => {
-        const id = derivedId<ArtifactId>('artifact', body.call_id);
+        const id = deriveId<ArtifactId>('artifact', body.call_id);
         const text = body.artifact.text ?? body.artifact.base64 ?? '';
         const { name, mime_type = 'text/plain' } = body.artifact;
         const view: ArtifactView = {
@@ -271,7 +271,7 @@ function taskView(more: Partial<TaskView> & { id: TaskId }): TaskView {
   return {
     parent_task_id: null,
     root_task_id: more.id,
-    context_id: derivedId<TaskView['context_id']>('ctx', more.id),
+    context_id: deriveId<TaskView['context_id']>('ctx', more.id),
     goal: 'a goal',
     created_by: 'person:operator',
     assigned_to: null,

@@ -3,11 +3,13 @@ import { posix } from 'node:path';
 import * as z from 'zod';
 import type { Touch } from '../../../policy/request.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
-import type { AnswerTo, FileAsk } from '../../../wire/sandboxd/files.ts';
+import type { FileRequestInput, FileResponseTo } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
 
 /** Requests to the box's files, by absolute path. Writes and deletes are idempotent. */
-export type BoxFiles = { perform<R extends FileAsk>(request: R): Promise<AnswerTo<R>> };
+export type BoxFiles = {
+  perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
+};
 
 export type ExecRequest = {
   argv: readonly string[];

@@ -2,7 +2,7 @@
 // the answer.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { derivedId } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import type { FetchAnswer, FetchBody } from '../../../wire/egressd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { CallId, RunId } from '../../../wire/primitives.ts';
@@ -10,8 +10,8 @@ import { type FetchClient, httpTools } from './http.ts';
 import { isOpenOutcome, type ToolContext } from './tool.ts';
 
 const context = {
-  runId: derivedId<RunId>('run', 'http'),
-  callId: derivedId<CallId>('call', 'http'),
+  runId: deriveId<RunId>('run', 'http'),
+  callId: deriveId<CallId>('call', 'http'),
   fence: 3,
 } as ToolContext;
 

@@ -2,7 +2,7 @@
 // group of tools has its own file; the registry lists them.
 import * as z from 'zod';
 import type { Client } from '../../../platform/link.ts';
-import { wordsGranting } from '../../../policy/capabilities.ts';
+import { findGrantingCapabilities } from '../../../policy/capabilities.ts';
 import type { Touch } from '../../../policy/request.ts';
 import type { agentdRoutes, Delegation, WaitView } from '../../../wire/agentd.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
@@ -117,7 +117,7 @@ export function tool<I extends z.ZodType>(spec: ToolDefinition<I>): Tool {
   const { input, output, perform: _perform, readWaitOutcome: _settle, ...rest } = spec;
   const view = {
     ...rest,
-    capabilities: wordsGranting(spec.name),
+    capabilities: findGrantingCapabilities(spec.name),
     input_schema: toJsonSchema(input, 'input'),
     output_schema: toJsonSchema(output, 'output'),
   };

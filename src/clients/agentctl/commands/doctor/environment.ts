@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, lstatSync, statfsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type RuntimeInfo, runtimeDirOf, tryLock } from '../../../../platform/state-dir.ts';
+import { type RuntimeInfo, runtimeDirFor, tryLock } from '../../../../platform/state-dir.ts';
 import { Fault } from '../../../../wire/errors.ts';
 import type { CommandEnv } from '../../env.ts';
 import { findProgram } from '../../programs.ts';
@@ -142,7 +142,7 @@ export function checkRuntimeDir(
   info: RuntimeInfo | undefined,
 ): DoctorFinding {
   try {
-    const dir = info?.runtime_dir ?? runtimeDirOf(stateDir, env);
+    const dir = info?.runtime_dir ?? runtimeDirFor(stateDir, env);
     return checkOwnDir('sockets', dir, `${dir} (created at start)`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;

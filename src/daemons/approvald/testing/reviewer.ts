@@ -10,11 +10,11 @@ type WithOptionalNonce<F> = F extends (request: infer A, ...more: infer M) => in
     : never
   : never;
 /** A client that adds the approval's current nonce to decisions without one. */
-export type Seeing = Omit<ApprovaldTestClient, DecisionRoute> & {
+export type Reviewer = Omit<ApprovaldTestClient, DecisionRoute> & {
   [K in DecisionRoute]: WithOptionalNonce<ApprovaldTestClient[K]>;
 };
 
-export function seeing(client: ApprovaldTestClient): Seeing {
+export function makeReviewer(client: ApprovaldTestClient): Reviewer {
   const withNonce = <K extends DecisionRoute>(route: K) =>
     (async (request: { params: { id: never }; body: object }, ...more: unknown[]) => {
       const { params } = request;
