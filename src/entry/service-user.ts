@@ -17,7 +17,7 @@ export function chooseServiceUser(config: RuntimeConfig, passwd = readPasswd()):
   if (found === undefined) {
     if (wanted === undefined) return { ...own, name: findName(known, own) };
     throw fault('bad_config', `account ${wanted} of runtime.user not found`, {
-      hint: `Create it: useradd --system --no-create-home --shell /usr/sbin/nologin ${wanted}`,
+      hint: `useradd --system --no-create-home --shell /usr/sbin/nologin ${wanted}`,
     });
   }
   const { uid, gid, name } = found;

@@ -240,7 +240,7 @@ describe('started as root, on a state directory', { skip }, () => {
       chmodSync(file, mode);
       const why = await refused(base);
       assert.equal(why.code, 'bad_config');
-      assert.match(why.message, /others could change it/);
+      assert.match(why.message, /other users can change it/);
     }
     rmSync(file);
     writeFileSync(join(base, 'elsewhere'), 'agentd: {}\n', { mode: 0o644 });
