@@ -235,7 +235,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
   it('[R115] decide in twos where the site says so: two people with keys of their own, not one twice', async () => {
     for (const name of ['alice', 'bob']) await typed(['person', 'add', name]);
     const { taskId, id } = await asked('live.deploy');
-    assert.match(await typed(['approve', id, '--as', 'alice']), /1 more person must approve/);
+    assert.match(await typed(['approve', id, '--as', 'alice']), /1 more approval is needed/);
     await typed(['approve', id, '--as', 'alice']);
     await reaches(runtime, taskId, 'waiting');
     assert.equal(deployed(taskId), '', 'one person twice is one person');
