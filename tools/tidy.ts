@@ -4,8 +4,19 @@
 import { readFileSync, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { type Finding, listFiles, memberName, readSource, report, walkSyntax } from './source.ts';
+import {
+  type Finding,
+  listFiles,
+  memberName,
+  readSource,
+  report,
+  type Source,
+  walkSyntax,
+} from './source.ts';
+import { checkCommentOpenings } from './tidy/comment-openings.ts';
+import { checkLiteralSpreads } from './tidy/literal-spreads.ts';
 import { checkMessageTests } from './tidy/message-tests.ts';
+import { checkTypeNames, listExportedTypes, type TypeName } from './tidy/type-names.ts';
 
 const columnsMax = 100;
 /** One string may go further: messages, statements and names of tests are searched for whole. */
@@ -26,7 +37,7 @@ const envPlaces =
   /^(src\/platform\/config[^/]*\.ts$|src\/entry\/|src\/clients\/|tools\/|demo\/|test\/|bench\/)/;
 
 /**
- * What must not stand in any file of the project. Written so that this file does not match itself.
+ * Text that no file of the project may contain. Written so that this file does not match itself.
  */
 const FORBIDDEN: readonly { pattern: RegExp; why: string }[] = [
   { pattern: /\b(?:TO[D]O|FIX[M]E)\b/, why: 'unfinished work is finished, or listed as left out' },
@@ -81,7 +92,7 @@ function checkText(path: string, text: string): Finding[] {
       found.push({ ...at, text: `${width} columns, at most ${columnsMax}` });
     }
   });
-  if (isCode) found.push(...checkShape(path, lines));
+  if (isCode) found.push(...checkShape(path, lines), ...checkCommentOpenings(path, lines));
   return found;
 }
 
@@ -99,9 +110,8 @@ function checkShape(path: string, lines: readonly string[]): Finding[] {
   return found;
 }
 
-function checkSyntax(root: string, path: string): Finding[] {
-  const source = readSource(root, path);
-  const found = checkMessageTests(path, source);
+function checkSyntax(path: string, source: Source): Finding[] {
+  const found = [...checkMessageTests(path, source), ...checkLiteralSpreads(path, source)];
   const readsEnv =
     /\benv\b/.test(source.text) && !envPlaces.test(path) && !path.endsWith('.test.ts');
   if (!readsEnv && !/\bany\b/.test(source.text)) return found;
@@ -145,13 +155,17 @@ const { values: options } = parseArgs({ options: { root: { type: 'string' } } })
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
 const paths = listFiles(root);
 const findings: Finding[] = [];
+const types: TypeName[] = [];
 
 for (const path of paths) {
   findings.push(...checkName(path).map((text) => ({ path, text })));
   if (binaryEndings.has(extname(path)) || !statSync(join(root, path)).isFile()) continue;
   const text = readFileSync(join(root, path), 'utf8');
   findings.push(...checkText(path, text));
-  if (extname(path) === '.ts') findings.push(...checkSyntax(root, path));
+  if (extname(path) !== '.ts') continue;
+  const source = readSource(root, path);
+  findings.push(...checkSyntax(path, source));
+  types.push(...listExportedTypes(path, source));
 }
-findings.push(...checkDaemons(paths));
+findings.push(...checkDaemons(paths), ...checkTypeNames(types));
 report('tidy', findings);

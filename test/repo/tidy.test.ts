@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Files, makeTree, runTool } from './fixture.ts';
 
-const head = '// What it owns.';
+const head = '// Owns a thing.';
 const long = (count: number): string[] => [head, ...Array(count - 1).fill('export {};')];
 /** Put together here, so that this file does not hold what it forbids. */
 const glue = (...parts: string[]): string => parts.join('');
@@ -44,6 +44,29 @@ const wrong: Record<string, { files: Files; says: RegExp }> = {
   'the type any': {
     files: { 'src/platform/a.ts': [head, 'export const a = {} as any;'] },
     says: /a\.ts:2: the type 'any'/,
+  },
+  'a type name in two files': {
+    files: {
+      'src/platform/a.ts': [head, 'export type Thing = 1;'],
+      'src/wire/b.ts': [head, 'export type Thing = 2;'],
+    },
+    says: /src\/wire\/b\.ts:2: the type Thing is also declared in src\/platform\/a\.ts/,
+  },
+  'an object spread into an object': {
+    files: { 'src/platform/a.ts': [head, 'export const a = { ...{ b: 1 }, c: 2 };'] },
+    says: /a\.ts:2: a literal is spread into a literal/,
+  },
+  'an array spread into a call': {
+    files: { 'src/platform/a.ts': [head, 'export const a = Math.max(...[1, 2], 3);'] },
+    says: /a\.ts:2: a literal is spread into a literal/,
+  },
+  'a comment that opens with a question word': {
+    files: { 'src/platform/a.ts': [head, '', '/** Whether it is one. */', 'export const a = 1;'] },
+    says: /a\.ts:3: a comment opens with "Whether"/,
+  },
+  'a block comment that opens with a question word': {
+    files: { 'native/a.c': [head, '/*', ' * What it is.', ' */'] },
+    says: /a\.c:3: a comment opens with "What"/,
   },
   'unfinished work': {
     files: { 'docs/page.md': [glue('TO', 'DO: write this')] },
@@ -141,7 +164,7 @@ test('what the rules allow passes', (t) => {
       "export const is = (error) => error.code === 'not_found' && error.message !== undefined;",
     ],
     'src/platform/primitives.ts': [head, "export const a = 'any process.env';", '// any word'],
-    'bin/run.sh': ['#!/bin/sh', '# What it owns.', 'exit 0'],
+    'bin/run.sh': ['#!/bin/sh', '# Runs it.', 'exit 0'],
     'docs/wide.md': ['x'.repeat(200)],
     ...daemonFiles('toold', ['daemon', 'config', 'api', 'service/start']),
     ...daemonFiles('sandboxd', ['daemon', 'config', 'api']),

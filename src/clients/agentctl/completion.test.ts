@@ -1,4 +1,4 @@
-// What may come next is known from the command table.
+// Completion offers what the command table allows next.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { expect, readTyped } from './completion.ts';

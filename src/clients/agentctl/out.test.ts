@@ -1,4 +1,4 @@
-// What goes to a terminal with --json: the same value, and nothing that steers.
+// Output to a terminal with --json has the same value and no control characters.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toJsonText } from './out.ts';

@@ -1,4 +1,4 @@
-// What was typed becomes a command and arguments, or a fault that says what to type instead.
+// Parsing yields a command and arguments, or a fault that says what to type instead.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

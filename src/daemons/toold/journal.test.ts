@@ -55,8 +55,7 @@ function onEffect(key: string): void {
 type Ask = { call: number; turns: number };
 type Lived = { answers: (CallAnswer | undefined)[]; died: string | undefined };
 /**
- * What agentd does while calls are in hand: the next activation begins, after a dismissal or
- * without.
+ * Starts the next activation while calls are in progress, with or without a dismissal first.
  */
 type Turnover = { turns: number; dismiss: boolean };
 
@@ -110,7 +109,7 @@ async function liveOnce(
   const first = activate(life, asks);
   const second = turnover === undefined ? undefined : takeOver(life, asks, turnover);
   const [answers, later] = await meanwhile(Promise.all([first, second]));
-  // What comes after the last answer is a point to die at as well.
+  // The process may also die after the last response.
   if (life.died() === undefined)
     await life.drained().catch((error: unknown) => {
       if (life.died() === undefined) throw error;

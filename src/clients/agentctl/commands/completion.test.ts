@@ -69,7 +69,7 @@ test('zsh', skip('zsh'), () => {
   const joined: Case = [['task', 'list', '--status=rej'], ['--status=rejected']];
   check([...CASES, joined], {
     shell: ['zsh', '-f'],
-    // What it offers goes to compadd, which works only on a line that is being typed.
+    // Its offers go to compadd, which works only on a line that is being typed.
     load: `autoload -U compinit && compinit -u -D
       source <(agentctl completion zsh)
       compadd() { print -l -- "\${(@)found}" }`,

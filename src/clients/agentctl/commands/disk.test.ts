@@ -1,5 +1,5 @@
-// What the disk refuses is told with its path and its reason, and never called a bug: a state that
-// is read-only, one without room, one that is not there.
+// Disk errors name the path and the reason, and are never reported as a bug: a read-only state
+// directory, a full disk, a missing directory.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {

@@ -1,4 +1,4 @@
-// What task list says when there is nothing to list.
+// task list prints a hint when there is nothing to list.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { fault } from '../../../wire/errors.ts';

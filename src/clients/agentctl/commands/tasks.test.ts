@@ -183,7 +183,7 @@ test('a daemon that is away for a moment does not end the waiting', async () => 
 
 const ESCAPE = '\u001b[';
 
-/** What a screen shows after all of this: lines written, the way up over them, the rest erased. */
+/** Renders the screen after cursor movements and erased lines. */
 function screenOf(text: string): string[] {
   const lines: string[] = [];
   let at = 0;

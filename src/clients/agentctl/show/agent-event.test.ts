@@ -1,4 +1,4 @@
-// What an agent did, as sentences; what was begun and ended is one of them.
+// Events of an agent are shown as sentences; a start and its end are one sentence.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';

@@ -1,4 +1,4 @@
-// What is written as YAML is read back the same.
+// Values written as YAML are read back unchanged.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';

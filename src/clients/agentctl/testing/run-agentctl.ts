@@ -55,7 +55,7 @@ function commandOf(words: readonly string[], { onTerminal }: RunAgentctlOptions)
   return ['/usr/bin/script', '-qefc', `${size}; exec ${quoted}`, '/dev/null'];
 }
 
-/** What it printed with --json. */
+/** Returns the document printed with --json. */
 export function documentOf<T = Record<string, unknown>>(ran: AgentctlResult): T {
   const lines = ran.stdout.trim().split('\n');
   if (lines.length !== 1 || lines[0] === '')

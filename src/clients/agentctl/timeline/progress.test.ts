@@ -1,4 +1,4 @@
-// What changed between two looks is told once, in order.
+// Changes between two polls are reported once, in order.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';

@@ -5,7 +5,7 @@ import { makeCallId } from '../../../wire/call-id.ts';
 import { type Modeld, runId, startModeld } from './harness.ts';
 import { type FakeProvider, startProvider } from './provider.ts';
 
-/** Of the current suite. */
+/** The provider of the current suite. */
 export let provider: FakeProvider;
 export let modeld: Modeld;
 

@@ -1,5 +1,5 @@
-// What a person approved is what happens, from the ask to the effect: with real tools on real
-// files, and a colleague who changes them at every moment in between.
+// An approved call does exactly what the person approved, with real tools on real files, while
+// another agent changes the files at every failpoint in between.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
@@ -35,7 +35,7 @@ let box: TestBox;
 let host: TooldTestHost;
 let run: TooldTestRun;
 let rights: object;
-/** What a colleague does at a moment of toold's. */
+/** The work of another agent at one of toold's failpoints. */
 let meanwhile: { failpoint: string; work: () => void };
 const at = (name: string) => join(box.workspace, name);
 const git = (...args: string[]) =>
@@ -226,7 +226,7 @@ describe('while what a person approved after a look at files is done', () => {
   const begun = async () => {
     while (!existsSync(at('begun'))) await sleep(5);
   };
-  /** What is left then is to wait for who works there. */
+  /** Waits for the calls that work there. */
   const attempted = async () => {
     const id = `${run.callId(1)}.attempted.1`;
     while (!world.audit.events.some((event) => event.id === id)) await sleep(5);

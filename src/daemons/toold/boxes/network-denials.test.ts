@@ -1,4 +1,4 @@
-// What is told of the way out after a command: only what was refused while it ran.
+// A command's result lists only the connections that were denied while it ran.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deriveId } from '../../../platform/ids.ts';

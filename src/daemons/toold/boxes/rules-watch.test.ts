@@ -1,4 +1,5 @@
-// What runs is ended when its rules became narrower, whatever the rules of others take to be seen.
+// Running commands are ended when their rules become narrower, even if another agent's rules are
+// slow to load.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';

@@ -43,7 +43,7 @@ describe('its arguments', () => {
     assert.equal(input.safeParse({ service: '-rf' }).success, false);
     const behind = host.make(RESTART.replace("'{service}'", "'--', '{service}'"));
     assert.equal(behind.input.safeParse({ service: '-rf' }).success, true);
-    // What stands before it only sometimes does not protect it.
+    // A `--` that is present only sometimes does not protect it.
     const sometimes = RESTART.replace("'{service}'", "{ if: tag, add: ['--'] }, '{service}'");
     assert.equal(host.make(sometimes).input.safeParse({ service: '-rf' }).success, false);
   });

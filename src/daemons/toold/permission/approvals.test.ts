@@ -155,7 +155,7 @@ describe('a call that needs a person', () => {
       'a no': { decision: 'rejected' as const },
     }))
       for (const edited of [undefined, { key: 'y' }]) {
-        // What a person edited has no diff that they saw.
+        // Edited arguments have no diff that the person saw.
         if (edited !== undefined && 'diff_hash' in made) continue;
         const said = edited === undefined ? {} : { edited };
         answer(run.callId(1), { decision: 'approved', ...said });

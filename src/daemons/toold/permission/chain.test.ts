@@ -1,4 +1,4 @@
-// What toold tells approvald of a call besides itself: what it brings along, and what is asked for
+// toold sends approvald the whole chain of a call: what it brings along, and the calls requested
 // beside it.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';

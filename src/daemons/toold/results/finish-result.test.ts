@@ -1,4 +1,4 @@
-// What a tool gives is held to what it declares before a model sees any of it.
+// A tool's result is validated against its declaration before a model sees any of it.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import * as z from 'zod';

@@ -1,4 +1,4 @@
-// What a model is shown: nothing hidden stays hidden, and what was harmless stays as it was.
+// Output for a model shows hidden characters and leaves harmless text unchanged.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';

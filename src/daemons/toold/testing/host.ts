@@ -71,7 +71,7 @@ export type TooldWorld = {
   audit: FakeAudit;
   approvald: FakeApprovald;
   effectFile: string;
-  /** What watches the directory and must end before it goes. */
+  /** Registers a watcher to close before the directory is removed. */
   onRemove(close: () => void): void;
   remove(): void;
 };

@@ -17,7 +17,7 @@ export type ExecRequest = {
   env?: Readonly<Record<string, string>>;
   stdin?: Buffer;
   wallMs?: number;
-  /** Of stdout and stderr together; a command that prints more is ended. */
+  /** Limit on stdout and stderr together; a command that prints more is ended. */
   outputBytesMax?: number;
   /** Aborted: the command and everything it started is killed. */
   signal?: AbortSignal;

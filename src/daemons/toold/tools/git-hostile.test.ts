@@ -55,7 +55,7 @@ const change = () => appendFileSync(at('a.txt'), `more ${Math.random()}\n`);
 
 type Attack = {
   plant(): void;
-  /** What a person would type, and what runs the program then. */
+  /** Types the command of a person, which runs the program without the guard. */
   control(): void;
   calls: [string, object?][];
   /** When the tools refuse the repository rather than disarm it. */

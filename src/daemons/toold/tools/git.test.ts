@@ -100,7 +100,7 @@ describe('committing', () => {
   it('hides nothing of a commit from the person who approves it', async () => {
     const show = async (input: object) =>
       (await world.show(tool('git.commit'), { message: 'x', ...input })).text;
-    // What was staged before goes along, although other paths are named.
+    // Files staged before are committed too, although other paths are named.
     writeFileSync(at('evil.txt'), 'evil\n');
     plain('add', 'evil.txt');
     writeFileSync(at('a.txt'), 'two\n');

@@ -113,7 +113,7 @@ describe('http.fetch', () => {
     assert.deepEqual(await after(unknown), { unknown: true });
     const sent = fault('unreachable', 'hung up', { details: { sent: true } });
     assert.deepEqual(await after(sent), { unknown: true });
-    // What only reads fails plainly, and is asked again.
+    // A read-only request simply fails and is requested again.
     await assert.rejects(after(fault('unreachable', 'hung up'), 'GET'), /hung up/);
     const isOpen = (open: boolean) => (error: unknown) =>
       error instanceof Fault && error.retry && isOpenOutcome(error) === open;
