@@ -15,7 +15,7 @@ export type HttpRequest = {
   signal?: AbortSignal | undefined;
 };
 export type HttpResponse = { status: number; body: string };
-export type StreamedResponse = { status: number; body: Readable };
+export type OpenedStream = { status: number; body: Readable };
 
 /** Larger than any response of a daemon. */
 const RESPONSE_BYTES_MAX = 256_000_000;
@@ -95,7 +95,7 @@ export function readDocument({ status, body }: HttpResponse, sender: string): un
 }
 
 /** Resolves with the head. Failures later than that are errors of the body. */
-export function openStream(pool: HttpPool, request: HttpRequest): Promise<StreamedResponse> {
+export function openStream(pool: HttpPool, request: HttpRequest): Promise<OpenedStream> {
   const { Readable } = process.getBuiltinModule('node:stream');
   return new Promise((resolve, reject) => {
     const { signal } = request;

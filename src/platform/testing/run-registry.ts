@@ -79,10 +79,10 @@ export function makeDisk(delays: () => number = () => 0) {
   return { rows, open, row: () => state.get(RUN) };
 }
 
-export type Disk = ReturnType<typeof makeDisk>;
+export type TestDisk = ReturnType<typeof makeDisk>;
 
 export function start(
-  disk: Disk,
+  disk: TestDisk,
   more: { load?: () => Promise<void>; open?: RunSockets['open'] } = {},
 ) {
   const { db, kill, isDead } = disk.open();

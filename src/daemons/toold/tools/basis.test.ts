@@ -1,5 +1,5 @@
-// An approved call acts on exactly the state that its preview was based on, or does nothing and says
-// so, whatever another agent does in the same workspace meanwhile.
+// An approved call acts on exactly the state that its preview was based on, or does nothing and
+// says so, whatever another agent does in the same workspace meanwhile.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
