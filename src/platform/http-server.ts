@@ -7,7 +7,6 @@ import { Fault, fault } from '../wire/errors.ts';
 import type { Route } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawReply, type Trace } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
-import { answerLines, LINES_TYPE } from './http-lines.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { type HttpServer, makeServer, type ServerLimits } from './http1/server.ts';
@@ -92,10 +91,6 @@ export function makeHttpListener(options: {
       // Dispatch checks this too; here, so that a forbidden caller's body is not read.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
-      if (route.lines === true && headers['content-type'] === LINES_TYPE) {
-        const request = { path: url.path, caller, matched, sizeBytesMax };
-        return answerLines(exchange, request, { dispatch, budgets, log: logFailed });
-      }
       const rawBody = await readBody(exchange, sizeBytesMax, budgets);
       const value = await dispatch.run({
         method,

@@ -12,9 +12,7 @@ import {
   RawReply,
   type Trace,
 } from './dispatch.ts';
-import { assertTarget, writeHeaders } from './http1/head.ts';
 import { readDocument, sendRequest, unixPool } from './http1/request.ts';
-import { LineCalls } from './line-calls.ts';
 import { fillPath, withQuery, writeQuery } from './request-path.ts';
 
 export type CallOptions = {
@@ -116,29 +114,10 @@ export function socketLink({
   connectionsMax = 64,
 }: SocketLinkOptions): Link {
   const pool = unixPool(socketPath, connectionsMax);
-  const linePool = unixPool(socketPath);
-  const lines = new Map<string, LineCalls>();
-  const lineCallsFor = (path: string): LineCalls => {
-    let found = lines.get(path);
-    if (found === undefined) {
-      assertTarget(path);
-      found = new LineCalls({
-        pool: linePool,
-        socketPath,
-        path,
-        headers: writeHeaders(headers),
-        translate: (cause) => linkFault(cause, socketPath),
-      });
-      lines.set(path, found);
-    }
-    return found;
-  };
   return {
     call: ({ route, path, query, body, options }) => {
       const text = body === undefined ? undefined : toText(body);
       const deadlineMs = options.deadlineMs ?? DEADLINE_MS;
-      if (route.lines === true && text !== undefined && isBare(options, query))
-        return lineCallsFor(path).send(text, DEADLINE_MS + GRACE_MS);
       const trace = traceFor(options);
       const sent = sendRequest(pool, {
         method: route.method,
@@ -166,17 +145,8 @@ export function socketLink({
     },
     close() {
       pool.close();
-      linePool.close();
     },
   };
-}
-
-/** True if the request needs no HTTP headers or query of its own. */
-function isBare(options: CallOptions, query: Record<string, string>): boolean {
-  for (const _ in query) return false;
-  const { signal, deadlineMs, idempotencyKey, trace } = options;
-  const isPlain = signal === undefined && deadlineMs === undefined && idempotencyKey === undefined;
-  return isPlain && trace === 'none';
 }
 
 function linkFault(error: NodeJS.ErrnoException, socketPath: string): unknown {

@@ -49,7 +49,6 @@ export const auditRoutes = routes({
     body: z.strictObject({ events: z.array(NewEvent).min(1).max(EVENTS_MAX) }),
     output: z.object({ size: z.int(), accepted: z.int() }),
     bodySizeBytesMax: 16_000_000,
-    lines: true,
   }),
   /**
    * Returns a page of the events of one of the caller's own stores after a source_seq, in order, so

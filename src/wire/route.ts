@@ -30,8 +30,6 @@ export type Route<
   /** True when a POST creates something: repeats with one Idempotency-Key get one response. */
   creates?: boolean;
   bodySizeBytesMax?: number;
-  /** True when one exchange may carry many requests: one body and one response per line. */
-  lines?: boolean;
   /** Errors on this route have this vendor's form. */
   dialect?: 'openai' | 'anthropic';
 };

@@ -67,7 +67,6 @@ function writeRoute(one: NamedRoute, schemas: Contract['schemas']): string {
     route.creates ? 'takes an `Idempotency-Key`' : '',
     route.streams ? 'may answer with a stream of events' : '',
     route.dialect ? `requests, answers and errors as ${route.dialect} writes them` : '',
-    route.lines ? 'takes many bodies in one request: `application/x-ndjson`, a line each' : '',
     route.bodySizeBytesMax ? `body up to ${route.bodySizeBytesMax} bytes` : '',
   ].filter(Boolean);
   const body = one.body && follow(one.body, schemas);
