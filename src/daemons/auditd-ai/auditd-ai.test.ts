@@ -1,5 +1,4 @@
-// auditd-ai behind its real dispatch and sockets: each event once, from whom it says, found again,
-// proved.
+// Tests auditd-ai behind its real dispatch and sockets: deduplication, sources, lookup and proofs.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,7 +19,7 @@ import type { NewEvent } from '../../wire/events.ts';
 import { auditdConfig } from './config.ts';
 import { auditdAi } from './daemon.ts';
 import { checkProof } from './log/prove.ts';
-import { wants } from './rules.ts';
+import { matchesFilter } from './rules.ts';
 
 const operator: Caller = { kind: 'operator', principal: 'person:alice' };
 const peer = (daemon: DaemonName): Caller => ({
@@ -84,7 +83,7 @@ async function inDir(work: (dir: string) => Promise<void>): Promise<void> {
   }
 }
 
-test('an event that is handed over again is taken once, also after a restart', () =>
+test('a resent event is accepted once, also after a restart', () =>
   inDir(async (dir) => {
     const first = await start(dir);
     const batch = [event(1), event(2), event(3)];
@@ -113,7 +112,7 @@ function changeIndex(dir: string, text: string): void {
   db.close();
 }
 
-test('an event is taken once also when something fails just after it was written', () =>
+test('an event is accepted once also when a step fails just after it was written', () =>
   inDir(async (dir) => {
     let fails = true;
     const { as } = await start(dir, (name) => {
@@ -130,7 +129,7 @@ test('an event is taken once also when something fails just after it was written
     );
   }));
 
-test('an event is taken once also when the index could not keep up with the log', () =>
+test('an event is accepted once also when the index is behind the log', () =>
   inDir(async (dir) => {
     const first = await start(dir);
     await first.as(peer('toold')).append({ body: { events: [event(1), event(2)] } });
@@ -149,7 +148,7 @@ test('an event is taken once also when the index could not keep up with the log'
     await third.hosted.stop();
   }));
 
-test('a store that was put back to an older copy is refused, and none of its events is lost in silence', () =>
+test('a store restored from an older copy is refused, and none of its events is lost silently', () =>
   inDir(async (dir) => {
     const first = await start(dir);
     const batch = [event(1), event(2), event(3)];
@@ -202,7 +201,7 @@ const damages: Record<string, (dir: string) => void> = {
   },
 };
 for (const [what, damage] of Object.entries(damages))
-  test(`the index is made again from the log when ${what}`, () =>
+  test(`the index is rebuilt from the log when ${what}`, () =>
     inDir(async (dir) => {
       const first = await start(dir);
       const all = Array.from({ length: 900 }, (_, i) => event(i + 1));
@@ -236,7 +235,7 @@ test('a daemon speaks for itself only, and cannot use up the numbers of another'
     await hosted.stop();
   }));
 
-test('a daemon is told what the log has of its store beyond a number, in order and in parts', () =>
+test('a daemon reads its own events above a number, in order and in pages', () =>
   inDir(async (dir) => {
     const first = await start(dir);
     const toold = first.as(peer('toold'));
@@ -263,7 +262,7 @@ test('a daemon is told what the log has of its store beyond a number, in order a
     assert.deepEqual(await own(me, 's1', 1_000), [...seqs(1_001, 1_500), 9_000, 9_001]);
     assert.deepEqual(await own(me, 's2', 1_198), [1_199]);
     assert.deepEqual(await own(me, 'none', 0), []);
-    // The store of somebody else has nothing of the caller's.
+    // Another daemon's store has no events of the caller.
     assert.deepEqual(await own(peer('modeld'), 's1', 0), []);
     await assert.rejects(own(operator, 's1', 0), { code: 'forbidden_caller' });
   }));
@@ -303,7 +302,7 @@ test('[R299, R300, R301, R302] events are found by task, agent, tool, kind and p
     await hosted.stop();
   }));
 
-test('a list finds the same events as a follower that asks with the same words', () =>
+test('a list finds the same events as a follower with the same filter', () =>
   inDir(async (dir) => {
     const { hosted, as } = await start(dir);
     const kinds = ['tool.call.attempted', 'tool.call.ended', 'task.created', 'run.ended'] as const;
@@ -326,7 +325,7 @@ test('a list finds the same events as a follower that asks with the same words',
       { event: 'tool.call', root_task_id: 'task_0', run_id: 'run_1' },
     ]) {
       const { events } = await as(operator).events({ query });
-      const wanted = logged.filter((one) => wants(query, one));
+      const wanted = logged.filter((one) => matchesFilter(query, one));
       assert.equal(wanted.length > 0, query.event !== 'tool.cal');
       assert.deepEqual(events, wanted);
     }

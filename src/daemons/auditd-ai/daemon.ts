@@ -1,4 +1,4 @@
-// auditd-ai as a value: the one file that knows all its parts.
+// Defines auditd-ai: opens the log and its index and connects them to the routes.
 import { join } from 'node:path';
 import { defineDaemon } from '../../platform/daemon.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -12,30 +12,31 @@ export const auditdAi = defineDaemon({
   name: 'auditd-ai',
   routes: auditRoutes,
   config: auditdConfig,
-  async start(floor) {
-    const { config, stateDir, clock } = floor;
+  async start(context) {
+    const { config, stateDir, clock } = context;
     const log = await openLog({
       dir: join(stateDir, 'audit'),
       origin: config.origin,
       clock,
       segmentBytesMax: config.segment_bytes_max,
       checkpointEveryMs: config.checkpoint_every_ms,
-      onFault: (error) => floor.log.error('the log has trouble', { error }),
+      onFault: (error) => context.log.error('writing the audit log failed', { error }),
     });
-    if (log.cut !== undefined) floor.log.warn('a torn end was cut off the log', { ...log.cut });
+    if (log.cut !== undefined)
+      context.log.warn('moved a torn tail of the log to recovered/', { ...log.cut });
     const index = await openIndex({
       file: join(stateDir, 'auditd-ai.sqlite'),
       log,
-      say: floor.log,
+      logger: context.log,
     });
     const service = makeService({
       log,
       index,
-      taken: await index.taken(),
-      say: floor.log,
-      failpoint: floor.failpoint,
+      highWaterMarks: await index.readHighWaterMarks(),
+      logger: context.log,
+      failpoint: context.failpoint,
     });
-    floor.metrics.gauge('audit_events', () => log.size);
+    context.metrics.gauge('audit_events', () => log.size);
     return {
       handlers: makeApi(service),
       async stop() {

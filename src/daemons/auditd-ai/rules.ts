@@ -1,31 +1,29 @@
-// What auditd-ai decides, as pure functions: which events of a batch are new, and which a reader
-// wants.
+// Decides, as pure functions, which events of a batch are new and which events match a filter.
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 
-/** Where an event comes from: the daemon that hands it over, and which of its stores. */
+/** The daemon that sent an event, and which of its stores the event came from. */
 export type Origin = Pick<NewEvent, 'source' | 'source_store'>;
 
-export function originOf(event: Origin): string {
+export function formatOrigin(event: Origin): string {
   return `${event.source} ${event.source_store}`;
 }
 
-/** The highest number taken from each origin. */
+/** The highest accepted source number of each origin. */
 export type HighWaterMarks = ReadonlyMap<string, number>;
 
 /**
- * Which events of a batch are new, by source and number: a source sends in order, so one number
- * tells. The others must be repeats; a store that was put back to an older copy gives its numbers
- * again to other events.
+ * Splits a batch by source number. A source sends in order, so its high-water mark is enough. The
+ * repeats still need a check: a store restored from an older copy reuses numbers for other events.
  */
 export function splitNewAndRepeats(
   events: readonly NewEvent[],
-  taken: HighWaterMarks,
+  highWaterMarks: HighWaterMarks,
 ): { fresh: NewEvent[]; repeats: NewEvent[] } {
-  const last = new Map(taken);
+  const last = new Map(highWaterMarks);
   const fresh: NewEvent[] = [];
   const repeats: NewEvent[] = [];
   for (const event of events) {
-    const origin = originOf(event);
+    const origin = formatOrigin(event);
     if (event.source_seq <= (last.get(origin) ?? 0)) repeats.push(event);
     else {
       last.set(origin, event.source_seq);
@@ -35,15 +33,15 @@ export function splitNewAndRepeats(
   return { fresh, repeats };
 }
 
-/** The first of the repeats that is not one: neither the log nor this batch has that event. */
+/** Returns the first supposed repeat that is neither in the log nor in this batch. */
 export function findReused(
   repeats: readonly NewEvent[],
   known: readonly NewEvent[],
 ): NewEvent | undefined {
-  const keyOf = (event: NewEvent): string =>
-    JSON.stringify([originOf(event), event.source_seq, event.id, event.ts]);
-  const keys = new Set(known.map(keyOf));
-  return repeats.find((event) => !keys.has(keyOf(event)));
+  const formatKey = (event: NewEvent): string =>
+    JSON.stringify([formatOrigin(event), event.source_seq, event.id, event.ts]);
+  const keys = new Set(known.map(formatKey));
+  return repeats.find((event) => !keys.has(formatKey(event)));
 }
 
 export type EventFilter = {
@@ -52,7 +50,7 @@ export type EventFilter = {
   run_id?: string | undefined;
 };
 
-export function wants(filter: EventFilter, event: AuditEvent): boolean {
+export function matchesFilter(filter: EventFilter, event: AuditEvent): boolean {
   return (
     (filter.event === undefined ||
       event.event === filter.event ||

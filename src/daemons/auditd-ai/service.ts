@@ -1,5 +1,5 @@
-// Taking events and giving them back: each event once, acknowledged when durable; readers by
-// number, by index, or following the end of the log.
+// Accepts each event once, acknowledges it when it is durable, and serves readers by number, by
+// index, or as a stream that follows the end of the log.
 import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
 import { readNumberCursor } from '../../platform/page.ts';
@@ -11,10 +11,10 @@ import { proveEvent } from './log/prove.ts';
 import {
   type EventFilter,
   findReused,
+  formatOrigin,
+  matchesFilter,
   type Origin,
-  originOf,
   splitNewAndRepeats,
-  wants,
 } from './rules.ts';
 import type { AuditIndex, TailFilter } from './store/store.ts';
 
@@ -22,9 +22,9 @@ export type EventPage = { events: AuditEvent[]; cursor: string | null };
 export type PageOptions = { limit: number; cursor?: string | undefined };
 
 export type AuditService = {
-  /** `by` is the daemon that hands them over; it speaks for itself only. */
+  /** `by` is the sending daemon. Throws if an event names another source. */
   append(events: NewEvent[], by: string): Promise<{ size: number; accepted: number }>;
-  /** The first events of a store beyond a number. */
+  /** Returns the first page of a store's events with a number above `after`. */
   own(origin: Origin, after: number): Promise<AuditEvent[]>;
   list(
     where: TailFilter[],
@@ -40,26 +40,26 @@ export type AuditService = {
   rotateKey(by: string): Promise<{ vkey: string; previous: string }>;
 };
 
-/** A store that has lost more than a loss of power can take is an older copy. */
-const OWN = { page: 1_000, most: 100_000 };
-const BEAT_MS = 15_000;
+/** A store that lacks more events than a power failure can lose is an older copy. */
+const OWN = { page: 1_000, max: 100_000 };
+const HEARTBEAT_INTERVAL_MS = 15_000;
 
 export function makeService({
   log,
   index,
-  taken,
-  say,
+  highWaterMarks,
+  logger,
   failpoint,
 }: {
   log: AuditLog;
   index: AuditIndex;
-  taken: Map<string, number>;
-  say: Log;
+  highWaterMarks: Map<string, number>;
+  logger: Log;
   failpoint: (name: string) => void;
 }): AuditService {
   const followers = new Set<() => void>();
-  // One batch of a source at a time: a batch that is sent again must find the first one counted.
-  const inTurn = makeKeyedMutex();
+  // One batch per source at a time, so that a resent batch sees the first one's high-water mark.
+  const withLock = makeKeyedMutex();
 
   const read = (seqs: number[]): AuditEvent[] => {
     const events: AuditEvent[] = [];
@@ -75,7 +75,7 @@ export function makeService({
     return events;
   };
 
-  /** To acknowledge an event that the log does not have would lose it. */
+  /** Throws if a repeat is not in the log: acknowledging it would lose the event. */
   const checkRepeats = async (repeats: NewEvent[], fresh: NewEvent[]): Promise<void> => {
     const known = [...fresh];
     let reused = findReused(repeats, known);
@@ -86,23 +86,23 @@ export function makeService({
     }
     if (reused === undefined) return;
     const { id, source_seq } = reused;
-    const last = taken.get(originOf(reused)) ?? null;
-    throw olderCopy(
+    const last = highWaterMarks.get(formatOrigin(reused)) ?? null;
+    throw olderCopyFault(
       reused,
       `${id} has number ${source_seq}, but the log has numbers up to ${last} without it`,
       { id, source_seq, last },
     );
   };
 
-  /** Events of one origin beyond a number, from the end of the log backwards. */
-  async function* newestOf(origin: Origin, after: number): AsyncGenerator<AuditEvent> {
-    const key = originOf(origin);
-    if ((taken.get(key) ?? 0) <= after) return;
+  /** Yields an origin's events with a number above `after`, newest first. */
+  async function* readNewest(origin: Origin, after: number): AsyncGenerator<AuditEvent> {
+    const key = formatOrigin(origin);
+    if ((highWaterMarks.get(key) ?? 0) <= after) return;
     for (let to = log.size; to > 0; ) {
       const from = Math.max(0, to - OWN.page);
       const events = read(Array.from({ length: to - from }, (_, i) => from + i));
       for (const event of events.toReversed()) {
-        if (originOf(event) !== key) continue;
+        if (formatOrigin(event) !== key) continue;
         if (event.source_seq <= after) return;
         yield event;
       }
@@ -112,13 +112,13 @@ export function makeService({
   }
 
   const appendNew = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
-    const { fresh, repeats } = splitNewAndRepeats(events, taken);
+    const { fresh, repeats } = splitNewAndRepeats(events, highWaterMarks);
     if (repeats.length > 0) await checkRepeats(repeats, fresh);
     if (fresh.length === 0) return { size: log.size, accepted: 0 };
     failpoint('auditd-ai.before-append');
     const { firstSeq, size } = await log.append(fresh.map((event) => JSON.stringify(event)));
-    // First of all: whatever fails from here on, these are in the log.
-    for (const event of fresh) taken.set(originOf(event), event.source_seq);
+    // Before anything else can fail: these events are in the log.
+    for (const event of fresh) highWaterMarks.set(formatOrigin(event), event.source_seq);
     failpoint('auditd-ai.after-append');
     index.add(firstSeq, fresh);
     for (const wake of followers) wake();
@@ -131,18 +131,22 @@ export function makeService({
       if (foreign !== undefined)
         throw fault(
           'forbidden_caller',
-          `${by} handed over ${foreign.id} as an event of ${foreign.source}`,
+          `${by} sent ${foreign.id} as an event of ${foreign.source}`,
         );
-      return inTurn(originOf(events[0]!), () => appendNew(events));
+      return withLock(formatOrigin(events[0]!), () => appendNew(events));
     },
     async own(origin, after) {
-      const found: AuditEvent[] = [];
-      for await (const event of newestOf(origin, after)) {
-        found.push(event);
-        if (found.length > OWN.most)
-          throw olderCopy(origin, `the log has more than ${OWN.most} events beyond ${after}`, {});
+      const events: AuditEvent[] = [];
+      for await (const event of readNewest(origin, after)) {
+        events.push(event);
+        if (events.length > OWN.max)
+          throw olderCopyFault(
+            origin,
+            `the log has more than ${OWN.max} events beyond ${after}`,
+            {},
+          );
       }
-      return found.reverse().slice(0, OWN.page);
+      return events.reverse().slice(0, OWN.page);
     },
     async list(where, { limit, cursor, after, order = 'asc' }) {
       const at = readNumberCursor(cursor);
@@ -171,17 +175,17 @@ export function makeService({
           next += lines.length;
           for (const line of lines) {
             const event = JSON.parse(line) as AuditEvent;
-            if (wants(filter, event)) yield `id: ${event.seq}\ndata: ${line}\n\n`;
+            if (matchesFilter(filter, event)) yield `id: ${event.seq}\ndata: ${line}\n\n`;
           }
           if (lines.length > 0) continue;
-          const beat = await new Promise<boolean>((resolve) => {
-            const timer = setTimeout(() => resolve(true), BEAT_MS);
+          const isHeartbeatDue = await new Promise<boolean>((resolve) => {
+            const timer = setTimeout(() => resolve(true), HEARTBEAT_INTERVAL_MS);
             wake = () => {
               clearTimeout(timer);
               resolve(false);
             };
           });
-          if (beat) yield ': still here\n\n';
+          if (isHeartbeatDue) yield ': still here\n\n';
         }
       } finally {
         followers.delete(onEvent);
@@ -197,24 +201,24 @@ export function makeService({
       const seq = await index.findId(id);
       if (seq === undefined)
         throw fault('not_found', `the log has no event ${id}`, {
-          hint: 'See agentctl audit tail for the ids.',
+          hint: 'List event ids with agentctl audit tail.',
         });
       return proveEvent(log, seq);
     },
     async rotateKey(by) {
-      const keys = await log.rotateKey({
+      const rotated = await log.rotateKey({
         source: 'auditd-ai',
         source_store: 'auditd-ai',
         source_seq: log.size + 1,
         principal: by,
       });
-      say.info('the signing key was changed', { vkey: keys.vkey });
-      return keys;
+      logger.info('signing key rotated', { vkey: rotated.vkey });
+      return rotated;
     },
   };
 }
 
-function olderCopy(origin: Origin, why: string, details: Record<string, unknown>): Fault {
+function olderCopyFault(origin: Origin, why: string, details: Record<string, unknown>): Fault {
   const { source, source_store } = origin;
   return fault(
     'log_damaged',

@@ -1,5 +1,4 @@
-// Verifies an audit directory, or a copy of one, from the command line: no daemon, no key, reads
-// only.
+// Verifies an audit directory or a copy of one from the command line. Needs no daemon and no key.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Fault } from '../../wire/errors.ts';
@@ -14,29 +13,29 @@ const { values, positionals } = parseArgs({
   },
 });
 
-// Whoever reads may stop reading.
+// The reader of a pipe may close it early.
 process.stdout.on('error', () => process.exit());
 
 function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-const many = (n: number, word: string) => `${n} ${word}${n === 1 ? '' : 's'}`;
+const pluralize = (n: number, word: string) => `${n} ${word}${n === 1 ? '' : 's'}`;
 
-function tell(report: VerifyReport): void {
+function printReport(report: VerifyReport): void {
   const { ok, size, problems_total, checkpoints_checked, signed_size, unsigned_tail } = report;
   print(
     ok
-      ? `The log is whole: ${many(size, 'event')}.`
-      : `The log is NOT whole: ${many(problems_total, 'problem')} in ${many(size, 'event')}.`,
+      ? `The log is whole: ${pluralize(size, 'event')}.`
+      : `The log is NOT whole: ${pluralize(problems_total, 'problem')} in ${pluralize(size, 'event')}.`,
   );
   for (const { kind, seq, segment, line, message } of report.problems) {
     const where = segment === null ? '' : ` (${segment}${line === null ? '' : `:${line}`})`;
     print(`  ${kind}${seq === null ? '' : ` at event ${seq}`}${where}: ${message}`);
   }
   print(`Root ${report.root}`);
-  print(`${many(checkpoints_checked, 'signed checkpoint')} checked.`);
-  print(`${many(signed_size, 'event')} signed, ${unsigned_tail} after the last signature.`);
+  print(`${pluralize(checkpoints_checked, 'signed checkpoint')} checked.`);
+  print(`${pluralize(signed_size, 'event')} signed, ${unsigned_tail} after the last signature.`);
   if (values.from === undefined)
     print('A cut tail shows only against a checkpoint kept elsewhere: --from FILE.');
   for (const remark of report.remarks) print(remark);
@@ -49,7 +48,7 @@ try {
     ...(values.key === undefined ? {} : { trustedKeys: values.key }),
   });
   if (values.json === true) print(JSON.stringify({ verify: report }));
-  else tell(report);
+  else printReport(report);
   process.exitCode = report.ok ? 0 : 1;
 } catch (error) {
   const known = error instanceof Fault ? error : undefined;

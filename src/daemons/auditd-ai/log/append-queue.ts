@@ -1,27 +1,26 @@
-// Events that wait to be written: what may wait, how much of it, and in which groups it is
-// committed. Writing a group is left to log.ts.
+// Queues appends up to a size limit and commits them in groups; log.ts writes a group.
 import { fault } from '../../../wire/errors.ts';
 import { refuseRotation } from './rotation.ts';
 
-export type Appended = { firstSeq: number; size: number };
+export type AppendResult = { firstSeq: number; size: number };
 export type QueuedAppend = {
   bodies: readonly string[];
   sizeBytes: number;
-  resolve: (appended: Appended) => void;
+  resolve: (appended: AppendResult) => void;
   reject: (problem: unknown) => void;
 };
 type QueueLimits = { lineBytesMax: number; queueBytesMax: number };
 
-/** One group is not much larger, so that a flood does not keep the process from answering. */
+/** Bounds a group, so that a flood does not block the event loop for long. */
 const GROUP_BYTES_MAX = 4 << 20;
-/** After a pause like this, and a group no larger than what one call adds, nobody else is near. */
-const ALONE = { pauseMs: 0.2, eventsMax: 2 };
+/** After such a pause and a group no larger than one call adds, no other append is expected. */
+const IDLE = { pauseMs: 0.2, eventsMax: 2 };
 
 export class AppendQueue {
   readonly #limits: QueueLimits;
   readonly #commit: (group: QueuedAppend[]) => void;
-  #waiting: QueuedAppend[] = [];
-  #waitingBytes = 0;
+  #queued: QueuedAppend[] = [];
+  #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   /** When the last group was written, and how many events it had. */
   #last = { ms: 0, events: 0 };
@@ -33,7 +32,7 @@ export class AppendQueue {
     this.#commit = commit;
   }
 
-  add(bodies: readonly string[]): Promise<Appended> {
+  add(bodies: readonly string[]): Promise<AppendResult> {
     return new Promise((resolve, reject) => {
       for (const [index, body] of bodies.entries()) {
         checkBody(body, index);
@@ -43,12 +42,10 @@ export class AppendQueue {
     });
   }
 
-  /**
-   * For the one event that only the log may write; `onDurable` runs before anything can sign it.
-   */
-  addRotation(body: string, onDurable: () => void): Promise<Appended> {
+  /** Adds the one event only the log may write; `onDurable` runs before it can be signed. */
+  addRotation(body: string, onDurable: () => void): Promise<AppendResult> {
     return new Promise((resolve, reject) => {
-      const settle = (appended: Appended): void => {
+      const settle = (appended: AppendResult): void => {
         onDurable();
         resolve(appended);
       };
@@ -56,20 +53,20 @@ export class AppendQueue {
     });
   }
 
-  /** Takes nothing more, and waits for what was taken. */
+  /** Refuses new appends. Resolves when the queued ones are written. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#flushing;
   }
 
-  #push(waiting: QueuedAppend): void {
+  #push(append: QueuedAppend): void {
     if (this.#isClosed) throw fault('stopping', 'the audit log is closed');
-    const total = this.#waitingBytes + waiting.sizeBytes;
-    if (this.#waiting.length > 0 && total > this.#limits.queueBytesMax) {
-      throw fault('overloaded', `${this.#waitingBytes} bytes of events wait to be written`);
+    const total = this.#queuedBytes + append.sizeBytes;
+    if (this.#queued.length > 0 && total > this.#limits.queueBytesMax) {
+      throw fault('overloaded', `${this.#queuedBytes} bytes of events are queued`);
     }
-    this.#waiting.push(waiting);
-    this.#waitingBytes = total;
+    this.#queued.push(append);
+    this.#queuedBytes = total;
     this.#flushing ??= this.#flush();
   }
 
@@ -88,15 +85,15 @@ export class AppendQueue {
   }
 
   /**
-   * One group per turn of the event loop: all that came in meanwhile shares one write and one sync.
-   * After a pause there is nobody to share with, and the first need not wait for the turn to end.
+   * Commits one group per tick, so that appends of the same tick share one write and one sync. When
+   * idle there is nothing to share, so the first append does not wait for the tick to end.
    */
   async #flush(): Promise<void> {
-    while (this.#waiting.length > 0) {
+    while (this.#queued.length > 0) {
       const pauseMs = performance.now() - this.#last.ms;
-      const isAlone = pauseMs > ALONE.pauseMs && this.#last.events <= ALONE.eventsMax;
-      await (isAlone ? undefined : new Promise<void>((resolve) => setImmediate(resolve)));
-      const group = this.#takeGroup();
+      const isIdle = pauseMs > IDLE.pauseMs && this.#last.events <= IDLE.eventsMax;
+      await (isIdle ? undefined : new Promise<void>((resolve) => setImmediate(resolve)));
+      const group = this.#removeGroup();
       const events = group.reduce((sum, { bodies }) => sum + bodies.length, 0);
       this.#commit(group);
       this.#last = { ms: performance.now(), events };
@@ -104,25 +101,25 @@ export class AppendQueue {
     this.#flushing = undefined;
   }
 
-  #takeGroup(): QueuedAppend[] {
+  #removeGroup(): QueuedAppend[] {
     let count = 0;
     let bytes = 0;
-    while (count < this.#waiting.length && bytes < GROUP_BYTES_MAX) {
-      bytes += this.#waiting[count]!.sizeBytes;
+    while (count < this.#queued.length && bytes < GROUP_BYTES_MAX) {
+      bytes += this.#queued[count]!.sizeBytes;
       count += 1;
     }
-    this.#waitingBytes -= bytes;
-    return this.#waiting.splice(0, count);
+    this.#queuedBytes -= bytes;
+    return this.#queued.splice(0, count);
   }
 }
 
 function checkBody(body: string, index: number): void {
   if (body.startsWith('{"') && body.endsWith('}') && !body.includes('\n')) return;
-  const message = `event ${index} of this append is not one line with a JSON object in it`;
+  const message = `event ${index} of this append is not a JSON object on one line`;
   throw fault('bad_request', message, { details: { index } });
 }
 
-/** The lines of a group after one spare byte, which hashing in place needs. */
+/** Encodes a group's lines after one spare byte, which hashing in place needs. */
 export function encodeGroup(group: readonly QueuedAppend[], firstSeq: number): Buffer {
   let seq = firstSeq;
   let text = '\n';

@@ -1,6 +1,5 @@
-// Checks every checkpoint of a directory while its events are hashed: each against the root of the
-// events before it, and each against the key that was in force, from the first key on through every
-// rotation.
+// CheckpointChain checks every checkpoint of a directory while its events are hashed: against the
+// root of the events it covers, and against the key in force, through every rotation.
 import {
   type ArchivedNote,
   measureArchive,
@@ -16,7 +15,11 @@ export type ChainProblem = {
   kind: 'bad_signature' | 'bad_checkpoint' | 'unknown_key' | 'no_checkpoint';
   message: string;
 };
-type Entry = notes.Checkpoint & { note: notes.Note; where: string; isKeptElsewhere: boolean };
+type CheckpointEntry = notes.Checkpoint & {
+  note: notes.Note;
+  where: string;
+  isKeptElsewhere: boolean;
+};
 type Handover = { seq: number; pair: [notes.Verifier, notes.Verifier] };
 
 type ChainOptions = {
@@ -27,7 +30,7 @@ type ChainOptions = {
 };
 
 export class CheckpointChain {
-  /** Tree heads that were signed by the key in force, in the order of their size. */
+  /** Tree heads signed by the key in force, by size. */
   readonly signed: TreeHead[] = [];
   readonly problems: ChainProblem[] = [];
   readonly remarks: string[] = [];
@@ -38,15 +41,15 @@ export class CheckpointChain {
   readonly keys: notes.Verifier[];
   readonly #listed: notes.Verifier[];
   readonly #trusted: notes.Verifier[] | undefined;
-  readonly #archived: Generator<Entry>;
-  /** The file `checkpoint` and those kept elsewhere. */
-  readonly #single: Entry[];
-  #archivedNext: IteratorResult<Entry> | undefined;
-  #upcoming: Entry | undefined;
+  readonly #archived: Generator<CheckpointEntry>;
+  /** The file `checkpoint` and the checkpoints kept elsewhere. */
+  readonly #single: CheckpointEntry[];
+  #archivedNext: IteratorResult<CheckpointEntry> | undefined;
+  #upcoming: CheckpointEntry | undefined;
   #rotation: Handover | undefined;
   #isTrusted = false;
-  /** From the first difference on, keys only help to say more about it, and need not be proven. */
-  #isAmongChanged = false;
+  /** After the first difference, keys only help to describe it and need no proof. */
+  #hasDifference = false;
 
   constructor(dir: string, { kept, trustedKeys }: ChainOptions) {
     this.#listed = this.#readListed(dir);
@@ -55,7 +58,7 @@ export class CheckpointChain {
     this.keys = first === undefined ? [] : [first];
     if (first === undefined)
       this.#report('unknown_key', 'keys/public.txt names no key of this log');
-    // In this order: what is written meanwhile must not be asked of what was read before.
+    // In this order, so that checkpoints written meanwhile are not compared with older data.
     const archiveBytes = measureArchive(dir);
     const current = readCurrentNote(dir);
     if (current === undefined) this.#report('no_checkpoint', 'the file checkpoint is missing');
@@ -69,22 +72,22 @@ export class CheckpointChain {
     this.#upcoming = this.#pull();
   }
 
-  /** The size of the log at which `check` wants to be called next. */
+  /** The log size at which `check` must be called next. */
   get nextSize(): number {
     return this.#upcoming?.size ?? Number.POSITIVE_INFINITY;
   }
 
   get signedSize(): number {
-    return this.signed.reduce((most, { size }) => Math.max(most, size), 0);
+    return this.signed.reduce((max, { size }) => Math.max(max, size), 0);
   }
 
-  noteRotation(seq: number, { oldKey, newKey }: Rotation): void {
+  recordRotation(seq: number, { oldKey, newKey }: Rotation): void {
     const inForce = this.keys.at(-1);
     if (inForce?.vkey !== oldKey) return;
     try {
       this.#rotation ??= { seq, pair: [inForce, notes.parseVkey(newKey)] };
     } catch {
-      this.#report('unknown_key', `event ${seq} hands over to a key that cannot be read`);
+      this.#report('unknown_key', `event ${seq} rotates to a malformed key`);
     }
   }
 
@@ -109,27 +112,27 @@ export class CheckpointChain {
     }
   }
 
-  /** What is left is for more events than there are. */
+  /** Reports the remaining checkpoints, which cover more events than there are. */
   finish(): void {
     while (this.#upcoming !== undefined) {
       this.#compare(this.#upcoming, undefined);
       this.#upcoming = this.#pull();
     }
-    if (this.checked === 0) this.#report('no_checkpoint', 'there is no checkpoint to compare with');
+    if (this.checked === 0) this.#report('no_checkpoint', 'no checkpoint found');
     if (this.#trusted !== undefined && !this.#isTrusted) {
-      this.#report('unknown_key', 'no checkpoint here is signed by one of the keys you trust');
+      this.#report('unknown_key', 'no checkpoint is signed by a trusted key');
     }
   }
 
-  #compare(entry: Entry, root: Buffer | undefined): void {
+  #compare(entry: CheckpointEntry, root: Buffer | undefined): void {
     this.checked += 1;
     this.origin ??= entry.origin;
     if (entry.origin !== this.origin) {
-      this.#report('bad_checkpoint', `${entry.where} is of the log ${entry.origin}, another one`);
+      this.#report('bad_checkpoint', `${entry.where} is from another log, ${entry.origin}`);
       return;
     }
     const isGood = root !== undefined && entry.root.equals(root);
-    this.#isAmongChanged ||= !isGood;
+    this.#hasDifference ||= !isGood;
     if (!(entry.isKeptElsewhere ? this.#isKeptSigned(entry) : this.#isOwnSigned(entry))) return;
     this.signed.push({ size: entry.size, root: entry.root });
     if (!isGood) this.firstBadSize ??= entry.size;
@@ -138,14 +141,14 @@ export class CheckpointChain {
     if (isGood && trusted.valid.length > 0) this.#isTrusted = true;
   }
 
-  #isKeptSigned(entry: Entry): boolean {
+  #isKeptSigned(entry: CheckpointEntry): boolean {
     const { valid } = notes.checkNote(entry.note, [...this.keys, ...this.#listed]);
     if (valid.length > 0) return true;
     this.#report('bad_signature', `${entry.where} is not signed by a key of this log`);
     return false;
   }
 
-  #isOwnSigned(entry: Entry): boolean {
+  #isOwnSigned(entry: CheckpointEntry): boolean {
     const inForce = this.keys.at(-1);
     if (inForce === undefined) return false;
     const rotation = this.#rotation;
@@ -153,44 +156,42 @@ export class CheckpointChain {
       return this.#isHandover(entry, rotation);
     const { valid, wrong } = notes.checkNote(entry.note, [inForce]);
     if (valid.length > 0 && wrong.length === 0) return true;
-    if (this.#isAmongChanged && this.#isListed(entry)) return true;
+    if (this.#hasDifference && this.#isListed(entry)) return true;
     const message = `${entry.where} (${entry.size} events) is not signed by ${inForce.vkey}`;
     this.#report('bad_signature', message);
     return false;
   }
 
-  /**
-   * The first checkpoint over a rotation is signed by both keys; only that makes the new one ours.
-   */
-  #isHandover(entry: Entry, { seq, pair }: Handover): boolean {
+  /** The new key is accepted only if both keys signed the first checkpoint over the rotation. */
+  #isHandover(entry: CheckpointEntry, { seq, pair }: Handover): boolean {
     const { valid } = notes.checkNote(entry.note, pair);
     if (valid.length === 2) {
       this.keys.push(pair[1]);
       this.#rotation = undefined;
       return true;
     }
-    if (this.#isAmongChanged && this.#isListed(entry)) return true;
+    if (this.#hasDifference && this.#isListed(entry)) return true;
     const message = `${entry.where} covers the key rotation of event ${seq}`;
     this.#report('bad_signature', `${message} and is not signed by both the old and the new key`);
     return false;
   }
 
-  #isListed(entry: Entry): boolean {
+  #isListed(entry: CheckpointEntry): boolean {
     return notes.checkNote(entry.note, this.#listed).valid.length > 0;
   }
 
-  *#readArchived(dir: string, to: number): Generator<Entry> {
+  *#readArchived(dir: string, to: number): Generator<CheckpointEntry> {
     for (const archived of readArchive(dir, { to })) yield* this.#parseArchived(archived);
   }
 
-  #parseArchived({ note, line, isWhole }: ArchivedNote): Entry[] {
+  #parseArchived({ note, line, isWhole }: ArchivedNote): CheckpointEntry[] {
     const where = `checkpoints.log line ${line}`;
     if (isWhole) return this.#parse(note, { where });
     this.remarks.push(`${where}: the last archived checkpoint is half written and was not checked`);
     return [];
   }
 
-  #parse(text: string, { where }: { where: string }): Entry[] {
+  #parse(text: string, { where }: { where: string }): CheckpointEntry[] {
     try {
       const note = notes.parseNote(text);
       return [{ ...notes.parseCheckpoint(note.text), note, where, isKeptElsewhere: false }];
@@ -200,8 +201,8 @@ export class CheckpointChain {
     }
   }
 
-  /** The next of the archived and the single ones, by size. */
-  #pull(): Entry | undefined {
+  /** Merges archived and single checkpoints by size. */
+  #pull(): CheckpointEntry | undefined {
     this.#archivedNext ??= this.#archived.next();
     const archived = this.#archivedNext.done === true ? undefined : this.#archivedNext.value;
     const single = this.#single[0];

@@ -1,8 +1,8 @@
-// The checkpoint files: `checkpoint` is the newest signed note, checkpoints.log the older ones,
-// each followed by an empty line. What a checkpoint says and who may sign it is left to others.
+// Owns the checkpoint files: `checkpoint` is the newest signed note, checkpoints.log has
+// the older ones, each followed by an empty line.
 import fs from 'node:fs';
 import path from 'node:path';
-import { type LogDisk, readIfThere, replaceFile, writeAll } from './disk.ts';
+import { type LogDisk, readFileIfExists, replaceFile, writeAll } from './disk.ts';
 import { LineCursor } from './segments.ts';
 
 const CURRENT = 'checkpoint';
@@ -11,7 +11,7 @@ const TAIL_BYTES = 1 << 16;
 const SIGNATURE_HEAD = '— ';
 
 export const readCurrentNote = (logDir: string): string | undefined =>
-  readIfThere(path.join(logDir, CURRENT));
+  readFileIfExists(path.join(logDir, CURRENT));
 
 export type ArchivedNote = { note: string; line: number; isWhole: boolean; endOffset: number };
 
@@ -19,7 +19,7 @@ export function measureArchive(logDir: string): number {
   return fs.statSync(path.join(logDir, ARCHIVE), { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/** Archived notes in the order they were written; `isWhole` is false for a torn last one. */
+/** Yields archived notes in writing order; `isWhole` is false for a torn last one. */
 export function* readArchive(
   logDir: string,
   { from = 0, to = measureArchive(logDir) } = {},
@@ -53,7 +53,7 @@ export function* readArchive(
   }
 }
 
-/** The newest archived note that is whole, and the length of the file up to its end. */
+/** Returns the newest whole archived note and the length of the file up to its end. */
 export function readArchiveEnd(logDir: string): { note: string | undefined; wholeBytes: number } {
   const from = Math.max(0, measureArchive(logDir) - TAIL_BYTES);
   let note: string | undefined;
@@ -75,7 +75,7 @@ export class CheckpointFiles {
     this.#disk = disk;
     this.#archiveBytes = readArchiveEnd(logDir).wholeBytes;
     this.#archiveFd = fs.openSync(path.join(logDir, ARCHIVE), 'a', 0o640);
-    // A crash may have left half a note; the next one must not be glued to it.
+    // A crash may have left half a note; the next one must not be appended to it.
     fs.ftruncateSync(this.#archiveFd, this.#archiveBytes);
   }
 

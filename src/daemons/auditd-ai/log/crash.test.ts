@@ -1,5 +1,5 @@
-// What a crash leaves behind, made by hand: the log opens with all that was acknowledged, or says
-// why not.
+// Tests recovery from hand-made crash states: the log opens with every acknowledged event or is
+// refused with the reason.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -7,20 +7,21 @@ import {
   bodies,
   body,
   copyDir,
+  formatLine,
   isFault,
-  lineOf,
   makeDir,
   open,
   readLines,
-  segmentOf,
+  segmentPath,
   writeLines,
   writeLog,
 } from './fixture.ts';
 import { verifyLog } from './verify.ts';
 
-const expected = (count: number): string[] => Array.from({ length: count }, (_, n) => lineOf(n));
+const expected = (count: number): string[] =>
+  Array.from({ length: count }, (_, n) => formatLine(n));
 
-test('a write cut at any byte: whole lines stay, the half one is put aside', async (t) => {
+test('a write cut at any byte: whole lines stay, the half line is moved to recovered/', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -29,12 +30,12 @@ test('a write cut at any byte: whole lines stay, the half one is put aside', asy
   // The tree files as they are before the last group is acknowledged.
   const before = copyDir(t, dir);
   await log.append(bodies(13, 4));
-  const whole = fs.readFileSync(segmentOf(dir));
+  const whole = fs.readFileSync(segmentPath(dir));
   await log.close();
-  const start = fs.statSync(segmentOf(before)).size;
+  const start = fs.statSync(segmentPath(before)).size;
   for (let length = start; length <= whole.length; length += 1) {
     const copy = copyDir(t, before);
-    fs.writeFileSync(segmentOf(copy), whole.subarray(0, length));
+    fs.writeFileSync(segmentPath(copy), whole.subarray(0, length));
     const torn = whole.subarray(whole.lastIndexOf(10, length - 1) + 1, length);
     const kept =
       whole
@@ -62,17 +63,17 @@ test('a write cut at any byte: whole lines stay, the half one is put aside', asy
 test('a log shorter than its checkpoint is not opened, wherever it was cut', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
-  const whole = fs.readFileSync(segmentOf(dir));
+  const whole = fs.readFileSync(segmentPath(dir));
   for (let length = 0; length < whole.length; length += 37) {
     const copy = copyDir(t, dir);
-    fs.truncateSync(segmentOf(copy), length);
+    fs.truncateSync(segmentPath(copy), length);
     await assert.rejects(open(copy), isFault('log_damaged', 'truncated'));
-    assert.equal(fs.statSync(segmentOf(copy)).size, length);
+    assert.equal(fs.statSync(segmentPath(copy)).size, length);
     assert.ok(!fs.existsSync(`${copy}/recovered`));
   }
 });
 
-test('acknowledged events that are not signed yet are missed too', async (t) => {
+test('missing acknowledged events are noticed even if they were not signed yet', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -80,8 +81,8 @@ test('acknowledged events that are not signed yet are missed too', async (t) => 
   await log.append(bodies(10, 5));
   const copy = copyDir(t, dir);
   await log.close();
-  const whole = fs.readFileSync(segmentOf(copy));
-  fs.truncateSync(segmentOf(copy), whole.length - 10);
+  const whole = fs.readFileSync(segmentPath(copy));
+  fs.truncateSync(segmentPath(copy), whole.length - 10);
   await assert.rejects(open(copy), isFault('log_damaged', 'truncated'));
 });
 
@@ -91,25 +92,25 @@ test('blocks that never reached the disk are cut off, with all that follows them
   await log.append(bodies(0, 10));
   const copy = copyDir(t, dir);
   await log.close();
-  const tail = `${lineOf(10)}\n{"seq":11,"id":"${'\0'.repeat(50)}"}\n${lineOf(12)}\n`;
-  fs.appendFileSync(segmentOf(copy), tail);
+  const tail = `${formatLine(10)}\n{"seq":11,"id":"${'\0'.repeat(50)}"}\n${formatLine(12)}\n`;
+  fs.appendFileSync(segmentPath(copy), tail);
   const again = await open(copy);
   assert.equal(again.size, 11);
-  assert.equal(again.cut?.sizeBytes, tail.length - lineOf(10).length - 1);
+  assert.equal(again.cut?.sizeBytes, tail.length - formatLine(10).length - 1);
   await again.close();
 });
 
-test('an unsigned line that was changed is not taken for a crash', async (t) => {
+test('a changed unsigned line is not mistaken for a crash', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
   const copy = copyDir(t, dir);
   await log.close();
-  writeLines(segmentOf(copy), readLines(segmentOf(copy)).with(4, '{"seq":4,"id":"evt_4'));
+  writeLines(segmentPath(copy), readLines(segmentPath(copy)).with(4, '{"seq":4,"id":"evt_4'));
   await assert.rejects(open(copy), isFault('log_damaged', 'changed'));
 });
 
-test('tree files that are missing, short, long or wrong are made again', async (t) => {
+test('tree files that are missing, short, long or wrong are rebuilt', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3, { segmentBytesMax: 1_000 });
   const harms: ((tree: string) => void)[] = [
@@ -136,12 +137,12 @@ test('tree files that are missing, short, long or wrong are made again', async (
   }
 });
 
-test('wrong tree files hide no changed event, and are kept to tell which it was', async (t) => {
+test('wrong tree files hide no changed event, and are kept as evidence of which it was', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   fs.truncateSync(`${dir}/tree/L03`, 0);
-  const lines = readLines(segmentOf(dir));
-  writeLines(segmentOf(dir), lines.with(7, lines[7]!.replace('task', 'tusk')));
+  const lines = readLines(segmentPath(dir));
+  writeLines(segmentPath(dir), lines.with(7, lines[7]!.replace('task', 'tusk')));
   await assert.rejects(open(dir), isFault('log_damaged', 'root_differs'));
   const { problems } = await verifyLog({ dir });
   assert.deepEqual(
@@ -153,15 +154,15 @@ test('wrong tree files hide no changed event, and are kept to tell which it was'
 test('a crash while a segment is sealed', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3, { segmentBytesMax: 1_000 });
-  const sealed = segmentOf(dir, 'audit-000000000020.jsonl');
-  fs.renameSync(segmentOf(dir), sealed);
-  fs.writeFileSync(segmentOf(dir, 'audit.jsonl.next'), '');
+  const sealed = segmentPath(dir, 'audit-000000000020.jsonl');
+  fs.renameSync(segmentPath(dir), sealed);
+  fs.writeFileSync(segmentPath(dir, 'audit.jsonl.next'), '');
   const log = await open(dir);
   assert.equal(log.size, 30);
   assert.equal(fs.statSync(sealed).mode & 0o777, 0o440);
   await log.append(bodies(30, 1));
   await log.close();
-  assert.ok(!fs.existsSync(segmentOf(dir, 'audit.jsonl.next')));
+  assert.ok(!fs.existsSync(segmentPath(dir, 'audit.jsonl.next')));
   assert.ok((await verifyLog({ dir })).ok);
 });
 
@@ -169,12 +170,12 @@ test('a segment that is missing is named', async (t) => {
   for (const name of ['audit-000000000000.jsonl', 'audit-000000000010.jsonl']) {
     const dir = makeDir(t);
     await writeLog(dir, 4, { segmentBytesMax: 1_000 });
-    fs.rmSync(segmentOf(dir, name));
+    fs.rmSync(segmentPath(dir, name));
     await assert.rejects(open(dir), isFault('log_damaged', 'segment_missing'));
   }
   const dir = makeDir(t);
   await writeLog(dir, 4, { segmentBytesMax: 1_000 });
-  fs.rmSync(segmentOf(dir));
+  fs.rmSync(segmentPath(dir));
   await assert.rejects(open(dir), isFault('log_damaged', 'truncated'));
 });
 
@@ -207,7 +208,7 @@ test('a checkpoint that is missing, changed or older than the archive is refused
   }
 });
 
-test('half a note at the end of the archive is not glued to the next', async (t) => {
+test('half a note at the end of the archive is not joined to the next', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   for (const half of ['test.example/audit\n30\n', 'test.example/audit\n30\nAAAA\n\n', '— a']) {

@@ -1,4 +1,4 @@
-// The one fault for a log that is not as it was left, with the kind of damage for programs to read.
+// Builds the fault for a damaged log, with a machine-readable kind of damage.
 import { type Fault, fault } from '../../../wire/errors.ts';
 
 type DamageKind =
@@ -9,6 +9,6 @@ type DamageKind =
   | 'segment_missing'
   | 'changed';
 
-export function damaged(kind: DamageKind, message: string, details = {}): Fault {
+export function damageFault(kind: DamageKind, message: string, details = {}): Fault {
   return fault('log_damaged', message, { details: { kind, ...details } });
 }

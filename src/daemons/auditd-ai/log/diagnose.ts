@@ -1,6 +1,6 @@
-// Says which events of a log were changed, removed, moved, doubled or put in, once it is known that
-// something is wrong. The leaf hashes in tree/L00 tell it exactly, as far as a signed root covers
-// them; past that, the seq that each line says it has.
+// Finds events of a damaged log that were changed, removed, moved, duplicated or inserted. The leaf
+// hashes in tree/L00 identify them exactly as far as a signed root covers them; beyond that, the
+// seq in each line has to do.
 import { contradicts, type LeafFile } from './leaf-file.ts';
 import { hashLeaf, hashLeafAt, type TreeHead, toRaw } from './merkle.ts';
 import type { SegmentWalk } from './segment-walk.ts';
@@ -17,20 +17,20 @@ export type EventProblem = {
     | 'renumbered'
     | 'truncated';
   seq: number;
-  /** The last one, where the problem is of several events in a row. */
+  /** The last event, if the problem covers a range. */
   to_seq?: number;
   segment: string | null;
   line: number | null;
   message: string;
 };
 
-/** `index` counts the lines of all files. */
+/** `index` counts lines over all files. */
 type LinePosition = { segment: string; line: number; index: number };
-/** Lines that stand next to each other with seqs that follow each other. */
+/** Adjacent lines with consecutive seqs. */
 type SeqRange = LinePosition & { first: number; last: number };
-type Foreign = LinePosition & { claimed: number; slot: number };
+type ForeignLine = LinePosition & { claimed: number; slot: number };
 
-const RUNS_MAX = 4_000;
+const RANGES_MAX = 4_000;
 const FOREIGN_MAX = 20_000;
 const RENUMBER_REACH = 16;
 const RENUMBER_FAILURES_MAX = 2_000;
@@ -51,14 +51,14 @@ export function diagnose(input: DiagnoseInput): EventProblem[] {
 class Diagnosis {
   readonly #input: DiagnoseInput;
   readonly #signedSize: number;
-  /** How many of the leaf hashes a signed root covers, and how many are used. */
+  /** How many leaf hashes a signed root covers, and how many are used. */
   readonly #trusted: number;
   readonly #witnessed: number;
   readonly #bound: number;
   readonly #seen: Uint8Array;
-  readonly #runs: SeqRange[] = [];
-  readonly #foreign: Foreign[] = [];
-  readonly #doubles = new Map<number, LinePosition>();
+  readonly #ranges: SeqRange[] = [];
+  readonly #foreign: ForeignLine[] = [];
+  readonly #duplicates = new Map<number, LinePosition>();
   readonly #problems: EventProblem[] = [];
   #isDisordered = false;
   #last = -1;
@@ -66,15 +66,15 @@ class Diagnosis {
   #top = 0;
   #shift = 0;
   #renumberFailures = 0;
-  /** The first place or event with a problem: a wrong root after it is explained. */
+  /** The first line or event with a problem; it explains a wrong root after it. */
   #firstFound = Number.POSITIVE_INFINITY;
   #renumbered: (LinePosition & { seq: number; count: number }) | undefined;
 
   constructor(input: DiagnoseInput) {
     this.#input = input;
-    this.#signedSize = input.signed.reduce((most, { size }) => Math.max(most, size), 0);
+    this.#signedSize = input.signed.reduce((max, { size }) => Math.max(max, size), 0);
     this.#trusted = input.leaves.countSigned(input.signed);
-    // Where all that is signed agrees with the file, what follows is worth something too.
+    // If the file agrees with everything signed, its unsigned rest is credible too.
     const isGood = this.#trusted === this.#signedSize;
     this.#witnessed = isGood ? input.leaves.count : this.#trusted;
     this.#bound = Math.max(input.lineCount, this.#signedSize) + RENUMBER_REACH;
@@ -85,61 +85,62 @@ class Diagnosis {
     const { walk } = this.#input;
     walk.rewind();
     for (let index = 0; walk.next(); index += 1) {
-      this.#take({ segment: walk.segment, line: walk.line, index }, walk.cursor);
+      this.#addLine({ segment: walk.segment, line: walk.line, index }, walk.cursor);
     }
     this.#reportOrder();
     this.#reportForeign();
     this.#reportMissing();
     if (this.#renumbered !== undefined) {
       const { seq, count, segment, line } = this.#renumbered;
-      const message = `${count} lines from here on say another seq than they were written with`;
+      const message = `${count} lines from here on have another seq than originally written`;
       this.#problems.push({ kind: 'renumbered', seq, segment, line, message });
     }
     this.#reportRange();
     return this.#problems.sort((a, b) => a.seq - b.seq);
   }
 
-  #take(place: LinePosition, cursor: LineCursor): void {
+  #addLine(position: LinePosition, cursor: LineCursor): void {
     if (!cursor.isTerminated && !isObject(cursor.line())) return;
-    const seq = this.#identify(place, cursor);
+    const seq = this.#identify(position, cursor);
     if (seq === undefined) {
       this.#foreignSinceLast += 1;
       const slot = this.#last + this.#foreignSinceLast;
       const claimed = readSeq(cursor.buf, cursor.start, cursor.end);
-      if (this.#foreign.length < FOREIGN_MAX) this.#foreign.push({ ...place, claimed, slot });
+      if (this.#foreign.length < FOREIGN_MAX) this.#foreign.push({ ...position, claimed, slot });
       return;
     }
     if (this.#has(seq)) {
-      this.#doubles.set(seq, place);
+      this.#duplicates.set(seq, position);
       return;
     }
     this.#mark(seq);
     this.#top = Math.max(this.#top, seq + 1);
-    const run = this.#runs.at(-1);
-    if (run !== undefined && seq === this.#last + 1) run.last = seq;
-    else if (this.#runs.length < RUNS_MAX) this.#runs.push({ ...place, first: seq, last: seq });
+    const range = this.#ranges.at(-1);
+    if (range !== undefined && seq === this.#last + 1) range.last = seq;
+    else if (this.#ranges.length < RANGES_MAX)
+      this.#ranges.push({ ...position, first: seq, last: seq });
     else this.#isDisordered = true;
     this.#last = seq;
     this.#foreignSinceLast = 0;
   }
 
-  /** Which event this line is, or undefined when it is none that was ever written. */
-  #identify(place: LinePosition, cursor: LineCursor): number | undefined {
+  /** Returns the original seq of this line, or undefined if it was never written. */
+  #identify(position: LinePosition, cursor: LineCursor): number | undefined {
     const { leaves } = this.#input;
     const claimed = readSeq(cursor.buf, cursor.start, cursor.end);
     if (claimed < 0 || claimed >= this.#bound) return undefined;
     const text = cursor.line();
     const leaf = hashLeafAt(cursor.buf, cursor.start, cursor.end);
     if (claimed < this.#witnessed && leaf === leaves.read(claimed)) return claimed;
-    const written = this.#findRenumbered(place, text, claimed);
+    const written = this.#findRenumbered(position, text, claimed);
     if (written !== undefined) return written;
     if (claimed < this.#trusted) return undefined;
     if (claimed < this.#witnessed && contradicts(leaves, claimed, leaf)) return undefined;
     return isObject(text) ? claimed : undefined;
   }
 
-  /** Whoever takes a line out may number the rest anew: try what it was before. */
-  #findRenumbered(place: LinePosition, text: string, claimed: number): number | undefined {
+  /** After removing a line an attacker may renumber the rest: tries nearby original seqs. */
+  #findRenumbered(position: LinePosition, text: string, claimed: number): number | undefined {
     const isNear = claimed < this.#witnessed + RENUMBER_REACH;
     if (!isNear || this.#renumberFailures > RENUMBER_FAILURES_MAX) return undefined;
     const rest = text.slice(text.indexOf(','));
@@ -151,7 +152,7 @@ class Diagnosis {
       const leaf = toRaw(hashLeaf(Buffer.from(`{"seq":${seq}${rest}`)));
       if (leaf !== this.#input.leaves.read(seq)) continue;
       this.#shift = shift;
-      this.#renumbered ??= { ...place, seq, count: 0 };
+      this.#renumbered ??= { ...position, seq, count: 0 };
       this.#renumbered.count += 1;
       return seq;
     }
@@ -168,37 +169,39 @@ class Diagnosis {
   }
 
   #reportOrder(): void {
-    const inOrder = longestOrder(this.#runs);
-    for (const run of this.#runs) {
-      if (inOrder.has(run)) continue;
-      const { first, last } = run;
-      let isDouble = true;
-      for (let seq = first; seq <= last; seq += 1) isDouble &&= this.#doubles.has(seq);
-      // The copy stands before the original: it is the copy that is out of place.
-      if (isDouble) for (let seq = first; seq <= last; seq += 1) this.#doubles.set(seq, run);
-      else this.#push('reordered', { first, last, place: run, text: 'not where it was written' });
+    const inOrder = findLongestOrder(this.#ranges);
+    for (const range of this.#ranges) {
+      if (inOrder.has(range)) continue;
+      const { first, last } = range;
+      let isDuplicate = true;
+      for (let seq = first; seq <= last; seq += 1) isDuplicate &&= this.#duplicates.has(seq);
+      // The copy precedes the original: report the copy.
+      if (isDuplicate)
+        for (let seq = first; seq <= last; seq += 1) this.#duplicates.set(seq, range);
+      else
+        this.#push('reordered', { first, last, position: range, text: 'not where it was written' });
     }
-    for (const [seq, place] of this.#doubles) {
-      this.#push('duplicated', { first: seq, last: seq, place, text: 'there twice' });
+    for (const [seq, position] of this.#duplicates) {
+      this.#push('duplicated', { first: seq, last: seq, position, text: 'there twice' });
     }
     if (!this.#isDisordered) return;
-    const message = `the lines are in no order: more than ${RUNS_MAX} pieces are out of place`;
+    const message = `the lines are unordered: more than ${RANGES_MAX} pieces are out of position`;
     this.#problems.push({ kind: 'reordered', seq: 0, segment: null, line: null, message });
   }
 
-  /** A foreign line stands for an event that is missing in its place, or was put in. */
+  /** A foreign line replaces a missing event or was inserted. */
   #reportForeign(): void {
-    for (const place of this.#foreign) {
-      const { claimed, slot } = place;
+    for (const position of this.#foreign) {
+      const { claimed, slot } = position;
       const seq = [claimed, slot].find((n) => n >= 0 && n < this.#bound && !this.#has(n));
       const end = Math.max(this.#signedSize, this.#top, this.#input.leaves.count);
       if (seq !== undefined && seq < end) {
         this.#mark(seq);
         this.#top = Math.max(this.#top, seq + 1);
         const text = seq < this.#signedSize ? 'not as it was signed' : 'not as it was written';
-        this.#push('changed', { first: seq, last: seq, place, text });
+        this.#push('changed', { first: seq, last: seq, position, text });
       } else {
-        this.#push('inserted', { first: slot, last: slot, place, text: 'never written' });
+        this.#push('inserted', { first: slot, last: slot, position, text: 'never written' });
       }
     }
   }
@@ -214,36 +217,37 @@ class Diagnosis {
       const first = seq;
       while (seq + 1 < end && !this.#has(seq + 1)) seq += 1;
       const isEnd = seq === end - 1;
-      const place = this.#placeAfter(seq);
+      const position = this.#findPositionAfter(seq);
       const text = isEnd ? 'cut off the end: a checkpoint covers it' : 'missing';
-      this.#push(isEnd ? 'truncated' : 'removed', { first, last: seq, place, text });
+      this.#push(isEnd ? 'truncated' : 'removed', { first, last: seq, position, text });
     }
   }
 
-  /** Where a missing event would stand: the line that now has its place. */
-  #placeAfter(seq: number): LinePosition | undefined {
+  /** Returns the position of the line that now follows the missing event. */
+  #findPositionAfter(seq: number): LinePosition | undefined {
     let next: SeqRange | undefined;
-    for (const run of this.#runs) {
-      if (run.first > seq && run.first < (next?.first ?? Number.POSITIVE_INFINITY)) next = run;
+    for (const range of this.#ranges) {
+      if (range.first > seq && range.first < (next?.first ?? Number.POSITIVE_INFINITY))
+        next = range;
     }
     return next;
   }
 
-  /** The root is wrong and no line gives itself away: say between which checkpoints. */
+  /** If the root is wrong and no line is identified, reports the range between checkpoints. */
   #reportRange(): void {
     const { firstBadSize, lastGoodSize } = this.#input;
     if (firstBadSize === undefined || this.#firstFound < firstBadSize) return;
     const first = Math.min(Math.max(lastGoodSize, this.#trusted), firstBadSize - 1);
     const text = `changed: the checkpoint of ${firstBadSize} events is the first that does not fit`;
-    this.#push('changed', { first, last: firstBadSize - 1, place: undefined, text });
+    this.#push('changed', { first, last: firstBadSize - 1, position: undefined, text });
   }
 
   #push(
     kind: EventProblem['kind'],
-    at: { first: number; last: number; place: LinePosition | undefined; text: string },
+    at: { first: number; last: number; position: LinePosition | undefined; text: string },
   ): void {
-    const { first, last, place, text } = at;
-    const { segment, line, index } = place ?? { segment: null, line: null, index: first };
+    const { first, last, position, text } = at;
+    const { segment, line, index } = position ?? { segment: null, line: null, index: first };
     const subject = first === last ? `event ${first} is` : `events ${first} to ${last} are`;
     const where = segment === null ? '' : ` (${segment} line ${line})`;
     const several = first === last ? {} : { to_seq: last };
@@ -262,15 +266,15 @@ function isObject(text: string): boolean {
   }
 }
 
-/** The runs that hold the most lines in rising order: the rest was moved. */
-function longestOrder(runs: readonly SeqRange[]): Set<SeqRange> {
-  const best = runs.map((run) => run.last - run.first + 1);
-  const before = runs.map(() => -1);
+/** Returns the ascending ranges with the most lines in total; the others were moved. */
+function findLongestOrder(ranges: readonly SeqRange[]): Set<SeqRange> {
+  const best = ranges.map((range) => range.last - range.first + 1);
+  const before = ranges.map(() => -1);
   let end = -1;
-  for (let i = 0; i < runs.length; i += 1) {
+  for (let i = 0; i < ranges.length; i += 1) {
     const own = best[i]!;
     for (let j = 0; j < i; j += 1) {
-      if (runs[j]!.last < runs[i]!.first && best[j]! + own > best[i]!) {
+      if (ranges[j]!.last < ranges[i]!.first && best[j]! + own > best[i]!) {
         best[i] = best[j]! + own;
         before[i] = j;
       }
@@ -278,6 +282,6 @@ function longestOrder(runs: readonly SeqRange[]): Set<SeqRange> {
     if (end < 0 || best[i]! > best[end]!) end = i;
   }
   const order = new Set<SeqRange>();
-  for (let at = end; at >= 0; at = before[at]!) order.add(runs[at]!);
+  for (let at = end; at >= 0; at = before[at]!) order.add(ranges[at]!);
   return order;
 }

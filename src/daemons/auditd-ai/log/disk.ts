@@ -1,18 +1,17 @@
-// Writes files durably: the calls that may fail (passed in, so that tests can make them fail), and
-// files that are replaced as a whole.
+// Writes and replaces files durably. Calls that can fail are injected, so that tests can fail them.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 
 export type LogDisk = {
-  /** Writes at `position`, or at the end of the file; may write less than it was given. */
+  /** Writes at `position`, or at the end if null. Returns the bytes written, perhaps not all. */
   write(fd: number, bytes: Buffer, position: number | null): number;
   datasync(fd: number): void;
   truncate(fd: number, sizeBytes: number): void;
 };
 
-// Blocking calls: on a local disk one write and fdatasync takes half as long as through the thread
-// pool, and the process has nothing better to do than to make the waiting events durable.
+// Blocking calls: on a local disk one write and fdatasync take half as long as through the thread
+// pool, and making the queued events durable is this process's main work.
 export const systemDisk: LogDisk = {
   write: (fd, bytes, position) => fs.writeSync(fd, bytes, 0, bytes.length, position),
   datasync: (fd) => fs.fdatasyncSync(fd),
@@ -29,7 +28,7 @@ export function writeAll(disk: LogDisk, fd: number, bytes: Buffer, position: num
   }
 }
 
-/** Makes renames, new names and removed names in the directory last. */
+/** Makes renames, creations and removals in the directory durable. */
 export function syncDir(dir: string): void {
   const fd = fs.openSync(dir, 'r');
   try {
@@ -39,7 +38,7 @@ export function syncDir(dir: string): void {
   }
 }
 
-/** After a crash the file is the old one or the new one, whole. */
+/** Replaces a file atomically: after a crash it is the complete old or new one. */
 export function replaceFile(
   disk: LogDisk,
   file: { path: string; contents: string | Buffer; mode: number },
@@ -56,7 +55,7 @@ export function replaceFile(
   syncDir(path.dirname(file.path));
 }
 
-export function readIfThere(file: string): string | undefined {
+export function readFileIfExists(file: string): string | undefined {
   try {
     return fs.readFileSync(file, 'utf8');
   } catch (cause) {

@@ -1,5 +1,4 @@
-// For the tests of the log: directories that go away, a clock that stands still, events, a disk
-// that fails on request.
+// Test helpers for the log: temporary directories, a manual clock, events, a disk that can fail.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -26,7 +25,7 @@ export function copyDir(t: TestContext, from: string): string {
   return to;
 }
 
-export function manualClock() {
+export function makeManualClock() {
   let now = Date.UTC(2026, 5, 29, 10);
   const timers = new Set<{ atMs: number; fn: () => void }>();
   return {
@@ -47,7 +46,7 @@ export function manualClock() {
 }
 
 export function open(dir: string, options: Partial<LogOptions> = {}): Promise<AuditLog> {
-  return openLog({ dir, clock: manualClock(), ...SETTINGS, ...options });
+  return openLog({ dir, clock: makeManualClock(), ...SETTINGS, ...options });
 }
 
 export const body = (n: number, more: object = {}): string =>
@@ -56,9 +55,9 @@ export const body = (n: number, more: object = {}): string =>
 export const bodies = (from: number, count: number): string[] =>
   Array.from({ length: count }, (_, i) => body(from + i));
 
-export const lineOf = (seq: number): string => `{"seq":${seq},${body(seq).slice(1)}`;
+export const formatLine = (seq: number): string => `{"seq":${seq},${body(seq).slice(1)}`;
 
-/** A closed log of `batches` appends of ten events, each signed. */
+/** Writes and closes a log of `batches` appends of ten events, each signed. */
 export async function writeLog(
   dir: string,
   batches: number,
@@ -72,7 +71,7 @@ export async function writeLog(
   await log.close();
 }
 
-export const segmentOf = (dir: string, name = 'audit.jsonl'): string => path.join(dir, name);
+export const segmentPath = (dir: string, name = 'audit.jsonl'): string => path.join(dir, name);
 
 export const readLines = (file: string): string[] =>
   fs.readFileSync(file, 'utf8').split('\n').slice(0, -1);
@@ -82,9 +81,9 @@ export function writeLines(file: string, lines: readonly string[]): void {
   fs.writeFileSync(file, lines.map((line) => `${line}\n`).join(''));
 }
 
-/** All lines of a log over its segments, to be changed and put back where they were. */
+/** Applies `edit` to the lines of all segments and writes them back. */
 export function editLines(dir: string, edit: (lines: string[]) => string[]): void {
-  const files = [...listSealed(dir).map((s) => s.path), segmentOf(dir)];
+  const files = [...listSealed(dir).map((s) => s.path), segmentPath(dir)];
   const counts = files.map((file) => readLines(file).length);
   const lines = edit(files.flatMap(readLines));
   let from = 0;
@@ -95,26 +94,26 @@ export function editLines(dir: string, edit: (lines: string[]) => string[]): voi
   }
 }
 
-/** What is wrong and with which event, in short. */
-export const kindsOf = (report: VerifyReport): (string | number | null)[][] =>
+/** Lists each problem's kind and seq. */
+export const listKinds = (report: VerifyReport): (string | number | null)[][] =>
   report.problems.map(({ kind, seq }) => [kind, seq]);
 
-export function osError(code: string): Error {
+export function makeOsError(code: string): Error {
   return Object.assign(new Error(`${code}: made by the test`), { code, syscall: 'write' });
 }
 
-/** A disk that counts its syncs and fails where `fail` says so. */
-export function testDisk() {
+/** Makes a disk that counts syncs and fails when a `fail…` function returns an error. */
+export function makeTestDisk() {
   const disk = {
     syncs: 0,
-    /** Returns an error to fail with; may let some bytes through first. */
+    /** Returns the error to fail with; half of the bytes are written first. */
     failWrite: (_bytes: Buffer, _position: number | null): Error | undefined => undefined,
     failSync: (): Error | undefined => undefined,
     failTruncate: (): Error | undefined => undefined,
     write(fd: number, bytes: Buffer, position: number | null): number {
       const error = disk.failWrite(bytes, position);
       if (error !== undefined) {
-        // A full disk takes what fits and refuses the rest.
+        // A full disk writes what fits.
         systemDisk.write(fd, bytes.subarray(0, Math.floor(bytes.length / 2)), position);
         throw error;
       }
@@ -135,7 +134,7 @@ export function testDisk() {
   return disk satisfies LogDisk;
 }
 
-/** Expects a fault with this code and, for a damaged log, this kind of damage. */
+/** Asserts a fault with this code and, if given, this kind of damage. */
 export const isFault =
   (code: string, kind?: string) =>
   (problem: unknown): boolean => {

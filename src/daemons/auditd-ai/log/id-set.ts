@@ -1,5 +1,5 @@
-// Finds ids that occur twice in a log of any length, in 8 bytes per slot: ids are kept as 64-bit
-// fingerprints. A hit is a suspicion; the caller compares the real ids.
+// IdSet finds ids that occur twice, in 8 bytes per slot: ids are stored as 64-bit fingerprints. A
+// hit is only a suspicion; the caller compares the real ids.
 
 const SLOTS_FIRST = 1 << 16;
 
@@ -7,7 +7,7 @@ export class IdSet {
   #slots = new Uint32Array(2 * SLOTS_FIRST);
   #count = 0;
 
-  /** True when this id was added before, or (very rarely) one that looks like it. */
+  /** Returns true if this id or, very rarely, one with the same fingerprint was added before. */
   add(id: string): boolean {
     let high = 0x811c9dc5;
     let low = 0x9e3779b9;
@@ -16,7 +16,7 @@ export class IdSet {
       high = Math.imul(high ^ code, 0x01000193);
       low = Math.imul((low << 5) ^ (low >>> 27) ^ code, 0x85ebca6b);
     }
-    // An empty slot is 0,0, so no fingerprint may be.
+    // 0,0 marks an empty slot, so no fingerprint may be 0,0.
     const isKnown = this.#insert(high >>> 0, (low ^ (low >>> 15)) >>> 0 || 1);
     if (!isKnown && this.#count * 3 > this.#slots.length) this.#grow();
     return isKnown;

@@ -1,4 +1,4 @@
-// The signing keys: kept secret, kept at all, and handed over so that anyone can follow it.
+// Tests the signing keys: secrecy, persistence, and rotations that a verifier can follow.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -8,16 +8,16 @@ import {
   copyDir,
   isFault,
   makeDir,
-  manualClock,
+  makeManualClock,
+  makeOsError,
+  makeTestDisk,
   open,
-  osError,
-  testDisk,
   writeLog,
 } from './fixture.ts';
 import { checkNote, parseNote, parseVkey } from './note.ts';
 import { verifyLog } from './verify.ts';
 
-test('the key is made once, for the owner only, and never replaced by itself', async (t) => {
+test('the key is created once, readable by its owner only, and never replaced silently', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 1);
   const file = `${dir}/keys/signing.pem`;
@@ -75,7 +75,7 @@ async function stopDuringRotation(t: Parameters<typeof makeDir>[0]) {
   const stops: { name: string; dir: string; isDone: boolean }[] = [];
   const stop = (name: string, isDone: boolean) =>
     stops.push({ name, dir: copyDir(t, dir), isDone });
-  const disk = testDisk();
+  const disk = makeTestDisk();
   const log = await open(dir, { disk });
   await log.append(bodies(0, 3));
   await log.signNow();
@@ -96,7 +96,7 @@ async function stopDuringRotation(t: Parameters<typeof makeDir>[0]) {
   return stops;
 }
 
-test('a crash at any step of a rotation: it happened, or it did not', async (t) => {
+test('a crash at any step leaves a rotation complete or undone', async (t) => {
   const stops = await stopDuringRotation(t);
   assert.deepEqual(
     stops.map(({ name }) => name),
@@ -121,10 +121,10 @@ test('a crash at any step of a rotation: it happened, or it did not', async (t) 
   }
 });
 
-test('a rotation on a full disk goes on when there is space', async (t) => {
+test('a rotation on a full disk continues when there is space', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
-  const clock = manualClock();
+  const disk = makeTestDisk();
+  const clock = makeManualClock();
   const log = await open(dir, { disk, clock });
   await log.append(bodies(0, 3));
   const first = log.vkey;
@@ -134,7 +134,8 @@ test('a rotation on a full disk goes on when there is space', async (t) => {
     (text) => text.startsWith('test.example/audit\n4\n'),
   ];
   for (const fail of fails) {
-    disk.failWrite = (bytes) => (fail(bytes.toString('latin1')) ? osError('ENOSPC') : undefined);
+    disk.failWrite = (bytes) =>
+      fail(bytes.toString('latin1')) ? makeOsError('ENOSPC') : undefined;
     await assert.rejects(log.rotateKey(), isFault('storage_full'));
     assert.equal(log.vkey, first);
   }

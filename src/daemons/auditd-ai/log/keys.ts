@@ -1,12 +1,11 @@
-// The signing keys in keys/: signing.pem (secret, 0600), next.pem while a rotation is under way,
-// and public.txt with every public key the log had, oldest first. When to rotate is log.ts's
-// business.
+// Owns the signing keys in keys/: signing.pem (secret, 0600), next.pem during a rotation, and
+// public.txt with every public key the log has had, oldest first.
 import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { isMissing, type LogDisk, readIfThere, replaceFile, syncDir } from './disk.ts';
+import { isMissing, type LogDisk, readFileIfExists, replaceFile, syncDir } from './disk.ts';
 import { makeSigner, parseVkey, type Signer, type Verifier } from './note.ts';
 
 const KEYS_DIR = 'keys';
@@ -14,9 +13,9 @@ const PUBLIC_KEYS = 'public.txt';
 const SIGNING = 'signing.pem';
 const NEXT = 'next.pem';
 
-/** Public keys of a log directory, oldest first; empty when it has none. */
+/** Returns the log's public keys, oldest first; empty if it has none. */
 export function readPublicKeys(logDir: string): Verifier[] {
-  const text = readIfThere(path.join(logDir, KEYS_DIR, PUBLIC_KEYS)) ?? '';
+  const text = readFileIfExists(path.join(logDir, KEYS_DIR, PUBLIC_KEYS)) ?? '';
   try {
     return text
       .split('\n')
@@ -31,14 +30,14 @@ export function readPublicKeys(logDir: string): Verifier[] {
 
 export class KeyRing {
   signer: Signer;
-  /** Set from when a rotation is prepared until the old key signs no more; survives a crash. */
+  /** Set from preparing a rotation until the new key takes over; survives a crash. */
   next: Signer | undefined;
   publicKeys: Verifier[];
   readonly #dir: string;
   readonly #name: string;
   readonly #disk: LogDisk;
 
-  /** `isNewLog` allows a first key to be made; an old log without its key is not given another. */
+  /** Creates a first key only if `isNewLog`; an existing log without its key is refused. */
   constructor(logDir: string, options: { name: string; disk: LogDisk; isNewLog: boolean }) {
     this.#dir = path.join(logDir, KEYS_DIR);
     this.#name = options.name;
@@ -61,7 +60,7 @@ export class KeyRing {
     return this.next;
   }
 
-  /** The new key takes over. Comes after a checkpoint with both signatures is on disk. */
+  /** Makes the next key the signing key. A checkpoint with both signatures must be on disk. */
   completeRotation(): void {
     if (this.next === undefined) return;
     this.#publish(this.next);
@@ -75,7 +74,7 @@ export class KeyRing {
     this.next = undefined;
   }
 
-  /** A rotation that never reached the log did not happen. */
+  /** Discards the key of a rotation that never reached the log. */
   dropNext(): void {
     fs.rmSync(path.join(this.#dir, NEXT), { force: true });
     this.next = undefined;
@@ -112,14 +111,14 @@ export class KeyRing {
       const mode = fs.statSync(file).mode & 0o777;
       if ((mode & 0o077) !== 0) {
         throw fault('bad_config', `${file} can be read by others (mode ${mode.toString(8)})`, {
-          hint: `chmod 600 ${file}, and rotate the key once the log is open.`,
+          hint: `Run chmod 600 ${file}, then rotate the key.`,
         });
       }
     } catch (cause) {
       if (isMissing(cause)) return undefined;
       throw cause;
     }
-    const pem = readIfThere(file) ?? '';
+    const pem = readFileIfExists(file) ?? '';
     try {
       return makeSigner(this.#name, createPrivateKey(pem));
     } catch (cause) {

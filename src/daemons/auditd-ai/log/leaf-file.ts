@@ -1,10 +1,9 @@
-// The leaf hashes in tree/L00 as a witness: what each event was when it was acknowledged. Nobody
-// signs the file, so it is believed only as far as a signed root covers it.
+// LeafFile reads the leaf hashes in tree/L00: evidence of each event as it was acknowledged. The
+// file is not signed, so it is trusted only as far as a signed root covers it.
 import fs from 'node:fs';
 import path from 'node:path';
 import { Frontier, fromRaw, HASH_BYTES, type RawHash, type TreeHead } from './merkle.ts';
 
-/** The leaf hashes of tree/L00, read in blocks. */
 export class LeafFile {
   readonly count: number;
   readonly #fd: number | undefined;
@@ -28,7 +27,7 @@ export class LeafFile {
     return this.#block.toString('latin1', start, start + HASH_BYTES);
   }
 
-  /** How many of the leaf hashes are those that were signed. */
+  /** Returns how many leaf hashes a signed root confirms. */
   countSigned(signed: readonly TreeHead[]): number {
     const edge = new Frontier();
     let trusted = 0;
@@ -46,7 +45,7 @@ export class LeafFile {
   }
 }
 
-/** True when the file remembers another line than this for an event that is not signed yet. */
+/** Returns true if the file has a different hash for this unsigned event. */
 export function contradicts(leaves: LeafFile, index: number, leaf: RawHash): boolean {
   if (index >= leaves.count) return false;
   const known = leaves.read(index);

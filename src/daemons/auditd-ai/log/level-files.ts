@@ -1,6 +1,5 @@
-// The complete nodes of the tree on disk: tree/L00 holds the leaf hashes, tree/L01 the hashes of
-// their pairs, and so on. All of it can be made again from the segments, so it is never waited for
-// (no fsync).
+// LevelFiles stores the tree's complete nodes: tree/L00 has the leaf hashes, tree/L01 the hashes of
+// their pairs, and so on. They can be rebuilt from the segments, so appends do not wait for a sync.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
@@ -10,7 +9,7 @@ import { fromRaw, HASH_BYTES, hashNode, type NodeSource, type RawHash } from './
 
 const TREE_DIR = 'tree';
 const LEVELS_MAX = 53;
-const levelName = (level: number): string => `L${String(level).padStart(2, '0')}`;
+const formatLevelName = (level: number): string => `L${String(level).padStart(2, '0')}`;
 
 type Level = { fd: number | undefined; written: number; pending: RawHash[] };
 
@@ -34,10 +33,10 @@ export class LevelFiles implements NodeSource {
 
   #open(level: number, flags: string): number | undefined {
     try {
-      return fs.openSync(path.join(this.#dir, levelName(level)), flags, 0o640);
+      return fs.openSync(path.join(this.#dir, formatLevelName(level)), flags, 0o640);
     } catch (cause) {
       if (isMissing(cause)) return undefined;
-      throw storageFault(`opening tree/${levelName(level)}`, cause);
+      throw storageFault(`opening tree/${formatLevelName(level)}`, cause);
     }
   }
 
@@ -46,7 +45,7 @@ export class LevelFiles implements NodeSource {
     return entry === undefined ? 0 : entry.written + entry.pending.length;
   }
 
-  /** True when every level has just as many nodes as a tree of this many leaves has. */
+  /** Returns true if every level has exactly the nodes of a tree of `size` leaves. */
   fits(size: number): boolean {
     let count = size;
     for (let level = 0; level < this.#levels.length || count > 0; level += 1) {
@@ -56,7 +55,7 @@ export class LevelFiles implements NodeSource {
     return true;
   }
 
-  /** True when the files hold all nodes of a tree of this many leaves, and perhaps more. */
+  /** Returns true if every level has at least the nodes of a tree of `size` leaves. */
   covers(size: number): boolean {
     let count = size;
     for (let level = 0; count > 0; level += 1, count = Math.floor(count / 2)) {
@@ -68,7 +67,7 @@ export class LevelFiles implements NodeSource {
   readNode(level: number, index: number): Buffer {
     const entry = this.#levels[level];
     if (entry === undefined || index >= this.count(level)) {
-      throw fault('log_damaged', `tree/${levelName(level)} has no node ${index}`);
+      throw fault('log_damaged', `tree/${formatLevelName(level)} has no node ${index}`);
     }
     if (index >= entry.written) return fromRaw(entry.pending[index - entry.written]!);
     const node = Buffer.alloc(HASH_BYTES);
@@ -76,7 +75,7 @@ export class LevelFiles implements NodeSource {
     return node;
   }
 
-  /** True when the last complete pair of leaves hashes to its parent: not so for stray bytes. */
+  /** Returns true if the last complete pair of leaves hashes to its parent, unlike stray bytes. */
   isConsistent(): boolean {
     const pairs = this.count(1);
     if (pairs === 0) return true;
@@ -90,7 +89,7 @@ export class LevelFiles implements NodeSource {
     this.#hasPending = true;
   };
 
-  /** What cannot be written stays pending, and is written by the next flush. */
+  /** Writes pending nodes. If that fails they stay pending for the next flush. */
   flush(): void {
     if (!this.#hasPending) return;
     for (const [level, entry] of this.#levels.entries()) {
@@ -100,7 +99,7 @@ export class LevelFiles implements NodeSource {
         entry.fd ??= this.#open(level, 'w+')!;
         writeAll(this.#disk, entry.fd, bytes, entry.written * HASH_BYTES);
       } catch (cause) {
-        throw storageFault(`writing tree/${levelName(level)}`, cause);
+        throw storageFault(`writing tree/${formatLevelName(level)}`, cause);
       }
       entry.written += entry.pending.length;
       entry.pending = [];
@@ -108,7 +107,7 @@ export class LevelFiles implements NodeSource {
     this.#hasPending = false;
   }
 
-  /** Forgets all nodes but those of the first `size` leaves. */
+  /** Drops all nodes but those of the first `size` leaves. */
   reset(size: number): void {
     let count = size;
     for (const entry of this.#levels) {

@@ -1,5 +1,4 @@
-// The log while all goes well: what is appended is there, in order, durable, signed, and can be
-// proven.
+// Tests the log without faults: appended events are durable, in order, signed and provable.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -7,15 +6,15 @@ import fc from 'fast-check';
 import {
   bodies,
   body,
+  formatLine,
   isFault,
-  lineOf,
   makeDir,
-  manualClock,
+  makeManualClock,
+  makeTestDisk,
   ORIGIN,
   open,
   readLines,
-  segmentOf,
-  testDisk,
+  segmentPath,
 } from './fixture.ts';
 import { checkConsistency, checkInclusion, Frontier, hashLeaf, toRaw } from './merkle.ts';
 import { checkNote, parseCheckpoint, parseNote, parseVkey } from './note.ts';
@@ -36,16 +35,16 @@ test('appended events get their seq in front and are one line each', async (t) =
     size: 3,
   });
   assert.deepEqual(await log.append([]), { firstSeq: 3, size: 3 });
-  const lines = readLines(segmentOf(dir));
-  assert.deepEqual(lines.slice(0, 2), [lineOf(0), lineOf(1)]);
+  const lines = readLines(segmentPath(dir));
+  assert.deepEqual(lines.slice(0, 2), [formatLine(0), formatLine(1)]);
   assert.deepEqual(Object.keys(JSON.parse(lines[2]!))[0], 'seq');
   assert.deepEqual(log.readRange(0, 10), lines);
   assert.deepEqual(log.root, rootOf(lines));
   await log.close();
 });
 
-test('appends that wait together share one write and one sync, and keep their order', async (t) => {
-  const disk = testDisk();
+test('appends that are queued together share one write and one sync, and keep their order', async (t) => {
+  const disk = makeTestDisk();
   const log = await open(makeDir(t), { disk });
   const before = disk.syncs;
   const all = Array.from({ length: 200 }, (_, i) => log.append(bodies(i * 3, 3)));
@@ -56,22 +55,22 @@ test('appends that wait together share one write and one sync, and keep their or
   });
   assert.deepEqual(
     log.readRange(0, 600),
-    Array.from({ length: 600 }, (_, seq) => lineOf(seq)),
+    Array.from({ length: 600 }, (_, seq) => formatLine(seq)),
   );
   await log.close();
 });
 
-test('an append answers only after the sync', async (t) => {
-  const disk = testDisk();
+test('an append resolves only after the sync', async (t) => {
+  const disk = makeTestDisk();
   const dir = makeDir(t);
   const log = await open(dir, { disk });
   let bytesAtSync = -1;
   disk.failSync = () => {
-    if (bytesAtSync < 0) bytesAtSync = fs.statSync(segmentOf(dir)).size;
+    if (bytesAtSync < 0) bytesAtSync = fs.statSync(segmentPath(dir)).size;
     return undefined;
   };
   await log.append([body(0)]);
-  assert.equal(bytesAtSync, lineOf(0).length + 1);
+  assert.equal(bytesAtSync, formatLine(0).length + 1);
   await log.close();
 });
 
@@ -87,7 +86,7 @@ test('what is not a JSON object on one line is refused with its whole append', a
   await log.close();
 });
 
-test('the queue is bounded, and one that has room again takes more', async (t) => {
+test('the queue is bounded, and accepts appends again once it has space', async (t) => {
   const log = await open(makeDir(t), { queueBytesMax: 1_000 });
   const taken = log.append(bodies(0, 10));
   await assert.rejects(log.append(bodies(10, 10)), isFault('overloaded'));
@@ -103,14 +102,14 @@ test('segments are sealed at the limit, named by their first seq, and read as on
   const names = fs.readdirSync(dir).filter((name) => name.endsWith('.jsonl'));
   assert.ok(names.length > 4);
   for (const name of names) {
-    const file = segmentOf(dir, name);
+    const file = segmentPath(dir, name);
     assert.ok(fs.statSync(file).size <= 1_000);
     const sealed = /^audit-(\d{12})\.jsonl$/.exec(name);
     if (sealed === null) continue;
     assert.equal(fs.statSync(file).mode & 0o777, 0o440);
     assert.equal(JSON.parse(readLines(file)[0]!).seq, Number(sealed[1]));
   }
-  const all = Array.from({ length: 60 }, (_, seq) => lineOf(seq));
+  const all = Array.from({ length: 60 }, (_, seq) => formatLine(seq));
   for (const isReopened of [false, true]) {
     if (isReopened) log = await open(dir, { segmentBytesMax: 1_000 });
     assert.deepEqual(log.readRange(0, 100), all);
@@ -133,7 +132,7 @@ test('random batches: lines, roots and proofs are those of a plain list', async 
       let log = await open(dir, { segmentBytesMax: 700 });
       for (const [i, count] of batches.entries()) {
         await log.append(bodies(model.length, count));
-        for (let n = 0; n < count; n += 1) model.push(lineOf(model.length));
+        for (let n = 0; n < count; n += 1) model.push(formatLine(model.length));
         if (i % 4 !== 3) continue;
         await log.close();
         log = await open(dir, { segmentBytesMax: 700 });
@@ -162,7 +161,7 @@ test('random batches: lines, roots and proofs are those of a plain list', async 
 
 test('a log that grew is signed within the time, and one that did not is left alone', async (t) => {
   const dir = makeDir(t);
-  const clock = manualClock();
+  const clock = makeManualClock();
   const log = await open(dir, { clock, checkpointEveryMs: 1_000 });
   const read = () => {
     const note = parseNote(fs.readFileSync(`${dir}/checkpoint`, 'utf8'));
@@ -186,9 +185,9 @@ test('a log that grew is signed within the time, and one that did not is left al
   assert.equal(read().size, 7);
 });
 
-test('replaced checkpoints are archived: all asked for, and some of the clock', async (t) => {
+test('replaced checkpoints are archived: all requested ones, and some signed by the timer', async (t) => {
   const dir = makeDir(t);
-  const clock = manualClock();
+  const clock = makeManualClock();
   const log = await open(dir, { clock, archiveEveryMs: 10_000 });
   const archived = (): number[] =>
     fs
@@ -209,7 +208,7 @@ test('replaced checkpoints are archived: all asked for, and some of the clock', 
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('a closed log takes nothing more, and closing twice is closing once', async (t) => {
+test('a closed log refuses appends, and closing it twice is harmless', async (t) => {
   const log = await open(makeDir(t));
   const waiting = log.append([body(0)]);
   await Promise.all([log.close(), log.close()]);
@@ -217,7 +216,7 @@ test('a closed log takes nothing more, and closing twice is closing once', async
   await assert.rejects(log.append([body(1)]), isFault('stopping'));
 });
 
-test('a log is opened under the name it has', async (t) => {
+test('a log is opened under its own name only', async (t) => {
   const dir = makeDir(t);
   await (await open(dir)).close();
   await assert.rejects(open(dir, { origin: 'other.example/audit' }), isFault('bad_config'));
@@ -230,9 +229,9 @@ test('opening again does not hash what is signed', async (t) => {
   await log.append(bodies(0, 100));
   await log.close();
   // Only hashing could notice this; that is left to verify, so that opening a large log is fast.
-  const lines = readLines(segmentOf(dir));
+  const lines = readLines(segmentPath(dir));
   fs.writeFileSync(
-    segmentOf(dir),
+    segmentPath(dir),
     `${lines.with(3, lines[3]!.replace('evt_', 'EVT_')).join('\n')}\n`,
   );
   const again = await open(dir);

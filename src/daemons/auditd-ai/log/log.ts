@@ -1,18 +1,17 @@
-// The audit log: events are appended in groups, hashed into the tree and covered by signed
-// checkpoints. An event is handed over as the text of a JSON object with an `id` and without `seq`;
-// the log puts `"seq":N` in front of its members and stores one line. What events say is left to
-// the caller, and so is that only one process opens a directory.
+// AuditLog appends events in groups, hashes them into the tree and covers them by signed
+// checkpoints. An event is the text of a JSON object with an `id` and without `seq`; the log adds
+// `"seq":N` as its first member. The caller must ensure that one process opens a directory.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { type Appended, AppendQueue, encodeGroup, type QueuedAppend } from './append-queue.ts';
+import { AppendQueue, type AppendResult, encodeGroup, type QueuedAppend } from './append-queue.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
 import * as merkle from './merkle.ts';
 import { type LogPart, type LogView, readRange, scanLines } from './reader.ts';
-import { type CutTail, type Recovered, rebuildLevels, recoverLog } from './recover.ts';
+import { type CutTail, type RecoveredLog, rebuildLevels, recoverLog } from './recover.ts';
 import { formatRotation } from './rotation.ts';
 import { CURRENT_SEGMENT } from './segments.ts';
 import { type LogClock, readSigned, type SignedCheckpoint, Signing } from './signing.ts';
@@ -20,20 +19,18 @@ import { SegmentWriter } from './writer.ts';
 
 export type LogOptions = {
   dir: string;
-  /**
-   * The name of this log: first line of its checkpoints and name of its keys. No space, no plus.
-   */
+  /** First line of the log's checkpoints and name of its keys. No space, no plus. */
   origin: string;
   clock: LogClock;
   segmentBytesMax: number;
-  /** A log that grew is signed at least this often. */
+  /** Interval at which a log that has grown is signed. */
   checkpointEveryMs: number;
-  /** Of the checkpoints signed by the clock, one per this time goes to checkpoints.log. */
+  /** One checkpoint signed by the timer is archived per this interval. */
   archiveEveryMs?: number;
   lineBytesMax?: number;
   queueBytesMax?: number;
   disk?: LogDisk;
-  /** Told what went wrong where no caller waits for an answer, such as signing by the clock. */
+  /** Called with errors that no caller awaits, such as those of signing by the timer. */
   onFault?: (problem: unknown) => void;
 };
 
@@ -49,18 +46,18 @@ export async function openLog(options: LogOptions): Promise<AuditLog> {
   const all: Required<LogOptions> = { ...DEFAULTS, ...options };
   const { dir, origin, disk } = all;
   const opened: { close(): void }[] = [];
-  const held = <T extends { close(): void }>(part: T): T => {
+  const closeOnFailure = <T extends { close(): void }>(part: T): T => {
     opened.push(part);
     return part;
   };
   try {
     fs.mkdirSync(dir, { recursive: true, mode: 0o700 });
     const signed = readSigned(dir, origin);
-    const levels = held(new LevelFiles(dir, disk));
+    const levels = closeOnFailure(new LevelFiles(dir, disk));
     const found = recoverLog(dir, { levels, checkpoint: signed, disk });
     const keys = new KeyRing(dir, { name: origin, disk, isNewLog: signed === undefined });
-    const writer = held(new SegmentWriter(dir, { ...found.parts.at(-1)!, disk }));
-    const signing = held(new Signing(all, { keys, signed, edge: found.edge }));
+    const writer = closeOnFailure(new SegmentWriter(dir, { ...found.parts.at(-1)!, disk }));
+    const signing = closeOnFailure(new Signing(all, { keys, signed, edge: found.edge }));
     signing.resumeTakeover(found.unsignedLines);
     signing.signAtOpen();
     return new AuditLog(all, { ...found, keys, levels, writer, signing });
@@ -71,7 +68,7 @@ export async function openLog(options: LogOptions): Promise<AuditLog> {
   }
 }
 
-type LogParts = Recovered & {
+type LogParts = RecoveredLog & {
   keys: KeyRing;
   levels: LevelFiles;
   writer: SegmentWriter;
@@ -79,7 +76,7 @@ type LogParts = Recovered & {
 };
 
 export class AuditLog {
-  /** What was cut off the end when the log was opened, and where it was put. */
+  /** The torn tail that was cut off at open, and the file it was moved to. */
   readonly cut: CutTail | undefined;
   readonly #options: Required<LogOptions>;
   readonly #keys: KeyRing;
@@ -117,7 +114,7 @@ export class AuditLog {
     return this.#keys.signer.vkey;
   }
 
-  /** Every public key this log had, oldest first. */
+  /** Every public key this log has had, oldest first. */
   get vkeys(): string[] {
     return this.#keys.publicKeys.map((key) => key.vkey);
   }
@@ -127,21 +124,21 @@ export class AuditLog {
     return this.#signing.current;
   }
 
-  /** Adds the events, in order and next to each other; answers when they are durable. */
-  append(bodies: readonly string[]): Promise<Appended> {
+  /** Appends the events contiguously, in order. Resolves when they are durable. */
+  append(bodies: readonly string[]): Promise<AppendResult> {
     return this.#queue.add(bodies);
   }
 
   #commit(group: QueuedAppend[]): void {
     let seq = this.size;
     try {
-      // Nodes of an earlier group that could not be written: no new ones are taken on top of them.
+      // Accept no new events while nodes of an earlier group cannot be written.
       this.#levels.flush();
       const bytes = encodeGroup(group, seq);
       if (bytes.length > 1) this.#write(bytes);
       this.#grow(bytes);
     } catch (problem) {
-      for (const waiting of group) waiting.reject(problem);
+      for (const append of group) append.reject(problem);
       return;
     }
     for (const { bodies, resolve } of group) {
@@ -163,21 +160,21 @@ export class AuditLog {
     const { firstSeq, sizeBytes } = this.#writer;
     const sealed = this.#writer.seal(this.size);
     this.#sealed.push({ name: path.basename(sealed), path: sealed, firstSeq, sizeBytes });
-    this.#ignore(() => this.#levels.sync());
+    this.#tryStep(() => this.#levels.sync());
   }
 
-  /** Hashes the lines of a group that is durable into the tree. */
+  /** Hashes the lines of a durable group into the tree. */
   #grow(bytes: Buffer): void {
     let start = 1;
     for (let end = bytes.indexOf(10, start); end > 0; end = bytes.indexOf(10, start)) {
       this.#edge.add(merkle.hashLeafAt(bytes, start, end), this.#levels.push);
       start = end + 1;
     }
-    this.#ignore(() => this.#levels.flush());
+    this.#tryStep(() => this.#levels.flush());
   }
 
-  /** Tree files can be made again: trouble with them is told and does not undo an append. */
-  #ignore(step: () => void): void {
+  /** Tree files can be rebuilt, so an error in them is reported and does not fail an append. */
+  #tryStep(step: () => void): void {
     try {
       step();
     } catch (problem) {
@@ -189,15 +186,15 @@ export class AuditLog {
     return this.#signing.sign({ isKept: true });
   }
 
-  /** A new key takes over: an event names both, and a checkpoint over it is signed by both. */
+  /** Rotates the key: an event names both keys, and both sign the first checkpoint over it. */
   async rotateKey(
     about: Record<string, unknown> = {},
   ): Promise<{ vkey: string; previous: string }> {
     const previous = this.vkey;
-    if (this.#isRotating) throw fault('conflict', 'the key is being rotated already');
+    if (this.#isRotating) throw fault('conflict', 'a key rotation is already in progress');
     this.#isRotating = true;
     try {
-      // A key that is there already is of a rotation that failed: it goes on with that one.
+      // An existing next key belongs to a failed rotation, which is continued.
       const newKey = (this.#keys.next ?? this.#keys.prepareNext()).vkey;
       if (!this.#signing.isTakingOver) {
         const nowMs = this.#options.clock.nowMs();
@@ -217,18 +214,18 @@ export class AuditLog {
     return { parts: [...this.#sealed, current], size: this.size };
   }
 
-  /** Lines from `fromSeq` on, at most `limit`, without newlines; fewer when they are very long. */
+  /** Returns up to `limit` lines from `fromSeq` on; fewer if they are very long. */
   readRange(fromSeq: number, limit: number): string[] {
     return readRange(this.#view(), fromSeq, limit);
   }
 
-  /** Every line the log has now from `fromSeq` on, in batches. */
+  /** Yields every line from `fromSeq` to the present end, in batches. */
   scan(fromSeq = 0): AsyncGenerator<string[]> {
     return scanLines(() => this.#view(), fromSeq);
   }
 
   rootAt(size: number): Buffer {
-    return merkle.rootAt(this.#levels, this.#checkSize(size));
+    return merkle.computeRoot(this.#levels, this.#checkSize(size));
   }
 
   proveInclusion(index: number, size: number): Buffer[] {
@@ -244,12 +241,12 @@ export class AuditLog {
     throw fault('not_found', `the log has ${this.size} events, not ${size}`);
   }
 
-  /** Makes the tree files again, for when a proof made from them turned out wrong. */
+  /** Rebuilds the tree files, for when a proof made from them is wrong. */
   rebuildTree(): void {
     rebuildLevels(this.#view().parts, this.#levels, { size: this.size, root: this.root });
   }
 
-  /** Waits for all appends, signs, and lets go of the files. */
+  /** Waits for all appends, signs, and closes the files. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

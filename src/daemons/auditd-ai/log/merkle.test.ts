@@ -83,7 +83,7 @@ test('roots of every size match the reference values', () => {
   REFERENCE_ROOTS.forEach((root, size) => {
     const { edge, nodes } = grow(REFERENCE.slice(0, size));
     assert.equal(edge.root().toString('hex'), root);
-    assert.equal(merkle.rootAt(nodes, size).toString('hex'), root);
+    assert.equal(merkle.computeRoot(nodes, size).toString('hex'), root);
   });
 });
 
@@ -116,7 +116,7 @@ test('roots, inclusion and consistency equal the naive model for random lists', 
       const part = leaves.slice(0, size);
       assert.deepEqual(edge.root(), mth(leaves));
       assert.deepEqual(merkle.Frontier.at(nodes, size).root(), mth(part));
-      const root = merkle.rootAt(nodes, size);
+      const root = merkle.computeRoot(nodes, size);
       assert.deepEqual(root, mth(part));
       const hashes = merkle.proveInclusion(nodes, index, size);
       assert.deepEqual(hashes, path(index, part));
@@ -159,7 +159,7 @@ test('a consistency proof between trees that do not follow each other is not acc
     const hashes = merkle.proveConsistency(nodes, size1, 23);
     const good = {
       size1,
-      root1: merkle.rootAt(nodes, size1),
+      root1: merkle.computeRoot(nodes, size1),
       size2: 23,
       root2: edge.root(),
       hashes,

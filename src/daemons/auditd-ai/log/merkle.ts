@@ -1,13 +1,13 @@
-// The Merkle tree of RFC 6962: hashing, the growing edge of a tree, roots, and both kinds of proof
-// with their checks. Where complete nodes are kept is left to level-files.ts.
+// Implements the Merkle tree of RFC 6962: hashing, the growing edge of a tree, roots, inclusion and
+// consistency proofs and their checks. level-files.ts stores the nodes.
 import { hash } from 'node:crypto';
 
 export const HASH_BYTES = 32;
 
-/** A hash as a string of 32 characters, one per byte: a third of the time of a Buffer per hash. */
+/** A hash as a latin1 string, one character per byte: takes a third of the time of a Buffer. */
 export type RawHash = string;
 
-/** Gives the complete node `index` of `level`; level 0 holds the leaves. */
+/** Reads the complete node `index` of `level`; level 0 has the leaves. */
 export type NodeSource = { readNode(level: number, index: number): Buffer };
 export type NodeSink = (level: number, node: RawHash) => void;
 /** The root over the first `size` leaves. */
@@ -34,10 +34,7 @@ export function hashLeaf(line: Uint8Array): Buffer {
   return hash('sha256', Buffer.concat([Buffer.of(0), line]), 'buffer');
 }
 
-/**
- * Hashes `buf[start, end)` as a leaf without a copy: the byte before the line is overwritten with
- * 0.
- */
+/** Hashes `buf[start, end)` as a leaf without a copy: overwrites the byte before it with 0. */
 export function hashLeafAt(buf: Buffer, start: number, end: number): RawHash {
   buf[start - 1] = 0;
   return hash('sha256', buf.subarray(start - 1, end), 'binary');
@@ -46,21 +43,18 @@ export function hashLeafAt(buf: Buffer, start: number, end: number): RawHash {
 export const toRaw = (node: Buffer): RawHash => node.toString('latin1');
 export const fromRaw = (node: RawHash): Buffer => Buffer.from(node, 'latin1');
 
-/** The growing right edge of a tree: all that is needed to add leaves and to know the root. */
+/** The right edge of a tree: enough to add leaves and to compute the root. */
 export class Frontier {
   size = 0;
-  /**
-   * Per level, the complete subtree that waits for its right sibling. Valid where `size` has the
-   * bit.
-   */
-  readonly #waiting: RawHash[] = [];
+  /** Per level, the complete subtree without a right sibling. Valid where `size` has the bit. */
+  readonly #unpaired: RawHash[] = [];
 
-  /** The edge of the first `size` leaves of a tree whose nodes are kept elsewhere. */
+  /** Builds the edge of the first `size` leaves from stored nodes. */
   static at(source: NodeSource, size: number): Frontier {
     const edge = new Frontier();
     edge.size = size;
     for (let level = 0, count = size; count > 0; level += 1, count = Math.floor(count / 2)) {
-      if (count % 2 === 1) edge.#waiting[level] = toRaw(source.readNode(level, count - 1));
+      if (count % 2 === 1) edge.#unpaired[level] = toRaw(source.readNode(level, count - 1));
     }
     return edge;
   }
@@ -70,11 +64,11 @@ export class Frontier {
     let level = 0;
     sink?.(0, node);
     for (let count = this.size; count % 2 === 1; count = (count - 1) / 2) {
-      node = hashRawPair(this.#waiting[level]!, node);
+      node = hashRawPair(this.#unpaired[level]!, node);
       level += 1;
       sink?.(level, node);
     }
-    this.#waiting[level] = node;
+    this.#unpaired[level] = node;
     this.size += 1;
   }
 
@@ -82,30 +76,30 @@ export class Frontier {
     let root: RawHash | undefined;
     for (let level = 0, count = this.size; count > 0; level += 1, count = Math.floor(count / 2)) {
       if (count % 2 === 0) continue;
-      const left = this.#waiting[level]!;
+      const left = this.#unpaired[level]!;
       root = root === undefined ? left : hashRawPair(left, root);
     }
     return root === undefined ? EMPTY_ROOT : fromRaw(root);
   }
 }
 
-/** The largest power of two smaller than n (n ≥ 2): where RFC 6962 splits a list of n leaves. */
-function splitPoint(n: number): number {
+/** Returns the largest power of two below n (n ≥ 2), where RFC 6962 splits n leaves. */
+function findSplitPoint(n: number): number {
   let k = 1;
   while (k * 2 < n) k *= 2;
   return k;
 }
 
-/** The hash over leaves [start, end), where `start` is where such a subtree of the RFC begins. */
+/** Hashes leaves [start, end); `start` must be where the RFC begins such a subtree. */
 function hashRange(source: NodeSource, start: number, end: number): Buffer {
   const count = end - start;
   const level = Math.log2(count);
   if (Number.isInteger(level)) return source.readNode(level, start / count);
-  const middle = start + splitPoint(count);
+  const middle = start + findSplitPoint(count);
   return hashNode(hashRange(source, start, middle), hashRange(source, middle, end));
 }
 
-export function rootAt(source: NodeSource, size: number): Buffer {
+export function computeRoot(source: NodeSource, size: number): Buffer {
   return size === 0 ? EMPTY_ROOT : hashRange(source, 0, size);
 }
 
@@ -115,7 +109,7 @@ export function proveInclusion(source: NodeSource, index: number, size: number):
   let start = 0;
   let end = size;
   while (end - start > 1) {
-    const middle = start + splitPoint(end - start);
+    const middle = start + findSplitPoint(end - start);
     if (index < middle) {
       hashes.push(hashRange(source, middle, end));
       end = middle;
@@ -136,7 +130,7 @@ export function proveConsistency(source: NodeSource, size1: number, size2: numbe
   // True while the old tree is exactly the left part, whose hash the verifier already has.
   let isWhole = true;
   while (size1 !== end) {
-    const middle = start + splitPoint(end - start);
+    const middle = start + findSplitPoint(end - start);
     if (size1 <= middle) {
       hashes.push(hashRange(source, middle, end));
       end = middle;

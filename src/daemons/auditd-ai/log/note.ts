@@ -1,5 +1,5 @@
-// Signed notes and checkpoints in the C2SP forms (c2sp.org/signed-note, c2sp.org/tlog-checkpoint),
-// with Ed25519 keys. Where notes are kept and which key is trusted when is left to others.
+// Formats, parses, signs and checks C2SP signed notes and checkpoints (c2sp.org/signed-note,
+// c2sp.org/tlog-checkpoint) with Ed25519 keys.
 import { createPublicKey, hash, type KeyObject, sign, verify } from 'node:crypto';
 import { fault } from '../../../wire/errors.ts';
 import { HASH_BYTES, type TreeHead } from './merkle.ts';
@@ -22,9 +22,9 @@ type NoteSignature = { name: string; keyId: number; signature: Buffer };
 export type Note = { text: string; signatures: NoteSignature[] };
 export type Checkpoint = TreeHead & { origin: string };
 
-const malformed = (what: string) => fault('bad_request', `malformed signed note: ${what}`);
+const malformedNoteFault = (what: string) => fault('bad_request', `malformed signed note: ${what}`);
 
-/** Exactly one way to write the bytes: what does not encode back to itself is not accepted. */
+/** Accepts only the canonical encoding, so that the same bytes have one text. */
 function decodeBase64(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64');
   return bytes.toString('base64') === text ? bytes : undefined;
@@ -40,7 +40,7 @@ function makeKeyId(name: string, publicKey: Buffer): number {
   return hash('sha256', input, 'buffer').readUInt32BE(0);
 }
 
-const idText = (keyId: number): string => keyId.toString(16).padStart(8, '0');
+const formatKeyId = (keyId: number): string => keyId.toString(16).padStart(8, '0');
 
 function makeVerifier(name: string, publicKey: Buffer): Verifier {
   const keyId = makeKeyId(name, publicKey);
@@ -50,7 +50,7 @@ function makeVerifier(name: string, publicKey: Buffer): Verifier {
   return {
     name,
     keyId,
-    vkey: `${name}+${idText(keyId)}+${encoded}`,
+    vkey: `${name}+${formatKeyId(keyId)}+${encoded}`,
     verify: (text, signature) => verify(null, Buffer.from(text), key, signature),
   };
 }
@@ -65,8 +65,8 @@ export function parseVkey(vkey: string): Verifier {
     throw fault('bad_request', `the key of ${name} is not an Ed25519 key`);
   }
   const verifier = makeVerifier(name, bytes.subarray(1));
-  if (idText(verifier.keyId) !== id) {
-    throw fault('bad_request', `the key of ${name} has not the id ${id} it is written with`);
+  if (formatKeyId(verifier.keyId) !== id) {
+    throw fault('bad_request', `the key of ${name} does not have the id ${id}`);
   }
   return verifier;
 }
@@ -96,29 +96,26 @@ function parseSignature(line: string): NoteSignature {
   const [, name, encoded] = /^— (\S+) (\S+)$/.exec(line) ?? [];
   const bytes = encoded === undefined ? undefined : decodeBase64(encoded);
   if (name === undefined || !isKeyName(name) || bytes === undefined || bytes.length < 5) {
-    throw malformed('a signature line must be an em dash, a name and base64');
+    throw malformedNoteFault('a signature line must be an em dash, a name and base64');
   }
   return { name, keyId: bytes.readUInt32BE(0), signature: bytes.subarray(4) };
 }
 
 export function parseNote(note: string): Note {
-  if (note.length > NOTE_CHARS_MAX) throw malformed('it is too long');
+  if (note.length > NOTE_CHARS_MAX) throw malformedNoteFault('it is too long');
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the form forbids all but the newline
   if (/[\x00-\x09\x0b-\x1f\ufffd]/.test(note)) {
-    throw malformed('it has a control character or is not UTF-8');
+    throw malformedNoteFault('it has a control character or is not UTF-8');
   }
   const middle = note.lastIndexOf('\n\n');
   if (middle < 0 || !note.endsWith('\n'))
-    throw malformed('it has no signatures or no last newline');
+    throw malformedNoteFault('it has no signatures or no last newline');
   const lines = note.slice(middle + 2, -1).split('\n');
-  if (lines.length > SIGNATURES_MAX) throw malformed('it has too many signatures');
+  if (lines.length > SIGNATURES_MAX) throw malformedNoteFault('it has too many signatures');
   return { text: note.slice(0, middle + 1), signatures: lines.map(parseSignature) };
 }
 
-/**
- * Which of the known keys signed the note, and which are named on it with a signature that is
- * wrong.
- */
+/** Returns the known keys with a valid and with a wrong signature on the note. */
 export function checkNote(note: Note, known: readonly Verifier[]) {
   const valid: Verifier[] = [];
   const wrong: Verifier[] = [];
@@ -139,11 +136,12 @@ export function parseCheckpoint(text: string): Checkpoint {
   const [origin, size, root, ...more] = text.split('\n');
   const bytes = decodeBase64(root ?? '');
   if (origin === undefined || origin === '' || more.pop() !== '' || more.includes('')) {
-    throw malformed('a checkpoint is three or more lines that are not empty');
+    throw malformedNoteFault('a checkpoint is three or more lines that are not empty');
   }
   if (size === undefined || !/^(0|[1-9][0-9]{0,15})$/.test(size) || !Number.isSafeInteger(+size)) {
-    throw malformed('the second line of a checkpoint is the size in decimal');
+    throw malformedNoteFault('the second line of a checkpoint is the size in decimal');
   }
-  if (bytes?.length !== HASH_BYTES) throw malformed('the third line is 32 bytes in base64');
+  if (bytes?.length !== HASH_BYTES)
+    throw malformedNoteFault('the third line is 32 bytes in base64');
   return { origin, size: Number(size), root: bytes };
 }

@@ -1,5 +1,4 @@
-// Proofs as a stranger checks them: with a verifier written from the specifications, and nothing of
-// ours.
+// Checks proofs with an independent verifier, written from the specifications without our code.
 import assert from 'node:assert/strict';
 import { createHash, createPublicKey, verify } from 'node:crypto';
 import fs from 'node:fs';
@@ -11,7 +10,7 @@ import {
   makeDir,
   open,
   readLines,
-  segmentOf,
+  segmentPath,
   writeLines,
 } from './fixture.ts';
 import { checkProof, type InclusionProof, proveEvent } from './prove.ts';
@@ -109,7 +108,7 @@ test('a proof under an old key names that key, and another key does not accept i
   await log.close();
 });
 
-test('wrong tree files are made again before a proof is given', async (t) => {
+test('wrong tree files are rebuilt before a proof is returned', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 40));
@@ -126,8 +125,8 @@ test('an event that was changed on disk cannot be proven', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
-  const lines = readLines(segmentOf(dir));
-  writeLines(segmentOf(dir), lines.with(4, lines[4]!.replace('task', 'tusk')));
+  const lines = readLines(segmentPath(dir));
+  writeLines(segmentPath(dir), lines.with(4, lines[4]!.replace('task', 'tusk')));
   await assert.rejects(proveEvent(log, 4), isFault('log_damaged'));
   await log.close();
 });

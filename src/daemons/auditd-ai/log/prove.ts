@@ -1,5 +1,5 @@
-// Inclusion proofs as documents: an event, the way from it to a signed root, and the note that
-// signs it. Whoever holds the public key can check one without this program.
+// Makes and checks inclusion proofs: an event, the hashes from it to a signed root, and the signed
+// note. With the public key a proof can be checked without this program.
 import { fault } from '../../../wire/errors.ts';
 import type { AuditLog } from './log.ts';
 import { checkInclusion, hashLeaf } from './merkle.ts';
@@ -18,7 +18,7 @@ export type InclusionProof = {
   vkey: string;
 };
 
-/** Proves that the log holds event `seq`. Signs first, if no checkpoint covers it yet. */
+/** Proves that the log has event `seq`. Signs first if no checkpoint covers it yet. */
 export async function proveEvent(log: AuditLog, seq: number): Promise<InclusionProof> {
   const [event] = seq >= 0 && seq < log.size ? log.readRange(seq, 1) : [];
   if (event === undefined) throw fault('not_found', `the log has no event ${seq}`);
@@ -27,7 +27,7 @@ export async function proveEvent(log: AuditLog, seq: number): Promise<InclusionP
   const leaf = hashLeaf(Buffer.from(event));
   let hashes = log.proveInclusion(seq, size);
   if (!checkInclusion({ leaf, index: seq, size, hashes, root })) {
-    // The tree files are derived and may be wrong. If the events are, this says so.
+    // The tree files may be wrong. rebuildTree throws if the events are.
     log.rebuildTree();
     hashes = log.proveInclusion(seq, size);
   }
@@ -41,20 +41,17 @@ export async function proveEvent(log: AuditLog, seq: number): Promise<InclusionP
     root: root.toString('base64'),
     hashes: hashes.map((node) => node.toString('base64')),
     checkpoint: note,
-    vkey: signerOf(note, log.vkeys),
+    vkey: findSigner(note, log.vkeys),
   };
 }
 
-/**
- * The newest of the log's keys that signed the note: after a rotation it may not be the one in
- * force.
- */
-function signerOf(note: string, vkeys: readonly string[]): string {
+/** Returns the newest key that signed the note, which may precede the key in force. */
+function findSigner(note: string, vkeys: readonly string[]): string {
   const { valid } = checkNote(parseNote(note), vkeys.map(parseVkey).reverse());
   return valid.at(-1)!.vkey;
 }
 
-/** True when the proof is sound and its checkpoint is signed by the key. */
+/** Returns true if the proof is sound and the key signed its checkpoint. */
 export function checkProof(proof: InclusionProof, vkey: string): boolean {
   const note = parseNote(proof.checkpoint);
   if (checkNote(note, [parseVkey(vkey)]).valid.length === 0) return false;

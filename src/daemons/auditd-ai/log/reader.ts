@@ -1,8 +1,8 @@
-// Reading lines back by seq, over all segments. Only what the log has acknowledged is shown.
+// Reads acknowledged lines by seq, over all segments.
 import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { storageFault } from '../../../platform/disk-fault.ts';
-import { damaged } from './damage.ts';
+import { damageFault } from './damage.ts';
 import { findOffset, LineCursor } from './segments.ts';
 
 /** A segment as readers see it: only its first `sizeBytes` are part of the log. */
@@ -13,7 +13,7 @@ const BATCH_BYTES_MAX = 16 << 20;
 
 export type LogView = { parts: readonly LogPart[]; size: number };
 
-/** The part that holds this seq: the last that begins at or before it. */
+/** Returns the index of the last part that begins at or before this seq. */
 export function findPart(parts: readonly LogPart[], seq: number): number {
   let low = 0;
   let high = parts.length;
@@ -39,9 +39,7 @@ export function withFile<T>(file: string, read: (fd: number) => T): T {
   }
 }
 
-/**
- * Lines `fromSeq`, `fromSeq + 1`, … without their newlines; fewer than `limit` when they are long.
- */
+/** Returns up to `limit` lines from `fromSeq` on, without newlines; fewer if they are long. */
 export function readRange(view: LogView, fromSeq: number, limit: number): string[] {
   const lines: string[] = [];
   const toSeq = Math.min(view.size, fromSeq + limit);
@@ -53,7 +51,7 @@ export function readRange(view: LogView, fromSeq: number, limit: number): string
       const from = findOffset(fd, part.sizeBytes, fromSeq + lines.length);
       if (from < 0) {
         const seq = fromSeq + lines.length;
-        throw damaged('changed', `event ${seq} is not in ${part.name}, where it should be`, {
+        throw damageFault('changed', `event ${seq} is not in ${part.name}, where it should be`, {
           seq,
         });
       }
@@ -69,7 +67,7 @@ export function readRange(view: LogView, fromSeq: number, limit: number): string
   return lines;
 }
 
-/** All lines from `fromSeq` on that the log has now, in batches; other work goes on in between. */
+/** Yields all lines from `fromSeq` to the present end in batches, and yields to the event loop. */
 export async function* scanLines(view: () => LogView, fromSeq = 0): AsyncGenerator<string[]> {
   const { size } = view();
   for (let seq = fromSeq; seq < size; ) {

@@ -1,20 +1,19 @@
-// What happens when a log is opened: find its end, compare it with the newest signed checkpoint,
-// cut off what a crash left half written, and bring the tree files in line. Refuses a log that lost
-// or changed what was signed. It does not hash what is signed again unless the tree files are
-// wrong: verify.ts does.
+// Recovers a log at open: finds its end, compares it with the newest checkpoint, cuts off a torn
+// tail and updates the tree files. Refuses a log that lost or changed signed events. Hashes signed
+// events again only if the tree files are wrong; verify.ts always does.
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Fault } from '../../../wire/errors.ts';
-import { damaged } from './damage.ts';
+import { damageFault } from './damage.ts';
 import { type LogDisk, replaceFile, syncDir } from './disk.ts';
 import type { LevelFiles } from './level-files.ts';
 import {
+  computeRoot,
   EMPTY_ROOT,
   Frontier,
   hashLeafAt,
   type NodeSink,
   type RawHash,
-  rootAt,
   type TreeHead,
 } from './merkle.ts';
 import { findPart, type LogPart, withFile } from './reader.ts';
@@ -30,7 +29,7 @@ import {
 
 export type CutTail = { file: string; seq: number; sizeBytes: number };
 
-/** All segments, in order and without gaps between them; the last is the current one. */
+/** Lists all segments in order, the current one last. Throws if there is a gap. */
 function listParts(dir: string): LogPart[] {
   fs.rmSync(path.join(dir, NEXT_SEGMENT), { force: true });
   const current = path.join(dir, CURRENT_SEGMENT);
@@ -39,10 +38,13 @@ function listParts(dir: string): LogPart[] {
   let expected = 0;
   for (const sealed of listSealed(dir)) {
     const sizeBytes = fs.statSync(sealed.path).size;
-    if (sealed.firstSeq !== expected) throw missingPart(expected, sealed.name);
+    if (sealed.firstSeq !== expected) throw missingSegmentFault(expected, sealed.name);
     const last = withFile(sealed.path, (fd) => readLastLine(fd, sizeBytes));
     if (last === undefined || last.seq < sealed.firstSeq || last.endOffset !== sizeBytes) {
-      throw damaged('changed', `the sealed segment ${sealed.name} does not end with a whole event`);
+      throw damageFault(
+        'changed',
+        `the sealed segment ${sealed.name} does not end with a whole event`,
+      );
     }
     if ((fs.statSync(sealed.path).mode & 0o777) !== 0o440) fs.chmodSync(sealed.path, 0o440);
     parts.push({ ...sealed, sizeBytes });
@@ -50,17 +52,18 @@ function listParts(dir: string): LogPart[] {
   }
   const sizeBytes = fs.statSync(current).size;
   const found = withFile(current, readFirstSeq);
-  if (found !== undefined && found !== expected) throw missingPart(expected, CURRENT_SEGMENT);
+  if (found !== undefined && found !== expected)
+    throw missingSegmentFault(expected, CURRENT_SEGMENT);
   parts.push({ name: CURRENT_SEGMENT, path: current, firstSeq: expected, sizeBytes });
   return parts;
 }
 
-function missingPart(expected: number, name: string): Fault {
+function missingSegmentFault(expected: number, name: string): Fault {
   const message = `event ${expected} should be the first of ${name}, or its segment is missing`;
-  return damaged('segment_missing', message, { seq: expected });
+  return damageFault('segment_missing', message, { seq: expected });
 }
 
-/** The seq of the first line if it is whole and says one. */
+/** Returns the seq of the first line if it is whole and has one. */
 function readFirstSeq(fd: number): number | undefined {
   const cursor = new LineCursor(fd, { chunkBytes: 1 << 16 });
   if (!cursor.next() || !cursor.isTerminated) return undefined;
@@ -70,7 +73,7 @@ function readFirstSeq(fd: number): number | undefined {
 
 type SegmentOffset = { part: number; offset: number };
 
-/** Where the first line after the signed ones begins. */
+/** Returns where the first unsigned line begins. */
 function findUnsigned(parts: readonly LogPart[], signedSize: number): SegmentOffset {
   if (signedSize === 0) return { part: 0, offset: 0 };
   const index = findPart(parts, signedSize - 1);
@@ -84,14 +87,12 @@ function findUnsigned(parts: readonly LogPart[], signedSize: number): SegmentOff
   });
   if (offset >= 0) return { part: index, offset };
   const message = `event ${signedSize - 1} is missing: the log is shorter than its checkpoint`;
-  throw damaged('truncated', `${message} of ${signedSize} events`, { signed_size: signedSize });
+  throw damageFault('truncated', `${message} of ${signedSize} events`, { signed_size: signedSize });
 }
 
 type Tail = { leaves: RawHash[]; lines: string[]; cutAt: number | undefined };
 
-/**
- * Reads what no checkpoint covers yet: a second's worth of events, unless signing was impossible.
- */
+/** Reads the unsigned lines: about a second's worth, unless signing failed. */
 function readTail(parts: readonly LogPart[], start: SegmentOffset, firstSeq: number): Tail {
   const tail: Tail = { leaves: [], lines: [], cutAt: undefined };
   for (let at = start.part; at < parts.length; at += 1) {
@@ -106,10 +107,10 @@ function readTail(parts: readonly LogPart[], start: SegmentOffset, firstSeq: num
           tail.leaves.push(hashLeafAt(cursor.buf, cursor.start, cursor.end));
           tail.lines.push(text);
         } else if (isLast && (!cursor.isTerminated || text.includes('\0'))) {
-          // Half a line, or blocks that never reached the disk: what an interrupted write leaves.
+          // An interrupted write leaves half a line or blocks that never reached the disk.
           tail.cutAt = cursor.offset;
         } else {
-          throw damaged('changed', `event ${seq} in ${part.name} is not as it was written`, {
+          throw damageFault('changed', `event ${seq} in ${part.name} is not as it was written`, {
             seq,
           });
         }
@@ -137,7 +138,7 @@ function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): Fr
       while (edge.size < size && cursor.next()) {
         if (readSeq(cursor.buf, cursor.start, cursor.end) !== edge.size) {
           const message = `event ${edge.size} in ${part.name} is missing or not in its place`;
-          throw damaged('changed', message, { seq: edge.size });
+          throw damageFault('changed', message, { seq: edge.size });
         }
         edge.add(hashLeafAt(cursor.buf, cursor.start, cursor.end), sink);
       }
@@ -146,18 +147,22 @@ function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): Fr
   return edge;
 }
 
-/** Makes the tree files again from the segments, but only if these still have the root expected. */
+/** Rebuilds the tree files from the segments. Throws if these lack the expected root. */
 export function rebuildLevels(
   parts: readonly LogPart[],
   levels: LevelFiles,
   signed: TreeHead,
 ): Frontier {
-  // A first pass without writing: the old files may be all that tells which event was changed.
+  // Check before writing: the old files may be the only evidence of which event changed.
   if (!hashLines(parts, signed.size).root().equals(signed.root)) {
     const message = `the first ${signed.size} events do not have the root their checkpoint signs`;
-    throw damaged('root_differs', `${message}: run 'agentctl audit verify' to see which changed`, {
-      signed_size: signed.size,
-    });
+    throw damageFault(
+      'root_differs',
+      `${message}: run 'agentctl audit verify' to see which changed`,
+      {
+        signed_size: signed.size,
+      },
+    );
   }
   levels.reset(0);
   let pending = 0;
@@ -171,7 +176,7 @@ export function rebuildLevels(
 }
 
 function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): Frontier {
-  if (levels.covers(signed.size) && rootAt(levels, signed.size).equals(signed.root)) {
+  if (levels.covers(signed.size) && computeRoot(levels, signed.size).equals(signed.root)) {
     const edge = Frontier.at(levels, signed.size);
     levels.reset(signed.size);
     return edge;
@@ -179,14 +184,12 @@ function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): Fr
   return rebuildLevels(parts, levels, signed);
 }
 
-/**
- * Leaf hashes are written only after their events were acknowledged, so they bear witness to them.
- */
-function checkWitness(levels: LevelFiles, size: number): void {
+/** Leaf hashes are written only after their events are durable, so extra ones prove a loss. */
+function checkLeafHashes(levels: LevelFiles, size: number): void {
   const known = levels.count(0);
   if (known <= size || !levels.fits(known) || !levels.isConsistent()) return;
   const message = `tree/L00 knows ${known} acknowledged events and the log has ${size}`;
-  throw damaged('truncated', message, { size, known_size: known });
+  throw damageFault('truncated', message, { size, known_size: known });
 }
 
 function cutOff(dir: string, part: LogPart, at: { offset: number; seq: number }, disk: LogDisk) {
@@ -203,11 +206,11 @@ function cutOff(dir: string, part: LogPart, at: { offset: number; seq: number },
   return { file, seq: at.seq, sizeBytes: bytes.length };
 }
 
-export type Recovered = {
+export type RecoveredLog = {
   parts: LogPart[];
   edge: Frontier;
   cut: CutTail | undefined;
-  /** The lines that no checkpoint covered, for whoever has to look for one of them. */
+  /** The lines that no checkpoint covered. */
   unsignedLines: string[];
 };
 
@@ -218,21 +221,21 @@ export function recoverLog(
     checkpoint,
     disk,
   }: { levels: LevelFiles; checkpoint: TreeHead | undefined; disk: LogDisk },
-): Recovered {
+): RecoveredLog {
   const parts = listParts(dir);
   if (checkpoint === undefined && parts.some(({ sizeBytes }) => sizeBytes > 0)) {
-    throw damaged('no_checkpoint', `the log in ${dir} has events and no checkpoint`);
+    throw damageFault('no_checkpoint', `the log in ${dir} has events and no checkpoint`);
   }
   const signed = checkpoint ?? { size: 0, root: EMPTY_ROOT };
   const start = findUnsigned(parts, signed.size);
   const tail = readTail(parts, start, signed.size);
   const size = signed.size + tail.leaves.length;
-  checkWitness(levels, size);
+  checkLeafHashes(levels, size);
   const edge = restoreTree(parts, levels, signed);
   const current = parts.at(-1)!;
   const offset = tail.cutAt;
   const cut = offset === undefined ? undefined : cutOff(dir, current, { offset, seq: size }, disk);
-  // Whole lines that nobody was promised stay; from here on they count, so they must last.
+  // Whole lines that were never acknowledged are kept, so they must be durable from here on.
   const fd = fs.openSync(current.path, 'r+');
   disk.datasync(fd);
   fs.closeSync(fd);

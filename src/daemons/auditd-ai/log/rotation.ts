@@ -1,5 +1,5 @@
-// The event that hands signing over from one key to the next. Its line has one exact beginning that
-// nobody but the log itself can write, so that no caller can name a key of its own.
+// Formats and parses the key rotation event. Its line has one exact beginning that only the log can
+// write, so that no caller can introduce a key of its own.
 import { fault } from '../../../wire/errors.ts';
 
 const ID = 'audit.key_rotated:';

@@ -1,5 +1,5 @@
-// Every line of a log directory in the order of its files, whatever state they are in. Reads only;
-// the files are opened together at the start, so that a log may be verified while it grows.
+// SegmentWalk reads every line of a log directory, however damaged, in file order. It opens all
+// files at the start, so that a log can be verified while it grows.
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
@@ -12,7 +12,7 @@ type OpenFile = { name: string; fd: number };
 
 export class SegmentWalk {
   segment = '';
-  /** The number of the line in its file, from 1. */
+  /** Line number in the file, from 1. */
   line = 0;
   cursor: LineCursor;
   readonly #files: OpenFile[];
@@ -27,7 +27,7 @@ export class SegmentWalk {
     return this.#files.length;
   }
 
-  /** True in the file that may still grow. */
+  /** True in the file that can still grow. */
   get isInLast(): boolean {
     return this.#at === this.#files.length - 1;
   }
@@ -45,7 +45,7 @@ export class SegmentWalk {
     return true;
   }
 
-  /** For a half line at the end: the writer may be in the middle of it. */
+  /** Waits briefly for the rest of a half line that the writer may be writing. */
   async awaitRest(): Promise<void> {
     for (let tries = 0; tries < 3 && !this.cursor.isTerminated; tries += 1) {
       await setTimeout(20);
@@ -64,7 +64,7 @@ export class SegmentWalk {
   }
 }
 
-/** A segment that is sealed between listing and opening would be missed: then try again. */
+/** Retries if a segment was sealed between listing and opening, since it would be missed. */
 function openAll(dir: string): OpenFile[] {
   for (let tries = 1; ; tries += 1) {
     const names = listNames(dir);

@@ -1,4 +1,4 @@
-// Lines and places in a file against a naive model.
+// Compares lines and offsets in a file with a naive model.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
@@ -7,14 +7,14 @@ import { makeDir } from './fixture.ts';
 import { withFile } from './reader.ts';
 import {
   findOffset,
+  formatSealedName,
   LineCursor,
   listSealed,
   readLastLine,
   readSeq,
-  sealedName,
 } from './segments.ts';
 
-test('the cursor gives the lines that splitting gives, for any chunk size', (t) => {
+test('the cursor returns the lines that splitting returns, for any chunk size', (t) => {
   const file = makeDir(t);
   const text = fc.array(fc.constantFrom('a', 'é', '\n', '\n\n', 'xyz', '\0'), { maxLength: 60 });
   fc.assert(
@@ -42,7 +42,7 @@ test('the cursor gives the lines that splitting gives, for any chunk size', (t) 
   );
 });
 
-test('a half line given back is longer once the file grew', (t) => {
+test('an unread half line is longer once the file grew', (t) => {
   const file = makeDir(t);
   fs.writeFileSync(file, 'one\ntw');
   withFile(file, (fd) => {
@@ -104,7 +104,12 @@ test('only a plain number at the beginning of the object is a seq', () => {
 test('sealed segments are listed by their first seq, and nothing else is', (t) => {
   const dir = makeDir(t);
   fs.mkdirSync(dir);
-  for (const name of ['audit-000000000100.jsonl', sealedName(0), 'audit.jsonl', 'audit-1.jsonl']) {
+  for (const name of [
+    'audit-000000000100.jsonl',
+    formatSealedName(0),
+    'audit.jsonl',
+    'audit-1.jsonl',
+  ]) {
     fs.writeFileSync(`${dir}/${name}`, '');
   }
   assert.deepEqual(

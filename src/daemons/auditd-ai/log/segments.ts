@@ -1,6 +1,5 @@
-// The segment files: their names, their lines, and finding a line by its seq. Every line begins
-// with its seq, so a segment is sorted and a few reads find any line: no index has to be kept or
-// built.
+// Names segment files, reads their lines and finds a line by its seq. Every line begins with its
+// seq, so a segment is sorted and a binary search finds any line without an index.
 import fs from 'node:fs';
 import path from 'node:path';
 import { fault } from '../../../wire/errors.ts';
@@ -13,12 +12,12 @@ const NEWLINE = 0x0a;
 const LINE_HEAD = Buffer.from('{"seq":');
 const CHUNK_BYTES = 1 << 20;
 const PROBE_BYTES = 1 << 16;
-/** No reader holds more of one line than this. */
+/** The longest line a reader buffers. */
 const LINE_BYTES_MAX = 64 << 20;
 
 type SegmentName = { name: string; path: string; firstSeq: number };
 
-export const sealedName = (firstSeq: number): string =>
+export const formatSealedName = (firstSeq: number): string =>
   `audit-${String(firstSeq).padStart(12, '0')}.jsonl`;
 
 export function listSealed(dir: string): SegmentName[] {
@@ -31,7 +30,7 @@ export function listSealed(dir: string): SegmentName[] {
     .sort((a, b) => a.firstSeq - b.firstSeq);
 }
 
-/** The seq a line says it has, or -1 when it does not begin with one. */
+/** Returns the seq a line begins with, or -1. */
 export function readSeq(buf: Buffer, start: number, end: number): number {
   let at = start + LINE_HEAD.length;
   if (at >= end || buf.compare(LINE_HEAD, 0, LINE_HEAD.length, start, at) !== 0) return -1;
@@ -48,22 +47,20 @@ export function readSeq(buf: Buffer, start: number, end: number): number {
   return isNumber && isEnded && seq <= Number.MAX_SAFE_INTEGER ? seq : -1;
 }
 
-/**
- * Walks the lines of a file. The line is `buf[start, end)`; the byte before it may be overwritten.
- */
+/** Walks a file's lines. The line is `buf[start, end)`; the byte before it may be overwritten. */
 export class LineCursor {
   buf: Buffer;
   start = 1;
   end = 1;
   /** Where the line begins in the file. */
   offset = 0;
-  /** False for what follows the last newline. */
+  /** False for text after the last newline. */
   isTerminated = false;
   readonly #fd: number;
   readonly #to: number;
   #filled = 1;
   #next = 1;
-  /** The place in the file of `buf[1]`. */
+  /** The file offset of `buf[1]`. */
   #base: number;
 
   constructor(
@@ -92,7 +89,7 @@ export class LineCursor {
     return true;
   }
 
-  /** Gives the last line again at the next call, longer if the file grew. */
+  /** Makes `next` return this line again, longer if the file grew. */
   unread(): void {
     this.#next = this.start;
   }
@@ -116,11 +113,11 @@ export class LineCursor {
     }
     if (this.#filled === this.buf.length) this.#grow();
     const position = this.#base + this.#filled - 1;
-    const room = Math.min(this.buf.length - this.#filled, this.#to - position);
-    if (room <= 0) return false;
-    const got = fs.readSync(this.#fd, this.buf, this.#filled, room, position);
-    this.#filled += got;
-    return got > 0;
+    const capacity = Math.min(this.buf.length - this.#filled, this.#to - position);
+    if (capacity <= 0) return false;
+    const bytesRead = fs.readSync(this.#fd, this.buf, this.#filled, capacity, position);
+    this.#filled += bytesRead;
+    return bytesRead > 0;
   }
 
   #grow(): void {
@@ -133,14 +130,11 @@ export class LineCursor {
   }
 }
 
-/**
- * Where the line with this seq begins, or -1. Only the first `sizeBytes` of the file are looked at.
- */
+/** Returns where the line with this seq begins in the file's first `sizeBytes`, or -1. */
 export function findOffset(fd: number, sizeBytes: number, seq: number): number {
   let low = 0;
   let high = sizeBytes;
-  // `low` is the start of a line at or before the one wanted; all that start at `high` or later are
-  // after.
+  // `low` starts a line at or before the wanted one; lines that start at `high` or later are after.
   while (high - low > PROBE_BYTES) {
     const middle = Math.floor((low + high) / 2);
     const probe = new LineCursor(fd, { from: middle, to: sizeBytes, chunkBytes: 4096 });
@@ -163,13 +157,13 @@ function scanFor(fd: number, from: number, to: number, seq: number): number {
   return -1;
 }
 
-/** The last whole line of a file, or undefined when it has none. */
+/** Returns the last whole line of a file, or undefined. */
 export function readLastLine(fd: number, sizeBytes: number) {
   for (let span = PROBE_BYTES; ; span *= 4) {
     const from = Math.max(0, sizeBytes - span);
     const cursor = new LineCursor(fd, { from, to: sizeBytes, chunkBytes: span });
     let last: { seq: number; endOffset: number } | undefined;
-    // A span that does not begin the file begins somewhere inside a line.
+    // A span that does not start at offset 0 starts inside a line.
     if (from > 0) cursor.next();
     while (cursor.next() && cursor.isTerminated) {
       const endOffset = cursor.offset + (cursor.end - cursor.start) + 1;

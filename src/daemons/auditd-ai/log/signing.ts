@@ -1,10 +1,8 @@
-// Signed checkpoints of a live log: when they are made, by which keys, and which of them are
-// archived. Their form is note.ts's, their files checkpoint-files.ts's, the keys keys.ts's.
-
+// Signing decides when a live log is signed, by which keys, and which checkpoints are archived.
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-files.ts';
-import { damaged } from './damage.ts';
+import { damageFault } from './damage.ts';
 import type { LogDisk } from './disk.ts';
 import { type KeyRing, readPublicKeys } from './keys.ts';
 import type { Frontier, TreeHead } from './merkle.ts';
@@ -16,24 +14,24 @@ export type LogClock = {
 };
 
 export type SignedCheckpoint = TreeHead & { note: string };
-type Current = SignedCheckpoint & { isKept: boolean; signatures: number };
+type CurrentCheckpoint = SignedCheckpoint & { isKept: boolean; signatures: number };
 
 function parseSigned(text: string, file: string) {
   try {
     const note = notes.parseNote(text);
     return { note, ...notes.parseCheckpoint(note.text) };
   } catch (cause) {
-    throw damaged('bad_signature', `${file} cannot be read: ${(cause as Error).message}`);
+    throw damageFault('bad_signature', `${file} cannot be read: ${(cause as Error).message}`);
   }
 }
 
-/** The newest signed note of the directory, checked; undefined when the log has none yet. */
+/** Reads and checks the newest signed note; undefined if the log has none yet. */
 export function readSigned(dir: string, origin: string): SignedCheckpoint | undefined {
   const text = readCurrentNote(dir);
   const archived = readArchiveEnd(dir).note;
   if (text === undefined) {
     if (archived === undefined) return undefined;
-    throw damaged('no_checkpoint', `${dir}/checkpoint is missing, and checkpoints.log is not`);
+    throw damageFault('no_checkpoint', `${dir}/checkpoint is missing, and checkpoints.log is not`);
   }
   const { note, size, root, ...checkpoint } = parseSigned(text, `${dir}/checkpoint`);
   if (checkpoint.origin !== origin) {
@@ -41,10 +39,10 @@ export function readSigned(dir: string, origin: string): SignedCheckpoint | unde
   }
   const { valid, wrong } = notes.checkNote(note, readPublicKeys(dir));
   if (valid.length === 0 || wrong.length > 0) {
-    throw damaged('bad_signature', `${dir}/checkpoint is not signed by a key of this log`);
+    throw damageFault('bad_signature', `${dir}/checkpoint is not signed by a key of this log`);
   }
   if (archived !== undefined && parseSigned(archived, `${dir}/checkpoints.log`).size > size) {
-    throw damaged('truncated', `${dir}/checkpoint is older than the last of checkpoints.log`);
+    throw damageFault('truncated', `${dir}/checkpoint is older than the last of checkpoints.log`);
   }
   return { note: text, size, root };
 }
@@ -63,12 +61,12 @@ export class Signing {
   readonly #options: SigningOptions;
   readonly #keys: KeyRing;
   readonly #files: CheckpointFiles;
-  /** What is durable now, and may therefore be signed. */
+  /** The durable events, which may be signed. */
   readonly #edge: Frontier;
-  #current: Current | undefined;
+  #current: CurrentCheckpoint | undefined;
   #archivedAtMs = Number.NEGATIVE_INFINITY;
   #timer: { cancel(): void } | undefined;
-  /** Set once the log names the next key: from then on both sign, until one checkpoint has both. */
+  /** Set once the log names the next key; both sign until one checkpoint has both signatures. */
   #isTakingOver = false;
 
   constructor(
@@ -89,7 +87,7 @@ export class Signing {
     return { note, size, root };
   }
 
-  /** Signs within `checkpointEveryMs`, if the log has grown. */
+  /** Schedules a signature within `checkpointEveryMs` if the log has grown. */
   signLater(): void {
     if (this.#timer !== undefined || this.#edge.size === this.#current?.size) return;
     const { clock, checkpointEveryMs, onFault } = this.#options;
@@ -104,7 +102,7 @@ export class Signing {
     });
   }
 
-  /** A full disk must not keep an old log from being read; a new one needs its first checkpoint. */
+  /** Throws only for a new log: on a full disk an existing one must stay readable. */
   signAtOpen(): void {
     try {
       this.sign({ isKept: true });
@@ -115,7 +113,7 @@ export class Signing {
     }
   }
 
-  /** Signs now. A checkpoint that is kept goes to checkpoints.log when a later one replaces it. */
+  /** Signs now. A kept checkpoint is archived when a later one replaces it. */
   sign({ isKept }: { isKept: boolean }): SignedCheckpoint {
     const { signer, next } = this.#keys;
     const signers = this.#isTakingOver && next !== undefined ? [signer, next] : [signer];
@@ -135,7 +133,7 @@ export class Signing {
     return this.current;
   }
 
-  #write(note: string, old: Current | undefined): void {
+  #write(note: string, old: CurrentCheckpoint | undefined): void {
     const nowMs = this.#options.clock.nowMs();
     const isDue = nowMs - this.#archivedAtMs >= this.#options.archiveEveryMs;
     const isArchived = old !== undefined && (old.isKept || isDue);
@@ -151,7 +149,7 @@ export class Signing {
     return this.#isTakingOver;
   }
 
-  /** The log names the next key now. Called before anything else can sign. */
+  /** Call when the log names the next key, before anything else can sign. */
   beginTakeover(): void {
     this.#isTakingOver = true;
   }
@@ -161,7 +159,7 @@ export class Signing {
     this.#isTakingOver = false;
   }
 
-  /** A crash during a rotation: go on if the log names the next key, else it did not happen. */
+  /** After a crash, continues a rotation if the log names the next key, else discards it. */
   resumeTakeover(unsignedLines: readonly string[]): void {
     const { next } = this.#keys;
     if (next === undefined) return;

@@ -1,23 +1,24 @@
-// The log on a disk that is full or broken: nothing is promised that is not there, and it recovers.
+// Tests the log on a full or broken disk: only durable events are acknowledged, and it recovers.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import {
   bodies,
   body,
+  formatLine,
   isFault,
-  lineOf,
   makeDir,
-  manualClock,
+  makeManualClock,
+  makeOsError,
+  makeTestDisk,
   open,
-  osError,
   readLines,
-  segmentOf,
-  testDisk,
+  segmentPath,
 } from './fixture.ts';
 import { verifyLog } from './verify.ts';
 
-const expected = (count: number): string[] => Array.from({ length: count }, (_, n) => lineOf(n));
+const expected = (count: number): string[] =>
+  Array.from({ length: count }, (_, n) => formatLine(n));
 
 for (const [code, fault] of [
   ['ENOSPC', 'storage_full'],
@@ -26,13 +27,13 @@ for (const [code, fault] of [
 ] as const) {
   test(`${code} on write: the append fails as ${fault}, a later one works`, async (t) => {
     const dir = makeDir(t);
-    const disk = testDisk();
+    const disk = makeTestDisk();
     const log = await open(dir, { disk });
     await log.append(bodies(0, 5));
-    disk.failWrite = () => osError(code);
+    disk.failWrite = () => makeOsError(code);
     const failed = [log.append(bodies(5, 3)), log.append(bodies(8, 3))];
     for (const append of failed) await assert.rejects(append, isFault(fault));
-    assert.deepEqual(readLines(segmentOf(dir)), expected(5));
+    assert.deepEqual(readLines(segmentPath(dir)), expected(5));
     assert.equal(log.size, 5);
     disk.failWrite = () => undefined;
     assert.deepEqual(await log.append(bodies(5, 3)), { firstSeq: 5, size: 8 });
@@ -42,48 +43,48 @@ for (const [code, fault] of [
   });
 }
 
-test('a failed sync takes the write back: the kernel may have dropped its pages', async (t) => {
+test('a failed sync undoes the write, since the kernel may have dropped its pages', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
+  const disk = makeTestDisk();
   const log = await open(dir, { disk });
   await log.append(bodies(0, 5));
-  disk.failSync = () => osError('EIO');
+  disk.failSync = () => makeOsError('EIO');
   await assert.rejects(log.append(bodies(5, 3)), isFault('storage_broken'));
-  assert.deepEqual(readLines(segmentOf(dir)), expected(5));
+  assert.deepEqual(readLines(segmentPath(dir)), expected(5));
   disk.failSync = () => undefined;
   await log.append(bodies(5, 1));
   await log.close();
-  assert.deepEqual(readLines(segmentOf(dir)), expected(6));
+  assert.deepEqual(readLines(segmentPath(dir)), expected(6));
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('what a failed write left and could not be cut is cut before the next', async (t) => {
+test('stray bytes of a failed write that could not be cut are cut before the next write', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
+  const disk = makeTestDisk();
   const log = await open(dir, { disk });
   await log.append(bodies(0, 5));
-  disk.failWrite = () => osError('ENOSPC');
-  disk.failTruncate = () => osError('EIO');
+  disk.failWrite = () => makeOsError('ENOSPC');
+  disk.failTruncate = () => makeOsError('EIO');
   await assert.rejects(log.append(bodies(5, 3)), isFault('storage_full'));
-  assert.ok(fs.statSync(segmentOf(dir)).size > expected(5).join('\n').length + 1);
+  assert.ok(fs.statSync(segmentPath(dir)).size > expected(5).join('\n').length + 1);
   disk.failWrite = () => undefined;
   await assert.rejects(log.append(bodies(5, 3)), isFault('storage_broken'));
   disk.failTruncate = () => undefined;
   await log.append(bodies(5, 1));
   await log.close();
-  assert.deepEqual(readLines(segmentOf(dir)), expected(6));
+  assert.deepEqual(readLines(segmentPath(dir)), expected(6));
   assert.ok((await verifyLog({ dir })).ok);
 });
 
 test('an event is kept when only the tree files fail, and none follows meanwhile', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
-  const told: unknown[] = [];
-  const log = await open(dir, { disk, onFault: (problem) => told.push(problem) });
+  const disk = makeTestDisk();
+  const faults: unknown[] = [];
+  const log = await open(dir, { disk, onFault: (problem) => faults.push(problem) });
   await log.append(bodies(0, 5));
-  disk.failWrite = (_, position) => (position === null ? undefined : osError('ENOSPC'));
+  disk.failWrite = (_, position) => (position === null ? undefined : makeOsError('ENOSPC'));
   assert.deepEqual(await log.append(bodies(5, 2)), { firstSeq: 5, size: 7 });
-  assert.equal(told.length, 1);
+  assert.equal(faults.length, 1);
   await assert.rejects(log.append(bodies(7, 1)), isFault('storage_full'));
   assert.equal(log.size, 7);
   assert.equal(log.proveInclusion(6, 7).length, 2);
@@ -96,18 +97,18 @@ test('an event is kept when only the tree files fail, and none follows meanwhile
   await again.close();
 });
 
-test('a checkpoint that cannot be written is told of and tried again', async (t) => {
+test('a checkpoint that cannot be written is reported and retried', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
-  const clock = manualClock();
-  const told: unknown[] = [];
-  const onFault = (problem: unknown): void => void told.push(problem);
+  const disk = makeTestDisk();
+  const clock = makeManualClock();
+  const faults: unknown[] = [];
+  const onFault = (problem: unknown): void => void faults.push(problem);
   const log = await open(dir, { disk, clock, onFault });
   await log.append(bodies(0, 5));
-  disk.failWrite = () => osError('ENOSPC');
+  disk.failWrite = () => makeOsError('ENOSPC');
   clock.advance(1_000);
-  assert.equal(told.length, 1);
-  assert.ok(isFault('storage_full')(told[0]));
+  assert.equal(faults.length, 1);
+  assert.ok(isFault('storage_full')(faults[0]));
   await assert.rejects(log.signNow(), isFault('storage_full'));
   assert.equal(log.checkpoint.size, 0);
   disk.failWrite = () => undefined;
@@ -117,41 +118,41 @@ test('a checkpoint that cannot be written is told of and tried again', async (t)
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('a log on a full disk can be opened and read, and goes on when there is space', async (t) => {
+test('a log on a full disk can be opened and read, and continues when there is space', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 5));
   const copy = makeDir(t);
   fs.cpSync(dir, copy, { recursive: true });
   await log.close();
-  const disk = testDisk();
-  disk.failWrite = () => osError('ENOSPC');
+  const disk = makeTestDisk();
+  disk.failWrite = () => makeOsError('ENOSPC');
   const full = await open(copy, { disk });
   assert.deepEqual(full.readRange(0, 100), expected(5));
   await assert.rejects(full.append([body(5)]), isFault('storage_full'));
   disk.failWrite = () => undefined;
   await full.append([body(5)]);
   await full.close();
-  assert.deepEqual(readLines(segmentOf(copy)), expected(6));
+  assert.deepEqual(readLines(segmentPath(copy)), expected(6));
   assert.ok((await verifyLog({ dir: copy })).ok);
 });
 
 test('sealing on a full disk fails the append and loses nothing', async (t) => {
   const dir = makeDir(t);
-  const disk = testDisk();
+  const disk = makeTestDisk();
   const log = await open(dir, { disk, segmentBytesMax: 1_000 });
   await log.append(bodies(0, 9));
-  disk.failWrite = (bytes) => (bytes.includes('test.example') ? osError('ENOSPC') : undefined);
+  disk.failWrite = (bytes) => (bytes.includes('test.example') ? makeOsError('ENOSPC') : undefined);
   await assert.rejects(log.append(bodies(9, 9)), isFault('storage_full'));
   disk.failWrite = () => undefined;
   await log.append(bodies(9, 9));
   await log.close();
-  assert.ok(fs.existsSync(segmentOf(dir, 'audit-000000000000.jsonl')));
+  assert.ok(fs.existsSync(segmentPath(dir, 'audit-000000000000.jsonl')));
   const { ok, size } = await verifyLog({ dir });
   assert.deepEqual({ ok, size }, { ok: true, size: 18 });
 });
 
-test('a file that was written to, cut or removed by others takes no more events', async (t) => {
+test('a file that another process wrote to, cut or removed accepts no more events', async (t) => {
   for (const harm of [
     (file: string) => fs.appendFileSync(file, 'stray\n'),
     (file: string) => fs.truncateSync(file, 10),
@@ -160,7 +161,7 @@ test('a file that was written to, cut or removed by others takes no more events'
     const dir = makeDir(t);
     const log = await open(dir);
     await log.append(bodies(0, 5));
-    harm(segmentOf(dir));
+    harm(segmentPath(dir));
     await assert.rejects(log.append(bodies(5, 1)), (problem) => {
       assert.match(String((problem as { code?: string }).code), /^(log_damaged|storage_broken)$/);
       return true;

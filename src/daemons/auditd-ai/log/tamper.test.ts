@@ -1,16 +1,24 @@
-// Every way to touch the events of a log, at many places: found, and said to be of the right kind
-// there.
+// Tampers with the events of a log in every way and at many positions: each change is found,
+// located and classified.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { copyDir, editLines, kindsOf, lineOf, makeDir, segmentOf, writeLog } from './fixture.ts';
+import {
+  copyDir,
+  editLines,
+  formatLine,
+  listKinds,
+  makeDir,
+  segmentPath,
+  writeLog,
+} from './fixture.ts';
 import { verifyLog } from './verify.ts';
 
 type Tamper = {
   name: string;
   edit: (lines: string[], at: number) => string[];
-  /** What must be reported when the leaf hashes are there to tell. */
+  /** The problems expected when the leaf hashes are present. */
   expect: (at: number) => (string | number)[][];
 };
 
@@ -83,12 +91,13 @@ const TAMPERS: Tamper[] = [
   },
   {
     name: 'a line put in',
-    edit: (lines, at) => lines.toSpliced(at, 0, lineOf(at).replace('evt_', 'forged_')),
+    edit: (lines, at) => lines.toSpliced(at, 0, formatLine(at).replace('evt_', 'forged_')),
     expect: (at) => [['inserted', at]],
   },
   {
     name: 'a line put in, with the rest numbered anew',
-    edit: (lines, at) => renumber(lines.toSpliced(at, 0, lineOf(at).replace('evt_', 'forged_'))),
+    edit: (lines, at) =>
+      renumber(lines.toSpliced(at, 0, formatLine(at).replace('evt_', 'forged_'))),
     expect: (at) => [
       ['inserted', at],
       ['renumbered', at],
@@ -97,7 +106,7 @@ const TAMPERS: Tamper[] = [
   {
     name: 'one removed and one changed behind it',
     edit: (lines, at) =>
-      lines.with(at + 3, lineOf(at + 3).replace('task', 'tusk')).toSpliced(at, 1),
+      lines.with(at + 3, formatLine(at + 3).replace('task', 'tusk')).toSpliced(at, 1),
     expect: (at) => [
       ['removed', at],
       ['changed', at + 3],
@@ -114,8 +123,8 @@ for (const { name, edit, expect } of TAMPERS) {
       editLines(copy, (lines) => edit(lines, at));
       const report = await verifyLog({ dir: copy });
       assert.ok(!report.ok);
-      const found = kindsOf(report);
-      // Of two swapped neighbours either may be called the one that moved.
+      const found = listKinds(report);
+      // Either of two swapped neighbours may be reported as moved.
       const isNeighbour = name.includes('neighbours') && found[0]?.[1] === at + 1;
       assert.deepEqual(found, isNeighbour ? [['reordered', at + 1]] : expect(at), `at ${at}`);
       const [problem] = report.problems;
@@ -143,10 +152,10 @@ for (const { name, edit, expect } of TAMPERS) {
   });
 }
 
-test('a byte changed, put in or taken out anywhere is found at its event', async (t) => {
+test('a byte changed, inserted or removed anywhere is found at its event', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
-  const whole = fs.readFileSync(segmentOf(dir));
+  const whole = fs.readFileSync(segmentPath(dir));
   const change = fc.constantFrom('flip', 'insert', 'delete');
   const at = fc.nat({ max: whole.length - 1 });
   await fc.assert(
@@ -158,7 +167,7 @@ test('a byte changed, put in or taken out anywhere is found at its event', async
       ];
       const middle = how === 'delete' ? [] : [Buffer.of(value)];
       const changed = Buffer.concat([parts[0]!, ...middle, parts[1]!]);
-      fs.writeFileSync(segmentOf(dir), changed);
+      fs.writeFileSync(segmentPath(dir), changed);
       const report = await verifyLog({ dir });
       assert.ok(!report.ok);
       const seq = parts[0]!.filter((b) => b === 10).length;

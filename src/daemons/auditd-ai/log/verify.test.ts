@@ -1,5 +1,4 @@
-// A log that somebody touched: every change is found, and said to be of the right kind at the right
-// event.
+// Tests verification of changed logs: every change is found, classified and located.
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import fs from 'node:fs';
@@ -10,14 +9,14 @@ import {
   body,
   copyDir,
   editLines,
+  formatLine,
   isFault,
-  kindsOf,
-  lineOf,
+  listKinds,
   makeDir,
   ORIGIN,
   open,
   readLines,
-  segmentOf,
+  segmentPath,
   writeLines,
   writeLog,
 } from './fixture.ts';
@@ -27,7 +26,7 @@ import { listSealed } from './segments.ts';
 import { verifyLog } from './verify.ts';
 
 const SIZE = 60;
-test('what was not touched verifies, as a copy without secrets too', async (t) => {
+test('an untouched log verifies, also as a copy without secrets', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6, { segmentBytesMax: 2_000 });
   const copy = copyDir(t, dir);
@@ -40,12 +39,12 @@ test('what was not touched verifies, as a copy without secrets too', async (t) =
     assert.equal(report.origin, ORIGIN);
   }
   const before = fs.readdirSync(copy, { recursive: true }).sort();
-  fs.chmodSync(segmentOf(copy), 0o440);
+  fs.chmodSync(segmentPath(copy), 0o440);
   await verifyLog({ dir: copy });
   assert.deepEqual(fs.readdirSync(copy, { recursive: true }).sort(), before);
 });
 
-test('the place of a problem is the file and the line', async (t) => {
+test('a problem is located by file and line', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6, { segmentBytesMax: 2_000 });
   const second = listSealed(dir)[1]!;
@@ -59,7 +58,7 @@ test('the place of a problem is the file and the line', async (t) => {
   ]);
 });
 
-test('a tail that was cut off is missed by the checkpoint, at any length', async (t) => {
+test('a tail of any length that was cut off is detected by the checkpoint', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   for (const length of [0, 1, 9, 10, 30, 59]) {
@@ -68,23 +67,23 @@ test('a tail that was cut off is missed by the checkpoint, at any length', async
       if (!hasTree) fs.rmSync(`${copy}/tree`, { recursive: true });
       editLines(copy, (lines) => lines.slice(0, length));
       const report = await verifyLog({ dir: copy });
-      assert.deepEqual(kindsOf(report), [['truncated', length]]);
+      assert.deepEqual(listKinds(report), [['truncated', length]]);
       assert.equal(report.size, length);
     }
   }
 });
 
-test('a whole segment that is gone', async (t) => {
+test('a missing segment is found', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6, { segmentBytesMax: 2_000 });
   const sealed = listSealed(dir);
   for (const { path: file, firstSeq } of sealed) {
     const copy = copyDir(t, dir);
     fs.rmSync(path.join(copy, path.basename(file)));
-    assert.deepEqual(kindsOf(await verifyLog({ dir: copy })), [['removed', firstSeq]]);
+    assert.deepEqual(listKinds(await verifyLog({ dir: copy })), [['removed', firstSeq]]);
   }
   const copy = copyDir(t, dir);
-  fs.rmSync(segmentOf(copy));
+  fs.rmSync(segmentPath(copy));
   const [problem] = (await verifyLog({ dir: copy })).problems;
   assert.equal(problem?.kind, 'truncated');
 });
@@ -106,17 +105,17 @@ function rollBack(dir: string, size: number): void {
   fs.rmSync(`${dir}/tree`, { recursive: true });
 }
 
-test('a log taken back to an older state shows against a kept checkpoint', async (t) => {
+test('a log reset to an older state is detected with a kept checkpoint', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   const kept = fs.readFileSync(`${dir}/checkpoint`, 'utf8');
   rollBack(dir, 40);
   assert.ok((await verifyLog({ dir })).ok);
   const report = await verifyLog({ dir, from: [kept] });
-  assert.deepEqual(kindsOf(report), [['truncated', 40]]);
+  assert.deepEqual(listKinds(report), [['truncated', 40]]);
 });
 
-test('a log written anew with another key shows against what was kept', async (t) => {
+test('a log rewritten with another key is detected with a kept checkpoint or key', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   const kept = fs.readFileSync(`${dir}/checkpoint`, 'utf8');
@@ -124,19 +123,19 @@ test('a log written anew with another key shows against what was kept', async (t
   const forged = makeDir(t);
   await writeLog(forged, 6);
   assert.ok((await verifyLog({ dir: forged })).ok);
-  assert.deepEqual(kindsOf(await verifyLog({ dir: forged, from: [kept] })), [
+  assert.deepEqual(listKinds(await verifyLog({ dir: forged, from: [kept] })), [
     ['bad_signature', null],
   ]);
   const byKey = await verifyLog({ dir: forged, trustedKeys: [key] });
-  assert.deepEqual(kindsOf(byKey), [['unknown_key', null]]);
+  assert.deepEqual(listKinds(byKey), [['unknown_key', null]]);
   assert.ok((await verifyLog({ dir, from: [kept], trustedKeys: [key] })).ok);
 });
 
-test('a kept checkpoint that is malformed, of another log or changed is said to be', async (t) => {
+test('a kept checkpoint that is malformed, changed or from another log is reported', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 2);
   const kept = fs.readFileSync(`${dir}/checkpoint`, 'utf8');
-  const kindOf = async (from: string) => kindsOf(await verifyLog({ dir, from: [from] }));
+  const kindOf = async (from: string) => listKinds(await verifyLog({ dir, from: [from] }));
   assert.deepEqual(await kindOf(kept), []);
   assert.deepEqual(await kindOf('nonsense'), [['bad_checkpoint', null]]);
   assert.deepEqual(await kindOf(kept.replace('\n20\n', '\n19\n')), [['bad_signature', null]]);
@@ -162,7 +161,7 @@ test('a changed signature, root or size in any checkpoint is found', async (t) =
       const copy = copyDir(t, dir);
       fs.writeFileSync(`${copy}/${file}`, change);
       const report = await verifyLog({ dir: copy });
-      assert.deepEqual(kindsOf(report), [['bad_signature', null]], `${what} in ${file}`);
+      assert.deepEqual(listKinds(report), [['bad_signature', null]], `${what} in ${file}`);
     }
   }
 });
@@ -170,9 +169,9 @@ test('a changed signature, root or size in any checkpoint is found', async (t) =
 test('changing the tree files as well does not help', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
-  editLines(dir, (lines) => lines.with(33, lineOf(33).replace('task', 'tusk')));
+  editLines(dir, (lines) => lines.with(33, formatLine(33).replace('task', 'tusk')));
   const leaves = fs.readFileSync(`${dir}/tree/L00`);
-  hashLeaf(Buffer.from(readLines(segmentOf(dir))[33]!)).copy(leaves, 33 * 32);
+  hashLeaf(Buffer.from(readLines(segmentPath(dir))[33]!)).copy(leaves, 33 * 32);
   fs.writeFileSync(`${dir}/tree/L00`, leaves);
   const [problem, ...more] = (await verifyLog({ dir })).problems;
   assert.deepEqual([problem?.kind, problem?.seq, problem?.to_seq], ['changed', 30, 39]);
@@ -196,14 +195,14 @@ test('events after the last checkpoint are counted, and changes of them seen', a
   const report = await verifyLog({ dir });
   assert.deepEqual([report.ok, report.signed_size, report.unsigned_tail], [true, 20, 5]);
   const edits: [(lines: string[]) => string[], (string | number)[][]][] = [
-    [(lines) => lines.with(22, lineOf(22).replace('task', 'tusk')), [['changed', 22]]],
+    [(lines) => lines.with(22, formatLine(22).replace('task', 'tusk')), [['changed', 22]]],
     [(lines) => lines.toSpliced(22, 1), [['removed', 22]]],
     [(lines) => lines.with(22, lines[23]!).with(23, lines[22]!), [['reordered', 22]]],
   ];
   for (const [edit, expected] of edits) {
     const copy = copyDir(t, dir);
     editLines(copy, edit);
-    const found = kindsOf(await verifyLog({ dir: copy }));
+    const found = listKinds(await verifyLog({ dir: copy }));
     assert.equal(found.length, 1);
     assert.equal(found[0]![0], expected[0]![0]);
     assert.ok([22, 23].includes(found[0]![1] as number));
@@ -216,25 +215,25 @@ test('events after the last checkpoint are counted, and changes of them seen', a
 
 test('a half line at the end is torn, and torn inside the signed part is also cut', async (t) => {
   const unsigned = await writeUnsigned(t);
-  fs.appendFileSync(segmentOf(unsigned), '{"seq":25,"id":"e');
+  fs.appendFileSync(segmentPath(unsigned), '{"seq":25,"id":"e');
   const report = await verifyLog({ dir: unsigned });
-  assert.deepEqual([kindsOf(report), report.size], [[['torn', 25]], 25]);
+  assert.deepEqual([listKinds(report), report.size], [[['torn', 25]], 25]);
   const dir = makeDir(t);
   await writeLog(dir, 2);
-  fs.truncateSync(segmentOf(dir), fs.statSync(segmentOf(dir)).size - 5);
-  assert.deepEqual(kindsOf(await verifyLog({ dir })), [
+  fs.truncateSync(segmentPath(dir), fs.statSync(segmentPath(dir)).size - 5);
+  assert.deepEqual(listKinds(await verifyLog({ dir })), [
     ['truncated', 19],
     ['torn', 19],
   ]);
 });
 
-test('an id that is there twice is found, and so is a line without one', async (t) => {
+test('a duplicate id is found, and so is a line without one', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append([...bodies(0, 5), body(3), '{"event":"task.created"}', body(6)]);
   await log.close();
   const report = await verifyLog({ dir });
-  assert.deepEqual(kindsOf(report), [
+  assert.deepEqual(listKinds(report), [
     ['duplicate_id', 5],
     ['malformed', 6],
   ]);
@@ -264,10 +263,10 @@ test('a key that took over without the old one is not accepted', async (t) => {
   const copy = copyDir(t, dir);
   fs.writeFileSync(`${copy}/checkpoints.log`, lines.toSpliced(oldSignature, 1).join('\n'));
   const report = await verifyLog({ dir: copy });
-  assert.deepEqual([...new Set(kindsOf(report).map(([kind]) => kind))], ['bad_signature']);
+  assert.deepEqual([...new Set(listKinds(report).map(([kind]) => kind))], ['bad_signature']);
 });
 
-test('whoever can write the directory but not sign cannot make a rotation up', async (t) => {
+test('a rotation cannot be forged with write access but without the key', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -278,15 +277,15 @@ test('whoever can write the directory but not sign cannot make a rotation up', a
   const id = `audit.key_rotated:${thief.vkey.split('+')[1]}`;
   const data = { old_key: old, new_key: thief.vkey };
   const event = { seq: 10, id, event: 'audit.key_rotated', data };
-  fs.appendFileSync(segmentOf(dir), `${JSON.stringify(event)}\n`);
+  fs.appendFileSync(segmentPath(dir), `${JSON.stringify(event)}\n`);
   const edge = new Frontier();
-  for (const line of readLines(segmentOf(dir))) edge.add(toRaw(hashLeaf(Buffer.from(line))));
+  for (const line of readLines(segmentPath(dir))) edge.add(toRaw(hashLeaf(Buffer.from(line))));
   const text = formatCheckpoint({ origin: ORIGIN, size: 11, root: edge.root() });
   fs.appendFileSync(`${dir}/checkpoints.log`, `${fs.readFileSync(`${dir}/checkpoint`, 'utf8')}\n`);
   fs.writeFileSync(`${dir}/checkpoint`, signNote(text, [thief]));
   fs.appendFileSync(`${dir}/keys/public.txt`, `${thief.vkey}\n`);
   const report = await verifyLog({ dir });
-  assert.deepEqual(kindsOf(report), [['bad_signature', null]]);
+  assert.deepEqual(listKinds(report), [['bad_signature', null]]);
   assert.deepEqual(report.keys, [old]);
 });
 
@@ -327,18 +326,18 @@ test('a directory without a log, without keys, without checkpoints', async (t) =
   const bare = makeDir(t);
   await writeLog(bare, 1);
   fs.rmSync(`${bare}/keys`, { recursive: true });
-  assert.deepEqual(kindsOf(await verifyLog({ dir: bare })), [['unknown_key', null]]);
+  assert.deepEqual(listKinds(await verifyLog({ dir: bare })), [['unknown_key', null]]);
   fs.rmSync(`${bare}/checkpoint`);
   fs.rmSync(`${bare}/checkpoints.log`);
   assert.deepEqual(
-    kindsOf(await verifyLog({ dir: bare }))
+    listKinds(await verifyLog({ dir: bare }))
       .map(([kind]) => kind)
       .sort(),
     ['no_checkpoint', 'no_checkpoint', 'unknown_key'],
   );
 });
 
-test('the list of problems is bounded and says how many there are', async (t) => {
+test('the list of problems is bounded and states the total', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   editLines(dir, (lines) => lines.map((line) => line.replace('task', 'tusk')));

@@ -1,6 +1,6 @@
 // Verifies a log directory, or a copy of one, without trusting it: hashes every event again, checks
-// every checkpoint against the hashes and the keys, and says what is wrong and with which event.
-// Reads only and needs no secret key. Finding out which event it is, is diagnose.ts's work.
+// every checkpoint against the hashes and the keys, and reports the problems. Only reads and needs
+// no secret key. diagnose.ts finds the affected events.
 import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { fault } from '../../../wire/errors.ts';
@@ -25,24 +25,24 @@ export type LogProblem = {
 export type VerifyReport = {
   ok: boolean;
   origin: string | null;
-  /** How many events there are, and the root over all of them. */
+  /** Number of events; `root` covers all of them. */
   size: number;
   root: string;
   checkpoints_checked: number;
-  /** How many events the newest good checkpoint covers, and how many come after it. */
+  /** Number of events that the newest good checkpoint covers, and that follow it. */
   signed_size: number;
   unsigned_tail: number;
   /** The keys that signed, in the order they took over. */
   keys: string[];
   problems: LogProblem[];
-  /** More may be wrong than is listed. */
+  /** `problems` lists only the first ones. */
   problems_total: number;
   remarks: string[];
 };
 
 export type VerifyOptions = {
   dir: string;
-  /** Checkpoints kept elsewhere, as text: only against these can a rewritten directory be told. */
+  /** Texts of checkpoints kept elsewhere; only these reveal a rewritten directory. */
   from?: readonly string[];
   /** Public keys kept elsewhere: one of them must have signed. */
   trustedKeys?: readonly string[];
@@ -51,11 +51,11 @@ export type VerifyOptions = {
 };
 
 const PROBLEMS_MAX = 100;
-const TURN_LINES = 8_192;
+const YIELD_LINES = 8_192;
 const SUSPECTS_MAX = 1_000;
 
 export async function verifyLog(options: VerifyOptions): Promise<VerifyReport> {
-  if (!fs.existsSync(options.dir)) throw fault('not_found', `there is no directory ${options.dir}`);
+  if (!fs.existsSync(options.dir)) throw fault('not_found', `directory ${options.dir} not found`);
   const chain = new CheckpointChain(options.dir, {
     kept: options.from ?? [],
     trustedKeys: options.trustedKeys,
@@ -64,7 +64,7 @@ export async function verifyLog(options: VerifyOptions): Promise<VerifyReport> {
   const walk = new SegmentWalk(options.dir);
   try {
     if (walk.fileCount === 0 && chain.nextSize === Number.POSITIVE_INFINITY) {
-      throw fault('not_found', `there is no audit log in ${options.dir}`);
+      throw fault('not_found', `no audit log found in ${options.dir}`);
     }
     return await new Verification(options, { chain, leaves, walk }).run();
   } finally {
@@ -73,29 +73,29 @@ export async function verifyLog(options: VerifyOptions): Promise<VerifyReport> {
   }
 }
 
-type Tools = { chain: CheckpointChain; leaves: LeafFile; walk: SegmentWalk };
+type VerifyInputs = { chain: CheckpointChain; leaves: LeafFile; walk: SegmentWalk };
 
 class Verification {
   readonly #options: VerifyOptions;
-  readonly #tools: Tools;
+  readonly #inputs: VerifyInputs;
   readonly #edge = new Frontier();
   readonly #ids = new IdSet();
   readonly #suspectIds = new Set<string>();
   readonly #lineProblems: LogProblem[] = [];
-  /** A line says another seq than its place gives it, or tree/L00 remembers another line. */
+  /** A line's seq differs from its position, or its hash from tree/L00. */
   #isOdd = false;
 
-  constructor(options: VerifyOptions, tools: Tools) {
+  constructor(options: VerifyOptions, inputs: VerifyInputs) {
     this.#options = options;
-    this.#tools = tools;
+    this.#inputs = inputs;
   }
 
   async run(): Promise<VerifyReport> {
-    const { chain } = this.#tools;
+    const { chain } = this.#inputs;
     await this.#hashAll();
     chain.finish();
-    const found = [...this.#diagnose(), ...this.#findDoubleIds()];
-    // A line that diagnosis names is not named again for what it looks like.
+    const found = [...this.#diagnose(), ...this.#findDuplicateIds()];
+    // Do not report a line's form if diagnosis already reports the line.
     const isNamed = (seq: number | null): boolean =>
       found.some(
         (p) => seq !== null && p.seq !== null && p.seq <= seq && seq <= (p.to_seq ?? p.seq),
@@ -106,21 +106,21 @@ class Verification {
   }
 
   async #hashAll(): Promise<void> {
-    const { walk, chain } = this.#tools;
+    const { walk, chain } = this.#inputs;
     chain.check(0, this.#edge.root());
     for (let lines = 0; walk.next(); lines += 1) {
       if (!walk.cursor.isTerminated && walk.isInLast) await walk.awaitRest();
-      this.#takeLine();
+      this.#checkLine();
       if (this.#edge.size === chain.nextSize) chain.check(this.#edge.size, this.#edge.root());
-      if (lines % TURN_LINES === 0) {
+      if (lines % YIELD_LINES === 0) {
         this.#options.onProgress?.(this.#edge.size);
         await setImmediate();
       }
     }
   }
 
-  #takeLine(): void {
-    const { walk, chain, leaves } = this.#tools;
+  #checkLine(): void {
+    const { walk, chain, leaves } = this.#inputs;
     const { cursor } = walk;
     const index = this.#edge.size;
     const text = cursor.line();
@@ -143,30 +143,30 @@ class Verification {
       this.#suspectIds.add(event.id);
     }
     const rotation = event.event === 'audit.key_rotated' ? parseRotation(text) : undefined;
-    if (rotation !== undefined) chain.noteRotation(index, rotation);
+    if (rotation !== undefined) chain.recordRotation(index, rotation);
   }
 
   #pushLine(kind: 'torn' | 'malformed', seq: number, what: string): void {
-    const { segment, line } = this.#tools.walk;
+    const { segment, line } = this.#inputs.walk;
     const message = `event ${seq} ${what} (${segment} line ${line})`;
     this.#lineProblems.push({ kind, seq, segment, line, message });
   }
 
   #diagnose(): EventProblem[] {
-    const { chain, leaves, walk } = this.#tools;
+    const { chain, leaves, walk } = this.#inputs;
     const { signed, lastGoodSize, firstBadSize } = chain;
     if (!this.#isOdd && firstBadSize === undefined) return [];
     const lineCount = this.#edge.size;
     const found = diagnose({ walk, leaves, signed, lastGoodSize, firstBadSize, lineCount });
     if (found.length > 0) return found;
-    const message = 'the events do not have the seqs their places give them';
+    const message = 'the seqs of the events do not match their positions';
     return [{ kind: 'changed', seq: lastGoodSize, segment: null, line: null, message }];
   }
 
-  /** Fingerprints may agree by chance: look again at the few ids that seem to be there twice. */
-  #findDoubleIds(): LogProblem[] {
+  /** Fingerprints may collide, so the few suspected ids are compared in a second pass. */
+  #findDuplicateIds(): LogProblem[] {
     if (this.#suspectIds.size === 0) return [];
-    const { walk } = this.#tools;
+    const { walk } = this.#inputs;
     const problems: LogProblem[] = [];
     const first = new Map<string, number>();
     walk.rewind();
@@ -175,7 +175,7 @@ class Verification {
       if (typeof id !== 'string' || typeof seq !== 'number' || !this.#suspectIds.has(id)) continue;
       const before = first.get(id);
       if (before === undefined) first.set(id, seq);
-      // The same line twice is what diagnosis calls duplicated.
+      // Diagnosis reports a repeated line as duplicated.
       if (before === undefined || before === seq) continue;
       const { segment, line } = walk;
       const message = `event ${seq} has the id ${id} of event ${before} (${segment} line ${line})`;
@@ -185,7 +185,7 @@ class Verification {
   }
 
   #report(problems: LogProblem[]): VerifyReport {
-    const { chain, leaves } = this.#tools;
+    const { chain, leaves } = this.#inputs;
     const { size } = this.#edge;
     const signedSize = Math.min(chain.lastGoodSize, size);
     const remarks = [...chain.remarks];

@@ -1,11 +1,11 @@
-// The current segment: bytes are added whole and durable or not at all, and a full segment is
-// sealed and followed by a new one. What the bytes mean is log.ts's business.
+// SegmentWriter writes the current segment: an append is durable as a whole or has no effect, and a
+// full segment is sealed and followed by a new one.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type LogDisk, syncDir, writeAll } from './disk.ts';
-import { CURRENT_SEGMENT, NEXT_SEGMENT, sealedName } from './segments.ts';
+import { CURRENT_SEGMENT, formatSealedName, NEXT_SEGMENT } from './segments.ts';
 
 export class SegmentWriter {
   sizeBytes: number;
@@ -13,9 +13,9 @@ export class SegmentWriter {
   readonly #dir: string;
   readonly #disk: LogDisk;
   #fd: number;
-  /** A failed write may have left bytes that nobody was promised. */
+  /** A failed write may have left bytes that were never acknowledged. */
   #hasStrayBytes = false;
-  /** The name of the file is not durable yet; until it is, nothing in it is. */
+  /** The file's name is not durable yet; until it is, neither is its content. */
   #hasNewName = true;
 
   constructor(dir: string, state: { disk: LogDisk; firstSeq: number; sizeBytes: number }) {
@@ -36,7 +36,7 @@ export class SegmentWriter {
       writeAll(this.#disk, this.#fd, bytes, null);
       this.#disk.datasync(this.#fd);
     } catch (cause) {
-      // After a failed sync the kernel may call lost pages clean, so nothing of this write is kept.
+      // After a failed sync the kernel may mark lost pages clean, so this write is discarded.
       this.#hasStrayBytes = true;
       this.#tryCut();
       throw storageFault(`writing ${this.path}`, cause);
@@ -48,7 +48,7 @@ export class SegmentWriter {
     try {
       this.#cut();
     } catch {
-      // The next append cuts before it writes, and says what is wrong if it still cannot.
+      // The next append truncates before it writes, and reports the error if that fails again.
     }
   }
 
@@ -78,15 +78,13 @@ export class SegmentWriter {
       throw fault('storage_broken', `${this.path} was removed while the log was open`);
     if (size !== this.sizeBytes) {
       const message = `${this.path} has ${size} bytes and should have ${this.sizeBytes}`;
-      throw fault('log_damaged', `${message}: somebody else wrote to it or cut it`);
+      throw fault('log_damaged', `${message}: another process wrote to it or truncated it`);
     }
   }
 
-  /**
-   * Seals the current segment and begins the next at `nextSeq`. Answers the path of the sealed one.
-   */
+  /** Seals the current segment and begins the next at `nextSeq`. Returns the sealed path. */
   seal(nextSeq: number): string {
-    const sealed = path.join(this.#dir, sealedName(this.firstSeq));
+    const sealed = path.join(this.#dir, formatSealedName(this.firstSeq));
     const old = this.#fd;
     try {
       this.#fd = this.#swapNames(sealed);

@@ -1,5 +1,5 @@
-// The index beside a real log: whatever is asked, the answer is what a look at every event gives,
-// whether the events are in memory, in the tables or in both, and also after a crash.
+// Compares the index with a scan of a real log, with events in memory, in the tables or in both,
+// and after a crash.
 import assert from 'node:assert/strict';
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -33,7 +33,7 @@ function eventOf(seq: number): NewEvent {
 
 type Site = { dir: string; log: AuditLog; index: AuditIndex };
 
-async function openSite(dir: string, say: Log = silentLog): Promise<Site> {
+async function openSite(dir: string, logger: Log = silentLog): Promise<Site> {
   const log = await openLog({
     dir: join(dir, 'audit'),
     clock: systemClock(),
@@ -41,7 +41,7 @@ async function openSite(dir: string, say: Log = silentLog): Promise<Site> {
     segmentBytesMax: 1 << 20,
     checkpointEveryMs: 1_000,
   });
-  return { dir, log, index: await openIndex({ file: join(dir, 'index.sqlite'), log, say }) };
+  return { dir, log, index: await openIndex({ file: join(dir, 'index.sqlite'), log, logger }) };
 }
 
 async function closeSite({ index, log }: Site): Promise<void> {
@@ -72,7 +72,7 @@ function fits(event: NewEvent, { column, value }: TailFilter): boolean {
   return event[column] === value;
 }
 
-/** What a look at every event gives. */
+/** Finds the same seqs by scanning every event. */
 function expected(size: number, query: SeqQuery): number[] {
   const { where, after = -1, before = size, order, limit } = query;
   const seqs: number[] = [];
@@ -109,7 +109,7 @@ async function agrees({ log, index }: Site, numRuns: number): Promise<void> {
   assert.equal(await index.findId('none'), undefined);
 }
 
-test('what is asked is answered as a look at every event would, in memory and in the tables', () =>
+test('a query finds the same events as a full scan, in memory and in the tables', () =>
   inDir(async (dir) => {
     const site = await openSite(dir);
     await append(site, 700);
@@ -131,7 +131,7 @@ test('what is asked is answered as a look at every event would, in memory and in
     await closeSite(again);
   }));
 
-test('after a crash the index takes from the log what it had not written down', () =>
+test('after a crash the index reads unwritten events from the log', () =>
   inDir(async (dir) => {
     const site = await openSite(join(dir, 'a'));
     await append(site, TAIL_EVENTS_MAX + 900);
@@ -139,14 +139,14 @@ test('after a crash the index takes from the log what it had not written down', 
     cpSync(join(dir, 'a'), join(dir, 'b'), { recursive: true });
     const other = await openSite(join(dir, 'b'));
     assert.equal(other.log.size, TAIL_EVENTS_MAX + 900);
-    const taken = await other.index.taken();
+    const taken = await other.index.readHighWaterMarks();
     assert.equal(Math.max(...taken.values()), other.log.size);
     await agrees(other, 30);
     await closeSite(other);
     await closeSite(site);
   }));
 
-test('an event that the log wrote itself is found, and what comes after it', () =>
+test('an event that the log wrote itself is found, and so are later ones', () =>
   inDir(async (dir) => {
     const site = await openSite(dir);
     await append(site, 10);
@@ -172,15 +172,15 @@ test('the index of another log is not used', () =>
     await closeSite(other);
     cpSync(join(dir, 'a', 'index.sqlite'), join(dir, 'b', 'index.sqlite'));
     const warnings: string[] = [];
-    const say: Log = { ...silentLog, warn: (message) => warnings.push(message) };
-    const mixed = await openSite(join(dir, 'b'), say);
+    const logger: Log = { ...silentLog, warn: (message) => warnings.push(message) };
+    const mixed = await openSite(join(dir, 'b'), logger);
     const where: TailFilter[] = [{ column: 'agent', value: 'agent-1' }];
     assert.equal((await mixed.index.find({ where, order: 'asc', limit: 100 })).length, 20);
-    assert.match(warnings.join(), /making it again/);
+    assert.match(warnings.join(), /rebuilding it/);
     await closeSite(mixed);
   }));
 
-test('a repeat is looked for where the log is newest first, and everywhere', () =>
+test('a repeat is searched for newest first, and in the whole log', () =>
   inDir(async (dir) => {
     const site = await openSite(dir);
     await append(site, TAIL_EVENTS_MAX);

@@ -1,6 +1,6 @@
-// The index of the log: which events a task, an agent, a tool, a run or an id has. It is derived:
-// made from the log, always as far as the log, and made again from it whenever it is missing,
-// broken or of another log. The newest events are kept in memory and written down in lots.
+// Indexes the log by task, agent, tool, run, kind and id. The index is derived from the log, covers
+// all of it, and is rebuilt when it is missing, damaged or belongs to another log. The newest
+// events are kept in memory and written to the tables part full tail at a time.
 import { rmSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Log } from '../../../platform/log.ts';
@@ -9,9 +9,9 @@ import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../../wire/events.ts';
 import type { AuditLog } from '../log/log.ts';
-import { originOf } from '../rules.ts';
+import { formatOrigin } from '../rules.ts';
 import {
-  collect,
+  collectSeqs,
   findIdSeqs,
   findSeqs,
   MIGRATIONS,
@@ -19,7 +19,7 @@ import {
   readSources,
   writeTail,
 } from './tables.ts';
-import { hashOf, TAIL_EVENTS_MAX, Tail, type TailFilter } from './tail.ts';
+import { hashId, TAIL_EVENTS_MAX, Tail, type TailFilter } from './tail.ts';
 
 export type { TailFilter };
 export type SeqQuery = {
@@ -31,22 +31,19 @@ export type SeqQuery = {
 };
 
 export type AuditIndex = {
-  /** Numbers of the events, of all that are durable. */
+  /** Returns the seqs of matching events among all durable ones. */
   find(query: SeqQuery): Promise<number[]>;
   findId(id: string): Promise<number | undefined>;
-  /**
-   * Where the log may have these ids, the newest places first: every place that has one, seldom
-   * another.
-   */
+  /** Yields candidate seqs for these ids, newest first: no miss, few false positives. */
   findIds(ids: readonly string[]): AsyncGenerator<number[]>;
-  /** The highest number taken from each origin: never less than the log has. */
-  taken(): Promise<Map<string, number>>;
-  /** These events are durable; `firstSeq` is the number of the first. */
+  /** Returns the highest source number of each origin, never lower than in the log. */
+  readHighWaterMarks(): Promise<Map<string, number>>;
+  /** Indexes durable events; `firstSeq` is the seq of the first. */
   add(firstSeq: number, events: readonly NewEvent[]): void;
   close(): Promise<void>;
 };
 
-/** So many full tails are kept when they cannot be written; with more it is read again later. */
+/** Full tails kept while writing fails; beyond it they are dropped and read from the log later. */
 const FULL_TAILS_MAX = 64;
 
 type OpenIndexResult = { db: Database; next: number };
@@ -54,29 +51,29 @@ type OpenIndexResult = { db: Database; next: number };
 export async function openIndex(options: {
   file: string;
   log: AuditLog;
-  say: Log;
+  logger: Log;
 }): Promise<AuditIndex> {
-  const { file, log, say } = options;
-  let { db, next } = await openOrReset(file, log, say);
-  /** Events from `next` on, up to and without `end`. */
+  const { file, log, logger } = options;
+  let { db, next } = await openOrReset(file, log, logger);
+  /** `full` and `tail` cover the events from `next` up to, but not including, `end`. */
   let full: Tail[] = [];
   let tail = new Tail(next);
   const end = (): number => tail.first + tail.count;
-  let turn: Promise<unknown> = Promise.resolve();
+  let lastWork: Promise<unknown> = Promise.resolve();
 
-  /** One at a time: writing down, catching up, making again. */
-  const inTurn = (work: () => Promise<void>): Promise<void> => {
-    const done = turn.then(work);
-    turn = done.catch(() => undefined);
+  /** Serializes writing tails, catching up and rebuilding. */
+  const withLock = (work: () => Promise<void>): Promise<void> => {
+    const done = lastWork.then(work);
+    lastWork = done.catch(() => undefined);
     return done;
   };
-  const take = (event: NewEvent): void => {
+  const addToTail = (event: NewEvent): void => {
     tail.add(event);
     if (!tail.isFull) return;
     full.push(tail);
     tail = new Tail(end());
   };
-  const beginAt = (size: number): void => {
+  const restartAt = (size: number): void => {
     next = size;
     full = [];
     tail = new Tail(size);
@@ -91,75 +88,77 @@ export async function openIndex(options: {
       full.shift();
     }
   };
-  /** Where they cannot be written, full tails stay in memory, up to a limit. */
+  /** Keeps full tails in memory, up to a limit, while they cannot be written. */
   const writeOrKeep = async (): Promise<void> => {
     try {
       await writeFull();
     } catch (error) {
-      const isTooMuch = full.length > FULL_TAILS_MAX;
-      if (isTooMuch) beginAt(next);
-      if (isTooMuch || isBroken(error)) throw error;
-      say.warn('the index could not be written; trying again later', { error });
+      const isOverLimit = full.length > FULL_TAILS_MAX;
+      if (isOverLimit) restartAt(next);
+      if (isOverLimit || isBroken(error)) throw error;
+      logger.warn('writing the index failed; retrying later', { error });
     }
   };
   const catchUp = async (): Promise<void> => {
     while (end() < log.size) {
       const lines = log.readRange(end(), TAIL_EVENTS_MAX);
       if (lines.length === 0) return;
-      for (const line of lines) take(JSON.parse(line) as AuditEvent);
+      for (const line of lines) addToTail(JSON.parse(line) as AuditEvent);
       await writeOrKeep();
     }
   };
-  /** Damage that a look at every table did not show. `broken` is the one that was damaged. */
-  const remake = async (broken: Database, error: unknown): Promise<void> => {
+  /** Handles damage that opening did not find. Does nothing if `broken` was already replaced. */
+  const rebuild = async (broken: Database, error: unknown): Promise<void> => {
     if (db !== broken) return;
-    say.warn('the index is damaged; making it again from the log', { error });
+    logger.warn('index damaged; rebuilding it from the log', { error });
     await broken.close();
     db = await reset(file);
-    beginAt(0);
+    restartAt(0);
     await catchUp();
   };
-  const mended = (work: () => Promise<void>): Promise<void> =>
-    inTurn(async () => {
-      const asked = db;
+  const withRepair = (work: () => Promise<void>): Promise<void> =>
+    withLock(async () => {
+      const current = db;
       try {
         await work();
       } catch (error) {
         if (!isBroken(error)) throw error;
-        await remake(asked, error);
+        await rebuild(current, error);
       }
     });
-  const complete = (): Promise<void> => mended(catchUp);
-  const unasked = (work: Promise<void>): Promise<void> =>
-    work.catch((error: unknown) => say.warn('the index is behind; it catches up later', { error }));
+  const catchUpWithRepair = (): Promise<void> => withRepair(catchUp);
+  const logFailure = (work: Promise<void>): Promise<void> =>
+    work.catch((error: unknown) =>
+      logger.warn('updating the index failed; it catches up later', { error }),
+    );
   const read = async <T>(work: (sql: Sql, tails: readonly Tail[]) => Promise<T>): Promise<T> => {
     const attempt = async (): Promise<T> => {
-      if (end() < log.size) await complete();
-      // Whatever is written down meanwhile, what these hold is taken from them.
+      if (end() < log.size) await catchUpWithRepair();
+      // A snapshot: tails that are written meanwhile are still searched in memory.
       const tails = [...full, tail];
       return db.read((sql) => work(sql, tails));
     };
-    const asked = db;
+    const current = db;
     try {
       return await attempt();
     } catch (error) {
       if (!isBroken(error)) throw error;
-      await inTurn(() => remake(asked, error));
+      await withLock(() => rebuild(current, error));
       return attempt();
     }
   };
   async function* findIds(ids: readonly string[]): AsyncGenerator<number[]> {
-    const hashes = new Set(ids.map(hashOf));
+    const hashes = new Set(ids.map(hashId));
     const newest = await read(async (_, tails) => ({
       first: tails[0]!.first,
-      seqs: tails.flatMap((one) => one.findIds(hashes)),
+      seqs: tails.flatMap((part) => part.findIds(hashes)),
     }));
     yield newest.seqs;
     for (let below = newest.first; below > 0; ) {
       const found = await read(async (sql, tails) => {
         const written = await findIdSeqs(sql, hashes, below);
-        // An index that is made again meanwhile has in memory what was in its tables.
-        const seqs = [...written.seqs, ...tails.flatMap((one) => one.findIds(hashes))];
+        // After a concurrent rebuild, events that were in the tables may be in memory.
+        const seqs = [...written.seqs, ...tails.flatMap((part) => part.findIds(hashes))];
         return { seqs, below: written.below };
       });
       yield found.seqs.filter((seq) => seq < newest.first).sort((a, b) => a - b);
@@ -170,18 +169,18 @@ export async function openIndex(options: {
 
   return {
     async find({ where, after = -1, before = Number.MAX_SAFE_INTEGER, order, limit }) {
-      const asked = { where, from: after + 1, to: before, order, limit };
-      if (where.length === 0) return range({ ...asked, to: Math.min(before, log.size) });
+      const range = { where, from: after + 1, to: before, order, limit };
+      if (where.length === 0) return listRange({ ...range, to: Math.min(before, log.size) });
       return read(async (sql, tails) => {
         const seqs: number[] = [];
-        const collectFrom = (some: readonly Tail[]): void => {
-          for (const one of some)
-            collect(seqs, { ...asked, first: one.first, places: one.find(where) });
+        const collectFrom = (selected: readonly Tail[]): void => {
+          for (const part of selected)
+            collectSeqs(seqs, { ...range, first: part.first, places: part.find(where) });
         };
         if (order === 'desc') collectFrom(tails.toReversed());
         if (seqs.length < limit) {
           const to = Math.min(before, tails[0]!.first);
-          seqs.push(...(await findSeqs(sql, { ...asked, to, limit: limit - seqs.length })));
+          seqs.push(...(await findSeqs(sql, { ...range, to, limit: limit - seqs.length })));
         }
         if (order === 'asc') collectFrom(tails);
         return seqs;
@@ -190,36 +189,37 @@ export async function openIndex(options: {
     async findId(id) {
       const found: number[] = [];
       for await (const seqs of findIds([id])) found.push(...seqs);
-      const isIt = (seq: number) => (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
-      return found.sort((a, b) => a - b).find(isIt);
+      const hasId = (seq: number) =>
+        (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
+      return found.sort((a, b) => a - b).find(hasId);
     },
     findIds,
-    async taken() {
-      await unasked(complete());
-      const taken = await db.read(readSources);
+    async readHighWaterMarks() {
+      await logFailure(catchUpWithRepair());
+      const marks = await db.read(readSources);
       const raise = (origin: string, seq: number): void => {
-        taken.set(origin, Math.max(taken.get(origin) ?? 0, seq));
+        marks.set(origin, Math.max(marks.get(origin) ?? 0, seq));
       };
-      for (const one of [...full, tail])
-        for (const [origin, seq] of one.sources) raise(origin, seq);
+      for (const part of [...full, tail])
+        for (const [origin, seq] of part.sources) raise(origin, seq);
       for await (const lines of log.scan(end()))
         for (const line of lines) {
           const event = JSON.parse(line) as AuditEvent;
-          raise(originOf(event), event.source_seq);
+          raise(formatOrigin(event), event.source_seq);
         }
-      return taken;
+      return marks;
     },
     add(firstSeq, events) {
-      if (firstSeq === end()) for (const event of events) take(event);
-      // What came out of turn, or from the log itself, is read from the log.
-      if (end() < log.size) void unasked(complete());
-      else if (full.length > 0) void unasked(mended(writeOrKeep));
+      if (firstSeq === end()) for (const event of events) addToTail(event);
+      // Events that arrived out of order or that the log itself wrote are read from the log.
+      if (end() < log.size) void logFailure(catchUpWithRepair());
+      else if (full.length > 0) void logFailure(withRepair(writeOrKeep));
     },
     async close() {
-      await turn;
+      await lastWork;
       if (tail.count > 0) full.push(tail);
       tail = new Tail(end());
-      await unasked(mended(writeOrKeep));
+      await logFailure(withRepair(writeOrKeep));
       await db.close();
     },
   };
@@ -227,35 +227,32 @@ export async function openIndex(options: {
 
 const isBroken = (error: unknown): boolean => (error as Partial<Fault>).code === 'storage_broken';
 
-/** Without a condition the numbers are all there are: no index is needed. */
-function range(query: { from: number; to: number; order: 'asc' | 'desc'; limit: number }) {
+/** Lists seqs without a condition, which needs no index. */
+function listRange(query: { from: number; to: number; order: 'asc' | 'desc'; limit: number }) {
   const { from, to, order, limit } = query;
   const count = Math.max(0, Math.min(limit, to - from));
   return Array.from({ length: count }, (_, i) => (order === 'asc' ? from + i : to - 1 - i));
 }
 
-async function openOrReset(file: string, log: AuditLog, say: Log): Promise<OpenIndexResult> {
+async function openOrReset(file: string, log: AuditLog, logger: Log): Promise<OpenIndexResult> {
   let db: Database | undefined;
   try {
     db = await openTables(file);
     return { db, next: await db.read((sql) => checkHead(sql, log)) };
   } catch (error) {
-    say.warn('the index cannot be used; making it again from the log', { error });
+    logger.warn('index unusable; rebuilding it from the log', { error });
     await db?.close();
     return { db: await reset(file), next: 0 };
   }
 }
 
-/** How much of the log is indexed. Throws when the tables cannot be used for this log. */
+/** Returns how many events are indexed. Throws if the tables do not belong to this log. */
 async function checkHead(sql: Sql, log: AuditLog): Promise<number> {
   const head = await readHead(sql);
   if (head === undefined) return 0;
-  const isOfLog = head.size <= log.size && log.rootAt(head.size).toString('hex') === head.root;
-  if (isOfLog) return head.size;
-  throw fault(
-    'storage_broken',
-    `the index has ${head.size} events that are not the first of this log: they do not belong together`,
-  );
+  const isSameLog = head.size <= log.size && log.rootAt(head.size).toString('hex') === head.root;
+  if (isSameLog) return head.size;
+  throw fault('storage_broken', `the index covers ${head.size} events of another log`);
 }
 
 function reset(file: string): Promise<Database> {
@@ -263,7 +260,7 @@ function reset(file: string): Promise<Database> {
   return openTables(file);
 }
 
-/** What a loss of power takes from it is in the log: no append waits until the index is synced. */
+/** Does not sync on commit: what a power failure loses can be read from the log again. */
 async function openTables(file: string): Promise<Database> {
   const db = openSqlite({ file, migrations: MIGRATIONS });
   await db.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));

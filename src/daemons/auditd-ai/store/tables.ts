@@ -1,5 +1,4 @@
-// The tables of the index, and their statements: how a tail is written down, and how terms and ids
-// are looked up in what was written. When that happens is left to store.ts.
+// Owns the index's tables: writes a tail to them and looks up terms and ids in them.
 import { crc32 } from 'node:zlib';
 import type { Migrations, Sql, Value } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
@@ -11,14 +10,13 @@ import {
   type TailFilter,
 } from './tail.ts';
 
-/** Grows when events are indexed in another way: an index of another shape is made again. */
+/** Incremented when events are indexed differently; an index of another shape is rebuilt. */
 const SHAPE = 4;
 
 /**
- * A term has one row for each tail it occurs in (`first` names the tail), with the places in that
- * tail: a fraction of the rows that one per event would be. The hashes of a tail's ids are one row,
- * in the order of its events: ids are seldom looked up, and 4,096 rows of a tree that they are
- * strewn over would keep those waiting who append meanwhile.
+ * A term has one row per tail it occurs in (`first` names the tail) with the positions in that
+ * tail, which needs far fewer rows than one per event. The id hashes of a tail are one row in event
+ * order: lookups by id are rare, and inserting 4,096 scattered rows would delay appends.
  */
 export const MIGRATIONS: Migrations = [
   `
@@ -36,7 +34,7 @@ const TABLES = {
   progress: 'id, next, root, shape',
 };
 
-const ROWS_AT_ONCE = 16;
+const PAGE_ROWS = 16;
 const CRC_BYTES = 4;
 
 const CODES: Record<IndexColumn, string> = {
@@ -47,12 +45,12 @@ const CODES: Record<IndexColumn, string> = {
   event: 'e',
   run_id: 'r',
 };
-const nameOf = ({ column, value }: TailFilter): string => `${CODES[column]} ${value}`;
+const formatTerm = ({ column, value }: TailFilter): string => `${CODES[column]} ${value}`;
 
-/** The log as far as it is indexed: how many events, and their root. */
+/** Size and root of the indexed part of the log. */
 export type IndexedHead = { size: number; root: string };
 
-/** What the tables say they cover. Throws when they are damaged or of another shape. */
+/** Returns the tables' coverage. Throws if they are damaged or have another shape. */
 export async function readHead(sql: Sql): Promise<IndexedHead | undefined> {
   for (const [table, columns] of Object.entries(TABLES))
     await sql.all(`SELECT ${columns} FROM ${table} LIMIT 1`);
@@ -65,12 +63,12 @@ export async function readHead(sql: Sql): Promise<IndexedHead | undefined> {
   return { size: row.next, root: row.root };
 }
 
-/** The tail becomes part of the tables; `head` is the log with it. */
+/** Writes a tail to the tables; `head` is the tree head that includes it. */
 export async function writeTail(sql: Sql, tail: Tail, head: IndexedHead): Promise<void> {
   for (const term of tail.terms())
     await sql.run(
       'INSERT OR REPLACE INTO postings (term, first, places) VALUES (?, ?, ?)',
-      nameOf(term),
+      formatTerm(term),
       tail.first,
       pack(Uint16Array.from(term.places)),
     );
@@ -93,7 +91,7 @@ export async function writeTail(sql: Sql, tail: Tail, head: IndexedHead): Promis
   );
 }
 
-/** The database notices damage in its own pages, but not inside a long value. */
+/** Appends a CRC: SQLite detects damage in its own pages, but not inside a long value. */
 function pack(list: Uint16Array | Uint32Array): Uint8Array {
   const bytes = Buffer.alloc(list.byteLength + CRC_BYTES);
   bytes.set(new Uint8Array(list.buffer, list.byteOffset, list.byteLength));
@@ -101,27 +99,26 @@ function pack(list: Uint16Array | Uint32Array): Uint8Array {
   return bytes;
 }
 
-/** A copy of the list's bytes, so that numbers may begin where it begins. */
+/** Returns a copy of the list's bytes, aligned for a typed array. Throws on a wrong CRC. */
 function unpack(value: Value | undefined, itemBytes: number): ArrayBuffer {
   const bytes = value instanceof Uint8Array ? value : new Uint8Array();
   const list = bytes.slice(0, -CRC_BYTES);
   const crc = bytes.length < CRC_BYTES ? -1 : Buffer.from(bytes).readUInt32LE(list.length);
   if (crc32(list) !== crc || list.length % itemBytes !== 0)
-    throw fault('storage_broken', 'a list of the index is not as it was written');
+    throw fault('storage_broken', 'a list in the index is damaged');
   return list.buffer;
 }
 
 export type TableQuery = {
   where: readonly TailFilter[];
-  /** Numbers from here on … */
+  /** Seqs from `from` up to, but not including, `to`. */
   from: number;
-  /** … and less than this. */
   to: number;
   order: 'asc' | 'desc';
   limit: number;
 };
 
-/** What few events have comes first: the others are looked up beside it. */
+/** The most selective columns come first: the join starts with them. */
 const RARE_FIRST: readonly IndexColumn[] = [
   'run_id',
   'task_id',
@@ -135,7 +132,7 @@ export async function findSeqs(sql: Sql, query: TableQuery): Promise<number[]> {
   const { order, limit } = query;
   const names = query.where
     .toSorted((a, b) => RARE_FIRST.indexOf(a.column) - RARE_FIRST.indexOf(b.column))
-    .map(nameOf);
+    .map(formatTerm);
   const [rarest, ...others] = names;
   const lists = names.map((_, i) => `p${i}.places AS list${i}`).join(', ');
   const joins = others
@@ -145,7 +142,7 @@ export async function findSeqs(sql: Sql, query: TableQuery): Promise<number[]> {
     )
     .join(' ');
   const text = `SELECT p0.first AS first, ${lists} FROM postings p0 ${joins}
-    WHERE p0.term = ? AND p0.first > ? AND p0.first < ? ORDER BY p0.first ${order} LIMIT ${ROWS_AT_ONCE}`;
+    WHERE p0.term = ? AND p0.first > ? AND p0.first < ? ORDER BY p0.first ${order} LIMIT ${PAGE_ROWS}`;
   const seqs: number[] = [];
   let above = query.from - TAIL_EVENTS_MAX;
   let below = query.to;
@@ -156,18 +153,18 @@ export async function findSeqs(sql: Sql, query: TableQuery): Promise<number[]> {
         (_, i): ArrayLike<number> => new Uint16Array(unpack(row[`list${i}`], 2)),
       );
       const places = all.reduce((some, more) => intersect(some, more));
-      collect(seqs, { ...query, first: Number(row.first), places });
+      collectSeqs(seqs, { ...query, first: Number(row.first), places });
       if (seqs.length >= limit) return seqs;
     }
-    if (rows.length < ROWS_AT_ONCE) return seqs;
+    if (rows.length < PAGE_ROWS) return seqs;
     const last = Number(rows.at(-1)!.first);
     if (order === 'asc') above = last;
     else below = last;
   }
 }
 
-/** Adds the numbers of one tail that the query wants, in its order, up to its limit. */
-export function collect(
+/** Adds one tail's seqs that are in the query's range, in its order and up to its limit. */
+export function collectSeqs(
   seqs: number[],
   tail: Omit<TableQuery, 'where'> & { first: number; places: ArrayLike<number> },
 ): void {
@@ -179,8 +176,8 @@ export function collect(
 }
 
 /**
- * The events below a number whose ids have these hashes, in the tails that come next there; `below`
- * is where to go on, 0 at the end.
+ * Returns the seqs whose ids have these hashes, from the next page of tails below `from`. `below`
+ * is where the next page starts, 0 at the end.
  */
 export async function findIdSeqs(
   sql: Sql,
@@ -188,7 +185,7 @@ export async function findIdSeqs(
   from: number,
 ): Promise<{ seqs: number[]; below: number }> {
   const rows = await sql.all<{ first: number; hashes: Value }>(
-    `SELECT first, hashes FROM id_hashes WHERE first < ? ORDER BY first DESC LIMIT ${ROWS_AT_ONCE}`,
+    `SELECT first, hashes FROM id_hashes WHERE first < ? ORDER BY first DESC LIMIT ${PAGE_ROWS}`,
     from,
   );
   const seqs = rows.flatMap((row) => {
@@ -198,7 +195,7 @@ export async function findIdSeqs(
     for (let i = 0; i < all.length; i++) if (hashes.has(all[i]!)) found.push(first + i);
     return found;
   });
-  return { seqs, below: rows.length < ROWS_AT_ONCE ? 0 : Number(rows.at(-1)!.first) };
+  return { seqs, below: rows.length < PAGE_ROWS ? 0 : Number(rows.at(-1)!.first) };
 }
 
 export async function readSources(sql: Sql): Promise<Map<string, number>> {
