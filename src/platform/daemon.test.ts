@@ -33,7 +33,7 @@ const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
 
 describe('a hosted daemon', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-d-'));
-  let floor: DaemonContext;
+  let context: DaemonContext;
   let hosted: RunningDaemon;
   const told: string[] = [];
   const toold = defineDaemon({
@@ -41,7 +41,7 @@ describe('a hosted daemon', () => {
     routes: table,
     config: z.strictObject({ size: z.int() }),
     async start(given) {
-      floor = given;
+      context = given;
       return {
         handlers: {
           who: async ({ caller }) => ({
@@ -89,11 +89,11 @@ describe('a hosted daemon', () => {
   });
 
   it('gets its own section of the configuration', () =>
-    assert.deepEqual(floor.config, { size: 3 }));
+    assert.deepEqual(context.config, { size: 3 }));
 
   it('cannot get a client of a daemon that its row does not list', () => {
     for (const name of DAEMONS) {
-      const get = () => floor.peer(name, table);
+      const get = () => context.peer(name, table);
       if (DAEMON_TABLE.toold.calls.includes(name)) assert.doesNotThrow(get);
       else assert.throws(get, /has no such link/);
     }
@@ -111,7 +111,7 @@ describe('a hosted daemon', () => {
   });
 
   it('opens a directory for a run; the socket says who calls and under which fence', async () => {
-    const path = await floor.runSockets.open(caller(1));
+    const path = await context.runSockets.open(caller(1));
     // The box's own user must get in, and nobody else gets as far as here.
     assert.equal(statSync(dirname(path)).mode & 0o777, 0o755);
     assert.equal(statSync(path).mode & 0o777, 0o666);
@@ -121,39 +121,39 @@ describe('a hosted daemon', () => {
   });
 
   it('a higher fence replaces the socket, a lower one is refused', async () => {
-    const before = await floor.runSockets.open(caller(2));
-    const path = await floor.runSockets.open(caller(3));
+    const before = await context.runSockets.open(caller(2));
+    const path = await context.runSockets.open(caller(3));
     assert.notEqual(dirname(before), dirname(path), 'who saw the one does not see the other');
     assert.equal(existsSync(dirname(before)), false);
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
-    await assert.rejects(floor.runSockets.open(caller(2)), { code: 'stale_fence' });
+    await assert.rejects(context.runSockets.open(caller(2)), { code: 'stale_fence' });
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
   });
 
   it('a replay has a socket of its own, and closing one leaves the other', async () => {
-    const live = await floor.runSockets.open(caller(4));
-    const replay = await floor.runSockets.open(caller(4, 'replay'));
+    const live = await context.runSockets.open(caller(4));
+    const replay = await context.runSockets.open(caller(4, 'replay'));
     assert.notEqual(live, replay);
-    await floor.runSockets.close(runId, 4, 'replay');
+    await context.runSockets.close(runId, 4, 'replay');
     assert.equal(existsSync(dirname(replay)), false);
     assert.deepEqual(await who(live), { principal: 'agent:coder', fence: 4 });
-    await floor.runSockets.close(runId, 4);
+    await context.runSockets.close(runId, 4);
     assert.equal(existsSync(dirname(live)), false);
-    await floor.runSockets.close(runId, 4);
+    await context.runSockets.close(runId, 4);
   });
 
   it('opening and closing the socket of one run do not overlap, and a late close is ignored', async () => {
-    await floor.runSockets.open(caller(5));
-    const closing = floor.runSockets.close(runId, 5);
-    const opening = floor.runSockets.open(caller(6));
-    const again = floor.runSockets.open(caller(7));
-    const late = floor.runSockets.close(runId, 6);
+    await context.runSockets.open(caller(5));
+    const closing = context.runSockets.close(runId, 5);
+    const opening = context.runSockets.open(caller(6));
+    const again = context.runSockets.open(caller(7));
+    const late = context.runSockets.close(runId, 6);
     await closing;
     await opening;
     const path = await again;
     await late;
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 7 });
-    await floor.runSockets.close(runId, 7);
+    await context.runSockets.close(runId, 7);
     assert.equal(existsSync(dirname(path)), false);
   });
 

@@ -81,8 +81,8 @@ export const greetd = defineDaemon({
   name: 'greetd',
   routes: greetdRoutes,
   config: greetdConfig,
-  async start(floor) {
-    const handlers = makeHandlers(floor.config, floor.peer('auditd-ai', auditRoutes));
+  async start(context) {
+    const handlers = makeHandlers(context.config, context.peer('auditd-ai', auditRoutes));
     return { handlers, stop: async () => {} };
   },
 });

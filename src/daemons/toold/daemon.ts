@@ -55,7 +55,7 @@ const OUTAGE_MS_MAX = 5_000;
 const BACKOFF_MS_MAX = 200;
 
 export type TooldDeps = {
-  floor: DaemonContext<TooldConfig>;
+  context: DaemonContext<TooldConfig>;
   db: Database;
   outbox: Outbox;
   policy: PolicySource;
@@ -64,13 +64,13 @@ export type TooldDeps = {
 };
 
 export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof tooldRoutes>> {
-  const { floor, db, outbox, policy, appendLine } = parts;
-  const { clock, config, log, metrics, failpoint } = floor;
-  const agentd = floor.peer('agentd', agentdRoutes);
-  const approvald = floor.peer('approvald', approvaldRoutes);
+  const { context, db, outbox, policy, appendLine } = parts;
+  const { clock, config, log, metrics, failpoint } = context;
+  const agentd = context.peer('agentd', agentdRoutes);
+  const approvald = context.peer('approvald', approvaldRoutes);
   const store = makeStore(db, outbox);
-  const egressd = floor.peer('egressd', egressdRoutes);
-  const sandboxd = floor.peer('sandboxd', sandboxdRoutes);
+  const egressd = context.peer('egressd', egressdRoutes);
+  const sandboxd = context.peer('sandboxd', sandboxdRoutes);
   const grants = makeApprovedHosts(db);
   const ways = makeEgressSessions({ egressd, bytesMax: config.egress_bytes_max, log });
   const boxes = makeRunBoxes({
@@ -78,7 +78,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     egressd,
     ways,
     grants,
-    newBoxId: () => floor.newId<BoxId>('box'),
+    newBoxId: () => context.newId<BoxId>('box'),
     runOf: (runId) => runs.live(runId),
     policy,
     clock,
@@ -104,7 +104,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     db,
     rows: makeRunRows(() => clock.nowMs()),
     store,
-    sockets: floor.runSockets,
+    sockets: context.runSockets,
     log,
     onGone(run) {
       grants.forget(run);
@@ -138,7 +138,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     declared: () => declared?.current().tools ?? [],
   });
   declared = await openCommandTools({
-    dir: config.tools_dir ?? join(floor.stateDir, 'tools'),
+    dir: config.tools_dir ?? join(context.stateDir, 'tools'),
     taken: registry.own,
     places: { host: boxes.host },
     clock,
@@ -158,7 +158,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     db,
     outbox,
     clock,
-    newId: floor.newId,
+    newId: context.newId,
     log,
     limits: {
       violationsMax: config.violations_max,
@@ -220,9 +220,11 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   };
 }
 
-async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<typeof tooldRoutes>> {
-  const { clock, config, log, stateDir } = floor;
-  const audit = floor.peer('auditd-ai', auditRoutes);
+async function start(
+  context: DaemonContext<TooldConfig>,
+): Promise<DaemonHandle<typeof tooldRoutes>> {
+  const { clock, config, log, stateDir } = context;
+  const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const appendTexts = (texts: string[]) =>
     audit.append(
@@ -239,9 +241,9 @@ async function start(floor: DaemonContext<TooldConfig>): Promise<DaemonHandle<ty
     file: join(stateDir, 'policy', 'bundle.json'),
     log,
     clock,
-    onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: floor.newId, log }),
+    onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: context.newId, log }),
   });
-  return assemble({ floor, db, outbox, policy, appendLine });
+  return assemble({ context, db, outbox, policy, appendLine });
 }
 
 export const toold = defineDaemon({

@@ -90,12 +90,12 @@ export async function live(
   let dispatch: Dispatch | undefined;
   try {
     outbox = await openOutbox({ db, source: 'toold', clock: world.clock, append, log: silentLog });
-    const floor = floorOf(world, point, <T extends RouteTable>(name: string, table: T) =>
+    const context = contextFor(world, point, <T extends RouteTable>(name: string, table: T) =>
       makeClient(table, name === 'approvald' ? link.approvald : link.agentd),
     );
     const policy = policyOf(world);
-    const running = await assemble({ floor, db, outbox, policy, appendLine });
-    const common = { log: silentLog, metrics: floor.metrics };
+    const running = await assemble({ context, db, outbox, policy, appendLine });
+    const common = { log: silentLog, metrics: context.metrics };
     dispatch = makeDispatch({ routes: tooldRoutes, handlers: running.handlers, ...common });
     await running.begin?.();
   } catch (error) {
@@ -142,7 +142,7 @@ function policyOf(world: TooldWorld): PolicySource {
   return opened;
 }
 
-function floorOf(
+function contextFor(
   world: TooldWorld,
   failpoint: (name: string) => void,
   peer: <T extends RouteTable>(name: string, table: T) => Client<T>,
