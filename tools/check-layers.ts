@@ -16,8 +16,8 @@ import {
   walkSyntax,
 } from './source.ts';
 
-type Room = {
-  /** Files below this folder live in the room; the first room that fits a file is its own. */
+type Layer = {
+  /** Files below this folder live in the layer; the first layer that fits a file is its own. */
   folder: string;
   /** Folders whose values and types it may import, besides itself. */
   imports: readonly string[];
@@ -30,7 +30,7 @@ type Room = {
 
 const everything = ['src', 'rehearsal', 'test', 'bench', 'tools'];
 
-const ROOMS: readonly Room[] = [
+const LAYERS: readonly Layer[] = [
   {
     folder: 'src/wire',
     imports: [],
@@ -51,7 +51,7 @@ const ROOMS: readonly Room[] = [
     imports: ['src/wire'],
     node: true,
     packages: ['yaml', 'zod'],
-    why: 'the floor knows no daemon: wire, node:* and few packages',
+    why: 'platform knows no daemon: wire, node:* and few packages',
   },
   // The three files of policy that touch the disk, so that the others stay pure.
   ...['cedar.ts', 'bundle-file.ts', 'source.ts'].map((file) => ({
@@ -111,7 +111,7 @@ const ROOMS: readonly Room[] = [
   { folder: 'bench', imports: everything, node: true, packages: 'any', why: '' },
 ];
 
-/** Tests live in their subject's room, and may also use these and the values of its `types`. */
+/** Tests live in their subject's layer, and may also use these and the values of its `types`. */
 const forTests = {
   packages: [
     '@anthropic-ai/sdk',
@@ -138,9 +138,9 @@ const INSIDE: Readonly<Record<string, readonly string[]>> = {
 /** A test, or what only tests use: x.test.ts, testing.ts, testing/x.ts. */
 const isTest = (path: string): boolean => /\.test\.ts$|(^|\/)testing(\.ts$|\/)/.test(path);
 
-/** The folder of the room as it is for this file: `src/daemons/*` becomes `src/daemons/toold`. */
-function folderFor(room: Room, path: string): string | undefined {
-  const parts = room.folder.split('/');
+/** The folder of the layer as it is for this file: `src/daemons/*` becomes `src/daemons/toold`. */
+function folderFor(layer: Layer, path: string): string | undefined {
+  const parts = layer.folder.split('/');
   const own = path.split('/').slice(0, parts.length);
   return parts.every((part, i) => part === '*' || part === own[i]) ? own.join('/') : undefined;
 }
@@ -150,29 +150,29 @@ function lies(path: string, folders: readonly string[]): boolean {
 }
 
 /** Why this import may not be, or undefined. */
-function judgeImport(path: string, room: Room, one: Import): string | undefined {
+function checkImport(path: string, layer: Layer, one: Import): string | undefined {
   const { specifier, typeOnly } = one;
-  const refused = `imports ${specifier}: ${room.why}`;
-  if (specifier.startsWith('node:')) return room.node || isTest(path) ? undefined : refused;
+  const refused = `imports ${specifier}: ${layer.why}`;
+  if (specifier.startsWith('node:')) return layer.node || isTest(path) ? undefined : refused;
   if (!specifier.startsWith('.')) {
     const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
-    if (room.packages === 'any' || room.packages.includes(name)) return undefined;
+    if (layer.packages === 'any' || layer.packages.includes(name)) return undefined;
     return isTest(path) && forTests.packages.includes(name) ? undefined : refused;
   }
   const target = posix.join(posix.dirname(path), specifier);
   if (path.startsWith('src/') && isTest(target) && !isTest(path)) {
     return `imports ${specifier}: only tests use what is made for tests`;
   }
-  const own = folderFor(room, path) ?? room.folder;
-  if (lies(target, [own, ...room.imports])) return judgeInside(path, own, target, typeOnly);
-  if (lies(target, room.types ?? [])) {
+  const own = folderFor(layer, path) ?? layer.folder;
+  if (lies(target, [own, ...layer.imports])) return checkInside(path, own, target, typeOnly);
+  if (lies(target, layer.types ?? [])) {
     if (typeOnly || isTest(path)) return undefined;
-    return `imports values of ${specifier}, only types are allowed: ${room.why}`;
+    return `imports values of ${specifier}, only types are allowed: ${layer.why}`;
   }
   return isTest(path) && lies(target, forTests.imports) ? undefined : refused;
 }
 
-function judgeInside(path: string, own: string, target: string, typeOnly: boolean) {
+function checkInside(path: string, own: string, target: string, typeOnly: boolean) {
   const inDaemon = own.startsWith('src/daemons/') && lies(target, [own]);
   if (!inDaemon || typeOnly || isTest(path)) return undefined;
   const partOf = (file: string) =>
@@ -191,7 +191,7 @@ const impureNames = new Set(['performance', 'crypto', 'process', 'fetch', 'setTi
 const impureMembers = new Set(['Date.now', 'Math.random']);
 
 /** Finds code in a rules file whose result does not depend on its arguments alone. */
-function judgeRules(source: Source): Finding[] {
+function checkRules(source: Source): Finding[] {
   const found: Finding[] = [];
   const add = (start: number, what: string): void => {
     const text = `rules are pure, but this ${what}; pass the value in`;
@@ -245,15 +245,15 @@ const findings: Finding[] = [];
 const edges = new Map<string, Edge[]>();
 
 for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
-  const room = ROOMS.find((room) => folderFor(room, path) !== undefined);
-  if (room === undefined) {
-    if (path.startsWith('src/')) findings.push({ path, text: 'is in no room of the layer table' });
+  const layer = LAYERS.find((layer) => folderFor(layer, path) !== undefined);
+  if (layer === undefined) {
+    if (path.startsWith('src/')) findings.push({ path, text: 'is in no layer of the table' });
     continue;
   }
   const source = readSource(root, path);
   const imports = listImports(source);
   for (const one of imports) {
-    const text = judgeImport(path, room, one);
+    const text = checkImport(path, layer, one);
     if (text !== undefined) findings.push({ path, line: one.line, text });
   }
   const own = imports.filter(({ specifier }) => specifier.startsWith('.'));
@@ -265,7 +265,7 @@ for (const path of listFiles(root).filter((path) => path.endsWith('.ts'))) {
     })),
   );
   if (/^src\/daemons\/[^/]+\/(.*[-/])?rules(\.ts|\/)/.test(path) && !isTest(path)) {
-    findings.push(...judgeRules(source));
+    findings.push(...checkRules(source));
   }
 }
 findings.push(...findCycles(edges));

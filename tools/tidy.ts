@@ -29,7 +29,7 @@ const binaryEndings = new Set(['.png', '.jpg', '.gif', '.ico', '.gz', '.sqlite',
 
 const knownNames = new Set(['README.md', 'LICENSE', 'NOTICE', 'Makefile', 'CHANGELOG.md', 'HALT']);
 const kebabCase = /^\.?[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9]+(?:-[a-z0-9]+)*)*$/;
-/** Rooms without a subject: everything ends up in them. */
+/** Names without a subject: everything ends up there. */
 const emptyNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'core', 'shared']);
 
 /** The only places that read the environment; the rest is told. */

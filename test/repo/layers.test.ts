@@ -16,15 +16,15 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ["import { readFileSync } from 'node:fs';"],
     says: /src\/wire\/primitives\.ts:1: imports node:fs: wire holds/,
   },
-  'wire uses the floor': {
+  'wire uses platform': {
     path: 'src/wire/primitives.ts',
     lines: ["import { now } from '../platform/clock.ts';"],
     says: /imports \.\.\/platform\/clock\.ts: wire holds/,
   },
-  'the floor knows a daemon': {
+  'platform knows a daemon': {
     path: 'src/platform/link.ts',
     lines: ["import type { Work } from '../daemons/toold/service.ts';"],
-    says: /the floor knows no daemon/,
+    says: /platform knows no daemon/,
   },
   'a daemon imports another daemon': {
     path: 'src/daemons/modeld/service.ts',
@@ -81,10 +81,10 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ["import { fake } from './testing/fake.ts';"],
     says: /only tests use what is made for tests/,
   },
-  'a file lies in no room': {
+  'a file is in no layer': {
     path: 'src/extra/thing.ts',
     lines: ['export const thing = 1;'],
-    says: /in no room/,
+    says: /in no layer/,
   },
   'rules use Node': {
     path: 'src/daemons/toold/rules.ts',

@@ -1,4 +1,4 @@
-// The state directory is found by the rules of the floor.
+// The state directory is found by the rules of platform.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
