@@ -30,7 +30,7 @@ type FollowOptions = {
 /** Streams until `signal` aborts. Reconnects after outages; throws other faults. */
 export async function* followEvents(
   runtime: RuntimeClient,
-  { after, filter, signal, onOpen, onDown: onAway }: FollowOptions,
+  { after, filter, signal, onOpen, onDown }: FollowOptions,
 ): AsyncGenerator<AuditEvent> {
   let seen = after;
   let isDown = false;
@@ -49,7 +49,7 @@ export async function* followEvents(
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Fault && !['runtime_down', 'stopping'].includes(error.code)) throw error;
-      if (!isDown) onAway?.();
+      if (!isDown) onDown?.();
       isDown = true;
     }
     await sleep(RETRY_DELAY_MS, signal);

@@ -41,7 +41,7 @@ export function subscribeWakeups(runtime: RuntimeClient, options: WakeupOptions)
   const listen = async (): Promise<void> => {
     const from = await options.from;
     if (from === undefined) return;
-    const on = { onOpen: onOpen, onAway: onDown };
+    const on = { onOpen, onDown };
     for await (const event of followEvents(runtime, { ...from, ...on, signal })) {
       options.onEvent?.(event);
       notify();
