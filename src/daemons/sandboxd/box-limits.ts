@@ -1,29 +1,11 @@
-// Computes the limits of a box and of its commands, and every command's base environment.
+// Computes the limits of a box and of its commands.
 import type { BoxRules, CommandLimits } from '../../wire/sandboxd.ts';
-import { TOOL_BIN } from './adapters/host-paths.ts';
 import type { PlanLimits } from './adapters/plan.ts';
 import type { SandboxdConfig } from './config.ts';
 
 const YEAR_MS = 365 * 86_400_000;
 const OUTPUT_MAX = 2 ** 40;
 const NOFILE = 4_096;
-
-/** The kernel searches no PATH: a plain name is resolved in the box by env. */
-export function resolveProgram(argv: readonly string[]): string[] {
-  return argv[0]!.startsWith('/') ? [...argv] : ['/usr/bin/env', '--', ...argv];
-}
-
-export function baseEnv(agent: string, home: string): Record<string, string> {
-  return {
-    PATH: `/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:${TOOL_BIN}`,
-    HOME: home,
-    USER: `agent-${agent}`,
-    LOGNAME: `agent-${agent}`,
-    LANG: 'C.UTF-8',
-    TMPDIR: '/tmp',
-    TERM: 'dumb',
-  };
-}
 
 /** Limit of all files of a box together; 0: no limit. */
 export function diskLimit(config: SandboxdConfig, rules: BoxRules): number {

@@ -10,7 +10,7 @@ import { makeCallId } from '../../wire/call-id.ts';
 import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { CallAnswer, ToolCallView } from '../../wire/toold.ts';
-import { DID_NOT_HAPPEN, HAPPENED } from './rules.ts';
+import { DID_NOT_HAPPEN, HAPPENED } from './attempts/unknown-outcome.ts';
 import { type Life, live } from './testing/crash.ts';
 import { admission, makeWorld, runCaller, type TooldWorld } from './testing/host.ts';
 

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { readConfirmation } from './attempts/unknown-outcome.ts';
 import {
   type CheckInput,
   countCall,
@@ -11,7 +12,6 @@ import {
   newProgress,
   OWN_CHECKS,
   QUESTIONS,
-  readConfirmation,
   uncountCall,
 } from './rules.ts';
 

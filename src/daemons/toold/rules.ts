@@ -1,5 +1,5 @@
 // toold's pure decisions: the broker's own checks in order, the breaker that stops a run without
-// progress, and the reading of a person's confirmation of an unknown outcome.
+// progress.
 
 export type CallError = { code: string; message: string; hint: string; retry: boolean };
 /** The broker's seven checks in order; the last one concerns the output. */
@@ -306,15 +306,4 @@ const BACKOFF_MS_MAX = 60_000;
 export function retryDelayMs(attempts: number): number {
   if (attempts < IMMEDIATE_ATTEMPTS_MAX) return 0;
   return Math.min(1_000 * 2 ** (attempts - IMMEDIATE_ATTEMPTS_MAX), BACKOFF_MS_MAX);
-}
-
-export const HAPPENED = 'it happened';
-export const DID_NOT_HAPPEN = 'it did not happen';
-
-/** Only a clear no allows the effect to be repeated. */
-export function readConfirmation(answer: string | undefined): 'happened' | 'not' | 'unclear' {
-  const text = answer?.trim().toLowerCase().replace(/[.!]$/, '');
-  if (text === HAPPENED || text === 'yes') return 'happened';
-  if (text === DID_NOT_HAPPEN || text === 'no') return 'not';
-  return 'unclear';
 }

@@ -1,5 +1,6 @@
 // Waits for a task: reports progress as it happens, then prints the result.
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
+import { FAULTS } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Session } from '../command.ts';
 import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
@@ -9,7 +10,7 @@ import { formatSpan } from '../show/amounts.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../timeline/follow-tree.ts';
 import { makeModelTrouble, SEE_MODELS } from '../timeline/model-trouble.ts';
-import { EXIT_WAITING, exitStatusFor, renderOutcome } from '../timeline/outcome.ts';
+import { renderOutcome } from '../timeline/outcome.ts';
 import {
   diffTrees,
   findOpenQuestion,
@@ -17,6 +18,17 @@ import {
   type TaskChange,
 } from '../timeline/progress.ts';
 import { makeQueueReasons } from '../timeline/queue-reason.ts';
+
+/** The task waits for a person and --no-wait is set. */
+const EXIT_WAITING = 4;
+
+export function exitStatusFor(task: TaskView): number {
+  if (task.status === 'completed' || task.ended_at === null) return 0;
+  const code = task.error?.code;
+  const exit = code !== undefined && code in FAULTS ? FAULTS[code as keyof typeof FAULTS].exit : 1;
+  // Only 3 (denied) and 7 (limit) describe a task; the other statuses describe programs.
+  return exit === 3 || exit === 7 ? exit : 1;
+}
 
 function renderChange(change: TaskChange, start: string, out: Out): string[] {
   const sinceMs = Math.max(0, Date.parse(change.at) - Date.parse(start));

@@ -1,19 +1,7 @@
-// Renders how a task ended, with a notice for rehearsals, and its exit status.
+// Renders how a task ended, with a notice for rehearsals.
 import type { TaskView } from '../../../wire/agentd.ts';
-import { FAULTS } from '../../../wire/errors.ts';
 import type { Paint } from '../out.ts';
 import { replaceControls } from '../show/plain.ts';
-
-/** The task waits for a person and --no-wait is set. */
-export const EXIT_WAITING = 4;
-
-export function exitStatusFor(task: TaskView): number {
-  if (task.status === 'completed' || task.ended_at === null) return 0;
-  const code = task.error?.code;
-  const exit = code !== undefined && code in FAULTS ? FAULTS[code as keyof typeof FAULTS].exit : 1;
-  // Only 3 (denied) and 7 (limit) describe a task; the other statuses describe programs.
-  return exit === 3 || exit === 7 ? exit : 1;
-}
 
 export function renderOutcome(task: TaskView, paint: Paint): string[] {
   const lines: string[] = [];

@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TreeNode } from '../../../wire/agentd.ts';
+import { exitStatusFor } from '../commands/task-wait.ts';
 import { paintNothing } from '../out.ts';
 import { at, id, run, task, wait } from '../testing/fixtures.ts';
 import { teamTree } from '../testing/team.ts';
-import { exitStatusFor, renderOutcome } from './outcome.ts';
+import { renderOutcome } from './outcome.ts';
 import { diffTrees, findOpenQuestion } from './progress.ts';
 
 const start = (): TreeNode => ({

@@ -5,6 +5,9 @@ import path from 'node:path';
 import { type LogDisk, readFileIfExists, replaceFile, writeAll } from './disk.ts';
 import { LineCursor } from './segments.ts';
 
+/** One checkpoint signed by the timer is archived per this interval. */
+export const ARCHIVE_INTERVAL_MS = 60_000;
+
 const CURRENT = 'checkpoint';
 const ARCHIVE = 'checkpoints.log';
 const TAIL_BYTES = 1 << 16;

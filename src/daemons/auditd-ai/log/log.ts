@@ -6,6 +6,7 @@ import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { AppendQueue, type AppendResult, encodeGroup, type QueuedAppend } from './append-queue.ts';
+import { ARCHIVE_INTERVAL_MS } from './checkpoint-files.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
@@ -35,7 +36,7 @@ export type LogOptions = {
 };
 
 const DEFAULTS = {
-  archiveEveryMs: 60_000,
+  archiveEveryMs: ARCHIVE_INTERVAL_MS,
   lineBytesMax: 1 << 20,
   queueBytesMax: 64 << 20,
   disk: systemDisk,

@@ -5,7 +5,6 @@ import type { WaitView } from '../../../wire/agentd.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
 import { completeWith, failWith } from '../results/finish-result.ts';
 import { neutralise, showResult, truncateText } from '../results/output.ts';
-import { DID_NOT_HAPPEN, HAPPENED, readConfirmation } from '../rules.ts';
 import type { ToolCallRow, TooldStore } from '../store/store.ts';
 import {
   type AgentdClient,
@@ -24,6 +23,17 @@ import {
   unknownOutcomeError,
 } from './job.ts';
 import type { CallRecorder } from './record-outcome.ts';
+
+export const HAPPENED = 'it happened';
+export const DID_NOT_HAPPEN = 'it did not happen';
+
+/** Only a clear no allows the effect to be repeated. */
+export function readConfirmation(answer: string | undefined): 'happened' | 'not' | 'unclear' {
+  const text = answer?.trim().toLowerCase().replace(/[.!]$/, '');
+  if (text === HAPPENED || text === 'yes') return 'happened';
+  if (text === DID_NOT_HAPPEN || text === 'no') return 'not';
+  return 'unclear';
+}
 
 /** Resolves to `did_not_happen` when the call may be attempted again, else to its answer. */
 export type ResolveUnknown = (
