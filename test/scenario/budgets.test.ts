@@ -36,7 +36,10 @@ describe('budgets', () => {
     });
   const spentOf = (view: BudgetView | undefined) => view?.tokens_spent ?? 0;
 
-  for (const subject of ['site', 'day'] as const) {
+  for (const [subject, name] of [
+    ['site', 'site'],
+    ['day', 'daily'],
+  ] as const) {
     it(`[R100] the ${subject}: nothing goes out past it, and raised it goes on`, async () => {
       const spent = spentOf(await budget(subject));
       await limit(subject, { tokens_limit: spent + 50 });
@@ -46,7 +49,7 @@ describe('budgets', () => {
       assert.match(task.error?.hint ?? '', new RegExp(`agentctl task retry ${task.id}$`));
       assert.match(
         task.error?.message ?? '',
-        new RegExp(`the budget of the ${subject} has 50 tokens left of ${spent + 50} tokens`),
+        new RegExp(`the ${name} budget has 50 tokens left of ${spent + 50} tokens`),
       );
       assert.match(
         task.error?.message ?? '',

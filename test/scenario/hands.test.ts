@@ -134,7 +134,7 @@ describe('hands', () => {
       body: { reason: 'no' },
     });
     const ended = await taskEnded(world, task.id);
-    assert.match(ended.result ?? '', /refused this: no/);
+    assert.match(ended.result ?? '', /rejected this: no/);
 
     // The control: without the mark, the same call is made at once.
     world.model.on('Be left alone', count, repeat);
