@@ -19,7 +19,7 @@ describe('a model that goes wrong, as the rehearsal plays it', () => {
     const task = await doTask(world, 'loop for ever', { agent: 'coder' });
     assert.equal(task.status, 'failed');
     assert.equal(task.error?.code, 'breaker');
-    assert.match(task.error?.message ?? '', /artifact\.put was asked 6 times in a row/);
+    assert.match(task.error?.message ?? '', /artifact\.put was called 6 times in a row/);
     const { calls } = await world.modeld.listCalls({ query: { task_id: task.id } });
     assert.ok(calls.length <= 7, `${calls.length} steps of 40`);
     await eventually('it in the log', async () => {
