@@ -30,10 +30,10 @@ int fdatasync(int fd) { (void)fd; return sync_or_fail(); }
 const WRITER = `
 import { writeFileSync } from 'node:fs';
 import { openSqlite } from '${import.meta.resolve('./sqlite.ts')}';
-import { syncLate } from '${import.meta.resolve('./deferred-sync.ts')}';
+import { deferSync } from '${import.meta.resolve('./deferred-sync.ts')}';
 const [file, isLate, mayFail] = process.argv.slice(2);
 const inner = openSqlite({ file, migrations: ${JSON.stringify(MIGRATIONS)} });
-const db = isLate === 'late' ? await syncLate(inner, file) : inner;
+const db = isLate === 'late' ? await deferSync(inner, file) : inner;
 const put = (k) => db.write((sql) => sql.run('INSERT INTO t (k) VALUES (?)', k));
 await put('a');
 if (mayFail === 'fails') writeFileSync('${trigger}', '');

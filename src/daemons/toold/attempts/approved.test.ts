@@ -171,7 +171,7 @@ for (const row of ROWS)
       row.theirs();
       const { status, error } = await ask();
       assert.deepEqual([status, error?.code], ['denied', 'changed']);
-      assert.match(error?.hint ?? '', /ask again/);
+      assert.match(error?.hint ?? '', /call again/);
       assert.equal(row.isHarmed(), false);
     });
 
