@@ -13,7 +13,7 @@ const EXCERPTS: Excerpts<keyof typeof STEPS> = {
   slow: [/./],
   team: [/^\$ agentctl up/, /^model /],
   task: [/^\$ agentctl task create/],
-  approval: [/^\$ agentctl approvals/, /^ +class/, /^ +why/, /^ +marks/, /│ [-+] {2}/, /\[y\/n\]/],
+  approval: [/^\$ agentctl approvals/, /^ +class/, /^ +reason/, /^ +marks/, /│ [-+] {2}/, /\[y\/n\]/],
   resumed: [/^(?:[├└]─ )?✓ /, /ms now/],
   timeline: [/model calls/],
   blocked: [/denied by/, /kernel, (?!.* home )/],
