@@ -249,6 +249,8 @@ it('no call under a stale fence is ever accepted, whatever happens in whatever o
             return false;
           },
         );
+        // A process that was killed meanwhile acknowledges nothing.
+        if (started !== life) return;
         pending.shift();
         const next = afterOp(model, one);
         if (one.op === 'dismiss') endedUpTo = Math.max(endedUpTo, one.fence);
