@@ -98,7 +98,7 @@ for (const mode of MODES) {
       const boxes = makeRunBoxes({
         sandboxd,
         egressd: {} as never,
-        ways: { drop: async () => undefined } as never,
+        ways: { close: async () => undefined } as never,
         policy: { planAgentBox: rulesOf as never, planDeclaredPaths: async () => ({ deny: [] }) },
         grants: { hostsFor: async () => [] },
         newBoxId: () => deriveId<BoxId>('box', 'tools-in-a-box', mode, made++),
