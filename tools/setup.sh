@@ -15,6 +15,7 @@ curl    | curl            | test                       | to call the API as any 
 cc      | build-essential | cli demo test bench native | to build what starts every sandbox
 setpriv | util-linux      | test                       | to run the warden as an ordinary user
 script  | bsdutils        | test                       | to run the demo in a terminal
+bwrap   | bubblewrap      | bench                      | the peer of the sandbox figures
 '
 npm_why='to fetch the locked packages'
 

@@ -75,7 +75,9 @@ async function start(context: DaemonContext<AgentdConfig>) {
     newId,
     log,
     activations: () => activations!,
-    haltReason: () => halt?.reason(),
+    // The warden ends the boxes as soon as the file appears, before the file is polled here; their
+    // runs must not start again meanwhile.
+    haltReason: () => halt?.reason() ?? haltFile?.readReason(),
     checkInputs: artifacts.checkInputs,
     checkWorkspace: async (path) => void (await sandboxd.checkWorkspace({ body: { path } })),
   });

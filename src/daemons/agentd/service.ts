@@ -50,6 +50,8 @@ export type AgentdService = {
   drain(): Promise<void>;
 };
 
+const HALT_RETRY_MS = 1_000;
+
 export function makeService(deps: AgentdServiceDeps): AgentdService {
   const { store, config, clock, newId, log } = deps;
   /** No run starts before the runs of the previous process are requeued. */
@@ -62,7 +64,6 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
   };
 
   const claimAndStart = async (): Promise<void> => {
-    if (deps.haltReason() !== undefined) return;
     const slots = config.runs_live_max - deps.activations().liveCount();
     const claims = await store.claimRuns({
       slots,
@@ -113,6 +114,8 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
         await store.endActivation(key, { detail, crashesMax: config.crashes_max, counts: true });
         stopInBackground(key, detail);
       }
+      // No write follows a file HALT that is removed before it is recorded, so look again.
+      if (deps.haltReason() !== undefined) return clock.nowMs() + HALT_RETRY_MS;
       await claimAndStart();
       return store.nextDueMs();
     },
