@@ -47,6 +47,22 @@ describe('groups', () => {
     await close();
   });
 
+  test('a part that calls of one group share is written once, with the labels of all', async () => {
+    const { journal, db, close } = await openJournal();
+    const part = { hash: 'a'.repeat(64), body: '"text"', source: 'own' };
+    const withLabels = (n: number, labels: number) => ({
+      ...intent(n),
+      parts: [{ ...part, labels }],
+    });
+    await Promise.all([1, 2, 4].map((labels, i) => journal.intent(withLabels(i + 1, labels))));
+    const rows = await db.read((sql) => sql.all('SELECT body, labels, source FROM parts'));
+    assert.deepEqual(
+      rows.map((row) => ({ ...row })),
+      [{ body: '"text"', labels: 7, source: 'own' }],
+    );
+    await close();
+  });
+
   test('an outcome that no caller waits for is written after a delay', async (t) => {
     const { journal, db, events, close } = await openJournal();
     const { seq } = await journal.intent(intent(1));

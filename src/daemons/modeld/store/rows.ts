@@ -1,5 +1,6 @@
 // Writes the rows of one journal transaction. A budget that several of its outcomes charge is
-// written once, and all its events are one row of the outbox.
+// written once, so is a part that several of its calls have, and all its events are one row of the
+// outbox.
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
@@ -19,18 +20,18 @@ export class RowWriter {
   writeAll(sql: SqlNow, works: readonly Work[]): number {
     const spent = new Map<BudgetKey, SpentAmount>();
     const events: EventDraft[] = [];
-    const parts: ContextPart[] = [];
+    const parts = new Map<string, ContextPart>();
     let nowMs = 0;
     for (const work of works) {
       if (work.kind === 'intent') {
         writeIntent(sql, work);
         nowMs = Math.max(nowMs, work.intent.createdMs);
-        parts.push(...work.intent.parts);
+        for (const part of work.intent.parts) addPart(parts, part);
         events.push(work.intent.event);
       } else if (work.kind === 'outcome') {
         writeOutcome(sql, work.outcome);
         nowMs = Math.max(nowMs, work.outcome.endedMs);
-        if (work.outcome.response !== null) parts.push(work.outcome.response);
+        if (work.outcome.response !== null) addPart(parts, work.outcome.response);
         events.push(work.outcome.event);
         for (const amount of work.outcome.spent) addSpent(spent, amount);
       } else if (work.kind === 'raise') {
@@ -42,7 +43,7 @@ export class RowWriter {
         );
       }
     }
-    for (const part of parts) writePart(sql, part, nowMs);
+    for (const part of parts.values()) writePart(sql, part, nowMs);
     for (const amount of spent.values()) writeSpent(sql, amount);
     return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
   }
@@ -109,6 +110,14 @@ export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
     o.charged.costMicrousd,
     o.seq,
   );
+}
+
+/** The first source is kept, as in the table; labels only grow. */
+function addPart(parts: Map<string, ContextPart>, part: ContextPart): void {
+  const found = parts.get(part.hash);
+  if (found === undefined) parts.set(part.hash, part);
+  else if ((part.labels & ~found.labels) !== 0)
+    parts.set(part.hash, { ...found, labels: found.labels | part.labels });
 }
 
 /** The ledger uses one key object per budget; an equal key is written as a row of its own. */
