@@ -35,7 +35,7 @@ fuzz: ## the fuzz and fault tests, for much longer
 	$(setup) test
 	$(build)
 	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault test/escape/fuzz-plan.test.ts \
-		test/escape/leftovers.test.ts test/escape/sudden-ends.test.ts
+		test/escape/leftovers.test.ts test/escape/random-kills.test.ts
 
 build: ## the bundles, into build/
 	$(setup) cli

@@ -6,17 +6,17 @@ import http from 'node:http';
 import net from 'node:net';
 import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type EchoFace, startEchoFace } from '../../test/support/echo-face.ts';
+import { type EchoServer, startEchoServer } from '../../test/support/echo-server.ts';
 import { errorCode, exchange, jsonOf, requestText } from '../../test/support/raw-http.ts';
 import { authenticateAs } from './authenticate.ts';
 
 describe('http-server', () => {
-  let at: EchoFace;
+  let at: EchoServer;
   let path: string;
-  const send: EchoFace['send'] = (bytes) => at.send(bytes);
-  const echo: EchoFace['echo'] = (body, headers) => at.echo(body, headers);
+  const send: EchoServer['send'] = (bytes) => at.send(bytes);
+  const echo: EchoServer['echo'] = (body, headers) => at.echo(body, headers);
   before(async () => {
-    at = await startEchoFace();
+    at = await startEchoServer();
     path = at.path;
   });
   after(() => at.close());
@@ -176,10 +176,12 @@ describe('http-server', () => {
   it('refuses a socket path the kernel would cut off, and one that is listened on by port', async () => {
     const long = join(at.dir, 'x'.repeat(100), 'y.sock');
     const caller = authenticateAs({ kind: 'operator', principal: 'person:ann' });
-    await assert.rejects(at.face.listenUnix(long, caller), { code: 'path_too_long' });
+    await assert.rejects(at.listener.listenUnix(long, caller), { code: 'path_too_long' });
     assert.equal(existsSync(dirname(long)), false);
-    const first = await at.face.listenTcp('127.0.0.1', 0, caller);
-    await assert.rejects(at.face.listenTcp('127.0.0.1', first.port, caller), { code: 'conflict' });
+    const first = await at.listener.listenTcp('127.0.0.1', 0, caller);
+    await assert.rejects(at.listener.listenTcp('127.0.0.1', first.port, caller), {
+      code: 'conflict',
+    });
     await first.close();
   });
 

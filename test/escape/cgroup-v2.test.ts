@@ -1,5 +1,5 @@
-// The warden on a machine with cgroup v2 alone: a small virtual one, since this host may have v1.
-// The limits are the kernel's, boxes and commands have their own, and nothing is left.
+// The warden on a machine with cgroup v2 only: a small virtual machine, since this host may have
+// v1. The kernel enforces the limits per box and per command, and nothing is left behind.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
@@ -97,7 +97,7 @@ function boot(dir: string): string {
   return stdout.replaceAll('\r', '');
 }
 
-it('C18 limits of boxes and commands hold on cgroup v2, wherever the warden sits', (t) => {
+it('C18 limits of boxes and commands are enforced on cgroup v2, whichever cgroup the warden is in', (t) => {
   const missing = [
     ...(has('qemu-system-x86_64') ? [] : ['qemu-system-x86_64']),
     ...(readdirSync('/bin').includes('busybox') ? [] : ['a static busybox']),
@@ -126,7 +126,7 @@ it('C18 limits of boxes and commands hold on cgroup v2, wherever the warden sits
     assert.match(part, /9-hello:.* says worked/, output);
     assert.match(part, /left: *$/m, output);
   }
-  // Where the group cannot be shared the limits fall back to what each process is given.
+  // Where the cgroup cannot be delegated, limits fall back to per-process limits.
   const crowd = output.split('in crowd\n')[1] ?? '';
   assert.match(crowd, /2-memory: held 0022.* ended by 0 signal 0 code 1\n/, output);
   assert.match(crowd, /3-pids: held 0022 says made 20/, output);

@@ -70,22 +70,22 @@ for (const mode of MODES) {
       return read([data(), ...denied.map(mask)]);
     };
 
-    it('A12 a denied file that comes later is not there; what was there is', async () => {
+    it('A12 a denied file created later is not visible; other files stay readable', async () => {
       const change = () => put('secret', 'KEY\n');
       assert.equal(await readAfter(['/data/secret'], change, '/data/secret'), '');
       rmSync(at('secret'));
       assert.equal(await readAfter([], change, '/data/secret'), 'KEY\n', 'control');
       const open = await readAfter(['/data/secret'], change, '/data/open /data/deep/open');
-      assert.equal(open, 'public\ndeep\n', 'what is allowed stays readable');
+      assert.equal(open, 'public\ndeep\n', 'other files stay readable');
     });
-    it('A12 nor where several directories above it come with it', async () => {
+    it('A12 a denied file created later with its parent directories is not visible', async () => {
       const change = () => put('a/b/c/secret', 'KEY\n');
       const path = '/data/a/b/c/secret';
       assert.equal(await readAfter([path], change, path), '');
       rmSync(at('a'), { recursive: true });
       assert.equal(await readAfter([], change, path), 'KEY\n', 'control');
     });
-    it('A12 nor when its directory was there, was moved away and made again', async () => {
+    it('A12 a denied file is not visible after its directory was moved away and recreated', async () => {
       put('a/b/other', 'x\n');
       const change = () => {
         renameSync(at('a'), at('old'));
@@ -93,7 +93,7 @@ for (const mode of MODES) {
       };
       assert.equal(await readAfter(['/data/a/b/secret'], change, '/data/a/b/secret'), '');
     });
-    it('A12 nor when a directory or a link to one is put in its place', async () => {
+    it('A12 a denied file is not visible after its directory was replaced by a link or another directory', async () => {
       put('elsewhere/secret', 'KEY\n');
       const link = () => symlinkSync('elsewhere', at('a'));
       assert.equal(await readAfter(['/data/a/secret'], link, '/data/a/secret'), '');
@@ -103,7 +103,7 @@ for (const mode of MODES) {
       const directory = () => renameSync(at('elsewhere'), at('a'));
       assert.equal(await readAfter(['/data/a/secret'], directory, '/data/a/secret'), '');
     });
-    it('A8 a denied link below what is only read hides what it leads to, by all its names', async () => {
+    it('A8 denying a link under a read-only path hides its target under every name', async () => {
       put('dot/ssh/key', 'KEY\n');
       symlinkSync('dot/ssh', at('.ssh'));
       symlinkSync('dot', at('way'));
@@ -117,7 +117,7 @@ for (const mode of MODES) {
         assert.equal(await rest(denied), 'public\ndeep\n', denied);
       assert.equal(await rest('/data/none'), `${'KEY\n'.repeat(3)}public\ndeep\n`, 'control');
     });
-    it('A8 also when it leads nowhere yet, out of the box, or in a circle', async () => {
+    it('A8 denying a link works when it is dangling, leads out of the box, or is circular', async () => {
       symlinkSync('later', at('link'));
       symlinkSync('/etc/passwd', at('out'));
       for (const denied of ['/data/link', '/data/out']) {
@@ -130,7 +130,7 @@ for (const mode of MODES) {
       const outcome = await warden.run(['/bin/true'], { binds: [data(), mask('/data/circle')] });
       assert.match(JSON.stringify(outcome), /too many symbolic links/);
     });
-    it('A12 one that is replaced by a rename stays masked', async () => {
+    it('A12 a denied file replaced by a rename stays masked', async () => {
       put('secret', 'OLD\n');
       put('a/secret', 'OLD\n');
       const change = () => {
@@ -141,7 +141,7 @@ for (const mode of MODES) {
       assert.equal(await readAfter(paths, change, paths.join(' ')), '');
       assert.equal(await readAfter([], change, paths.join(' ')), 'NEW\nNEW\n', 'control');
     });
-    it('A12 one that is removed does not show what it hid, nor a directory its own', async () => {
+    it('A12 removing a denied file or directory does not uncover its content', async () => {
       put('a/secret', 'OLD\n');
       put('secret', 'OLD\n');
       const change = () => {
@@ -153,7 +153,7 @@ for (const mode of MODES) {
       const again = () => put('a/secret', 'NEW\n');
       assert.equal(await readAfter(['/data/a'], again, '/data/a/secret'), '');
     });
-    it('denials below each other hold in any order', async () => {
+    it('nested denials are enforced in any order', async () => {
       put('a/b/secret', 'KEY\n');
       put('a/other', 'x\n');
       const paths = ['/data/a/b/secret', '/data/a/b', '/data/a'];
@@ -172,11 +172,11 @@ for (const mode of MODES) {
       const below = await readAfter([paths[0]!], () => {}, '/data/a/b/secret /data/a/other');
       assert.equal(below, 'x\n');
     });
-    it('links, unreadable directories and modes are as they were', async () => {
+    it('links, unreadable directories and modes are unchanged', async () => {
       symlinkSync('open', at('link'));
       put('closed/file', 'x\n');
       put('way/closed/file', 'x\n');
-      // To whoever the box is: an ordinary user's own box is that user.
+      // Unreadable to the box's user: an ordinary user's box runs as that user.
       for (const name of ['closed', 'way/closed']) chmodSync(at(name), IS_ROOT ? 0o700 : 0);
       const denied = ['/data/secret', '/data/way/closed/secret'];
       await within([data(), ...denied.map(mask)], async (box) => {
@@ -201,7 +201,7 @@ for (const mode of MODES) {
         assert.equal((await sh(box, read)).stdout, 'x\nx\n', 'control');
       });
     });
-    it('too many entries beside a denied path are a refusal with the reason', async () => {
+    it('too many entries beside a denied path refuse the box with the reason', async () => {
       mkdirSync(at('many'));
       for (let i = 0; i < 4_097; i++) writeFileSync(at(`many/${i}`), '');
       const outcome = await warden.run(['/bin/true'], {
@@ -212,7 +212,7 @@ for (const mode of MODES) {
       const control = await warden.run(['/bin/true'], { binds: [data(), mask('/data/secret')] });
       assert.equal(exited(control).code, 0);
     });
-    it('A12 a deeper path that is shown too does not lead around it', async () => {
+    it('A12 a visible path below a denied one does not lead around the denial', async () => {
       put('a/shown/x', 'x\n');
       const deeper: Bind = { kind: 'ro', src: at('a/shown'), dst: '/data/a/shown' };
       await within([data(), deeper, mask('/data/a/shown/secret')], async (box) => {
@@ -229,7 +229,7 @@ for (const mode of MODES) {
       chownSync(`${config()}.lock`, warden.uid, warden.gid);
       renameSync(`${config()}.lock`, config());
     };
-    it('B1 a protected file that a person replaces ends the box at once, and is protected in the next', async () => {
+    it('B1 a protected file replaced on the host ends the box; the next box protects the new file', async () => {
       fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
       const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
       const held = await warden.open({ binds });
@@ -241,7 +241,7 @@ for (const mode of MODES) {
       assert.equal(exited(await running).endedBy, 'box');
       held.client.close();
       assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
-      // A box of one command knows it too, and a new one protects the new file.
+      // A one-command box detects it too, and a new box protects the new file.
       const once = warden.run(['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'], { binds });
       while (!existsSync(join(warden.workspace, 'on'))) await sleep(5);
       replaceConfig();
@@ -251,7 +251,7 @@ for (const mode of MODES) {
       assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
       assert.equal(exited(await warden.run(write)).code, 0, 'control');
     });
-    it('B1 a directory above it that is moved away ends the box, and nothing is begun in it', async () => {
+    it('B1 moving a parent directory of a protected file ends the box, and no further command starts in it', async () => {
       const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
       const move = () => {
         renameSync(join(warden.workspace, '.git'), join(warden.workspace, 'old'));
@@ -281,7 +281,7 @@ for (const mode of MODES) {
         assert.equal((await sh(box, 'echo x >>/ws/.git/config')).code, 0, 'control');
       });
     });
-    it('what people do beside it ends nothing', async () => {
+    it('changes to other files on the host do not end the box', async () => {
       fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
       const binds: Bind[] = [
         { kind: 'protectFile', dst: '/ws/.git/config' },

@@ -31,14 +31,14 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A1',
-    title: 'a path that was not declared is not there',
+    title: 'an undeclared path is not visible',
     attack: (warden) => ['read-file', join(warden.outside, 'secret')],
     off: ['landlock'],
     plan: { level: 1 },
   },
   {
     id: 'A3',
-    title: 'a protected file that does not exist cannot be made',
+    title: 'a missing protected file cannot be created',
     attack: ['write-file', '/ws/settings.json'],
     off: ['protect'],
     plan: protect('settings.json'),
@@ -46,7 +46,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A4',
-    title: 'nor its missing parent',
+    title: 'the missing parent of a protected file cannot be created',
     attack: ['make-with-parent', '/ws/.tool', 'settings.json'],
     off: ['protect'],
     plan: protect('.tool/settings.json'),
@@ -55,7 +55,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A4',
-    title: 'nor a file where a protected directory is expected',
+    title: 'no file can be created in place of a protected directory',
     attack: ['write-file', '/ws/.tool'],
     off: ['protect'],
     plan: protect('.tool/hooks', 'protectDir'),
@@ -75,7 +75,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A6',
-    title: 'its ancestor cannot be renamed away',
+    title: 'the ancestor of a protected directory cannot be renamed',
     attack: ['rename-ancestor', '/ws/.git', 'config'],
     off: ['protect'],
     plan: protect('.git/config'),
@@ -87,7 +87,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A6',
-    title: 'nor exchanged with another directory',
+    title: 'the ancestor of a protected directory cannot be exchanged with another directory',
     attack: ['exchange', '/ws/.git', '/ws/other'],
     off: ['protect'],
     plan: protect('.git/config'),
@@ -115,7 +115,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A7',
-    title: 'a protected path that is a link: nor can what it leads to be written',
+    title: 'a protected path that is a link: its target cannot be written',
     attack: ['write-file', '/ws/shared/pre-commit'],
     off: ['protect'],
     plan: protect('.git/hooks', 'protectDir'),
@@ -125,7 +125,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A7',
-    title: 'a protected path that is a dangling link: its target cannot be made',
+    title: 'a protected path that is a dangling link: its target cannot be created',
     attack: ['write-file', '/ws/later.json'],
     off: ['protect'],
     plan: protect('settings.json'),
@@ -143,7 +143,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A8',
-    title: 'nor through a link to its directory',
+    title: 'a masked file cannot be read through a link to its directory',
     attack: ['read-file', '/ws/alias/.env'],
     off: ['protect'],
     plan: { binds: [{ kind: 'mask', dst: '/ws/alias/.env' }] },
@@ -152,7 +152,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A8',
-    title: 'nor by its real name, when the rule names the link',
+    title: 'a masked link cannot be read by its target’s name',
     attack: ['read-file', '/ws/real/.env'],
     off: ['protect'],
     plan: { binds: [{ kind: 'mask', dst: '/ws/alias/.env' }] },
@@ -161,7 +161,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A8',
-    title: 'nor by the link’s own name, when the rule names the link',
+    title: 'a masked link cannot be read by its own name',
     attack: ['read-file', '/ws/alias'],
     off: ['protect'],
     plan: { binds: [{ kind: 'mask', dst: '/ws/alias' }] },
@@ -171,7 +171,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A8',
-    title: 'nor through a protected link, whichever rule comes first',
+    title: 'a masked file cannot be read through a protected link, whichever rule comes first',
     attack: ['read-file', '/ws/alias'],
     off: ['protect'],
     plan: {
@@ -186,7 +186,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A7',
-    title: 'a protected link to what each process sees differently shows nothing of ours',
+    title: 'a protected link to a per-process path exposes nothing of the warden',
     attack: ['read-file', '/ws/settings.json'],
     off: ['protect'],
     plan: protect('settings.json'),
@@ -220,21 +220,21 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'A22',
-    title: 'no device file can be made',
+    title: 'no device file can be created',
     attack: ['make-device', '/ws/null'],
     off: ['seccomp', 'caps', 'userns', 'landlock'],
     modes: ['root'],
   },
   {
     id: 'A24',
-    title: 'no fifo in a workspace',
+    title: 'no fifo can be created in a workspace',
     attack: ['make-fifo', '/ws/fifo'],
     off: ['landlock'],
     says: /EACCES/,
   },
   {
     id: 'A24',
-    title: 'no socket file in a workspace',
+    title: 'no socket file can be created in a workspace',
     attack: ['make-socket-file', '/ws/sock'],
     off: ['landlock'],
     says: /EACCES/,

@@ -1,4 +1,4 @@
-// The parser of plans, open boxes and commands under mutated input and the sanitizers, a minute.
+// Fuzzes the parser of plans, open boxes and commands under the sanitizers for a minute.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

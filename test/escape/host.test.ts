@@ -1,5 +1,5 @@
-// Hosts that give less, and layers that do not take: a typed refusal with the fix, never a box with
-// less around it than was asked for.
+// Hosts that lack a feature, and layers that fail to apply: the box is refused with a typed error
+// and the fix, and never started with fewer layers than requested.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { processesOf } from './support/host.ts';
 import { IS_ROOT, MODES, TestWarden } from './support/warden.ts';
 
 for (const mode of MODES) {
-  describe(`[R166] [R438] layers that do not take, as ${mode}`, () => {
+  describe(`[R166] [R438] layers that fail to apply, as ${mode}`, () => {
     const layers: [string, Guard, RegExp][] = [
       ['C14 capabilities', 'caps', /capabilities/],
       ['C13 no_new_privs', 'noNewPrivs', /no_new_privs/],
@@ -32,15 +32,15 @@ for (const mode of MODES) {
       it(`${name}: the box is refused`, async (t) => {
         const warden = await new TestWarden({ mode }).start();
         t.after(() => warden.stop());
-        // silent: the layer is left out, and its probe is not told.
+        // silent: the layer is skipped without an error.
         const more: Guard[] = guard === 'noNewPrivs' ? ['seccomp', 'landlock'] : [];
         const outcome = await warden.run(['/bin/true'], {
           guardsOff: [guard, 'silent', ...more],
         });
         assert.equal(outcome.kind, 'refused', JSON.stringify(outcome));
         assert.ok(outcome.kind === 'refused');
-        // An ordinary user has no right to touch the host's network, nor to mount its processes, so
-        // it fails one step earlier.
+        // An ordinary user may not configure the host's network or mount its /proc, so it fails one
+        // step earlier.
         const isEarly = mode === 'user' && (guard === 'netns' || guard === 'pidns');
         assert.match(outcome.code, isEarly ? /probe|setup/ : /probe/);
         if (outcome.code === 'probe') assert.match(outcome.message, says);
@@ -50,7 +50,7 @@ for (const mode of MODES) {
   });
 }
 
-// A user namespace in which no further one may be made, as on a host that forbids them.
+// A user namespace that allows no nested one, as on a host that forbids user namespaces.
 const FORBIDDEN = [
   'unshare',
   '--user',
@@ -90,7 +90,7 @@ describe('a host that forbids user namespaces', () => {
     assert.deepEqual([features.level1, features.level2], ['yes', 'no']);
   });
 
-  it('[R150] F1 level 1 still holds: files, sockets, other processes', async (t) => {
+  it('[R150] F1 level 1 is still enforced: files, sockets, other processes', async (t) => {
     const warden = await setup(t);
     if (!warden) return;
     const run = async (...words: string[]) =>
@@ -100,7 +100,7 @@ describe('a host that forbids user namespaces', () => {
     assert.match((await run('signal', String(warden.process?.pid))).stdout, /EPERM/);
   });
 
-  it('C18 there too nothing outlives its command, nor the warden', async (t) => {
+  it('C18 at level 1, too, nothing outlives its command or the warden', async (t) => {
     const warden = await setup(t);
     if (!warden) return;
     const late = join(warden.workspace, 'alive');
@@ -114,8 +114,8 @@ describe('a host that forbids user namespaces', () => {
     const words = [warden.hostile, 'stubborn', '100', warden.dir];
     void client.run(warden.plan(words, { level: 1 }));
     await begun;
-    // Started is told in the midst of its exec: its name comes a moment later.
-    const isThere = () => processesOf(warden.dir).some((one) => one.name === 'hostile');
+    // The started frame is sent during exec: the process name changes a moment later.
+    const isThere = () => processesOf(warden.dir).some((process) => process.name === 'hostile');
     await eventually('the command', async () => (isThere() ? true : undefined));
     warden.process?.kill('SIGKILL');
     await eventually('no process', async () =>
@@ -125,7 +125,7 @@ describe('a host that forbids user namespaces', () => {
 });
 
 describe('starting', () => {
-  it('F4 bounds that anyone may write, or that say something unknown, are not obeyed', async (t) => {
+  it('F4 world-writable bounds, and bounds with unknown entries, are refused', async (t) => {
     const mode = MODES[0] ?? 'user';
     for (const lines of [['rw /'], ['uid 0 10'], ['allow everything'], ['ro usr']]) {
       const warden = new TestWarden({ mode, bounds: lines });
@@ -135,11 +135,11 @@ describe('starting', () => {
     }
   });
 
-  it('C25 it is not led by its environment', async (t) => {
+  it('C25 the warden ignores its environment', async (t) => {
     const warden = await new TestWarden({ mode: MODES[0] ?? 'user' }).start();
     t.after(() => warden.stop());
     const own = spawn(join(warden.dir, 'bin/warden'), [], { stdio: 'ignore', env: {} });
     const code = await new Promise((resolve) => own.on('exit', resolve));
-    assert.equal(code, 2, 'without arguments it says how it is used');
+    assert.equal(code, 2, 'without arguments it prints its usage');
   });
 });

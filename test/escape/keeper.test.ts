@@ -1,5 +1,5 @@
-// The keeper with orders of our own: what reaches the warden and the runtime from whoever started
-// it, and where the daemons' directories may lead root.
+// The keeper with launch specs of our own: what the warden and the runtime inherit from the process
+// that started it, and whether links in the daemons' directories can mislead root.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,14 +22,14 @@ import { buildKeeper, IS_ROOT } from './support/warden.ts';
 
 const DAEMONS = 61_100;
 
-type Kept = { dir: string; run(): void; said(name: string): string };
+type TestKeeper = { dir: string; run(): void; read(name: string): string };
 
-/** A keeper whose warden and runtime are scripts that write down what they were given. */
-function keeperIn(t: TestContext): Kept {
+/** A keeper whose warden and runtime are scripts that record what they inherit. */
+function keeperIn(t: TestContext): TestKeeper {
   const dir = realpathSync(mkdtempSync('/tmp/keeper-'));
   t.after(() => rmSync(dir, { recursive: true, force: true }));
   chmodSync(dir, 0o755);
-  for (const name of ['told', 'logs']) {
+  for (const name of ['out', 'logs']) {
     mkdirSync(join(dir, name));
     chownSync(join(dir, name), DAEMONS, DAEMONS);
   }
@@ -38,10 +38,10 @@ function keeperIn(t: TestContext): Kept {
     chmodSync(join(dir, name), 0o755);
     return join(dir, name);
   };
-  const tell = (name: string) => `cd /proc/self/fd && echo * >${dir}/told/${name}`;
-  const warden = script('warden', [tell('warden'), 'echo ready', 'exec >&-', 'exec sleep 60']);
-  const runtime = script('runtime', [tell('runtime'), `id -G >${dir}/told/groups`]);
-  const orders = [
+  const listFds = (name: string) => `cd /proc/self/fd && echo * >${dir}/out/${name}`;
+  const warden = script('warden', [listFds('warden'), 'echo ready', 'exec >&-', 'exec sleep 60']);
+  const runtime = script('runtime', [listFds('runtime'), `id -G >${dir}/out/groups`]);
+  const spec = [
     'uid',
     DAEMONS,
     'gid',
@@ -69,64 +69,64 @@ function keeperIn(t: TestContext): Kept {
     '--',
     runtime,
   ];
-  writeFileSync(join(dir, 'orders'), orders.map((word) => `${word}\0`).join(''));
-  const prepare = script('prepare', [`cat ${dir}/orders >&$2`]);
+  writeFileSync(join(dir, 'spec'), spec.map((word) => `${word}\0`).join(''));
+  const prepare = script('prepare', [`cat ${dir}/spec >&$2`]);
   return {
     dir,
     run() {
-      // As root's own group too; with a descriptor of root, and one with a number that a loop up to
-      // the usual limit never meets.
+      // In root's group too; with an inherited descriptor, and one whose number is above the usual
+      // limit of a closing loop.
       const open =
         'ulimit -n 4096; exec 7</etc/shadow 3000</etc/shadow; exec setpriv --groups 0 "$0" "$1"';
       const ran = spawnSync('bash', ['-c', open, buildKeeper(), prepare], { encoding: 'utf8' });
       assert.equal(ran.status, 0, ran.stderr);
     },
-    said: (name) => readFileSync(join(dir, 'told', name), 'utf8').trim(),
+    read: (name) => readFileSync(join(dir, 'out', name), 'utf8').trim(),
   };
 }
 
 const skip = IS_ROOT ? false : 'needs root';
 describe('the keeper', { skip }, () => {
-  it('C21 no descriptor of whoever started it reaches the warden or the runtime', (t) => {
-    const kept = keeperIn(t);
-    kept.run();
+  it('C21 no descriptor of the parent process reaches the warden or the runtime', (t) => {
+    const keeper = keeperIn(t);
+    keeper.run();
     for (const name of ['warden', 'runtime']) {
-      const numbers = kept
-        .said(name)
+      const numbers = keeper
+        .read(name)
         .split(' ')
         .map(Number)
         .sort((a, b) => a - b);
-      // The shell that lists them has the script itself open, as 10 or above.
+      // The listing shell has the script itself open, as 10 or above.
       assert.deepEqual(numbers.slice(0, 3), [0, 1, 2], 'control');
       for (const number of [7, 3000]) assert.ok(!numbers.includes(number), `${name}: ${number}`);
     }
-    assert.equal(kept.said('groups'), String(DAEMONS), 'and none of its groups');
+    assert.equal(keeper.read('groups'), String(DAEMONS), 'none of its groups');
   });
 
   it('the warden’s log is opened with the rights of the daemons alone', (t) => {
-    const kept = keeperIn(t);
-    kept.run();
-    assert.equal(statSync(join(kept.dir, 'logs/warden.log')).uid, DAEMONS, 'control');
+    const keeper = keeperIn(t);
+    keeper.run();
+    assert.equal(statSync(join(keeper.dir, 'logs/warden.log')).uid, DAEMONS, 'control');
     // A directory that root's group may write to, where the daemons' own was.
-    const led = join(kept.dir, 'of-root');
-    mkdirSync(led);
-    chmodSync(led, 0o770);
-    rmSync(join(kept.dir, 'logs'), { recursive: true });
-    symlinkSync(led, join(kept.dir, 'logs'));
-    kept.run();
-    assert.ok(!existsSync(join(led, 'warden.log')));
+    const ofRoot = join(keeper.dir, 'of-root');
+    mkdirSync(ofRoot);
+    chmodSync(ofRoot, 0o770);
+    rmSync(join(keeper.dir, 'logs'), { recursive: true });
+    symlinkSync(ofRoot, join(keeper.dir, 'logs'));
+    keeper.run();
+    assert.ok(!existsSync(join(ofRoot, 'warden.log')));
     for (const name of ['rt', 'rt.warden', 'rt.warden.lock'])
-      assert.ok(!existsSync(join(kept.dir, name)), name);
+      assert.ok(!existsSync(join(keeper.dir, name)), name);
   });
 
-  it('takes away what killed runtimes left, and nothing of those that live', async (t) => {
-    const kept = keeperIn(t);
-    const outside = join(kept.dir, 'told', 'outside');
+  it('removes what killed runtimes left, and nothing of live ones', async (t) => {
+    const keeper = keeperIn(t);
+    const outside = join(keeper.dir, 'out', 'outside');
     mkdirSync(outside);
     writeFileSync(join(outside, 'file'), '');
     for (const path of [outside, join(outside, 'file')]) chownSync(path, DAEMONS, DAEMONS);
     const left = (name: string, uid: number): string => {
-      const dir = join(kept.dir, name);
+      const dir = join(keeper.dir, name);
       mkdirSync(join(dir, 'agentd', 'operator'), { recursive: true });
       writeFileSync(join(dir, 'agentd', 'operator', 'agentd.sock'), '');
       symlinkSync(outside, join(dir, 'link'));
@@ -145,18 +145,18 @@ describe('the keeper', { skip }, () => {
     const others = [left('aaaaaaa5', DAEMONS + 1), left('other', DAEMONS)];
     await holding(t, `${alive}.warden.lock`);
     await holding(t, join(`${cleared}.warden`, 'lock'));
-    kept.run();
+    keeper.run();
     for (const dir of [dead, unlocked])
       for (const name of [dir, `${dir}.warden`, `${dir}.warden.lock`])
         assert.ok(!existsSync(name), `${name} is gone`);
     for (const dir of [alive, cleared, ...others])
       for (const name of [join(dir, 'agentd/operator/agentd.sock'), `${dir}.warden/bounds`])
         assert.ok(existsSync(name), `${name} stays`);
-    assert.ok(existsSync(join(outside, 'file')), 'a link leads nobody elsewhere');
+    assert.ok(existsSync(join(outside, 'file')), 'links are not followed');
   });
 });
 
-/** Somebody has the lock of this file until the test ends. */
+/** Holds the lock of this file in another process until the test ends. */
 async function holding(t: TestContext, file: string): Promise<void> {
   const holder = spawn('flock', ['-x', file, 'sh', '-c', 'echo held; exec sleep 60'], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,5 +1,5 @@
-// Attacks through what is not there yet, or is not what it was: denied paths that appear later,
-// odd denials, a temporary directory pointed elsewhere, names that only other layers understand.
+// Attacks through paths that do not exist yet or have changed: denied paths that appear later,
+// invalid denials, a redirected temporary directory, names that only other layers interpret.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -27,13 +27,13 @@ const places = {
   secrets: [],
 };
 
-/** The stand-in for a missing file is read-only: root may write it anyway, others chmod it. */
+/** The stub of a missing file is read-only: root may write it anyway, others chmod it. */
 function writeByHand(file: string, text: string): void {
   if (!IS_ROOT && existsSync(file)) chmodSync(file, 0o644);
   writeFileSync(file, text);
 }
 
-/** Whoever goes without a word does not hear when the box, and what stood in for files, is gone. */
+/** A client that disconnects is not notified when the box and its stubs are gone. */
 async function closed({ client, ended }: WardenBox): Promise<void> {
   client.closeBox();
   await ended;
@@ -41,7 +41,7 @@ async function closed({ client, ended }: WardenBox): Promise<void> {
 }
 
 for (const mode of MODES) {
-  describe(`paths that change, as ${mode}`, () => {
+  describe(`changing paths, as ${mode}`, () => {
     let warden: TestWarden;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
@@ -54,13 +54,13 @@ for (const mode of MODES) {
     const outside = (): Bind => ({ kind: 'ro', src: warden.outside, dst: '/outside' });
     const mask: Bind = { kind: 'mask', dst: '/ws/.env' };
 
-    it('A12 a denied file that is not there yet cannot be made', async () => {
+    it('A12 a missing denied file cannot be created', async () => {
       const script = 'echo KEY=1 > /ws/.env && cat /ws/.env';
       assert.notEqual((await sh(script, [mask])).code, 0);
       assert.ok(!existsSync(join(warden.workspace, '.env')));
       assert.equal((await sh(script)).stdout, 'KEY=1\n', 'control');
     });
-    it('A12 one that a person makes while the box is open is not read', async () => {
+    it('A12 a denied file created on the host while the box is open is not readable', async () => {
       const readIn = async (binds: Bind[]) => {
         const held = await warden.open({ binds });
         try {
@@ -73,12 +73,12 @@ for (const mode of MODES) {
       assert.equal(await readIn([mask]), '');
       assert.equal(await readIn([]), 'KEY=1\n', 'control');
     });
-    it('A12 one that a person wrote and emptied again stays when the box goes', async () => {
+    it('A12 a denied file written and emptied on the host is kept when the box ends', async () => {
       const file = join(warden.workspace, '.env');
       const openAndClose = async (meanwhile: () => void) => {
         const held = await warden.open({ binds: [mask] });
-        assert.ok(existsSync(file), 'something stands in for it');
-        // Not within the tick of the clock in which it was made.
+        assert.ok(existsSync(file), 'a stub exists');
+        // After the clock tick in which it was created.
         await setTimeout(20);
         meanwhile();
         held.client.close();
@@ -102,7 +102,7 @@ for (const mode of MODES) {
       }
       assert.equal((await sh('pwd', [{ kind: 'mask', dst: '/ws/x' }])).stdout, '/ws\n', 'control');
     });
-    it('A17 the place for temporary files cannot be pointed elsewhere', async () => {
+    it('A17 the temporary directory cannot be redirected', async () => {
       const aim = 'ln -sfn /outside "$TMPDIR"; ln -sfn /outside "$TMPDIR/out"; ';
       const script = `TMPDIR=/tmp; ${aim} echo owned > "$TMPDIR/out/secret"`;
       assert.notEqual((await sh(script, [outside()])).code, 0);
@@ -113,7 +113,7 @@ for (const mode of MODES) {
       assert.equal(control.code, 0, JSON.stringify(control));
       assert.equal(readFileSync(join(warden.outside, 'secret'), 'utf8'), 'owned\n');
     });
-    it('A23 no whiteout of an overlay can be made, with or without a right to', async () => {
+    it('A23 no overlay whiteout can be created, with or without the capability', async () => {
       const whiteout = 'mknod /ws/gone c 0 0';
       const held = await sh(whiteout);
       assert.notEqual(held.code, 0);
@@ -121,11 +121,11 @@ for (const mode of MODES) {
       const control = await sh(whiteout, [], ['landlock', 'seccomp', 'caps', 'userns']);
       assert.equal(control.code, 0, JSON.stringify(control));
     });
-    it('A23 nor a link or directory by the names . and ..', async () => {
+    it('A23 no link or directory can be named . or ..', async () => {
       const held = await sh('ln -sfT /outside /ws/.. ; ln -sfT /outside /ws/. ; ls -A /ws');
       assert.equal(held.stdout, '');
     });
-    it('A8 a link that comes later does not lead around a denied directory', async () => {
+    it('A8 a link created later does not lead around a denied directory', async () => {
       fillWorkspace(warden, { 'real/': '', 'real/.env': 'KEY=1\n' });
       const binds: Bind[] = [{ kind: 'mask', dst: '/ws/real' }];
       const script =
@@ -134,7 +134,7 @@ for (const mode of MODES) {
       fillWorkspace(warden, { 'real/': '', 'real/.env': 'KEY=1\n' });
       assert.equal((await sh(script)).stdout, 'KEY=1\nKEY=1\n', 'control');
     });
-    it('A1 a link in the workspace leads only to what the box shows anyway', async () => {
+    it('A1 a link in the workspace leads only to what is visible in the box anyway', async () => {
       symlinkSync(join(warden.outside, 'secret'), join(warden.workspace, 'link'));
       assert.equal((await sh('cat /ws/link')).stdout, '');
       const same: Bind = { kind: 'ro', src: warden.outside, dst: warden.outside };
@@ -143,10 +143,10 @@ for (const mode of MODES) {
   });
 }
 
-describe('denials that make no sense', () => {
+describe('invalid denials', () => {
   const rules = { read: ['/srv/docs'], write: ['/workspace'] };
   const show = (deny: string[]) => boxBinds({ ...rules, deny }, places, () => true);
-  it('A14 show nothing at all, rather than something that was meant to be closed', () => {
+  it('A14 hide everything rather than show what was meant to be denied', () => {
     for (const odd of ['..', '../..', '/srv/..', 'srv/docs', '/srv//docs', './x', ''])
       assert.deepEqual(show([odd]), { binds: [], missing: ['/srv/docs', '/workspace'] }, odd);
     assert.deepEqual(show(['/']).binds, []);
@@ -155,9 +155,9 @@ describe('denials that make no sense', () => {
   });
 });
 
-describe('mounts that come later', { skip: IS_ROOT ? false : 'only root mounts' }, () => {
+describe('later mounts', { skip: IS_ROOT ? false : 'only root mounts' }, () => {
   for (const mode of MODES)
-    it(`A20 what the host mounts is not in a box that is open, as ${mode}`, async (t) => {
+    it(`A20 a mount made on the host is not visible in an open box, as ${mode}`, async (t) => {
       const warden = new TestWarden({ mode });
       const late = join(warden.outside, 'late');
       mkdirSync(late);
@@ -180,7 +180,7 @@ describe('mounts that come later', { skip: IS_ROOT ? false : 'only root mounts' 
       const mounts = await cat(next.box, '/proc/self/mountinfo');
       assert.match(mounts, /outside\/late ro,nosuid,nodev,/);
       const own = readFileSync(`/proc/${warden.process?.pid}/mountinfo`, 'utf8');
-      assert.match(own, /outside\/late /, 'control: it does reach the warden');
+      assert.match(own, /outside\/late /, 'control: the warden sees it');
       for (const held of [open, next]) await closed(held);
     });
 });

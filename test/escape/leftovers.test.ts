@@ -17,7 +17,7 @@ async function started(t: TestContext, options: TestWardenOptions): Promise<Test
   return warden;
 }
 
-// The kernel takes its time with the dead.
+// The kernel reaps asynchronously.
 async function soon(what: string, isSo: () => boolean): Promise<void> {
   await eventually(what, async () => (isSo() ? true : undefined));
 }
@@ -43,11 +43,13 @@ async function nothingLeft(warden: TestWarden): Promise<void> {
 
 const wardenPid = (warden: TestWarden) => warden.process?.pid ?? 0;
 const boxesOf = (warden: TestWarden) =>
-  processesOf(warden.dir).filter((one) => one.name === 'hostile' || one.name === 'box-init');
+  processesOf(warden.dir).filter(
+    (process) => process.name === 'hostile' || process.name === 'box-init',
+  );
 
 for (const mode of MODES) {
   describe(`leftovers, as ${mode}`, () => {
-    // make fuzz takes the full count; a run of the whole suite a part of it.
+    // `make fuzz` runs the full count, the ordinary suite a part of it.
     const rows = Number(process.env.ROWS ?? (process.env.FUZZ === 'long' ? 10_000 : 500));
     const crowd = Number(process.env.CROWD ?? 200);
 
@@ -70,7 +72,7 @@ for (const mode of MODES) {
         spawnSync('/usr/bin/true');
         bareMs.push(performance.now() - bareBegan);
       }
-      // At once: who hears of the end finds nothing.
+      // Immediately: when the end is reported, nothing is left.
       assert.deepEqual(await warden.leftovers(), NOTHING);
       client.close();
       assert.deepEqual(mountsOf(warden.dir, wardenPid(warden)), mounts);
@@ -84,7 +86,7 @@ for (const mode of MODES) {
         `median of the first quarter ${boxes.first.toFixed(2)} ms, last ${boxes.last.toFixed(2)}; ` +
           `a bare process ${bare.first.toFixed(2)} and ${bare.last.toFixed(2)}`,
       );
-      // A few hundred tell more of the machine than of the warden.
+      // A few hundred rounds measure the machine more than the warden.
       const slower = boxes.last / boxes.first / (bare.last / bare.first);
       if (rows >= 5_000) assert.ok(slower < 1.5, `they slow down: ${slower.toFixed(2)} times`);
     });
@@ -102,7 +104,7 @@ for (const mode of MODES) {
       assert.deepEqual(mountsOf(warden.dir, wardenPid(warden)), mounts);
     });
 
-    it('C18 when the client goes, the box goes', async (t) => {
+    it('C18 the box ends when its client disconnects', async (t) => {
       const warden = await started(t, { mode });
       const box = await sleeper(warden);
       await soon('its command runs', () => boxesOf(warden).length >= 2);
@@ -110,7 +112,7 @@ for (const mode of MODES) {
       await nothingLeft(warden);
     });
 
-    it('C18 when its init is killed, the box goes and says that it was lost', async (t) => {
+    it('C18 the box ends as lost when its init is killed', async (t) => {
       const warden = await started(t, { mode });
       const box = await sleeper(warden);
       process.kill(box.pid, 'SIGKILL');
@@ -119,7 +121,7 @@ for (const mode of MODES) {
       box.client.close();
     });
 
-    it('A25 when the warden is killed, boxes, cgroups and stubs go', async (t) => {
+    it('A25 killing the warden removes boxes, cgroups and stubs', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       const box = await sleeper(warden, ['settings.json', '.tool/config']);
@@ -131,20 +133,20 @@ for (const mode of MODES) {
       await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
     });
 
-    it('A25 when the janitor is killed with it, the next start sweeps', async (t) => {
+    it('A25 if the janitor is killed too, the next warden cleans up', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       await sleeper(warden, ['settings.json', '.tool/config']);
       process.kill(await warden.janitor(), 'SIGKILL');
       warden.process?.kill('SIGKILL');
       await soon('no process', () => processesOf(warden.dir).length === 0);
-      assert.equal(readdirSync(warden.workspace).length, 2, 'control: now they are left');
+      assert.equal(readdirSync(warden.workspace).length, 2, 'control: they are left behind');
       await warden.start();
       assert.deepEqual(readdirSync(warden.workspace), []);
       assert.deepEqual(await warden.leftovers(), NOTHING);
     });
 
-    it('A25 a late janitor sweeps nothing of the next warden', async (t) => {
+    it('A25 a late janitor removes nothing of the next warden', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       await sleeper(warden, ['settings.json']);
@@ -153,7 +155,7 @@ for (const mode of MODES) {
       warden.process?.kill('SIGKILL');
       await once(warden.process!, 'exit');
       await assert.rejects(warden.start(), /another warden runs/);
-      assert.deepEqual(readdirSync(warden.workspace), ['settings.json'], 'not swept yet');
+      assert.deepEqual(readdirSync(warden.workspace), ['settings.json'], 'not removed yet');
       process.kill(janitor, 'SIGCONT');
       await soon('no stub', () => readdirSync(warden.workspace).length === 0);
       await warden.start();
@@ -163,7 +165,7 @@ for (const mode of MODES) {
       assert.equal(exited(await box.outcome).endedBy, 'client');
     });
 
-    it('A25 what a person put into a stub is kept', async (t) => {
+    it('A25 a file that a person put into a stub is kept', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       const box = await sleeper(warden, ['.tool/config']);
@@ -174,10 +176,10 @@ for (const mode of MODES) {
       assert.equal(readFileSync(join(warden.workspace, '.tool/note'), 'utf8'), 'mine');
     });
 
-    it('A25 a stub whose path on the host is too long to be removed is not made', async (t) => {
+    it('A25 a stub whose host path is too long to be removed is not created', async (t) => {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
-      // In the box the path fits; where the workspace lies it does not.
+      // The path fits in the box, but not under the workspace's path on the host.
       const words = Array.from({ length: 16 }, () => 'd'.repeat(253));
       const make = `cd "$0" && for i in ${words.map(() => 'x').join(' ')}; do mkdir -m 777 ${words[0]} && cd ${words[0]}; done`;
       assert.equal(spawnSync('sh', ['-c', make, warden.workspace]).status, 0);
@@ -189,7 +191,7 @@ for (const mode of MODES) {
       assert.ok(refused.kind === 'refused' && refused.code === 'plan', JSON.stringify(refused));
       const list = `cd "$0"; while cd ${words[0]} 2>/dev/null; do :; done; ls -A`;
       const left = spawnSync('sh', ['-c', list, warden.workspace], { encoding: 'utf8' });
-      assert.equal(left.stdout, '', 'nothing was made');
+      assert.equal(left.stdout, '', 'nothing was created');
       const fits = await warden.run(['/bin/true'], { binds: protects('f') });
       assert.equal(exited(fits).code, 0, 'control');
       spawnSync('rm', ['-rf', join(warden.workspace, words[0]!)]);
@@ -205,7 +207,7 @@ for (const mode of MODES) {
       const ready = new Promise<void>((resolve) => {
         client.onStarted = () => resolve();
       });
-      // Its stdin comes only when the first box is gone.
+      // Its stdin is sent only once the first box is gone.
       const second = client.run(warden.plan(['/bin/sh', '-c', script], { binds }), null);
       await ready;
       first.client.kill();
@@ -230,8 +232,8 @@ for (const mode of MODES) {
       assert.ok(!existsSync(warden.socket));
     });
 
-    it('when the process that started it is killed, the warden goes with it', async (t) => {
-      // A parent of its own that can be killed: the shell waits, the warden is its child.
+    it('the warden ends when its parent process is killed', async (t) => {
+      // A separate parent that can be killed: the shell waits, the warden is its child.
       const wrap = ['sh', '-c', '"$0" "$@" --parent $$ & wait'];
       const own = await new TestWarden({ mode, wrap, parent: false }).start();
       t.after(() => own.stop());
@@ -241,7 +243,7 @@ for (const mode of MODES) {
       assert.ok(!existsSync(own.socket));
     });
 
-    it('a HALT that is a link to nowhere is one all the same', async (t) => {
+    it('a HALT that is a dangling link is effective', async (t) => {
       const warden = await started(t, { mode });
       const box = await sleeper(warden);
       symlinkSync('/nowhere/at/all', warden.haltFile);
@@ -252,11 +254,11 @@ for (const mode of MODES) {
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
     });
 
-    it('without a descriptor to spare it refuses, and keeps none', async (t) => {
+    it('refuses when out of descriptors, and leaks none', async (t) => {
       const warden = await started(t, { mode, wrap: ['prlimit', '--nofile=160:160'] });
       const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/settings.json' }];
       const { args: _a, env: _e, cwd: _c, ...plan } = warden.plan([], { binds });
-      // Were one kept of each that was refused, the last rounds would have none left.
+      // If each refusal leaked one, the last rounds would have none left.
       for (let round = 0; round < 5; round++) {
         fillWorkspace(warden);
         const clients = await Promise.all(Array.from({ length: 24 }, () => warden.client()));
@@ -264,8 +266,8 @@ for (const mode of MODES) {
         for (const client of clients) boxes.push(await client.open(plan));
         const refused = boxes.filter(({ kind }) => kind === 'refused');
         assert.ok(refused.length > 0 && refused.length < boxes.length, `${refused.length} refused`);
-        for (const one of refused) assert.match(JSON.stringify(one), /overload|setup/);
-        // Those that are open are whole: what takes their seal away is seen, and ends them.
+        for (const box of refused) assert.match(JSON.stringify(box), /overload|setup/);
+        // Open boxes are complete: removing their seal is detected and ends them.
         rmSync(join(warden.workspace, 'settings.json'));
         for (const box of boxes)
           if (box.kind === 'opened') assert.equal(exited(await box.ended).endedBy, 'seal');
@@ -275,7 +277,7 @@ for (const mode of MODES) {
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
     });
 
-    it('the HALT file ends every box and lets none start', async (t) => {
+    it('the HALT file ends every box, and none starts', async (t) => {
       const warden = await started(t, { mode });
       const boxes = await Promise.all([sleeper(warden), sleeper(warden)]);
       writeFileSync(warden.haltFile, '');
@@ -302,11 +304,11 @@ for (const mode of MODES) {
       await soon('its command runs', () => boxesOf(warden).length >= 2);
       const twin = spawnSync(wardenBinary(warden), wardenArguments(warden), { encoding: 'utf8' });
       assert.notEqual(twin.status, 0);
-      assert.ok(boxesOf(warden).length >= 2, 'the first one’s box lives on');
+      assert.ok(boxesOf(warden).length >= 2, 'the first one’s box is still running');
       box.client.close();
     });
 
-    it('a sanitized build does the same work without a complaint', async (t) => {
+    it('a sanitized build does the same work without a report', async (t) => {
       const warden = await started(t, { mode, build: 'sanitized' });
       fillWorkspace(warden, { '.git/': '', '.git/config': '' });
       const binds = [

@@ -1,5 +1,5 @@
-// A box that is held open: commands come and go in it under the same layers as in a box of their
-// own, none outlives its limits, and all end with the box.
+// An open box: commands run in it under the same layers as in a box of their own, none exceeds its
+// limits, and all end with the box.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ async function soon(what: string, isSo: () => boolean): Promise<void> {
 }
 
 const named = (warden: TestWarden, name: string) =>
-  processesOf(warden.dir).filter((one) => one.name === name);
+  processesOf(warden.dir).filter((process) => process.name === name);
 
 for (const mode of MODES) {
   describe(`an open box, as ${mode}`, { timeout: 240_000 }, () => {
@@ -51,7 +51,7 @@ for (const mode of MODES) {
       );
     });
 
-    it('C5 the layers are those of a box of one’s own', async () => {
+    it('C5 the layers are those of a one-command box', async () => {
       assert.match((await hostile('capabilities')).stdout, /failed none/);
       assert.match((await hostile('family', 'unix-stream')).stdout, /EPERM/);
       assert.match((await hostile('signal', '1')).stdout, /EPERM/);
@@ -65,15 +65,15 @@ for (const mode of MODES) {
     it('C21 no descriptor of the protocol reaches a command', async () => {
       assert.match((await hostile('descriptors')).stdout, /failed none/);
     });
-    it('C5 its first processes cannot be traced, seen or signalled', async () => {
-      // The box's init, and the one that watches over this command, are all that there is besides.
+    it('C5 the box’s init processes cannot be traced, read or signalled', async () => {
+      // The only other processes are the box's init and this command's supervisor.
       assert.match((await hostile('trace-all')).stdout, /traced 0, signalled 0\n/);
       const open = await warden.open({ guardsOff: ['seccomp', 'landlock', 'dumpable'] });
       const control = exited(await warden.exec(open.box, ['/opt/hostile', 'trace-all']));
       assert.equal(control.code, 0, control.stdout);
       open.client.close();
     });
-    it('C20 one command does not signal another', async () => {
+    it('C20 one command cannot signal another', async () => {
       const other = await warden.client();
       const started = new Promise((resolve) => {
         other.onOutput = resolve;
@@ -86,15 +86,15 @@ for (const mode of MODES) {
       other.close();
     });
 
-    it('C18 what a command leaves behind ends with it', async () => {
+    it('C18 background processes of a command end with it', async () => {
       assert.equal((await hostile('survive', '/ws/alive')).code, 0);
       await sleep(1_200);
       assert.ok(!existsSync(join(warden.workspace, 'alive')));
-      assert.equal((await sh('ls /tmp/a')).code, 0, 'the box lives on');
+      assert.equal((await sh('ls /tmp/a')).code, 0, 'the box stays open');
     });
-    it('C18 killing a command takes its whole tree and nothing else', async () => {
+    it('C18 killing a command kills its whole process tree and nothing else', async () => {
       const other = await warden.client();
-      // Others on this machine sleep too, but not so long to the last digit.
+      // Durations that no other process on this machine uses.
       const times = [40, 41, 42].map((seconds) => `${seconds}.${process.pid}`);
       const [one, two, three] = times;
       const script = `setsid sleep ${one} & (setsid sleep ${two} &) ; echo go; sleep ${three}`;
@@ -121,7 +121,7 @@ for (const mode of MODES) {
       other.close();
       bystander.close();
     });
-    it('C18 limits are each command’s own', async () => {
+    it('C18 limits apply per command', async () => {
       const wall = await sh('sleep 30', { wallMs: 200 });
       assert.deepEqual([wall.endedBy, wall.signal], ['wall', 9]);
       const grace = await warden.exec(held.box, ['/opt/hostile', 'polite', '30'], {
@@ -152,7 +152,7 @@ for (const mode of MODES) {
       client.close();
       return outcome.kind === 'refused' ? outcome.code : outcome.kind;
     };
-    it('C23 a command may not ask for more than its box, nor for a box that is not there', async () => {
+    it('C23 a command may not exceed its box’s limits or name a missing box', async () => {
       const limits = warden.plan([]).limits;
       assert.equal(await refusal({}), 'exit', 'control');
       assert.equal(await refusal({ limits: { ...limits, memoryBytes: 2 ** 40 } }), 'plan');
@@ -205,34 +205,34 @@ for (const mode of MODES) {
       const late = await warden.exec(held.box, ['/bin/true']);
       assert.equal(late.kind === 'refused' && late.code, 'box');
     });
-    it('C18 so does the end of the connection that opened it', async (t) => {
+    it('C18 the end of its client connection ends it', async (t) => {
       const { warden, held, outcome } = await open(t);
       held.client.close();
       assert.equal(exited(await outcome).endedBy, 'box');
       await gone(warden);
     });
-    it('so does the HALT file', async (t) => {
+    it('the HALT file ends it', async (t) => {
       const { warden, held, outcome } = await open(t);
       writeFileSync(warden.haltFile, '');
       assert.match(exited(await outcome).endedBy, /halt|box/);
       assert.equal(exited(await held.ended).endedBy, 'halt');
       await gone(warden);
     });
-    it('so does the end of its init', async (t) => {
+    it('the end of its init ends it', async (t) => {
       const { warden, held, outcome } = await open(t);
       process.kill(held.pid, 'SIGKILL');
       assert.match(exited(await outcome).endedBy, /box|lost/);
       assert.equal(exited(await held.ended).endedBy, 'lost');
       await gone(warden);
     });
-    it('A25 so does the end of the warden', async (t) => {
+    it('A25 the end of the warden ends it', async (t) => {
       const { warden, outcome } = await open(t);
       warden.process?.kill('SIGKILL');
       assert.equal((await outcome).kind, 'lost');
       await soon('no process', () => processesOf(warden.dir).length === 0);
       await soon('no cgroup', () => cgroupsOf(warden.dir).own.length === 0);
     });
-    it('its own time', async (t) => {
+    it('its wall-clock limit ends it', async (t) => {
       const warden = await new TestWarden({ mode }).start();
       t.after(() => warden.stop());
       const {
@@ -250,7 +250,7 @@ for (const mode of MODES) {
       client.close();
       await gone(warden);
     });
-    it('commands and boxes under the sanitizers', async (t) => {
+    it('commands and boxes run clean under the sanitizers', async (t) => {
       const warden = await new TestWarden({ mode, build: 'sanitized' }).start();
       t.after(() => warden.stop());
       const held = await warden.open();

@@ -1,5 +1,5 @@
-// Box specifications as attacks: what a plan may not say, and frames that are no frames. Each is
-// refused with its kind, and the warden serves the next client.
+// Box specifications as attacks: invalid plans and malformed frames. Each is refused with its kind,
+// and the warden serves the next client.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ for (const mode of MODES) {
       if (outcome.kind === 'refused' && says) assert.match(outcome.message, says);
     };
 
-    it('control: the plan these are made from runs', async () => {
+    it('control: the base plan runs', async () => {
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
     });
     it('C23 uid 0', () => refused({ uid: 0 }, 'plan'));
@@ -55,13 +55,13 @@ for (const mode of MODES) {
     it('C23 / as a destination', () => refused(bind('/usr', '/'), 'plan'));
     it('C23 a path that root did not allow', () => refused(bind('/etc', '/x'), 'bounds'));
     it('C23 a read-only path, for writing', () => refused(bind('/usr', '/x', 'rw'), 'bounds'));
-    it('C23 a name that only begins like an allowed one', () =>
+    it('C23 a path that has an allowed one only as a string prefix', () =>
       refused(bind(`${warden.workspace}-other`, '/x', 'rw'), 'bounds'));
     it('A6 a link inside an allowed path', () => {
       symlinkSync('/etc', join(warden.workspace, 'link'));
       return refused(bind(join(warden.workspace, 'link'), '/x', 'rw'), 'bounds');
     });
-    it('A6 a link on the way', () =>
+    it('A6 a link in a parent path', () =>
       refused(bind(join(warden.workspace, 'link/ssl'), '/x'), 'bounds'));
     it('C21 /proc/self/fd as a source', () => refused(bind('/proc/self/fd/3', '/x'), 'bounds'));
     it('C21 /proc/self/fd as the working directory', () =>
@@ -70,25 +70,24 @@ for (const mode of MODES) {
       refused((plan) => {
         for (let i = 0; i < 257; i++) plan.binds.push({ kind: 'tmpfs', dst: `/t${i}` });
       }, 'plan'));
-    it('A15 more arguments than there may be', () =>
+    it('A15 too many arguments', () =>
       refused({ args: ['/bin/true', ...Array<string>(3000).fill('x')] }, 'plan'));
     it('C23 an empty command', () => refused({ args: [] }, 'plan'));
     it('C25 a command without a path', () => refused({ args: ['true'] }, 'plan'));
     it('C23 an id that is a path', () => refused({ id: '../../x' }, 'plan'));
     it('F5 level 3', () => refused({ level: 3 }, 'plan'));
-    it('C23 a limit left out', () =>
+    it('C23 a missing limit', () =>
       refused((plan) => {
         plan.limits = { ...plan.limits, memoryBytes: 0 };
       }, 'plan'));
-    it('B8 the build that ships knows no switch for guards', () =>
+    it('B8 the release build has no switch for guards', () =>
       refused({ guardsOff: ['seccomp'] }, 'plan'));
     it('level 1 cannot protect what it does not mount', () =>
       refused((plan) => {
         Object.assign(plan, warden.plan(['/usr/bin/true'], { level: 1 }));
         plan.binds.push({ kind: 'protectFile', dst: join(warden.workspace, 'x') });
       }, 'plan'));
-    it('a command that is not there', () =>
-      refused({ args: ['/usr/bin/no-such'] }, 'exec', /No such file/));
+    it('a missing command', () => refused({ args: ['/usr/bin/no-such'] }, 'exec', /No such file/));
     it('a mount point never appears in the workspace', () =>
       refused(bind('/usr', '/ws/new/usr'), 'setup'));
 
@@ -131,15 +130,16 @@ for (const mode of MODES) {
       assert.equal(await raw(Buffer.concat([plan, part, part, part])), 'frame');
       assert.equal(await raw(Buffer.concat([plan, ...Array(50).fill(part)])), 'frame');
     });
-    it('and after all that it still works', async () => {
+    it('the warden still works after all of these', async () => {
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
     });
   });
 }
 
 describe('callers', () => {
-  it('C23 nor one in a box, though its user be the same', async (t) => {
-    // Level 1 sees the host's paths, and a runner may connect: nothing but the question who asks.
+  it('C23 a process in a box is not served, even with the same user', async (t) => {
+    // Level 1 sees the host's paths and a runner may connect, so only the caller check is in the
+    // way.
     const warden = await new TestWarden({ mode: 'user' }).start();
     t.after(() => warden.stop());
     const node = join(warden.dir, 'bin/node');
@@ -155,7 +155,7 @@ describe('callers', () => {
     const boxed = await warden.run([node, ask], {
       level: 1,
       profile: 'runner',
-      // At level 1 all processes of this user count, and other tests have some at the same time.
+      // At level 1 all processes of this user count, including those of other tests.
       limits: { memoryBytes: 2 ** 30, nofile: 1024, pids: 10_000 },
       env: { OPENSSL_CONF: '/dev/null' },
     });
@@ -171,16 +171,16 @@ describe('callers', () => {
     const warden = await new TestWarden({ mode, clientUid: 54_321 }).start();
     t.after(() => warden.stop());
     const outcome = await warden.run(['/bin/true']).catch((error: NodeJS.ErrnoException) => error);
-    // Root may open any socket and is told; an ordinary user does not get that far.
+    // Root may open any socket and gets the refusal; an ordinary user cannot connect.
     if (outcome instanceof Error) assert.equal((outcome as NodeJS.ErrnoException).code, 'EACCES');
     else {
       assert.equal(outcome.kind === 'refused' && outcome.code, 'caller');
-      const told = () => warden.stderr.match(/is not the client/g)?.length ?? 0;
+      const logged = () => warden.stderr.match(/is not the client/g)?.length ?? 0;
       await warden.untilLogged(/is not the client/);
       const began = performance.now();
       for (let i = 0; i < 40; i++) await warden.run(['/bin/true']);
       const seconds = (performance.now() - began) / 1_000;
-      assert.ok(told() <= 2 + seconds, `once a second, not each time: ${told()} in ${seconds} s`);
+      assert.ok(logged() <= 2 + seconds, `at most once a second: ${logged()} in ${seconds} s`);
     }
   });
 });

@@ -20,7 +20,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'C13',
-    title: 'a setuid program of root gives nothing',
+    title: 'a setuid-root program gives no privileges',
     attack: ['gain-root', '/ws/suid'],
     off: ['noNewPrivs', 'userns', 'caps', 'landlock', 'seccomp'],
     modes: ['root'],
@@ -32,7 +32,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'C20',
-    title: 'a process of the same user outside the box is not signalled',
+    title: 'a process of the same user outside the box cannot be signalled',
     prepare: (warden) => {
       target?.kill('SIGKILL');
       const { uid, gid } = warden;
@@ -48,7 +48,7 @@ const cases: EscapeCase[] = [
   },
   {
     id: 'C5',
-    title: 'the box’s init is not signalled',
+    title: 'the box’s init cannot be signalled',
     attack: ['signal', '1'],
     off: ['landlock'],
     says: /EPERM/,
@@ -66,14 +66,14 @@ for (const mode of MODES) {
     const run = async (words: string[], limits: object) =>
       exited(await warden.run(['/opt/hostile', ...words], { limits }));
 
-    it('C18 a fork bomb meets its limit', async () => {
+    it('C18 a fork bomb hits the process limit', async () => {
       const held = await run(['fork-bomb', '100'], { pids: 20 });
       assert.match(held.stdout, /EAGAIN/);
       const made = Number(/made (\d+)/.exec(held.stdout)?.[1]);
       assert.ok(made >= 10 && made <= 22, held.stdout);
       assert.equal((await run(['fork-bomb', '100'], { pids: 200 })).code, 0, 'control');
     });
-    it('C18 so do threads', async () => {
+    it('C18 a thread bomb hits the process limit', async () => {
       const held = await run(['thread-bomb', '100'], { pids: 20 });
       assert.match(held.stdout, /failed pthread_create/);
       assert.equal((await run(['thread-bomb', '100'], { pids: 200 })).code, 0, 'control');
@@ -86,28 +86,28 @@ for (const mode of MODES) {
       );
       assert.ok(!existsSync(join(warden.workspace, 'alive')));
     });
-    it('wall-clock time', async () => {
+    it('the wall-clock limit ends a command', async () => {
       const held = await run(['sleep', '30'], { wallMs: 300 });
       assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
     });
-    it('C18 a command that listens may end itself in the time of grace', async () => {
+    it('C18 a command may exit by itself within the grace period', async () => {
       const held = await run(['polite', '30'], { wallMs: 3_000, graceMs: 15_000 });
       assert.deepEqual([held.endedBy, held.code], ['wall', 7]);
       assert.match(held.stdout, /polite/);
     });
-    it('C18 one that does not is killed after it', async () => {
+    it('C18 a command that ignores SIGTERM is killed after the grace period', async () => {
       const held = await run(['stubborn', '30'], { wallMs: 3_000, graceMs: 300 });
       assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
     });
-    it('processor time', async () => {
+    it('the CPU-time limit ends a command', async () => {
       const held = await run(['spin'], { cpuMs: 300 });
       assert.equal(held.endedBy, 'cpu');
     });
-    it('a share of the processors, of a box and of the commands in it', async () => {
+    it('the CPU quota applies to a box and to its commands', async () => {
       const client = await warden.client();
       const { quota } = await client.features();
       client.close();
-      // A twentieth of one for four seconds is a fifth of what ends it.
+      // A twentieth of one CPU for four seconds is a fifth of the CPU-time limit.
       const little = { cpuMilli: 50, cpuMs: 1_000, wallMs: 4_000 };
       const held = quota === 'none' ? 'cpu' : 'wall';
       const free = { cpuMs: 1_000, wallMs: 60_000 };
@@ -138,23 +138,23 @@ for (const mode of MODES) {
         opener.close();
       }
     });
-    it('memory', async () => {
+    it('the memory limit ends a command', async () => {
       const held = await run(['eat-memory', '300'], { memoryBytes: 64 * 1024 * 1024 });
       assert.ok(held.endedBy === 'memory' || /ENOMEM/.test(held.stdout), JSON.stringify(held));
       assert.equal((await run(['eat-memory', '300'], {})).code, 0, 'control');
     });
-    it('output, to the byte', async () => {
+    it('the output limit is exact to the byte', async () => {
       const held = await run(['flood'], { outputBytes: 100_000 });
       assert.deepEqual([held.endedBy, held.stdout.length], ['output', 100_000]);
     });
-    it('A24 a file of a terabyte', async () => {
+    it('A24 a file of a terabyte exceeds the file size limit', async () => {
       assert.equal((await run(['big-file', '/ws/big'], {})).signal, 25);
     });
     it('A24 the private /tmp is small', async () => {
       const held = await run(['fill', '/tmp/x', '400'], { fsizeBytes: 2 ** 30 });
       assert.match(held.stdout, /ENOSPC|ENOMEM/);
     });
-    it('the answer says what was used', async () => {
+    it('the result reports the resources used', async () => {
       const held = await run(['eat-memory', '50'], {});
       assert.ok(held.wallUs > 0 && held.cpuUs > 0);
     });
@@ -163,7 +163,7 @@ for (const mode of MODES) {
       const held = exited(await warden.run(['/bin/cat'], {}, text));
       assert.equal(held.stdout, text);
     });
-    it('C26 the box knows little of its host', async () => {
+    it('C26 the box learns little about its host', async () => {
       const script =
         'hostname; cat /etc/machine-id /sys/class/net/*/address /proc/cpuinfo; cat /proc/net/dev';
       const held = exited(await warden.run(['/bin/sh', '-c', script]));
@@ -177,7 +177,7 @@ for (const mode of MODES) {
       const held = exited(await warden.run(['/bin/sh', '-c', 'ls /proc | grep -c "^[0-9]"']));
       assert.ok(Number(held.stdout) <= 4, held.stdout);
     });
-    it('C15 a call nobody knows is answered as by an older kernel', async () => {
+    it('C15 an unknown system call fails as on an older kernel', async () => {
       assert.equal((await run(['unknown-call'], {})).stdout, 'ENOSYS\n');
     });
     it('a command has the priority the warden was started with, not the warden’s own', async () => {

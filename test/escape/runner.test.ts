@@ -9,7 +9,7 @@ import type { Guard } from '../../src/daemons/sandboxd/adapters/plan.ts';
 import { exited } from './support/cases.ts';
 import { MODES, TestWarden } from './support/warden.ts';
 
-// Reads its first message from stdin, sends it to a daemon, and prints the answer.
+// Reads its first message from stdin, sends it to a daemon, and prints the response.
 const PROGRAM = `
 import { connect } from 'node:net';
 import { readFileSync, existsSync } from 'node:fs';
@@ -57,7 +57,7 @@ for (const mode of MODES) {
       return outcome;
     };
 
-    it('Node runs, speaks to its socket, starts nothing, and has no network', async () => {
+    it('Node runs, reaches its socket, cannot start programs, and has no network', async () => {
       const outcome = await runProgram();
       assert.equal(
         outcome.stdout,
@@ -66,7 +66,7 @@ for (const mode of MODES) {
       );
       assert.equal(outcome.code, 0);
     });
-    it('A25 a socket made anew in its directory is reached', async () => {
+    it('A25 a socket recreated in its directory is reachable', async () => {
       server.close();
       await once(server, 'close');
       rmSync(join(dirs.sockets, 'toold.sock'), { force: true });
@@ -99,13 +99,13 @@ for (const mode of MODES) {
         assert.equal(control.stdout, 'worked\n', JSON.stringify(control));
       });
     }
-    it('C25 nor while others of its threads ask for the same', async () => {
+    it('C25 nothing is executed while several threads try at once', async () => {
       const held = await again(['threads', '/opt/hostile', '16']);
       assert.match(held.stdout, /^(failed exec (EPERM|ENOSYS)\n){16}$/, JSON.stringify(held));
       const control = await again(['threads', '/opt/hostile', '16'], ['seccomp']);
       assert.match(control.stdout, /worked\n$/, JSON.stringify(control));
     });
-    it('C25 one that cannot be started is a refusal with the reason', async () => {
+    it('C25 a runner that cannot be started is refused with the reason', async () => {
       const outcome = await warden.run(['/opt/not-there'], { profile: 'runner' });
       assert.ok(outcome.kind === 'refused', JSON.stringify(outcome));
       assert.equal(outcome.code, 'exec');

@@ -85,27 +85,27 @@ for (const mode of MODES) {
       assert.equal(control.code, 0, JSON.stringify(control));
     };
 
-    it('[R411] C9 a local socket under a read-only path is not reached', () =>
+    it('[R411] C9 a local socket under a read-only path is not reachable', () =>
       holds(['unix-connect', '/outside/s.sock'], ['seccomp'], /EPERM/));
-    it('C9 nor from level 1, by its path on the host', () =>
+    it('C9 a local socket is not reachable from level 1 by its path on the host', () =>
       holds(['unix-connect', join(warden.outside, 's.sock')], ['seccomp'], /EPERM/, 1));
-    it('C9 an abstract socket is not reached', () =>
+    it('C9 an abstract socket is not reachable', () =>
       holds(['unix-connect', `@${warden.dir}`], ['seccomp', 'landlock', 'netns'], /EPERM/));
-    it('C9 a datagram pair is not connected to a path', () =>
+    it('C9 a datagram pair cannot be connected to a path', () =>
       holds(['pair-reconnect', '/outside/d.sock'], ['seccomp'], /EPERM/));
     it('C9 a stream pair, which programs need, works', async () => {
       assert.equal((await attempt(['stream-pair'], [])).code, 0);
     });
-    it('D24 the host’s loopback is not reached, and says so at once', () =>
+    it('D24 a connection to the host’s loopback fails immediately', () =>
       holds(['tcp-connect', '127.0.0.1', String(port)], ['netns'], /ECONNREFUSED/));
-    it('D1 an outside address is refused at once, not after a wait', async () => {
+    it('D1 a connection to an outside address fails immediately', async () => {
       const held = await attempt(['tcp-connect', '192.0.2.1', '80'], []);
       assert.match(held.stdout, /ENETUNREACH/);
     });
     it('D24 loopback inside the box works', async () => {
       assert.equal((await attempt(['own-loopback'], [])).code, 0);
     });
-    it('C17 odd addresses harm nobody', async () => {
+    it('C17 invalid addresses have no effect', async () => {
       assert.match((await attempt(['odd-addresses'], [])).stdout, /failed all/);
       assert.equal((await attempt(['stream-pair'], [])).code, 0);
     });

@@ -1,5 +1,5 @@
-// Boxes that ask for the host itself, hosts that give root with less than root's rights, and
-// switches that would turn enforcing into watching.
+// Boxes that ask for the host itself, hosts where root lacks capabilities, and settings that would
+// turn enforcement into logging.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
@@ -36,9 +36,9 @@ for (const mode of MODES) {
         }
       }
       const control = await warden.run(['/bin/true'], { binds: [bind(warden.outside)] });
-      assert.equal(exited(control).code, 0, 'control: what root allows is given');
+      assert.equal(exited(control).code, 0, 'control: an allowed path is mounted');
     });
-    it('C22 has no cgroup to name a release agent in, and no kernel setting to write', async () => {
+    it('C22 has no writable release agent and no writable kernel setting', async () => {
       const tries = [
         'find /dev /proc /sys /run /tmp -name release_agent 2>/dev/null | grep .',
         'find /dev /proc /sys /run /tmp -name cgroup.procs 2>/dev/null | grep .',
@@ -49,7 +49,7 @@ for (const mode of MODES) {
       for (const script of tries) assert.notEqual((await sh(script)).code, 0, script);
       assert.equal((await sh('find /proc -name status 2>/dev/null | grep .')).code, 0, 'control');
     });
-    it('E12 has none of the devices that virtual machines and file systems are made of', async () => {
+    it('E12 has no devices for virtual machines or file systems', async () => {
       const held = await sh('ls /dev');
       const names = held.stdout.trim().split('\n');
       for (const name of ['kvm', 'fuse', 'vhost-net', 'vhost-vsock', 'mem', 'loop-control', 'net'])
@@ -59,8 +59,8 @@ for (const mode of MODES) {
   });
 }
 
-describe('what sandboxd makes of such rules', () => {
-  it('C22 shows none of the host’s own trees, whatever an agent is allowed', () => {
+describe('sandboxd with such rules', () => {
+  it('C22 mounts none of the host’s own trees, whatever the agent’s rules allow', () => {
     const places = { system: [], workspace: '/w', home: '/h', homeAt: '/home/a', secrets: [] };
     const own = ['/proc', '/proc/1/root', '/sys/fs/cgroup', '/dev', '/run/docker.sock', '/'];
     const rules = { read: own, write: own, deny: [] };
@@ -70,7 +70,7 @@ describe('what sandboxd makes of such rules', () => {
   });
 });
 
-describe('root with less than root’s rights', () => {
+describe('root without all capabilities', () => {
   const withoutRight = async (right: string) => {
     const drop = `-${right}`;
     const wrap = ['setpriv', `--bounding-set=${drop}`, `--inh-caps=${drop}`, '--'];
@@ -85,7 +85,7 @@ describe('root with less than root’s rights', () => {
     }
   };
   for (const right of ['setfcap', 'sys_admin', 'setuid', 'setgid', 'setpcap'])
-    it(`F3 without ${right} a box is whole or refused with the reason`, async (t) => {
+    it(`F3 without ${right} a box is complete or refused with the reason`, async (t) => {
       if (!IS_ROOT) return t.skip('only root can take rights from root');
       const outcome = await withoutRight(right);
       if (outcome.kind === 'exit') {
@@ -97,8 +97,8 @@ describe('root with less than root’s rights', () => {
     });
 });
 
-describe('watching instead of enforcing', () => {
-  it('F6 no setting of any daemon turns a rule into a remark', () => {
+describe('logging instead of enforcing', () => {
+  it('F6 no daemon setting turns enforcement into logging', () => {
     const sections = { agentdConfig, approvaldConfig, egressdConfig, sandboxdConfig, tooldConfig };
     for (const [name, schema] of Object.entries(sections)) {
       assert.ok(schema.safeParse({}).success, `control: ${name}`);
@@ -107,7 +107,7 @@ describe('watching instead of enforcing', () => {
           assert.ok(!schema.safeParse({ [key]: value }).success, `${name} ${key}`);
     }
   });
-  it('F6 nor does a note on a rule: a file with one is not taken', async () => {
+  it('F6 no annotation turns enforcement into logging: a rule file with one is rejected', async () => {
     const rule = 'forbid (principal, action == Action::"file.write", resource);\n';
     const cedar = await loadCedar();
     const check = (text: string) =>

@@ -1,5 +1,5 @@
-// Streams under a reader that does not read: the command waits, the warden stays small, others
-// go on.
+// Streams with a stalled reader: the command blocks, the warden's memory stays bounded, other boxes
+// continue.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
@@ -20,7 +20,7 @@ function residentBytes(pid: number): number {
 }
 
 for (const mode of MODES) {
-  describe(`a reader that does not read, as ${mode}`, { timeout: 240_000 }, () => {
+  describe(`a stalled reader, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: TestWarden;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
@@ -29,7 +29,7 @@ for (const mode of MODES) {
 
     const stall = async (begin: (client: WardenClient) => Promise<BoxOutcome>) => {
       const pid = warden.process?.pid ?? 0;
-      // Before, so that what any box costs is not counted.
+      // Run one box first, so that the fixed cost of a box is not counted.
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0);
       const clients = await Promise.all(Array.from({ length: 8 }, () => warden.client()));
       const before = residentBytes(pid);
@@ -41,7 +41,11 @@ for (const mode of MODES) {
       await sleep(700);
       const grown = residentBytes(pid) - before;
       assert.ok(grown < 6 * MIB, `the warden grew by ${grown} bytes for 48 MB of output`);
-      assert.equal(exited(await warden.run(['/bin/echo', 'on'])).stdout, 'on\n', 'others go on');
+      assert.equal(
+        exited(await warden.run(['/bin/echo', 'on'])).stdout,
+        'on\n',
+        'other boxes continue',
+      );
       for (const client of clients) client.socket.resume();
       for (const outcome of await Promise.all(outcomes)) {
         const exit = exited(outcome);
@@ -51,17 +55,17 @@ for (const mode of MODES) {
       for (const client of clients) client.close();
     };
 
-    it('holds back a box', () =>
+    it('blocks a box', () =>
       stall((client) => client.run(warden.plan(['/bin/sh', '-c', SCRIPT], { limits: LIMITS }))));
 
-    it('holds back commands of an open box', async () => {
+    it('blocks commands of an open box', async () => {
       const held = await warden.open({ limits: { ...LIMITS, pids: 200 } });
       const words = ['/bin/sh', '-c', SCRIPT];
       await stall((client) => client.exec(warden.command(held.box, words, LIMITS)));
       held.client.close();
     });
 
-    it('does not keep a command from its time', async () => {
+    it('does not suspend the wall-clock limit', async () => {
       const client = await warden.client();
       const limits = { ...LIMITS, wallMs: 300 };
       const started = new Promise<number>((resolve) => {

@@ -34,7 +34,7 @@ spec:
   approvals: { required: [test.count_effect] }
 `;
 
-describe('killed at every moment of an approval, in split mode', () => {
+describe('killed at every failpoint of an approval, in split mode', () => {
   const base = freshDir();
   const effectFile = writableFile(join(base, 'effects'));
   const crashFile = join(base, 'state', 'crash-at');
@@ -59,8 +59,8 @@ describe('killed at every moment of an approval, in split mode', () => {
           .sort()
       : [];
 
-  /** Plays a patient person: decides every open approval, and retries when the call fails. */
-  const answerAll = async (): Promise<void> => {
+  /** Acts as a person: decides every pending approval, and retries when the call fails. */
+  const decideAll = async (): Promise<void> => {
     const { approvals } = await runtime.approvald.listApprovals({ query: { status: 'pending' } });
     for (const { id } of approvals)
       await makeReviewer(runtime.approvald).approve({ params: { id }, body: { for: 'once' } });
@@ -87,7 +87,7 @@ describe('killed at every moment of an approval, in split mode', () => {
       const ended = await eventually(
         'it to end',
         async () => {
-          await answerAll().catch(() => {});
+          await decideAll().catch(() => {});
           const now = (await runtime.agentd.getTask({ params: { id: task.id } })).task;
           return now.ended_at === null ? undefined : now;
         },
@@ -98,7 +98,7 @@ describe('killed at every moment of an approval, in split mode', () => {
       assert.deepEqual(effects(key), [`${key}-1`, `${key}-2`]);
     });
 
-  it('every effect has its approval in the log, by a person, before it began', async () => {
+  it('every effect has a person’s approval in the log before its start', async () => {
     const all = await eventually('the log to be whole', async () => {
       const events = await allEvents(runtime);
       const done = events.filter(({ event }) => event === 'approval.redeemed');

@@ -1,7 +1,7 @@
 // SIGKILL of sandboxd, the warden, toold, the runner and egressd at each point of a call that
-// changes something from inside a box, or sends something out. After each: the task ends, the
-// change was made exactly once, nothing of boxes is left, and journal and audit agree. FUZZ=long
-// kills each of them at each moment of each tool.
+// changes something from inside a box or sends a request. After each: the task ends, the change was
+// made exactly once, no box is left behind, and journal and audit agree. FUZZ=long kills each
+// process at each failpoint of each tool.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type EffectName, type Effects, startEffects } from '../support/effects.ts';
@@ -21,7 +21,7 @@ const running = ['sandboxd.before-exec', 'sandboxd.after-exec', 'sandboxd.after-
 const files = ['sandboxd.before-file', 'sandboxd.after-file'];
 const sending = ['egressd.after-allowed', 'egressd.after-fetch-intent', 'egressd.after-fetch'];
 
-/** The moments that each call comes by. */
+/** The failpoints that each call passes. */
 const FAILPOINTS: Record<EffectName, readonly string[]> = {
   shell: [...inToold, ...opening, ...running],
   edit: [...inToold, ...opening, ...files],
@@ -37,7 +37,7 @@ const isLong = process.env.FUZZ === 'long';
 type Case = { effect: EffectName; failpoint: string; who: string };
 const ownerOf = (failpoint: string): string => failpoint.split('.')[0]!;
 
-/** In short: one tool through everything, the others where they differ from it. */
+/** Without FUZZ=long: one tool at every failpoint, the others where they differ from it. */
 function isWanted({ effect, failpoint, who }: Case): boolean {
   if (isLong) return true;
   if (effect === 'shell') return who !== 'runners' || running.includes(failpoint);
@@ -53,7 +53,7 @@ function casesOf(effect: EffectName): Case[] {
     .filter(isWanted);
 }
 
-/** One process has them all, so that whoever comes by a moment takes the others along. */
+/** One process holds all daemons, so any failpoint kills them all. */
 const EMBEDDED: readonly [EffectName, string][] = isLong
   ? NAMES.flatMap((name) => FAILPOINTS[name].map((failpoint) => [name, failpoint] as const))
   : [
@@ -65,25 +65,25 @@ const EMBEDDED: readonly [EffectName, string][] = isLong
       ['post', 'egressd.after-fetch'],
     ];
 
-/** The task ends; what it changed was changed once; nothing is left of what was killed. */
-async function doneOnce(world: Effects, effect: EffectName, key: string): Promise<void> {
+/** Asserts that the task ends, its change was made once, and nothing is left of what was killed. */
+async function assertDoneOnce(world: Effects, effect: EffectName, key: string): Promise<void> {
   const { task } = await world.work(effect, key);
   const told = JSON.stringify(task);
-  assert.ok(world.crashCame(), `the moment was reached: ${told}`);
+  assert.ok(world.crashCame(), `the failpoint was reached: ${told}`);
   assert.equal(task.status, 'completed', told);
   const times = world.effects[effect].times(key);
   assert.equal(times, 1, told);
   await nothingLeft(world.runtime);
 }
 
-async function nothingRemains(world: Effects): Promise<void> {
+async function assertNothingRemains(world: Effects): Promise<void> {
   await eventually('the journals to be told', () => assertReconciled(world.runtime));
   const { runtime } = world;
   await runtime.stop();
   await nothingAtAll(runtime);
 }
 
-describe('killed while something is done in a box, in split mode', () => {
+describe('killed during a call in a box, in split mode', () => {
   let world: Effects;
   let n = 0;
   before(async () => {
@@ -94,7 +94,7 @@ describe('killed while something is done in a box, in split mode', () => {
   for (const { effect, failpoint, who } of NAMES.flatMap(casesOf))
     it(`${effect}, at ${failpoint}: ${who}`, () => {
       world.armCrash(failpoint, { who: who === ownerOf(failpoint) ? undefined : who });
-      return doneOnce(world, effect, `k${n++}`);
+      return assertDoneOnce(world, effect, `k${n++}`);
     });
 
   it('curl in a box, at egressd.after-allowed: egressd; the next request arrives', async () => {
@@ -104,7 +104,7 @@ describe('killed while something is done in a box, in split mode', () => {
     });
     world.armCrash('egressd.after-allowed');
     const sends = curl(`--data x ${world.url('curl-1')}`);
-    // A way out that was lost may have let something in, so that the run only reads from then on.
+    // A lost connection may have delivered outside text, so the run is marked from then on.
     const { task } = await world.workOn('curl', [sends, curl(world.url('curl-2'))]);
     assert.ok(world.crashCame());
     const [first, second] = (task.result ?? '').split('\n');
@@ -116,11 +116,11 @@ describe('killed while something is done in a box, in split mode', () => {
     await nothingLeft(world.runtime);
   });
 
-  it('then journal and audit agree, and when it stops nothing at all is left', () =>
-    nothingRemains(world));
+  it('journal and audit agree, and nothing is left after the stop', () =>
+    assertNothingRemains(world));
 });
 
-describe('the one process killed while something is done in a box, in embedded mode', () => {
+describe('the whole runtime killed during a call in a box, in embedded mode', () => {
   let world: Effects;
   let n = 0;
   before(async () => {
@@ -131,9 +131,9 @@ describe('the one process killed while something is done in a box, in embedded m
   for (const [effect, failpoint] of EMBEDDED)
     it(`${effect}, at ${failpoint}`, () => {
       world.armCrash(failpoint);
-      return doneOnce(world, effect, `k${n++}`);
+      return assertDoneOnce(world, effect, `k${n++}`);
     });
 
-  it('then journal and audit agree, and when it stops nothing at all is left', () =>
-    nothingRemains(world));
+  it('journal and audit agree, and nothing is left after the stop', () =>
+    assertNothingRemains(world));
 });

@@ -1,6 +1,6 @@
 // SIGKILL of egressd at each point of a connection and of a request, in a real runtime. After each:
-// the socket of the run is there again, nothing was sent twice, and every connection that was said
-// to be opened is said to be closed.
+// the run's socket exists again, nothing was sent twice, and every connection logged as opened is
+// logged as closed.
 import assert from 'node:assert/strict';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
@@ -98,7 +98,7 @@ describe('egressd killed, in split mode', () => {
       },
     });
 
-  it('before anything: a request over TLS is answered, as built', async () => {
+  it('control: a request over TLS works', async () => {
     const { port } = secure.address() as AddressInfo;
     const call_id = deriveId<CallId>('call', 'fault', 'tls');
     const order = { fence: 1, call_id, method: 'GET', url: `https://${NAME}:${port}/` };
@@ -110,7 +110,7 @@ describe('egressd killed, in split mode', () => {
     const { wire, answer } = await connectThrough(socket, `${NAME}:${echo.port}`);
     assert.equal(answer.status, 200);
     crashAt('egressd.after-allowed');
-    assert.notEqual((await get()).status, 200, 'the connection ends without an answer');
+    assert.notEqual((await get()).status, 200, 'the connection ends without a response');
     await wire.closed();
     assert.ok(crashCame());
     await worksAgain();
@@ -134,13 +134,13 @@ describe('egressd killed, in split mode', () => {
       await worksAgain();
       const unknown = (error: unknown) =>
         error instanceof Fault && error.code === 'conflict' && error.details?.outcome === 'unknown';
-      await assert.rejects(post(name), unknown, 'nobody knows, and it is not sent again');
+      await assert.rejects(post(name), unknown, 'the outcome is unknown, and it is not sent again');
       const times = seen.filter((line) => line === `POST /${name}`).length;
       assert.equal(times, failpoint === 'egressd.after-fetch' ? 1 : 0);
       assert.equal((await post(`${name}-other`)).status, 200);
     });
 
-  it('and the log tells of every connection that it began and that it ended', async () => {
+  it('the log has the start and the end of every connection', async () => {
     await egressd.dropEgress({ params: { id }, query: { fence: 1 } });
     assert.equal(existsSync(socket), false);
     await eventually('every end', async () => {

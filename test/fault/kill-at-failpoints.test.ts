@@ -36,7 +36,7 @@ const TEAM_MOMENTS = [
   'agentd.after-park',
 ];
 
-describe('killed at every moment, in split mode', () => {
+describe('killed at every failpoint, in split mode', () => {
   let world: Counting;
   let n = 0;
   before(async () => {
@@ -77,7 +77,7 @@ describe('killed at every moment, in split mode', () => {
       failpoint !== 'toold.after-attempt-durable' &&
       failpoint !== 'toold.after-effect'
     ) {
-      assert.equal(questions, 0, 'nobody is asked when the outcome is known');
+      assert.equal(questions, 0, 'no question is asked when the outcome is known');
     }
   };
 
@@ -113,5 +113,5 @@ describe('killed at every moment, in split mode', () => {
     assert.ok(events > 200);
   });
 
-  it('nothing of the runners is left on the host', () => nothingLeft(world.runtime));
+  it('the runners leave nothing on the host', () => nothingLeft(world.runtime));
 });

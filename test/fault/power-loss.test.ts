@@ -1,5 +1,5 @@
-// A loss of power, as modeld sees it: its file is as it was a moment ago, and the audit log, which
-// was synced first, has more.
+// A power loss, as modeld sees it: its database has lost the last writes, and the audit log, which
+// was synced first, has them.
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { eventually, startRuntime, type TestRuntime } from '../support/runtime.t
 
 const FILES = ['modeld.sqlite', 'modeld.sqlite-wal'];
 
-describe('a loss of power', () => {
+describe('a power loss', () => {
   const disk = mkdtempSync(join(tmpdir(), 'agentd-p-'));
   let runtime: TestRuntime;
   before(async () => {
@@ -31,7 +31,7 @@ describe('a loss of power', () => {
     return budgets.find(({ subject }) => subject === 'site')!.tokens_spent;
   };
 
-  it('[R19] takes no call from the journal and no charge from the budgets', async () => {
+  it('[R19] loses no call from the journal and no charge from the budgets', async () => {
     for (const n of [1, 2, 3]) await ask(`before ${n}`);
     assert.equal((await calls()).length, 3);
     for (const name of FILES) copyFileSync(join(runtime.stateDir, name), join(disk, name));
@@ -54,7 +54,7 @@ describe('a loss of power', () => {
     assert.deepEqual(
       [statuses.get('completed')?.length, statuses.get('unknown')?.length],
       [3, 33],
-      'what was said in the lost ones is gone',
+      'the responses of the lost calls are gone',
     );
     assert.equal(await spent(), wanted.spent);
     await ask('after');

@@ -1,5 +1,5 @@
-// Random kills under load: daemons and runners die at any time while many tasks are worked on. 200
-// kills here, more with FUZZ=long. The seed is printed, so that a failure can be looked at again.
+// Random kills under load: daemons and runners are killed at any time while many tasks run. 200
+// kills, more with FUZZ=long. The seed is printed, so that a failure can be repeated.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -30,7 +30,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
   });
   after(() => world.runtime.remove());
 
-  it('[R407] loses no task, repeats no effect, and the record is whole', async () => {
+  it('[R407] loses no task, repeats no effect, and keeps the record complete', async () => {
     const random = randomFrom(seed);
     const { agentd } = world.runtime;
     const ids: string[] = [];
@@ -91,7 +91,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
       [],
       'no effect happened twice',
     );
-    assert.equal(world.effects().size, ids.length * 3, 'and none was left out');
+    assert.equal(world.effects().size, ids.length * 3, 'no effect is missing');
     const { events } = await eventually('the journals to be told', () =>
       assertReconciled(world.runtime),
     );

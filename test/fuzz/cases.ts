@@ -1,16 +1,17 @@
-// One malformed request per number: garbage, good requests with bytes changed, and requests of a
-// route with values bent out of shape. What changes state is only sent when its schema refuses it.
+// Generates one malformed request per index: garbage, valid requests with changed bytes, and
+// requests of a route with distorted values. A request that changes state is sent only if its
+// schema rejects it.
 import { checkValue } from '../../src/platform/check.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { pathOf } from '../support/callers.ts';
 import { requestText } from '../support/raw-http.ts';
 import { type Seeded, seeded } from '../support/seeded.ts';
-import { anything, bent, valueFor } from './values.ts';
+import { anything, distort, valueFor } from './values.ts';
 
 export type FuzzCase = {
   kind: 'garbage' | 'bytes' | 'shape' | 'meaning' | 'heavy';
   bytes: Buffer;
-  /** Its end can be told, so others may follow on the same connection and one answer must come. */
+  /** Its end is recognizable: others may follow on the connection, and one response must come. */
   framed: boolean;
   isHead: boolean;
   dialect: boolean;
@@ -74,7 +75,10 @@ const PATHS = [
 const PARAMS = ['nobody', '..', '%2e%2e', 'a b', '\u0000', '💥', 'x'.repeat(5_000), 'task_1', '-'];
 
 /** True if the route's schemas accept the request. */
-function fits(route: Route, ask: { params: unknown; query: unknown; body: unknown }): boolean {
+function isAccepted(
+  route: Route,
+  ask: { params: unknown; query: unknown; body: unknown },
+): boolean {
   const takes = (part: 'params' | 'query' | 'body'): boolean =>
     route[part] === undefined
       ? Object.keys((ask[part] as object | undefined) ?? {}).length === 0
@@ -97,26 +101,29 @@ function shapeOf(rnd: Seeded, route: Route) {
   const query = strings(route.query === undefined ? {} : valueFor(rnd, route.query));
   if (rnd.chance(0.2)) query[rnd.pick(['x', 'limit', 'cursor', 'after'])] = rnd.pick(PARAMS);
   const good = route.body === undefined ? undefined : valueFor(rnd, route.body);
-  const body = rnd.chance(0.8) ? bent(rnd, good) : rnd.chance(0.5) ? good : anything(rnd);
+  const body = rnd.chance(0.8) ? distort(rnd, good) : rnd.chance(0.5) ? good : anything(rnd);
   return { params, query, body: route.body === undefined && rnd.chance(0.7) ? undefined : body };
 }
 
-/** A request whose values do not fit, or which only reads. */
-function askFor(rnd: Seeded, aim: Aim): { route: Route; path: string; body: string | undefined } {
+/** Generates a request that its schema rejects, or that only reads. */
+function requestFor(
+  rnd: Seeded,
+  aim: Aim,
+): { route: Route; path: string; body: string | undefined } {
   for (;;) {
     const route = rnd.pick(aim.routes);
-    // A vendor's body is its adapter's to refuse, after a call to a provider: those are few.
+    // A vendor's body is rejected by its adapter, after a call to a provider: keep those few.
     if (route.dialect !== undefined && rnd.chance(0.97)) continue;
     const ask = shapeOf(rnd, route);
     const mayPass = route.method === 'GET' ? rnd.chance(0.1) : route.dialect !== undefined;
-    if (!mayPass && fits(route, ask)) continue;
+    if (!mayPass && isAccepted(route, ask)) continue;
     const body = ask.body === undefined ? undefined : JSON.stringify(ask.body);
     return { route, path: pathOf(route, ask), body };
   }
 }
 
 function shaped(rnd: Seeded, aim: Aim): FuzzCase {
-  const { route, path, body = '' } = askFor(rnd, aim);
+  const { route, path, body = '' } = requestFor(rnd, aim);
   const headers: Record<string, string> = { ...aim.headers };
   if (body !== '') headers['content-type'] = 'application/json';
   for (let i = rnd.pick([0, 0, 0, 1, 2]); i > 0; i--) {
@@ -126,7 +133,7 @@ function shaped(rnd: Seeded, aim: Aim): FuzzCase {
   const isOdd = rnd.chance(0.05);
   const method = isOdd ? rnd.pick(METHODS) : route.method;
   const at = rnd.chance(0.05) ? rnd.pick(PATHS) : path;
-  // A route of another method must not be met by chance with a body it takes.
+  // Must not match a route of another method by chance, with a body that it accepts.
   const text = isOdd && method !== 'GET' && method !== 'HEAD' ? '"x"' : body;
   return {
     kind: 'shape',
@@ -137,7 +144,7 @@ function shaped(rnd: Seeded, aim: Aim): FuzzCase {
   };
 }
 
-/** Routes that may be asked well-formed nonsense, and what keeps it from doing anything. */
+/** Routes that get well-formed nonsense, with the values that make it harmless. */
 const HARMLESS: Record<string, Record<string, unknown>> = {
   'POST /v1/tasks': { agent: 'nobody' },
   'POST /v1/tasks/{id}/cancel': {},
@@ -150,7 +157,7 @@ const HARMLESS: Record<string, Record<string, unknown>> = {
   'POST /v1/models/embed': { model: 'rehearsal-embed' },
 };
 
-/** Fits its schema, with ids nobody has and words nobody would say. */
+/** A request that matches its schema, with unknown ids and random text. */
 function meant(rnd: Seeded, aim: Aim): FuzzCase {
   const routes = aim.routes.filter(({ method, path }) => `${method} ${path}` in HARMLESS);
   if (routes.length === 0) return shaped(rnd, aim);
@@ -179,7 +186,7 @@ function changed(rnd: Seeded, bytes: Buffer): Buffer {
   return result;
 }
 
-/** Reads only, so that a request that is still good after all does no harm. */
+/** Reads only, so that a request that is still valid does no harm. */
 function altered(rnd: Seeded, aim: Aim): FuzzCase {
   const reading = aim.routes.filter(({ method, streams }) => method === 'GET' && streams !== true);
   const route = rnd.pick(

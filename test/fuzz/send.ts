@@ -1,25 +1,24 @@
-// Sending cases and reading what comes back: those whose end can be told one behind the other on a
-// connection, the others each on its own. Finds the smallest form of a case that is answered
-// wrongly.
+// Sends cases and reads the responses: framed cases pipelined on one connection, the others each on
+// its own. Reduces a case with a wrong response to its smallest form.
 import net from 'node:net';
 import { makeResponseReader, type RawResponse, type RawTarget } from '../support/raw-http.ts';
 import type { FuzzCase } from './cases.ts';
-import { judge } from './judge.ts';
+import { findDefect } from './check-response.ts';
 
-export type FuzzVerdict = { wrong: string | undefined; refused: boolean };
+export type FuzzResult = { wrong: string | undefined; refused: boolean };
 
-const ANSWER_MS_MAX = 20_000;
-/** After so much silence a request that has no end is taken to be given up. */
+const RESPONSE_MS_MAX = 20_000;
+/** After this much silence an unterminated request is closed. */
 const SILENCE_MS = 15;
 
-type Talk = {
+type Exchange = {
   responses: RawResponse[];
   broken: string | undefined;
   closed: boolean;
   late: boolean;
 };
 
-function talk(where: RawTarget, cases: readonly FuzzCase[]): Promise<Talk> {
+function exchangeCases(where: RawTarget, cases: readonly FuzzCase[]): Promise<Exchange> {
   const isAlone = !cases[0]!.framed;
   return new Promise((resolve, reject) => {
     const socket = net.connect(where as net.NetConnectOpts);
@@ -31,8 +30,8 @@ function talk(where: RawTarget, cases: readonly FuzzCase[]): Promise<Talk> {
       socket.destroy();
       resolve({ responses: reader.responses, broken: reader.broken(), closed, late });
     };
-    const timer = setTimeout(() => done(true), ANSWER_MS_MAX);
-    // A garbled request may never end: then we end it, and the other side must see that.
+    const timer = setTimeout(() => done(true), RESPONSE_MS_MAX);
+    // A garbled request may never end: then we close it, and the other side must notice.
     const silence = isAlone ? setTimeout(() => socket.end(), SILENCE_MS) : undefined;
     const onClose = (): void => {
       closed = true;
@@ -57,35 +56,32 @@ function talk(where: RawTarget, cases: readonly FuzzCase[]): Promise<Talk> {
   });
 }
 
-/** Each case with what is wrong about its answer. A connection that ends early is opened again. */
-export async function sendAll(
-  where: RawTarget,
-  cases: readonly FuzzCase[],
-): Promise<FuzzVerdict[]> {
-  const verdicts: FuzzVerdict[] = [];
-  while (verdicts.length < cases.length) {
-    const rest = cases.slice(verdicts.length);
-    const { responses, broken, closed, late } = await talk(where, rest);
+/** Resolves with the defect of each response. Reconnects when a connection ends early. */
+export async function sendAll(where: RawTarget, cases: readonly FuzzCase[]): Promise<FuzzResult[]> {
+  const results: FuzzResult[] = [];
+  while (results.length < cases.length) {
+    const rest = cases.slice(results.length);
+    const { responses, broken, closed, late } = await exchangeCases(where, rest);
     const first = rest[0]!;
     for (const [i, response] of responses.entries()) {
       if (i >= rest.length) break;
-      verdicts.push({ wrong: judge(response, rest[i]!), refused: response.status >= 400 });
+      results.push({ wrong: findDefect(response, rest[i]!), refused: response.status >= 400 });
     }
-    if (broken !== undefined) verdicts.push({ wrong: broken, refused: true });
-    else if (late) verdicts.push({ wrong: 'no answer and no end', refused: true });
+    if (broken !== undefined) results.push({ wrong: broken, refused: true });
+    else if (late) results.push({ wrong: 'no response and no close', refused: true });
     else if (responses.length === 0 && first.framed)
-      verdicts.push({ wrong: closed ? 'closed without an answer' : 'no answer', refused: true });
-    else if (responses.length === 0) verdicts.push({ wrong: undefined, refused: true });
+      results.push({ wrong: closed ? 'closed without a response' : 'no response', refused: true });
+    else if (responses.length === 0) results.push({ wrong: undefined, refused: true });
     if (!first.framed) break;
   }
-  return verdicts.slice(0, cases.length);
+  return results.slice(0, cases.length);
 }
 
-/** Leaves out what can be left out while the answer stays wrong. */
+/** Removes as many bytes as possible while the response stays wrong. */
 export async function smallest(where: RawTarget, one: FuzzCase): Promise<FuzzCase> {
   const isWrong = async (bytes: Buffer): Promise<boolean> => {
-    const [verdict] = await sendAll(where, [{ ...one, bytes, framed: false }]);
-    return verdict?.wrong !== undefined;
+    const [result] = await sendAll(where, [{ ...one, bytes, framed: false }]);
+    return result?.wrong !== undefined;
   };
   if (!(await isWrong(one.bytes))) return one;
   let { bytes } = one;

@@ -1,7 +1,6 @@
-// Malformed requests at every socket a runtime has: 10,000 each, with FUZZ=long a million. Every
-// answer is a valid success or a fault of the table, and afterwards everything works as before.
-// FUZZ_SEED=… makes the same requests again, FUZZ_ONLY=socket:number just one of them, FUZZ_COUNT=…
-// as many as that.
+// Malformed requests at every socket of a runtime: 10,000 each, with FUZZ=long a million. Every
+// response is a valid success or a fault of the table, and afterwards everything still works.
+// FUZZ_SEED=… repeats a run, FUZZ_ONLY=socket:number one case; FUZZ_COUNT=… sets the count.
 import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -55,7 +54,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     });
   };
 
-  /** Every process of the runtime: the one that watches, and one per daemon. */
+  /** Every process of the runtime: the supervisor, and one per daemon. */
   const look = async (): Promise<{ pids: number[]; rss: number }> => {
     const headers = { authorization: `Bearer ${runtime.operatorKey}` };
     const pids = [runtime.process.pid!];
@@ -71,7 +70,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   };
 
   before(async () => {
-    // It only holds its run, until the real one is put in its place.
+    // A runner that only keeps its run alive, until the real one replaces it.
     writeFileSync(runner, "process.stdin.on('end', () => process.exit()).resume();\n");
     runtime = await startRuntime({
       base,
@@ -128,7 +127,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     );
   };
 
-  /** Sends cases from the shared counter until there are none left. */
+  /** Sends cases from the shared counter until it is exhausted. */
   const send = async (aim: Aim, where: () => RawTarget, next: () => number | undefined) => {
     let refused = 0;
     for (let from = next(); from !== undefined; from = next()) {
@@ -141,11 +140,11 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
       const alone = made.filter(({ one }) => !one.framed).map((entry) => [entry]);
       for (const group of [framed, ...alone]) {
         if (group.length === 0) continue;
-        const verdicts = await sendAll(
+        const results = await sendAll(
           where(),
           group.map(({ one }) => one),
         );
-        for (const [i, { wrong, refused: isRefused }] of verdicts.entries()) {
+        for (const [i, { wrong, refused: isRefused }] of results.entries()) {
           if (wrong !== undefined) await report(aim, where(), group[i]!.index, wrong);
           if (isRefused) refused++;
         }
@@ -160,14 +159,14 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     'port',
   ]) {
     const isLeftOut = onlyName !== undefined && onlyName !== '' && onlyName !== name;
-    it(`${name}: each is answered as it should be`, {
+    it(`${name}: each response is valid`, {
       skip: isLeftOut ? 'FUZZ_ONLY' : false,
     }, async () => {
       const { aim, where } = aims().find((one) => one.aim.name === name)!;
       if (onlyIndex !== undefined) {
-        const [verdict] = await sendAll(where(), [caseOf(seed, aim, Number(onlyIndex))]);
-        if (verdict?.wrong !== undefined)
-          await report(aim, where(), Number(onlyIndex), verdict.wrong);
+        const [result] = await sendAll(where(), [caseOf(seed, aim, Number(onlyIndex))]);
+        if (result?.wrong !== undefined)
+          await report(aim, where(), Number(onlyIndex), result.wrong);
         return;
       }
       let at = 0;
@@ -184,14 +183,14 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     });
   }
 
-  it('the processes are the same, and have not grown', async () => {
+  it('the processes are the same, and their memory has not grown', async () => {
     const now = await look();
     assert.deepEqual(now.pids, before_.pids);
     const grown = now.rss - before_.rss;
     assert.ok(grown < RSS_GROWTH_BYTES_MAX, `the largest grew by ${grown} bytes`);
   });
 
-  it('nothing in the logs speaks of a bug', () => {
+  it('the logs report no bug', () => {
     const dir = join(runtime.stateDir, 'logs');
     for (const name of readdirSync(dir)) {
       const bugs = readFileSync(join(dir, name), 'utf8')
@@ -201,7 +200,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
     }
   });
 
-  it('and a task is still done', async () => {
+  it('a task still completes', async () => {
     copyFileSync(join(ROOT, 'build', 'runner.mjs'), runner);
     const body = { goal: 'Finish as usual', agent: 'worker' };
     const { task } = await runtime.agentd.createTask({ body });

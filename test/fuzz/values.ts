@@ -1,4 +1,4 @@
-// Values for a schema: plausible ones made from what it says, and the same ones bent out of shape.
+// Generates values for a schema: valid ones, and the same ones distorted.
 import { z } from 'zod';
 import type { Seeded } from '../support/seeded.ts';
 
@@ -133,7 +133,7 @@ export function valueFor(rnd: Seeded, type: z.ZodType): unknown {
   return fromSchema(rnd, schema, schema, 0);
 }
 
-/** Any JSON at all. */
+/** Generates arbitrary JSON. */
 export function anything(rnd: Seeded, depth = 0): unknown {
   switch (rnd.int(depth > 4 ? 5 : 8)) {
     case 0:
@@ -163,13 +163,13 @@ function nested(depth: number): unknown {
   return value;
 }
 
-/** The value with one place changed: another type, a member more or less, something deep. */
-export function bent(rnd: Seeded, value: unknown): unknown {
+/** Changes one position of the value: another type, a member more or less, deep nesting. */
+export function distort(rnd: Seeded, value: unknown): unknown {
   if (rnd.chance(0.15) || value === null || typeof value !== 'object') return anything(rnd);
   if (Array.isArray(value)) {
     if (value.length === 0 || rnd.chance(0.3)) return [...value, anything(rnd)];
     const at = rnd.int(value.length);
-    return value.map((inner, i) => (i === at ? bent(rnd, inner) : inner));
+    return value.map((inner, i) => (i === at ? distort(rnd, inner) : inner));
   }
   const keys = Object.keys(value);
   const copy: Record<string, unknown> = { ...value };
@@ -177,6 +177,6 @@ export function bent(rnd: Seeded, value: unknown): unknown {
     return Object.defineProperty(copy, rnd.pick(KEYS), { value: anything(rnd), enumerable: true });
   const key = rnd.pick(keys);
   if (rnd.chance(0.25)) delete copy[key];
-  else copy[key] = bent(rnd, copy[key]);
+  else copy[key] = distort(rnd, copy[key]);
   return copy;
 }

@@ -1,6 +1,6 @@
-// Agents as people meet them: the manifest of the source document loads unchanged and its agent
-// works; agents are paused, resumed, stopped, changed and removed; quotas are those of the
-// manifest.
+// Agents as people use them: the manifest of the source document loads unchanged and its agent
+// works; agents are paused, resumed, stopped, changed and removed; the manifest's quotas are
+// enforced.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ describe('agents', () => {
         writer: manifestOf('writer', '{ persona: Writes., limits: { maxSteps: 2, maxTimeS: 90 } }'),
         thrifty: manifestOf('thrifty', '{ budget: { tokensPerDay: 300 } }'),
       },
-      // The model that the example names is offered, else that would be a problem to tell.
+      // The model that the example names must exist, or it would be reported as a problem.
       modeld: { models: { default: scripted, 'coder-large': scripted } },
     });
     const { agent } = await world.agentd.getAgent({ params: { name: 'coder' } });
@@ -42,7 +42,7 @@ describe('agents', () => {
 
   const agentNow = async (name: string) =>
     (await world.agentd.getAgent({ params: { name } })).agent;
-  /** Manifests are looked at by the clock, which only the test moves. */
+  /** Manifests are polled by the clock, which only the test advances. */
   const afterLook = <T>(what: string, look: () => Promise<T | undefined>) =>
     eventually(what, async () => {
       world.clock.advance(1_000);
@@ -91,7 +91,7 @@ describe('agents', () => {
     assert.equal(calls[0]?.agent, 'coder');
   });
 
-  it('[R92] [R198] its agent cannot use what the manifest denies or does not name', async () => {
+  it('[R92] [R198] its agent cannot use tools that the manifest denies or does not name', async () => {
     world.model.on(
       'Give the work away',
       says(call('task.delegate', { agent: 'writer', goal: 'You do it' })),
@@ -106,7 +106,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R43] [R193] [C148] works on as many tasks at once as it has replicas, and no more', async () => {
+  it('[R43] [R193] [C148] works on at most one task per replica at a time', async () => {
     world.model.on('Take long', { hang: true });
     const tasks = await Promise.all(
       [1, 2, 3, 4].map((n) => create(world, `Take long ${n}`, { agent: 'coder' })),
@@ -132,7 +132,7 @@ describe('agents', () => {
         await world.agentd.cancelTask({ params: { id: task.id }, body: {} });
   });
 
-  it('[R40] [R53] [R278] [R279] [R130] paused, it takes nothing new and finishes what it has; resumed, it goes on', async () => {
+  it('[R40] [R53] [R278] [R279] [R130] a paused agent finishes its tasks and starts no new ones until it is resumed', async () => {
     world.model.on('Go slowly', ({ step }) =>
       step === 0
         ? says(call('timer.wait', { after_s: 60 }), call('artifact.put', { name: 'a', text: 'b' }))
@@ -154,12 +154,12 @@ describe('agents', () => {
     assert.equal((await taskEnded(world, queued.id)).status, 'completed');
   });
 
-  it('[R40] [R129] [C137] stopped, its process ends at once; resumed, the same task goes on', async () => {
+  it('[R40] [R129] [C137] stopping an agent ends its process immediately; its task continues after a resume', async () => {
     let isStopped = false;
     world.model.on('Work until stopped', () => (isStopped ? finishes('went on') : { hang: true }));
     const task = await create(world, 'Work until stopped', { agent: 'writer' });
     const scene = await eventually(
-      'the model to be asked',
+      'the model call',
       async () => world.model.askedFor('Work until stopped')[0],
     );
     await world.agentd.stopAgent({ params: { name: 'writer' } });
@@ -178,7 +178,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R39] a changed manifest holds from the next task on, and its hash is in the record', async () => {
+  it('[R39] a changed manifest applies from the next task on, and its hash is recorded', async () => {
     const file = join(dir, 'writer.yaml');
     const changed = readFileSync(file, 'utf8').replace('persona: Writes.', 'persona: Writes odes.');
     writeFileSync(file, changed);
@@ -197,7 +197,7 @@ describe('agents', () => {
     assert.equal(event.data?.manifest_sha256, hash);
   });
 
-  it('[R39] a broken change is named with line and hint, and the old manifest stays in force', async () => {
+  it('[R39] an invalid change is reported with line and hint, and the old manifest stays in effect', async () => {
     const file = join(dir, 'writer.yaml');
     const good = readFileSync(file, 'utf8');
     writeFileSync(file, good.replace('limits:', 'limitz:'));
@@ -216,7 +216,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R43] [K58] the limits of a manifest hold for its tasks: steps and time', async () => {
+  it('[R43] [K58] a manifest’s step and time limits apply to its tasks', async () => {
     world.model.on('Never come to an end', ({ step }) =>
       says(call('artifact.put', { name: `n${step}`, text: `${step}` })),
     );
@@ -225,7 +225,7 @@ describe('agents', () => {
     assert.match(steps.error?.message ?? '', /2 steps/);
     world.model.on('Think for ever', { hang: true });
     const time = await create(world, 'Think for ever', { agent: 'writer' });
-    await eventually('the model to be asked', async () =>
+    await eventually('the model call', async () =>
       world.model.askedFor('Think for ever').length > 0 ? true : undefined,
     );
     world.clock.advance(91_000);
@@ -234,7 +234,7 @@ describe('agents', () => {
     assert.match(ended.error?.message ?? '', /time limit/);
   });
 
-  it('[R43] [R100] the daily budget of a manifest is kept, and the refusal says whose it is', async () => {
+  it('[R43] [R100] a manifest’s daily budget is enforced, and the error names it', async () => {
     assert.equal((await agentNow('thrifty')).budget.tokens_per_day, 300);
     const task = await doTask(world, 'Spend', { agent: 'thrifty' });
     assert.equal(task.status, 'failed');
@@ -243,7 +243,7 @@ describe('agents', () => {
     assert.match(task.error?.message ?? '', /agentctl model budget agent thrifty --tokens/);
   });
 
-  it('[R40] removed, it is gone from the list and takes nothing; its record stays', async () => {
+  it('[R40] a removed agent is not listed and gets no tasks; its record stays', async () => {
     const { agent } = await world.agentd.removeAgent({ params: { name: 'thrifty' } });
     assert.equal(agent.status, 'removed');
     const { agents } = await world.agentd.listAgents({});

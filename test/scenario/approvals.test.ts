@@ -1,6 +1,6 @@
-// A person in the loop, over real sockets: a call asks, its run parks and holds no process, a
-// person answers, the run is woken and gets exactly what was approved. The test plays toold and
-// the run.
+// Approvals over real sockets: a call needs approval, its run parks without a process, a person
+// decides, the run is woken and gets exactly what was approved. The test acts as toold and as the
+// run.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ import { eventually } from '../support/runtime.ts';
 import { refusedWith } from '../support/scripted-world.ts';
 
 let world: Quiet;
-/** As toold, through its own sockets. */
+/** Calls as toold, through toold's sockets. */
 let agentdByToold: Client<typeof agentdRoutes>;
 let approvaldByToold: Client<typeof approvaldRoutes>;
 let alice: Reviewer;
@@ -62,14 +62,14 @@ before(async () => {
   agentdByToold = to('agentd', 'peer-toold', agentdRoutes);
   connect();
 });
-/** Anew after a restart: a connection does not outlive who it was made to. */
+/** Connects, again after each restart. */
 function connect(): void {
   approvaldByToold = to('approvald', 'peer-toold', approvaldRoutes);
   [alice, bob] = [person(KEYS.alice), person(KEYS.bob)];
 }
 after(() => world.stop());
 
-type Parked = {
+type ParkedCall = {
   run: LiveRun;
   body: AskApproval;
   id: AskApproval['call_id'] & string;
@@ -78,7 +78,7 @@ type Parked = {
 let made = 0;
 
 /** Acts as toold when policy asks: requests the approval, opens the wait; then the run parks. */
-async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parked> {
+async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<ParkedCall> {
   const args = { commit: 'abc123', n: made };
   const body: AskApproval = {
     call_id: deriveId<CallId>('call', run.id, 'approve', made++),
@@ -116,7 +116,7 @@ async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parke
   return { run, body, id: body.call_id, params: { id: approval.id as never } };
 }
 
-async function park({ run, id }: Parked): Promise<void> {
+async function park({ run, id }: ParkedCall): Promise<void> {
   const parked = await askSocket(runSocketOf(world, 'agentd', run), agentdRoutes.runPark, {
     body: { call_ids: [id] },
   });
@@ -127,13 +127,13 @@ async function park({ run, id }: Parked): Promise<void> {
   });
 }
 
-const woken = ({ run }: Parked) =>
+const woken = ({ run }: ParkedCall) =>
   eventually('the run to be woken', async () => {
     const { run: now } = await world.agentd.getRun({ params: { id: run.id } });
     return now.status === 'live' && now.fence > run.fence ? now : undefined;
   });
 
-const redeem = ({ params, body }: Parked): Promise<Redeemed> => {
+const redeem = ({ params, body }: ParkedCall): Promise<Redeemed> => {
   const { call_id, run_id, arguments_hash, labels } = body;
   return approvaldByToold.redeemApproval({
     params,
@@ -148,8 +148,8 @@ async function restartApprovald(): Promise<void> {
   connect();
 }
 
-describe('a person in the loop', () => {
-  it('[R18] asks, parks, approves, wakes, and lets exactly that be done', async () => {
+describe('a person’s approval', () => {
+  it('[R18] a run parks, is woken by the approval, and may do exactly what was approved', async () => {
     const parked = await ask(await world.startRun());
     await park(parked);
     const task = (await world.agentd.getTask({ params: { id: parked.run.taskId } })).task;
@@ -167,7 +167,7 @@ describe('a person in the loop', () => {
     assert.equal(waits[0]?.answered_by, 'person:alice');
   });
 
-  it('[R143] [R144] the log has the ask, the answer and the use, with who and by which rule', async () => {
+  it('[R143] [R144] the log has the request, the decision and its use, with the person and the rule', async () => {
     const parked = await ask(await world.startRun());
     await alice.approve({ params: parked.params, body: { for: 'once' } });
     await redeem(parked);
@@ -189,14 +189,18 @@ describe('a person in the loop', () => {
   });
 
   for (const [what, answer, decision] of [
-    ['a no', (p: Parked) => bob.reject({ params: p.params, body: { reason: 'no' } }), 'rejected'],
+    [
+      'a no',
+      (p: ParkedCall) => bob.reject({ params: p.params, body: { reason: 'no' } }),
+      'rejected',
+    ],
     [
       'a question',
-      (p: Parked) => bob.requestInfo({ params: p.params, body: { question: 'Why?' } }),
+      (p: ParkedCall) => bob.requestInfo({ params: p.params, body: { question: 'Why?' } }),
       'info',
     ],
   ] as const)
-    it(`${what} wakes the run too, which can read it`, async () => {
+    it(`${what} also wakes the run, which can read it`, async () => {
       const parked = await ask(await world.startRun());
       await park(parked);
       await answer(parked);
@@ -204,7 +208,7 @@ describe('a person in the loop', () => {
       assert.equal((await redeem(parked)).decision, decision);
     });
 
-  it('an answer before the call waits is not lost', async () => {
+  it('a decision before the call waits is not lost', async () => {
     const run = await world.startRun();
     const args = { commit: 'early' };
     const early = { arguments: args, arguments_hash: hashJson(args) };
@@ -226,7 +230,7 @@ describe('a person in the loop', () => {
 });
 
 describe('restarts', () => {
-  it('between ask and answer: the question is still there, and the answer wakes the run', async () => {
+  it('between request and decision: the approval is still pending, and the decision wakes the run', async () => {
     const parked = await ask(await world.startRun());
     await park(parked);
     await restartApprovald();
@@ -237,7 +241,7 @@ describe('restarts', () => {
     assert.equal((await redeem(parked)).decision, 'approved');
   });
 
-  it('between answer and redeeming: the answer is still there, once', async () => {
+  it('between decision and redeeming: the decision can still be redeemed, once', async () => {
     const parked = await ask(await world.startRun());
     await alice.approve({ params: parked.params, body: {} });
     await restartApprovald();
@@ -247,8 +251,8 @@ describe('restarts', () => {
   });
 });
 
-describe('who does not ask any more', () => {
-  it('a canceled task takes its approval with it', async () => {
+describe('cancellation', () => {
+  it('canceling a task cancels its approval', async () => {
     const parked = await ask(await world.startRun());
     await park(parked);
     await world.agentd.cancelTask({ params: { id: parked.run.taskId }, body: {} });
@@ -260,8 +264,8 @@ describe('who does not ask any more', () => {
   });
 });
 
-describe('people are who their key says', () => {
-  it("the operator's key is not alice, and not a second person under another name", async () => {
+describe('people are identified by their key', () => {
+  it("the operator's key can act neither as alice nor as a second person", async () => {
     const asOperator = (name: string) => person(world.operatorKey, name);
     const parked = await ask(await world.startRun());
     const { params } = parked;
@@ -274,7 +278,7 @@ describe('people are who their key says', () => {
     assert.deepEqual((await redeem(parked)).statement?.by, ['person:bob']);
   });
 
-  it('no run and no daemon can answer', async () => {
+  it('no run and no daemon can decide', async () => {
     const parked = await ask(await world.startRun());
     await refusedWith(
       'forbidden_caller',
@@ -291,8 +295,8 @@ describe('people are who their key says', () => {
   });
 });
 
-describe('time', () => {
-  it('no answer in time is a no, and the run is woken to hear it', async () => {
+describe('expiry', () => {
+  it('an approval that is not decided in time expires and wakes the run', async () => {
     const parked = await ask(await world.startRun(), { risk: 'medium' });
     await park(parked);
     world.clock.advance(3_600_000);

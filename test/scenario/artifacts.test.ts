@@ -1,5 +1,5 @@
-// Artifacts: a record that points to bytes kept once by their hash, seen in its own thread and by
-// whom it was given to; what is too large for a context becomes one.
+// Artifacts: a record that points to a blob stored once by its hash, visible in its own thread and
+// to tasks that got it as an input. A result too large for a context becomes an artifact.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ describe('artifacts', () => {
   const artifactsOf = async (taskId: string): Promise<ArtifactView[]> =>
     (await world.agentd.listArtifacts({ query: { task_id: taskId as never } })).artifacts;
 
-  it('[K93] [K94] [R306] [R467] an agent puts one: a record with maker, task and labels, and the bytes under their hash', async () => {
+  it('[K93] [K94] [R306] [R467] an agent stores an artifact: a record with creator, task and labels, and the blob under its hash', async () => {
     const text = 'The answer, written down.\n';
     world.model.on(
       'Write it down',
@@ -64,7 +64,7 @@ describe('artifacts', () => {
     assert.equal(list.find(({ name }) => name === 'copy.md')?.object_hash, answer.object_hash);
     const objects = join(world.stateDir, 'objects');
     const files = globSync('**/*', { cwd: objects }).filter((path) => path.includes(sha256(text)));
-    assert.equal(files.length, 1, 'the same bytes are kept once');
+    assert.equal(files.length, 1, 'the same bytes are stored once');
     assert.equal(readFileSync(join(objects, files[0]!), 'utf8'), text);
     const content = await world.agentd.getArtifact({ params: { id: answer.id }, query: {} });
     assert.equal(content.text, text);
@@ -73,7 +73,7 @@ describe('artifacts', () => {
     assert.deepEqual([bytes.text, bytes.base64], [null, 'iVBORw0KGgo=']);
   });
 
-  it('another thread is refused it, unless it was given it as an input', async () => {
+  it('another thread may not read an artifact unless it got it as an input', async () => {
     world.model.on(
       'Keep a secret',
       says(call('artifact.put', { name: 's', text: 'psst' })),
@@ -101,7 +101,7 @@ describe('artifacts', () => {
     assert.equal(read_.artifact, artifact!.id);
   });
 
-  it('a delegated task gets the ones it is handed, and cannot be handed what its giver may not see', async () => {
+  it('a delegated task gets the artifacts passed to it, but none that the delegating agent may not read', async () => {
     const { artifact } = await world.agentd.putArtifact({
       body: { name: 'plan.txt', text: 'dig' },
     });
@@ -129,7 +129,7 @@ describe('artifacts', () => {
     assert.match(thief.result ?? '', /another thread/);
   });
 
-  it('a task is not begun with an input that does not exist', async () => {
+  it('a task with a missing input is not started', async () => {
     const unknown = `artifact_${'0'.repeat(26)}`;
     const giving = (input: TaskInput) => doTask(world, 'Never begun', { inputs: [input] });
     await refusedWith('not_found', giving({ kind: 'artifact_ref', id: unknown }));
@@ -171,7 +171,7 @@ describe('artifacts', () => {
     assert.equal((JSON.parse(text!) as { text: string }).text, long);
   });
 
-  it('a long final result is kept whole as an artifact, and the task shows its beginning', async () => {
+  it('a long final result is stored as an artifact, and the task shows its beginning', async () => {
     const long = 'ipsum '.repeat(10_000);
     world.model.on('Write a book', finishes(long));
     const task = await doTask(world, 'Write a book', { agent: 'coder' });
@@ -189,14 +189,14 @@ describe('artifacts', () => {
   });
 });
 
-describe('a disk that is full but for what is kept from agents', () => {
+describe('a disk with only the reserve for the runtime left', () => {
   let quiet: Quiet;
   before(async () => {
     quiet = await startQuiet({ agentd: { disk_reserve_bytes: 2 ** 50 } });
   });
   after(() => quiet.stop());
 
-  it('takes no artifact of an agent, and those of a person', async () => {
+  it('refuses an agent’s artifact and accepts a person’s', async () => {
     const socketPath = socketPathFor(quiet.runtimeDir, 'agentd', 'peer-toold');
     const toold = makeClient(agentdRoutes, socketLink({ socketPath }));
     const artifact = { name: 'a.txt', text: 'some' };

@@ -1,5 +1,6 @@
-// Started as root: only the keeper and the warden stay root, the daemons are a user without rights,
-// a state of an earlier root goes on, and nothing the daemons leave behind leads root anywhere.
+// Started as root: only the keeper and the warden stay root, the daemons run as an unprivileged
+// user, a state directory owned by root is adopted, and links left by the daemons do not mislead
+// root.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
@@ -41,7 +42,7 @@ const lineOf = (pid: number, name: string): string =>
 
 const treeOf = (pid: number): number[] => [pid, ...descendantsOf(pid)];
 
-/** Nothing of one that has gone, be it just now. */
+/** Returns an empty string for a process that has ended. */
 function programOf(pid: number): string {
   try {
     return basename(readlinkSync(`/proc/${pid}/exe`));
@@ -68,7 +69,7 @@ for (const mode of ['embedded', 'split'] as const) {
     });
     after(() => runtime?.remove());
 
-    it('every Node process is a user without rights, and can get none', () => {
+    it('every Node process runs as an unprivileged user and cannot gain privileges', () => {
       const pids = treeOf(runtime.process.pid!).filter((pid) => programOf(pid) !== '');
       const nodes = pids.filter((pid) => programOf(pid).startsWith('node'));
       assert.ok(nodes.length >= (mode === 'embedded' ? 3 : 9), `${nodes.length} of Node`);
@@ -82,13 +83,13 @@ for (const mode of ['embedded', 'split'] as const) {
         assert.equal(lineOf(pid, 'NoNewPrivs'), '1');
       }
       const roots = pids.filter((pid) => fieldOf(pid, 'Uid') === '0').map(programOf);
-      // One may have gone meanwhile, and has no program any more.
+      // A process may have ended meanwhile and has no program.
       const programs = new Set(roots.filter((program) => program !== ''));
       assert.deepEqual([...programs].sort(), ['keeper', 'warden']);
       assert.equal(runtime.info.uid, OWN_UID);
     });
 
-    it('daemons get their turn before agents, and the warden before them', () => {
+    it('daemons have a higher priority than agents, and the warden a higher one than daemons', () => {
       const pids = treeOf(runtime.process.pid!);
       const niceOf = (program: string): number[] => {
         const all = pids.filter((pid) => programOf(pid).startsWith(program));
@@ -103,7 +104,7 @@ for (const mode of ['embedded', 'split'] as const) {
       assert.deepEqual(niceOf('warden'), wanted(-10));
     });
 
-    it('what lasts is theirs alone, and root reads and asks as before', async () => {
+    it('the state belongs to the daemons’ user alone, and root can still read it and make requests', async () => {
       for (const name of ['operator.key', 'approvald.key', 'audit', 'agentd.sqlite']) {
         const { uid, mode: bits } = statSync(join(runtime.stateDir, name));
         assert.equal(uid, OWN_UID, name);
@@ -116,12 +117,12 @@ for (const mode of ['embedded', 'split'] as const) {
       assert.equal((await taskEnded(runtime, task.id)).status, 'completed');
     });
 
-    it('of a directory that is closed to them they see what they need', () => {
+    it('of a directory they may not read the daemons see only what they need', () => {
       const base = join(runtime.stateDir, '..');
       const seen = `/proc/${runtime.runtimePid}/root${base}`;
       assert.ok(existsSync(join(base, 'unrelated')) && !existsSync(join(seen, 'unrelated')));
       assert.ok(existsSync(join(seen, 'state', 'operator.key')));
-      // Where they need nothing below it they have it as everybody has: closed.
+      // A directory from which they need nothing is as unreadable to them as to other users.
       const home = userInfo().homedir;
       const isNeeded = process.execPath.startsWith(`${home}/`);
       const theirs = `/proc/${runtime.runtimePid}/root${home}`;
@@ -131,7 +132,7 @@ for (const mode of ['embedded', 'split'] as const) {
   });
 }
 
-describe('started as root, on a state directory', { skip }, () => {
+describe('started as root, with a state directory', { skip }, () => {
   const bases: string[] = [];
   const running: TestRuntime[] = [];
   const start = async (options: RuntimeOptions) => {
@@ -158,13 +159,13 @@ describe('started as root, on a state directory', { skip }, () => {
       (error: Fault) => error,
     );
 
-  it('of an earlier root it goes on: what root had becomes theirs, files of agents stay', async () => {
+  it('owned by root: it is chowned to the daemons, agents’ files keep their owners', async () => {
     const base = fresh();
     const first = await start({ base });
     const { task } = await first.agentd.createTask({ body: { goal: 'Before', agent: 'coder' } });
     assert.equal((await taskEnded(first, task.id)).status, 'completed');
     await first.stop();
-    // As a version left it that ran as root.
+    // As left by a version that ran as root.
     const state = join(base, 'state');
     execFileSync('chown', ['-R', '--no-dereference', '0:0', state]);
     const workspace = join(state, 'workspaces', 'task_old');
@@ -188,7 +189,7 @@ describe('started as root, on a state directory', { skip }, () => {
     await second.stop();
   });
 
-  it('that is theirs, root follows no link and takes no file in it by name', async () => {
+  it('owned by the daemons: root follows no link and opens no file in it by name', async () => {
     const base = fresh();
     const first = await start({ base });
     await first.stop();
@@ -202,7 +203,7 @@ describe('started as root, on a state directory', { skip }, () => {
     symlinkSync(target, join(state, 'logs', 'warden.log'));
     symlinkSync(targetDir, join(state, 'people'));
     symlinkSync(target, join(state, 'keys', 'x.key'));
-    // A path of the configuration that is now a link to what root keeps closed.
+    // A configured path that is now a link to a directory only root may read.
     const closed = join(base, 'closed-dir');
     mkdirSync(closed, { mode: 0o755 });
     symlinkSync(closed, join(state, 'rules'));
@@ -220,7 +221,7 @@ describe('started as root, on a state directory', { skip }, () => {
     await second.stop();
   });
 
-  it('of somebody else is refused', async () => {
+  it('owned by another user: it is refused', async () => {
     const base = fresh();
     chownSync(join(base, 'state'), 12_345, 12_345);
     const why = await refused(base);
@@ -228,7 +229,7 @@ describe('started as root, on a state directory', { skip }, () => {
     assert.match(why.message, /belongs to uid 12345/);
   });
 
-  it('a configuration that others could change does not say what root allows', async () => {
+  it('a configuration that others can write does not decide what root allows', async () => {
     const base = fresh();
     const file = join(base, 'state', 'agentd.yaml');
     for (const [uid, mode] of [
@@ -254,12 +255,12 @@ describe('started as root, on a state directory', { skip }, () => {
     assert.deepEqual(
       [uid, mode & 0o777],
       [0, 0o640],
-      'read by them, and still changed by root only',
+      'readable by the daemons, writable by root only',
     );
     await runtime.stop();
   });
 
-  it('the account is the one that the configuration names, and never root', async () => {
+  it('the daemons’ account is the configured one, and never root', async () => {
     const base = fresh();
     const config = (user: string) => `runtime: { user: ${user} }\n`;
     assert.match((await refused(base, { config: config('root') })).message, /cannot run as root/);
@@ -273,7 +274,7 @@ describe('started as root, on a state directory', { skip }, () => {
     await runtime.stop();
   });
 
-  it('agentctl works on it as root, time and again, below a directory that is closed', async () => {
+  it('agentctl works as root repeatedly, under a directory only root may read', async () => {
     const base = fresh();
     const state = join(base, 'state');
     const env = { PATH: process.env.PATH, HOME: base, AGENTD_STATE: state };
@@ -304,7 +305,7 @@ describe('started as root, on a state directory', { skip }, () => {
     }
   });
 
-  it('a directory of manifests that is root’s is followed, and not written to', async () => {
+  it('a manifest directory owned by root is watched, and not written to', async () => {
     const base = fresh();
     const runtime = await start({ base, agents });
     chmodSync(join(base, 'agents'), 0o755);
@@ -322,7 +323,7 @@ describe('started as root, on a state directory', { skip }, () => {
     await runtime.stop();
   });
 
-  it('ended in any way, nothing is left that only root could take away', async () => {
+  it('however it ends, nothing is left that only root could remove', async () => {
     const base = fresh();
     const runtime = await start({ base, agents });
     const beside = () => readdirSync(join(base, 'r', 'agentd'));

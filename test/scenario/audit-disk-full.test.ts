@@ -1,6 +1,6 @@
-// The disk of the audit log alone is full: no new work is taken, no effect happens whose attempt
-// is not in the log, and when there is room again everything goes on. Needs root, to give the log
-// a small disk of its own.
+// Only the disk of the audit log is full: no new work is accepted, no effect happens without its
+// attempt in the log, and once there is space again everything continues. Needs root, to mount a
+// small disk for the log.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -90,13 +90,13 @@ describe('a full disk under the audit log', { skip: unable }, () => {
     await model.close();
   });
 
-  it('[R415] no effect happens without its attempt in the log, no new work is taken, and it recovers', async () => {
+  it('[R415] no effect happens without its attempt in the log, no new work is accepted, and it recovers', async () => {
     model.on('Act once', says(call('test.count_effect', { key: 'first' })), finishes('acted'));
     assert.equal((await doTask(runtime, 'Act once', { agent: 'coder' })).status, 'completed');
     assert.deepEqual(effects(), ['first']);
     assert.equal(await attempts(), 1);
 
-    // The last page of the log still has room for a few events, so a few effects still happen.
+    // The last page of the log has space for a few more events, so a few effects still happen.
     let isFull = false;
     model.on('Act on and on', ({ step }) => {
       if (step === 3 && !isFull) {
@@ -117,8 +117,8 @@ describe('a full disk under the audit log', { skip: unable }, () => {
     );
     assert.equal(refused.code, 'audit_unavailable', refused.message);
     const done = effects();
-    assert.ok(done.length < STEPS, 'it was stopped on the way');
-    assert.ok(done.length <= (await attempts()), 'nothing was done that was not recorded before');
+    assert.ok(done.length < STEPS, 'it was stopped halfway');
+    assert.ok(done.length <= (await attempts()), 'every effect was recorded before');
     await refusedWith(
       'audit_unavailable',
       runtime.modeld.generate({
@@ -128,10 +128,13 @@ describe('a full disk under the audit log', { skip: unable }, () => {
         },
       }),
     );
-    assert.deepEqual(model.askedFor('hi'), [], 'no model was asked');
-    // One whose attempt was the last to fit may have happened since.
+    assert.deepEqual(model.askedFor('hi'), [], 'no model was called');
+    // The effect of the last attempt that fit may have happened since.
     const since = effects();
-    assert.ok(since.length < STEPS && since.length <= (await attempts()), 'nor was it since');
+    assert.ok(
+      since.length < STEPS && since.length <= (await attempts()),
+      'every effect since was recorded too',
+    );
 
     rmSync(ballast);
     const ended = await taskEnded(runtime, task.id, 90_000);
@@ -146,7 +149,7 @@ describe('a full disk under the audit log', { skip: unable }, () => {
     assert.ok((await attempts()) >= effects().length);
   });
 
-  it('and the log that was full verifies', async () => {
+  it('the log verifies after it was full', async () => {
     await runtime.stop();
     const main = join(import.meta.dirname, '../../src/daemons/auditd-ai/verify-main.ts');
     execFileSync(process.execPath, [main, '--json', auditDir], { stdio: 'pipe' });

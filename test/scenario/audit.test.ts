@@ -1,6 +1,6 @@
-// The audit log of a runtime in which everything has happened: every kind of event is there,
-// attempts apart from effects; nobody can change, remove, reorder or cut it without being seen;
-// anybody can check a proof.
+// The audit log of a runtime in which every kind of event has occurred, attempts separate from
+// outcomes. Changed, removed, reordered or truncated events are detected; proofs can be verified
+// independently.
 import assert from 'node:assert/strict';
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +12,7 @@ import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type AuditEvent, EVENT_KINDS } from '../../src/wire/events.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import { isProven } from '../support/independent-verifier.ts';
 import { allEvents, assertReconciled } from '../support/reconcile.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import {
@@ -32,7 +33,6 @@ import {
   scriptedModels,
   TEAM,
 } from '../support/scripted-world.ts';
-import { strangerAccepts } from '../support/stranger.ts';
 
 /**
  * The events that §6.6 requires, and their names here. Memory, approvals, sandboxes and
@@ -58,7 +58,7 @@ const asToold = ({ runtimeDir }: TestRuntime) =>
     sandboxdRoutes,
     socketLink({ socketPath: socketPathFor(runtimeDir, 'sandboxd', 'peer-toold') }),
   );
-/** A command in a box that shows this path. */
+/** A command in a box with this path. */
 const lookingAt = (path: string) => ({
   run_id: deriveId<RunId>('run', path),
   fence: 1,
@@ -72,7 +72,7 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds that take a person or the network, and are shown by tests of their own. */
+/** Kinds that need a person or the network, and have their own tests. */
 const ELSEWHERE = /^(run\.marked|policy\.refused|approval\.|permit\.|network\.)/;
 
 describe('the audit log', () => {
@@ -98,7 +98,7 @@ describe('the audit log', () => {
   const audit = (...words: string[]) =>
     agentctl(['audit', ...words], { state: runtime.stateDir, env: runtime.env });
 
-  it('everything happens', async () => {
+  it('every kind of event is caused', async () => {
     const { agentd, modeld } = runtime;
     model.on(
       'Do a bit of everything',
@@ -168,7 +168,7 @@ describe('the audit log', () => {
     runtime = await runtime.restart();
   });
 
-  it('[R126-R133] [R139-R141] [R145] [R146] [R46] [R423] every kind of event there is has occurred, and the log tells all that §6.6 wants', async () => {
+  it('[R126-R133] [R139-R141] [R145] [R146] [R46] [R423] every event kind has occurred, and the log has all that §6.6 requires', async () => {
     const missing = async () => {
       const kinds = new Set((await allEvents(runtime)).map(({ event }) => event));
       return [
@@ -178,11 +178,11 @@ describe('the audit log', () => {
     };
     await eventually('all kinds', async () =>
       (await missing()).length === 0 ? true : undefined,
-    ).catch(async () => assert.deepEqual(await missing(), [], 'kinds that nothing writes'));
+    ).catch(async () => assert.deepEqual(await missing(), [], 'kinds that are never written'));
     await eventually('journals and log to agree', () => assertReconciled(runtime));
   });
 
-  it('[R125] [R309] [R9] [R415] an event says when, who, for which task, what, and by which rule it was allowed', async () => {
+  it('[R125] [R309] [R9] [R415] an event has time, principal, task, action, and the rule that allowed it', async () => {
     const { events } = await runtime.audit.tool({
       params: { tool: 'artifact.put' },
       query: { limit: 100 },
@@ -212,7 +212,7 @@ describe('the audit log', () => {
     assert.ok(!text.includes('Do a bit of everything'), 'events carry no content');
   });
 
-  it('[R139] [R140] [R141] [R415] an attempt stands in the log before its effect, and each is an event of its own', async () => {
+  it('[R139] [R140] [R141] [R415] an attempt is logged before its effect, each as a separate event', async () => {
     const all = await allEvents(runtime);
     const seqOf = new Map(all.map((one) => [one.id, one.seq]));
     const ended = all.filter(({ event }) => /^(tool|model)\.call\.ended$/.test(event));
@@ -230,7 +230,7 @@ describe('the audit log', () => {
     assert.equal(usage?.data?.cost_microusd, 300);
   });
 
-  it('[R299] [R300] [R301] [R302] is read by page, by task, by agent and by tool', async () => {
+  it('[R299] [R300] [R301] [R302] can be read by page, by task, by agent and by tool', async () => {
     const all = await allEvents(runtime);
     const newest = await runtime.audit.events({ query: { limit: 3, order: 'desc' } });
     assert.deepEqual(
@@ -257,20 +257,20 @@ describe('the audit log', () => {
     );
   });
 
-  it('[R436] a proof convinces a stranger, and only of what is true; the key was rotated and all still verifies', async () => {
+  it('[R436] an independent verifier accepts valid proofs only, and all verify after a key rotation', async () => {
     const all = await allEvents(runtime);
     for (const { id } of [all[0]!, all[Math.floor(all.length / 2)]!, all.at(-1)!]) {
       const ran = await audit('prove', id, '--json');
       assert.equal(ran.code, 0, ran.stderr);
       const { proof } = documentOf<{
-        proof: Parameters<typeof strangerAccepts>[0] & { vkey: string };
+        proof: Parameters<typeof isProven>[0] & { vkey: string };
       }>(ran);
-      assert.ok(strangerAccepts(proof, proof.vkey), id);
+      assert.ok(isProven(proof, proof.vkey), id);
       assert.equal((JSON.parse(proof.event) as AuditEvent).id, id);
       const lie = { ...proof, event: proof.event.replace(/"ts":"2/, '"ts":"1') };
       assert.notEqual(lie.event, proof.event);
-      assert.ok(!strangerAccepts(lie, proof.vkey));
-      assert.ok(!strangerAccepts({ ...proof, index: proof.index ^ 1 }, proof.vkey));
+      assert.ok(!isProven(lie, proof.vkey));
+      assert.ok(!isProven({ ...proof, index: proof.index ^ 1 }, proof.vkey));
     }
     await refusedWith('not_found', runtime.audit.prove({ params: { id: 'nothing.of.the.kind' } }));
     const ran = await audit('verify', '--json');
@@ -291,7 +291,7 @@ describe('the audit log', () => {
     return { code: ran.code, ...documentOf<Report>(ran).verify };
   };
 
-  it('[R436] [R423] [C172] a copy that somebody changed is found out, and verify says where', async () => {
+  it('[R436] [R423] [C172] verify detects a changed copy and reports the position', async () => {
     const kept = join(elsewhere, 'checkpoint');
     writeFileSync(kept, (await audit('checkpoint')).stdout);
     const [copy, exported] = [join(elsewhere, 'copy'), join(elsewhere, 'exported')];
@@ -323,7 +323,7 @@ describe('the audit log', () => {
     }
   });
 
-  it('[C172] a tail that was cut off together with its checkpoints shows against one kept elsewhere', async () => {
+  it('[C172] a tail removed together with its checkpoints is detected with a checkpoint stored elsewhere', async () => {
     const dir = join(elsewhere, 'forgotten');
     cpSync(join(elsewhere, 'copy'), dir, { recursive: true });
     const lines = readFileSync(join(dir, 'audit.jsonl'), 'utf8').split('\n').slice(0, -1);
@@ -342,7 +342,7 @@ describe('the audit log', () => {
     );
     rmSync(join(dir, 'tree'), { recursive: true });
     const alone = await verify(dir);
-    assert.equal(alone.code, 0, `alone, it looks whole: ${JSON.stringify(alone)}`);
+    assert.equal(alone.code, 0, `without it, it looks complete: ${JSON.stringify(alone)}`);
     const { code, problems } = await verify(dir, '--from', join(elsewhere, 'checkpoint'));
     assert.equal(code, 1);
     assert.equal(problems[0]?.seq, Number(early[1]));

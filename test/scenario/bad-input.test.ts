@@ -1,5 +1,5 @@
-// Bad input gets a clear error and nothing is lost: what people, files, clocks and providers do
-// wrong, each followed by proof that the runtime works on.
+// Bad input from people, files, clocks and providers gets a clear error, nothing is lost, and the
+// runtime still works afterwards.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -24,7 +24,7 @@ async function assertWorks(runtime: InProcessWorld | TestRuntime, agent: string)
   assert.equal(ended.status, 'completed', JSON.stringify(ended.error));
 }
 
-describe('[R39] manifests that are broken, doubled or misspelt', () => {
+describe('[R39] manifests that are invalid, duplicated or misspelled', () => {
   let world: InProcessWorld;
   const fileOf = (name: string) => join(dirname(world.stateDir), 'agents', name);
   const write = (name: string, text: string) => writeFileSync(fileOf(name), text);
@@ -54,7 +54,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
   });
   after(() => world.stop());
 
-  it('are each named with file, line and hint, and the others load', async () => {
+  it('are each reported with file, line and hint, and the others load', async () => {
     assert.deepEqual(await names(), ['good', 'other']);
     const expected: [string, number, RegExp, RegExp][] = [
       ['broken.yaml', 7, /./, /YAML/],
@@ -73,7 +73,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
     await assertWorks(world, 'good');
   });
 
-  it('that break later leave the old one in force, and say so', async () => {
+  it('that become invalid leave the old one in effect and are reported', async () => {
     write('other.yaml', manifest('other', '{ replicas: 0.5 }'));
     const problem = await problemIn('other.yaml');
     assert.equal(problem.line, 6);
@@ -88,7 +88,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
     });
   });
 
-  it('that declare an agent another file has are named, and the first stays', async () => {
+  it('that declare an agent a second time are reported, and the first stays', async () => {
     write('zz-copy.yaml', manifest('good', '{ replicas: 9 }'));
     const problem = await problemIn('zz-copy.yaml');
     assert.match(problem.message, /good is already declared by .*good\.yaml/);
@@ -97,7 +97,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
     await assertWorks(world, 'good');
   });
 
-  it('that are huge, deep, binary or no file at all harm nobody', async () => {
+  it('that are huge, deeply nested, binary or not a file have no effect on others', async () => {
     write('huge.yaml', 'x'.repeat(2_000_000));
     write('deep.yaml', `a: ${'['.repeat(50_000)}`);
     write('shadow.yaml', manifest('shadow', '{ replicas: { toString: 1, valueOf: 1 } }'));
@@ -108,7 +108,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
     await assertWorks(world, 'good');
   });
 
-  it('sent by a person are refused with the line, and nothing changes', async () => {
+  it('sent by a person are rejected with the line, and nothing changes', async () => {
     const yaml = manifest('good', '{ limits: { maxStep: 3 } }');
     const put = world.agentd.putAgent({ params: { name: 'good' }, body: { manifest_yaml: yaml } });
     await assert.rejects(put, (error: Fault) => {
@@ -121,7 +121,7 @@ describe('[R39] manifests that are broken, doubled or misspelt', () => {
   });
 });
 
-describe('requests that are wrong', () => {
+describe('invalid requests', () => {
   let runtime: TestRuntime;
   before(async () => {
     runtime = await startRuntime();
@@ -136,7 +136,7 @@ describe('requests that are wrong', () => {
       return true;
     });
 
-  it('are refused with what is wrong and what to do, and nothing is made of them', async () => {
+  it('are rejected with the problem and what to do, and create nothing', async () => {
     const before = (await runtime.agentd.listTasks({ query: {} })).tasks.length;
     await refused({ goal: 'x'.repeat(1_000_000) }, 'bad_request', /goal: must be at most 64 KiB/);
     await refused({ goal: 'x'.repeat(10_000_000) }, 'too_large', /larger than/);
@@ -164,7 +164,7 @@ describe('requests that are wrong', () => {
     await assertWorks(runtime, 'coder');
   });
 
-  it('a task for an agent that is paused is refused, and says how to resume it', async () => {
+  it('a task for a paused agent is refused with the command to resume it', async () => {
     const named = { goal: 'x', agent: 'researcher' };
     const forPlanner = { goal: 'x' };
     for (const [name, body] of [
@@ -183,7 +183,7 @@ describe('requests that are wrong', () => {
     await assertWorks(runtime, 'researcher');
   });
 
-  it('a circle of tasks is refused, and the tasks in it go on', async () => {
+  it('a dependency cycle is rejected, and its tasks continue', async () => {
     const { task: whole } = await runtime.agentd.createTask({
       body: { goal: 'Please ask a person first', agent: 'planner' },
     });
@@ -206,7 +206,7 @@ describe('a clock that jumps back', () => {
   });
   after(() => world.stop());
 
-  it('an hour in the middle of everything: work goes on, ids still sort, waits end when due', async () => {
+  it('by an hour during work: work continues, ids still sort, waits end when due', async () => {
     const body = { goal: 'Please ask a person which region, then answer', agent: 'planner' };
     const { task: before } = await world.agentd.createTask({ body });
     const wait = await eventually('the question', async () => {
@@ -216,7 +216,7 @@ describe('a clock that jumps back', () => {
     world.clock.advance(-3_600_000);
     await assertWorks(world, 'coder');
     const { tasks } = await world.agentd.listTasks({ query: { agent: 'coder' } });
-    assert.ok(tasks[0]!.id > before.id, 'what is made later sorts later');
+    assert.ok(tasks[0]!.id > before.id, 'later ids sort later');
     await world.agentd.answerWait({ params: { id: wait.id }, body: { answer: 'eu-west' } });
     const ended = await taskEnded(world, before.id);
     assert.equal(ended.status, 'completed', JSON.stringify(ended.error));
@@ -250,7 +250,7 @@ const FAULTY: Record<string, (response: http.ServerResponse) => void> = {
   html: (response) => void response.end('<html>Bad gateway</html>'),
 };
 
-describe('[R98] providers that answer wrongly', () => {
+describe('[R98] providers with defective responses', () => {
   let runtime: TestRuntime;
   let server: http.Server;
   let play = 'malformed';
@@ -264,7 +264,7 @@ describe('[R98] providers that answer wrongly', () => {
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
-    // One provider for each, so that failures of one do not make the next be left alone.
+    // One provider for each, so that failures of one do not open the circuit of the next.
     const providers = Object.keys(FAULTY).map(
       (_, i) =>
         `p${i}: { dialect: openai, base_url: "http://127.0.0.1:${port}/v1", models: [m${i}] }`,
@@ -281,7 +281,7 @@ describe('[R98] providers that answer wrongly', () => {
 
   const messages: Message[] = [{ role: 'user', parts: [{ type: 'text', text: 'hello' }] }];
   for (const [i, name] of Object.keys(FAULTY).entries()) {
-    it(`${name}: a fault that says so of the provider, and nothing stays reserved`, async () => {
+    it(`${name}: a fault names the provider, and nothing stays reserved`, async () => {
       play = name;
       const asked = runtime.modeld.generate({ body: { model: `m${i}`, messages } });
       await assert.rejects(asked, (error: Fault) => {
@@ -295,7 +295,7 @@ describe('[R98] providers that answer wrongly', () => {
     });
   }
 
-  it('and the record says of each what became of it', async () => {
+  it('the record has the outcome of each', async () => {
     const { calls } = await runtime.modeld.listCalls({ query: {} });
     assert.equal(calls.length, Object.keys(FAULTY).length);
     for (const call of calls) {

@@ -1,5 +1,5 @@
-// Starts that must not happen, each refused with the reason: a state directory in use, newer, not
-// ours or broken, and paths that no socket fits in.
+// Starts that must be refused, each with the reason: a state directory that is in use, newer, owned
+// by others or broken, and paths too long for a socket.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import {
   taskEnded,
 } from '../support/runtime.ts';
 
-/** Starts the program and gives the reason it says for not doing it. */
+/** Starts the program and resolves with the reason it gives for refusing. */
 function refusal(
   stateDir: string,
   { xdg, mode = 'embedded' }: { xdg?: string; mode?: 'embedded' | 'split' } = {},
@@ -44,7 +44,7 @@ function refusal(
 /** Lists what ended runtimes left in the socket directory. */
 const leftIn = (base: string): string[] => readdirSync(join(base, 'r', 'agentd'));
 
-describe('a start that must not happen', () => {
+describe('a refused start', () => {
   let runtime: TestRuntime;
   let base: string;
   before(async () => {
@@ -54,7 +54,7 @@ describe('a start that must not happen', () => {
   after(() => runtime.remove());
 
   for (const mode of ['embedded', 'split'] as const) {
-    it(`a second runtime (${mode}) on one state directory is told who holds it`, async () => {
+    it(`a second runtime (${mode}) on one state directory learns which process holds it`, async () => {
       const why = await refusal(runtime.stateDir, { mode });
       assert.equal(why.code, 'state_in_use');
       assert.ok(why.message.includes(runtime.stateDir), why.message);
@@ -62,12 +62,16 @@ describe('a start that must not happen', () => {
       assert.match(why.hint, /--state/);
       assert.notEqual(why.exit, 0);
       const { task } = await runtime.agentd.createTask({ body: { goal: 'Go on', agent: 'coder' } });
-      assert.equal((await taskEnded(runtime, task.id)).status, 'completed', 'the first works on');
+      assert.equal(
+        (await taskEnded(runtime, task.id)).status,
+        'completed',
+        'the first still works',
+      );
     });
   }
 
   for (const mode of ['embedded', 'split'] as const) {
-    it(`a start (${mode}) that is refused for broken rules leaves nothing behind`, async () => {
+    it(`a start (${mode}) refused for invalid rules leaves nothing behind`, async () => {
       const own = freshDir();
       const policies = join(own, 's', 'policies');
       mkdirSync(policies, { recursive: true, mode: 0o700 });
@@ -80,7 +84,7 @@ describe('a start that must not happen', () => {
       rmSync(own, { recursive: true, force: true });
     });
 
-    it(`and (${mode}) one whose first process does not start`, async () => {
+    it(`a start (${mode}) whose first process fails leaves nothing behind`, async () => {
       const own = freshDir();
       mkdirSync(join(own, 's'), { mode: 0o700 });
       const config = { modeld: { screenplays_dir: join(own, 'none') } };
@@ -105,7 +109,7 @@ describe('a start that must not happen', () => {
     await won[0]!.value.remove();
   });
 
-  describe('of a state directory', () => {
+  describe('with a state directory', () => {
     const state = (): string => {
       const dir = join(freshDir(), 'state');
       mkdirSync(dir, { mode: 0o700 });
@@ -121,7 +125,7 @@ describe('a start that must not happen', () => {
       for (const dir of used) rmSync(dir, { recursive: true, force: true });
     });
 
-    it('that a newer version wrote is refused, and left as it is', async () => {
+    it('written by a newer version is refused, and leaves it unchanged', async () => {
       const dir = make();
       writeFileSync(join(dir, 'VERSION'), '999\n');
       const why = await refusal(dir);
@@ -131,7 +135,7 @@ describe('a start that must not happen', () => {
       assert.equal(readFileSync(join(dir, 'VERSION'), 'utf8'), '999\n');
     });
 
-    // auditd-ai's is only an index, which is made again from the log.
+    // auditd-ai's database is only an index, which is rebuilt from the log.
     for (const name of DAEMONS_WITH_STORE.filter((daemon) => daemon !== 'auditd-ai')) {
       it(`with a ${name} database of a newer version is refused`, async () => {
         const dir = make();
@@ -148,7 +152,7 @@ describe('a start that must not happen', () => {
       });
     }
 
-    it('with a damaged database is refused, by its name', async () => {
+    it('with a damaged database is refused, and names it', async () => {
       const dir = make();
       writeFileSync(join(dir, 'agentd.sqlite'), 'not a database, but long enough '.repeat(200));
       const why = await refusal(dir);
@@ -156,7 +160,7 @@ describe('a start that must not happen', () => {
       assert.match(why.message, /agentd\.sqlite/);
     });
 
-    it('that others may enter is refused, with the command that mends it', async () => {
+    it('that others may enter is refused, with the command that fixes it', async () => {
       const dir = make();
       chmodSync(dir, 0o755);
       const why = await refusal(dir);
@@ -164,7 +168,7 @@ describe('a start that must not happen', () => {
       assert.match(why.hint, /chmod 700/);
     });
 
-    it('with a configuration that is wrong is refused with line and nearest key', async () => {
+    it('with an invalid configuration is refused with line and nearest key', async () => {
       const dir = make();
       writeFileSync(join(dir, 'agentd.yaml'), 'agentd:\n  runs_live_mx: 3\n');
       const why = await refusal(dir);
@@ -180,7 +184,7 @@ describe('a start that must not happen', () => {
       assert.match((await refusal(dir)).hint, /chmod 600/);
     });
 
-    it('on a runtime path that no socket fits in is refused, and says what to shorten', async () => {
+    it('with a runtime path too long for a socket is refused, and names what to shorten', async () => {
       const dir = make();
       const why = await refusal(dir, { xdg: join(dir, 'x'.repeat(60)) });
       assert.equal(why.code, 'path_too_long');

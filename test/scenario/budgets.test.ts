@@ -1,6 +1,5 @@
-// Money and tokens: every budget that a call touches must have room for the most it can cost,
-// before it goes out. A refusal says which budget, how much is left and who can raise it; raised,
-// the work goes on.
+// Money and tokens: every budget of a call must cover its maximum cost before it is sent. The error
+// names the budget, what is left and who can raise it; after a raise the work continues.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { BudgetView } from '../../src/wire/modeld.ts';
@@ -40,7 +39,7 @@ describe('budgets', () => {
     ['site', 'site'],
     ['day', 'daily'],
   ] as const) {
-    it(`[R100] the ${subject}: nothing goes out past it, and raised it goes on`, async () => {
+    it(`[R100] the ${subject}: no call is sent beyond it, and work continues after a raise`, async () => {
       const spent = spentOf(await budget(subject));
       await limit(subject, { tokens_limit: spent + 50 });
       const asked = world.model.asked.length;
@@ -55,14 +54,14 @@ describe('budgets', () => {
         task.error?.message ?? '',
         new RegExp(`An operator can raise it: agentctl model budget ${subject} --tokens N`),
       );
-      assert.equal(world.model.asked.length, asked, 'no provider was asked');
+      assert.equal(world.model.asked.length, asked, 'no provider was called');
       await limit(subject, { tokens_limit: null });
       const { task: again } = await world.agentd.retryTask({ params: { id: task.id } });
       assert.equal((await taskEnded(world, again.id)).status, 'completed');
     });
   }
 
-  it('[C82] [R100] an agent’s day: in money too, and the next day it is new', async () => {
+  it('[C82] [R100] an agent’s daily budget: in money too, and renewed the next day', async () => {
     await limit('agent', { cost_limit_microusd: 1_000 }, 'researcher');
     const refused = await doTask(world, 'Spend a day', { agent: 'researcher' });
     assert.match(
@@ -73,14 +72,14 @@ describe('budgets', () => {
     await limit('agent', { cost_limit_microusd: 200_000, tokens_limit: 13_000 }, 'researcher');
     assert.equal((await doTask(world, 'Spend a day', { agent: 'researcher' })).status, 'completed');
     const before = await budget('agent', 'researcher');
-    assert.equal(before?.tokens_spent, 120, 'what was really used, not what was held');
+    assert.equal(before?.tokens_spent, 120, 'the actual use, not the reservation');
     assert.equal(before?.cost_spent_microusd, 100 * 1 + 20 * 10);
     world.clock.advance(86_400_000);
     assert.equal((await budget('agent', 'researcher'))?.tokens_spent, 0);
     await limit('agent', { cost_limit_microusd: null, tokens_limit: null }, 'researcher');
   });
 
-  it('[R100] [R407] a tree of tasks: what the children spend is the root’s', async () => {
+  it('[R100] [R407] a tree of tasks: subtasks spend from the root’s budget', async () => {
     world.model.on(
       'Spend together',
       says(
@@ -107,7 +106,7 @@ describe('budgets', () => {
     assert.ok(spent > 1_000 && spent <= 20_000, `${spent} tokens`);
   });
 
-  it('[R100] a task’s budget that is raised while it waits is there when it goes on', async () => {
+  it('[R100] a raise of a waiting task’s budget is in effect when it continues', async () => {
     world.model.on('Stop for money', says(call('timer.wait', { after_s: 60 })), finishes('rich'));
     const limits = { max_cost_microusd: 90_000 };
     const task = await create(world, 'Stop for money', { agent: 'coder', limits });
@@ -120,11 +119,11 @@ describe('budgets', () => {
     world.clock.advance(61_000);
     assert.equal((await taskEnded(world, task.id)).result, 'rich');
     const view = await budget('task', task.id);
-    assert.equal(view?.cost_limit_microusd, 500_000, 'what an operator says stands');
+    assert.equal(view?.cost_limit_microusd, 500_000, 'the operator’s limit stays');
     assert.equal(view?.tokens_spent, 240);
   });
 
-  it('[R100] a call is given only the output that is left', async () => {
+  it('[R100] a call’s output is limited to the remaining budget', async () => {
     const spent = spentOf(await budget('day'));
     await limit('day', { tokens_limit: spent + 3_000 });
     const body = {
@@ -142,7 +141,7 @@ describe('budgets', () => {
     await limit('day', { tokens_limit: null });
   });
 
-  it('[R105] nothing stays reserved, and the refusals are in the log', async () => {
+  it('[R105] nothing stays reserved, and the refusals are logged', async () => {
     const { budgets } = await world.modeld.listBudgets({});
     assert.ok(budgets.length > 3);
     for (const one of budgets)

@@ -1,6 +1,6 @@
-// A step with several calls is decided on as a whole: a permit for something mild does not cover it
-// beside something worse, and whoever is asked sees all of it. The model is scripted; runner, toold
-// and approvald are the real ones.
+// A step with several calls is decided as a whole: a permit for a low-risk call does not cover it
+// next to a riskier one, and the approver sees all calls. The model is scripted; runner, toold and
+// approvald are real.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
@@ -33,7 +33,7 @@ describe('several calls in one step', () => {
       return own.length === count ? own : undefined;
     });
 
-  it('[R108] are judged by the worst of them', async () => {
+  it('[R108] are decided by the riskiest of them', async () => {
     const goal = 'Say hello, and again, and again with something worse';
     const echo = (text: string) => call('test.echo', { text });
     world.model.on(
@@ -50,7 +50,7 @@ describe('several calls in one step', () => {
     const { approval: given } = await people.approve({ params, body: { for: 'task' } });
     assert.equal(given.permit_id !== null, true);
 
-    // The second is covered, beside a call that is no worse; the third is not.
+    // The second is covered, next to a call of no higher risk; the third is not.
     const both = await pending(id, 2);
     const third = both.find(({ action }) => action === 'test.echo')!;
     const { approval } = await world.approvald.getApproval({ params: { id: third.id } });

@@ -1,5 +1,5 @@
-// The programs are changed under a runtime that runs from them, as a new build does it: a daemon
-// that dies then is not started again in another version than the rest, and that is said.
+// The program files change under a running runtime, as a new build does: a daemon that dies is not
+// restarted in another version than the rest, and this is reported.
 import assert from 'node:assert/strict';
 import { appendFileSync, chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,14 +8,14 @@ import { readRuntimeInfo } from '../../src/platform/state-dir.ts';
 import { daemonPids } from '../support/kills.ts';
 import { eventually, freshDir, ROOT, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
-describe('programs that were changed', () => {
+describe('changed programs', () => {
   const home = freshDir();
   const build = join(home, 'build');
   const program = join(build, 'daemon.mjs');
   let runtime: TestRuntime;
   before(async () => {
     chmodSync(home, 0o755);
-    // Without what another test is just compiling: it has the number of a process in its name.
+    // Except files that another test is compiling: those have a process id in their name.
     const filter = (file: string) => !/\.\d+$/.test(file);
     cpSync(join(ROOT, 'build'), build, { recursive: true, filter });
     runtime = await startRuntime({ mode: 'split', build });
@@ -39,12 +39,12 @@ describe('programs that were changed', () => {
       return models !== undefined && modeld() !== before ? true : undefined;
     });
 
-  it('a daemon that dies is started again while they are the same', async () => {
+  it('a daemon that dies is restarted while the programs are unchanged', async () => {
     await back(killModeld());
     assert.deepEqual(outdated(), []);
   });
 
-  it('and not when they were changed, until they are as they were', async () => {
+  it('a daemon is not restarted with changed programs, until they are restored', async () => {
     const text = readFileSync(program);
     appendFileSync(program, '\n// of another version\n');
     const before = killModeld();
@@ -52,7 +52,7 @@ describe('programs that were changed', () => {
     assert.deepEqual(outdated(), ['modeld']);
     assert.equal(modeld(), undefined);
     await assert.rejects(runtime.modeld.listModels({}));
-    assert.equal((await runtime.agentd.status({})).mode, 'split', 'the others work on');
+    assert.equal((await runtime.agentd.status({})).mode, 'split', 'the others still work');
     writeFileSync(program, text);
     await back(before);
     await eventually('it is taken back', async () => (outdated().length === 0 ? true : undefined));

@@ -1,5 +1,5 @@
-// A person at a terminal: the runtime is started, used, looked into and stopped by bin/agentctl
-// alone, and scripts can rely on its documents and exit codes.
+// A person at a terminal starts, uses, inspects and stops the runtime with bin/agentctl alone, and
+// scripts can rely on its JSON and exit codes.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,7 +70,7 @@ describe('agentctl', () => {
   before(async () => {
     const agents = join(base, 'agents');
     mkdirSync(agents);
-    // Agents are made in it by daemons that are not root.
+    // Written by daemons that are not root.
     chmodSync(agents, process.getuid?.() === 0 ? 0o777 : 0o700);
     for (const name of ['planner', 'researcher', 'coder'])
       writeFileSync(
@@ -79,14 +79,14 @@ describe('agentctl', () => {
       );
     writeFileSync(join(agents, 'deployer.yaml'), manifestOf('deployer', '{}', 'Deploys.'));
     const said = await ok('up', '--agents', agents);
-    assert.match(said, /rehearsal/i, 'it says which model answers');
+    assert.match(said, /rehearsal/i, 'it names the model');
   });
   after(async () => {
     await run('down');
     rmSync(base, { recursive: true, force: true });
   });
 
-  it('[R47] status tells what runs, and that it is a rehearsal', async () => {
+  it('[R47] status shows what is running, and that it is a rehearsal', async () => {
     const { status } = await json<{ status: Status }>('status');
     assert.equal(status.halted, false);
     assert.equal(status.rehearsal, true);
@@ -154,7 +154,7 @@ describe('agentctl', () => {
     await fails(5, 'not_found', 'task', 'create', 'Take notes', '--agent', 'scribe');
   });
 
-  it('[R49] run AGENT --task TASK gives a waiting task to an agent', async () => {
+  it('[R49] run AGENT --task TASK assigns a waiting task to an agent', async () => {
     const slow = await createTask('slow 60000 ms', '--agent', 'coder');
     const task = await createTask('Be given away', '--agent', 'coder', '--after', slow.id);
     assert.equal(task.status, 'blocked');
@@ -172,7 +172,7 @@ describe('agentctl', () => {
     const ran = await run('task', 'create', 'Please ask a person first', '--no-wait', '--json');
     assert.equal(ran.code, 4, ran.stderr);
     const { task } = JSON.parse(ran.stdout) as { task: TaskView };
-    // The question is there a moment before its run has parked.
+    // The question is listed a moment before its run has parked.
     await eventually('its run to park', async () =>
       (await show(task.id)).status === 'waiting' ? true : undefined,
     );
@@ -188,7 +188,7 @@ describe('agentctl', () => {
     await fails(1, 'conflict', 'answer', wait.id, 'too late');
   });
 
-  it('exit codes say how it went: limit 7, failed 1, not found 5, usage 2, configuration 78', async () => {
+  it('exit codes: limit 7, failed 1, not found 5, usage 2, configuration 78', async () => {
     const limited = await run(
       'task',
       'create',
@@ -263,7 +263,7 @@ describe('agentctl', () => {
     assert.match(await ok('audit', 'verify'), /The log is whole/);
   });
 
-  it('[K97] halt, unhalt, down; and after that it is not reachable', async () => {
+  it('[K97] halt, unhalt, down; afterwards it is not reachable', async () => {
     await ok('halt', '--reason', 'lunch');
     const { status } = await json<{ status: Status }>('status');
     assert.deepEqual([status.halted, status.halt_reason], [true, 'lunch']);

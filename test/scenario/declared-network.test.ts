@@ -1,5 +1,6 @@
-// A declared tool in a sandbox of its own that reaches a host: through the way out of the run, what
-// policy gives the agent, and nothing else. Sandbox, egressd and the server are real.
+// A declared tool in its own sandbox with network access: through the run's egress session it
+// reaches the hosts that policy allows the agent, and nothing else. Sandbox, egressd and server are
+// real.
 import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -73,7 +74,7 @@ idempotent: true
     return asked.value as CallAnswer;
   };
 
-  it('reaches what it lists and the agent may reach, and has then read from outside', async () => {
+  it('reaches a host that both it and the agent’s policy list, and marks the run', async () => {
     const run = await world.startRun();
     const got = await ask(run, 'site.get');
     assert.equal(got.result?.stdout, 'hello', JSON.stringify(got));
@@ -81,7 +82,7 @@ idempotent: true
     assert.ok(task.labels.includes('outside'));
   });
 
-  it('reaches nothing that the agent may not, and nothing without a list', async () => {
+  it('reaches no host that the agent may not, and none without a list', async () => {
     const run = await world.startRun();
     const other = await ask(run, 'site.get', 'evil.test');
     assert.equal(other.status === 'completed' && other.result?.stdout === 'hello', false);

@@ -1,5 +1,5 @@
-// The first story: a planner shares its work with two colleagues, both answer, it concludes; and
-// the same with a person who is asked first and answers an hour later.
+// A planner delegates to two colleagues and concludes from both results; and the same with a person
+// who is asked first and answers an hour later.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type InProcessWorld, startWorld } from '../support/in-process.ts';
@@ -12,7 +12,7 @@ describe('a planner and its colleagues', () => {
   });
   after(() => world.stop());
 
-  it('[R41] [R44] [R256] [R260] delegates to researcher and coder in parallel and concludes from both answers', async () => {
+  it('[R41] [R44] [R256] [R260] delegates to researcher and coder in parallel and concludes from both results', async () => {
     const { task } = await world.agentd.createTask({
       body: { goal: 'Find out why the API got slower' },
     });
@@ -42,7 +42,7 @@ describe('a planner and its colleagues', () => {
     assert.ok(types.includes('TaskResult agent:coder agent:planner'));
   });
 
-  it('[R34] [R373] the record tells the whole chain and reconciles with the journals', async () => {
+  it('[R34] [R373] the log has the whole chain and reconciles with the journals', async () => {
     const { tasks } = await world.agentd.listTasks({ query: { limit: 10 } });
     for (const task of tasks) {
       const missing = async () => {
@@ -64,7 +64,7 @@ describe('a planner and its colleagues', () => {
     }
   });
 
-  it('[R34] replays from recorded answers without a difference', async () => {
+  it('[R34] replays from recorded responses without a difference', async () => {
     const { tasks } = await world.agentd.listTasks({ query: { agent: 'planner' } });
     const before = await world.modeld.usage({ query: {} });
     const { replay } = await world.agentd.replayTask({ params: { id: tasks[0]!.id } });
@@ -74,11 +74,11 @@ describe('a planner and its colleagues', () => {
     assert.equal(
       (await world.modeld.usage({ query: {} })).total.calls,
       before.total.calls,
-      'no model was asked',
+      'no model was called',
     );
   });
 
-  it('[R33] waits for a person without a process and goes on an hour later', async () => {
+  it('[R33] waits for a person without a process and continues an hour later', async () => {
     const { task } = await world.agentd.createTask({
       body: { goal: 'Please ask a person which region is meant, then answer' },
     });

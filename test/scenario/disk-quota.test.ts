@@ -14,7 +14,7 @@ import {
 import { create, manifestOf, scriptedModels } from '../support/scripted-world.ts';
 
 const TOOLS = 'tools: { allow: [shell.exec, file.read, file.write_workspace, file.delete] }';
-/** More than is allowed, and not so much that four files less are not enough. */
+/** More than is allowed, but little enough that deleting four files suffices. */
 const FILL = 'for i in 1 2 3 4 5; do head -c 8000000 /dev/zero >f$i; sleep 0.2; done; sleep 50';
 
 describe('the disk of a manifest', { timeout: 120_000 }, () => {
@@ -38,10 +38,11 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
     await runtime.remove();
     await model.close();
   });
-  const tell = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
+  const joinResults = ({ results }: { results: string[] }): ScriptedText =>
+    finishes(results.join('\n'));
   const run = async (agent: string, ...calls: [string, Record<string, unknown>][]) => {
     const goal = `${agent} does ${JSON.stringify(calls).slice(0, 60)} ${calls.length}`;
-    model.on(goal, ...calls.map(([tool, input]) => says(call(tool, input))), tell);
+    model.on(goal, ...calls.map(([tool, input]) => says(call(tool, input))), joinResults);
     const task = await create(runtime, goal, { agent });
     return (await taskEnded(runtime, task.id)).result ?? '';
   };
@@ -51,7 +52,7 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
     { path, text: 'x'.repeat(1_000) },
   ];
 
-  it('a command that writes more is ended, the rest is refused, and what is deleted can be used again', async () => {
+  it('a command over the limit is ended, writes fail, and deleting files frees space', async () => {
     const told = await run(
       'small',
       sh(FILL),
@@ -68,12 +69,12 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
     assert.match(told, /3000000 again/);
     assert.match(told, /1000 now/);
   });
-  it('one file alone is held by the kernel, and more is allowed to whom more is given', async () => {
+  it('the kernel limits a single file, to the agent’s own limit', async () => {
     const one = 'head -c 40000000 /dev/zero >big; ls -s --block-size=1 big; wc -c <big';
     assert.doesNotMatch(await run('small', sh(one)), /40000000/);
     assert.match(await run('large', sh(one)), /40000000/, 'control');
   });
-  it('the site’s own limit holds where a manifest says none, or more', async () => {
+  it('the site’s limit applies if a manifest sets none or a higher one', async () => {
     const one = 'head -c 300000000 /dev/zero >big; wc -c <big';
     for (const agent of ['site', 'large'])
       assert.doesNotMatch(await run(agent, sh(one)), /300000000/, agent);

@@ -6,7 +6,7 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type EchoFace, startEchoFace } from '../../../test/support/echo-face.ts';
+import { type EchoServer, startEchoServer } from '../../../test/support/echo-server.ts';
 import {
   errorCode,
   exchange,
@@ -21,12 +21,12 @@ import { makeLog } from '../log.ts';
 import { makeMetrics } from '../metrics.ts';
 
 describe('requests that cannot be read', () => {
-  let at: EchoFace;
+  let at: EchoServer;
   let path: string;
-  const send: EchoFace['send'] = (bytes) => at.send(bytes);
-  const echo: EchoFace['echo'] = (body, headers) => at.echo(body, headers);
+  const send: EchoServer['send'] = (bytes) => at.send(bytes);
+  const echo: EchoServer['echo'] = (body, headers) => at.echo(body, headers);
   before(async () => {
-    at = await startEchoFace();
+    at = await startEchoServer();
     path = at.path;
   });
   after(() => at.close());

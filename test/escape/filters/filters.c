@@ -30,7 +30,7 @@ static uint32_t emulate(const struct program *program, const struct seccomp_data
     }
     at += is_true ? op->jt : op->jf;
   }
-  abort();  // every path through a filter pipe_fds with a return
+  abort();  // every path through a filter ends with a return
 }
 
 // Installed before the filter under test, this one fails every call that the other allows: nothing

@@ -1,5 +1,5 @@
-// Runs a table of attacks, each twice against the real warden: guarded it must fail and leave the
-// host as it was, with the guard off it must work. As root and as an ordinary user.
+// Runs each attack of a table twice against the real warden: guarded, it must fail and leave the
+// host unchanged; with the guard off, it must work. As root and as an ordinary user.
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { MODES, type PlanOptions, TestWarden, type WardenMode } from './warden.t
 import type { BoxExit, BoxOutcome } from './warden-client.ts';
 
 export type EscapeCase = {
-  id: string; // of the list of known attacks
+  id: string; // in the list of known attacks
   title: string;
   attack: string[] | ((warden: TestWarden) => string[]);
   // The guards that stop it; all of them off must let it through.
@@ -47,15 +47,15 @@ export function secretIsUntouched(warden: TestWarden): void {
   assert.equal(readFileSync(join(warden.outside, 'secret'), 'utf8'), 'untouched\n');
 }
 
-async function attempt(warden: TestWarden, one: EscapeCase, guarded: boolean): Promise<BoxExit> {
-  fillWorkspace(warden, one.files);
-  one.prepare?.(warden);
-  const plan = typeof one.plan === 'function' ? one.plan(warden) : (one.plan ?? {});
-  const words = typeof one.attack === 'function' ? one.attack(warden) : one.attack;
+async function attempt(warden: TestWarden, entry: EscapeCase, guarded: boolean): Promise<BoxExit> {
+  fillWorkspace(warden, entry.files);
+  entry.prepare?.(warden);
+  const plan = typeof entry.plan === 'function' ? entry.plan(warden) : (entry.plan ?? {});
+  const words = typeof entry.attack === 'function' ? entry.attack(warden) : entry.attack;
   const hostile = plan.level === 1 ? warden.hostile : '/opt/hostile';
   const outcome = await warden.run([hostile, ...words], {
     ...plan,
-    guardsOff: guarded ? [] : one.off,
+    guardsOff: guarded ? [] : entry.off,
   });
   return exited(outcome);
 }
@@ -68,18 +68,18 @@ export function runCases(cases: EscapeCase[]): void {
         warden = await new TestWarden({ mode }).start();
       });
       after(() => warden.stop());
-      for (const one of cases) {
-        if (one.modes && !one.modes.includes(mode)) continue;
-        it(`${one.id} ${one.title}`, async () => {
-          const held = await attempt(warden, one, true);
+      for (const entry of cases) {
+        if (entry.modes && !entry.modes.includes(mode)) continue;
+        it(`${entry.id} ${entry.title}`, async () => {
+          const held = await attempt(warden, entry, true);
           const shown = JSON.stringify(held);
           assert.ok(held.code !== 0 || held.signal !== 0, `the attack worked: ${shown}`);
           assert.notEqual(held.code, 2, `the attack was not tried: ${shown}`);
-          if (one.says) assert.match(held.stdout, one.says, shown);
-          one.check?.(warden, held, true);
-          const control = await attempt(warden, one, false);
+          if (entry.says) assert.match(held.stdout, entry.says, shown);
+          entry.check?.(warden, held, true);
+          const control = await attempt(warden, entry, false);
           assert.equal(control.code + control.signal, 0, `control: ${JSON.stringify(control)}`);
-          one.check?.(warden, control, false);
+          entry.check?.(warden, control, false);
         });
       }
     });

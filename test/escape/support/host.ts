@@ -14,14 +14,14 @@ const pids = () => readdirSync('/proc').filter((name) => /^\d+$/.test(name));
 
 export type Found = { pid: number; name: string };
 
-// Every process with this text among its arguments, but ours. A box's init has the warden's.
+// Lists processes with this text in their arguments, except ours. A box's init has the warden's.
 export function processesOf(text: string): Found[] {
   return pids()
     .filter((pid) => Number(pid) !== process.pid && read(`/proc/${pid}/cmdline`).includes(text))
     .map((pid) => ({ pid: Number(pid), name: read(`/proc/${pid}/comm`).trim() }));
 }
 
-// Every process in a cgroup of the warden with this run directory, whatever it calls itself.
+// Lists processes in the cgroups of the warden with this run directory, whatever their names.
 export function processesIn(runDir: string): Found[] {
   const name = `/${cgroupName(runDir)}/`;
   return pids()
@@ -31,7 +31,7 @@ export function processesIn(runDir: string): Found[] {
 
 const EXITING = 0x4;
 
-// Has been killed and runs nothing any more, whether or not its parent has heard of it.
+// Returns true for a killed process that no longer runs, reaped or not.
 export function isExiting(pid: number): boolean {
   const fields = read(`/proc/${pid}/stat`).split(') ').at(-1)?.split(' ') ?? [];
   return fields[0] === 'Z' || fields[0] === 'X' || (Number(fields[6]) & EXITING) !== 0;
@@ -77,8 +77,8 @@ function find(name: string, path: string, depth: number): string[] {
   });
 }
 
-// A warden's cgroups anywhere below /sys/fs/cgroup, and the names of the boxes inside them; each
-// box has one of the same name in every tree. The spares that wait for a box have theirs too.
+// Finds a warden's cgroups below /sys/fs/cgroup and the names of the boxes in them. A box has one
+// of the same name in every hierarchy; idle spares have theirs too.
 export const cgroupsOf = (wardenDir: string) => cgroupsAt(join(wardenDir, 'run'));
 
 export function cgroupsAt(runDir: string): { own: string[]; boxes: string[] } {

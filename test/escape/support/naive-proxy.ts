@@ -1,6 +1,5 @@
-// The proxy people write first, with the guards off: it looks at the name in the request, compares
-// strings, lets the system find the address, and passes bytes on. What succeeds through it is an
-// attack; the same attack is then tried on egressd.
+// A naive proxy without guards: it compares the name in the request as a string, lets the system
+// resolve it, and relays bytes. An attack must succeed through it before it is tried on egressd.
 import net, { type AddressInfo } from 'node:net';
 
 export type NaiveOptions = {
@@ -8,7 +7,7 @@ export type NaiveOptions = {
   allows?: (host: string) => boolean;
   /** The system's when absent: it also reads 0x7f.1 and 2130706433. */
   lookup?: (host: string) => Promise<string>;
-  /** Looks up and checks first, and lets the dialling look up again. */
+  /** Resolves and checks first, then lets the connect resolve again. */
   checks?: (address: string) => boolean;
 };
 

@@ -1,16 +1,16 @@
-// A name server on loopback that says what a test tells it, and remembers what it was asked.
+// A name server on loopback that returns what a test configures, and records the queries.
 import dgram from 'node:dgram';
 import type { AddressInfo } from 'node:net';
 
 export type NameServer = {
   /** `127.0.0.1:port` */
   address: string;
-  asked: string[];
+  queries: string[];
   close(): void;
 };
 
-/** IPv4 addresses for a name; undefined: no answer at all; empty: there is no such name. */
-export type Says = (name: string, times: number) => string[] | undefined;
+/** IPv4 addresses for a name; undefined: no response at all; empty: no such name. */
+export type NameResolver = (name: string, times: number) => string[] | undefined;
 
 function readName(message: Buffer): { name: string; type: number; end: number } {
   const labels: string[] = [];
@@ -22,7 +22,7 @@ function readName(message: Buffer): { name: string; type: number; end: number } 
   return { name: labels.join('.').toLowerCase(), type: message.readUInt16BE(at + 1), end: at + 5 };
 }
 
-function answerOf(message: Buffer, addresses: readonly string[], end: number): Buffer {
+function encodeResponse(message: Buffer, addresses: readonly string[], end: number): Buffer {
   const head = Buffer.from(message.subarray(0, end));
   head.writeUInt16BE(addresses.length === 0 ? 0x8183 : 0x8180, 2);
   head.writeUInt16BE(addresses.length, 6);
@@ -33,21 +33,21 @@ function answerOf(message: Buffer, addresses: readonly string[], end: number): B
   return Buffer.concat([head, ...rows]);
 }
 
-export async function startNameServer(says: Says): Promise<NameServer> {
+export async function startNameServer(resolve: NameResolver): Promise<NameServer> {
   const socket = dgram.createSocket('udp4');
-  const asked: string[] = [];
+  const queries: string[] = [];
   const times = new Map<string, number>();
   socket.on('message', (message, from) => {
     const { name, type, end } = readName(message);
-    if (type !== 1) return socket.send(answerOf(message, [], end), from.port, from.address);
-    asked.push(name);
+    if (type !== 1) return socket.send(encodeResponse(message, [], end), from.port, from.address);
+    queries.push(name);
     const count = times.get(name) ?? 0;
     times.set(name, count + 1);
-    const addresses = says(name, count);
+    const addresses = resolve(name, count);
     if (addresses !== undefined)
-      socket.send(answerOf(message, addresses, end), from.port, from.address);
+      socket.send(encodeResponse(message, addresses, end), from.port, from.address);
   });
   await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve));
   const { port } = socket.address() as AddressInfo;
-  return { address: `127.0.0.1:${port}`, asked, close: () => socket.close() };
+  return { address: `127.0.0.1:${port}`, queries, close: () => socket.close() };
 }

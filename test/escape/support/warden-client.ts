@@ -1,5 +1,5 @@
-// Speaks the warden's socket: one connection, one box or command at a time. Keeps what it printed
-// and resolves with how it ended, or with the refusal.
+// A client of the warden's socket: one connection, one box or command at a time. Collects the
+// output and resolves with the exit, or with the refusal.
 import { connect, type Socket } from 'node:net';
 import {
   type BoxCommand,
@@ -133,7 +133,7 @@ export class WardenClient {
     this.socket.write(frame(FRAME.close));
   }
 
-  // Any bytes at all, for the tests that do not keep to the protocol.
+  // Sends arbitrary bytes, for the tests that violate the protocol.
   send(bytes: Buffer, stdin: string | null = ''): Promise<BoxOutcome> {
     this.#out = [];
     this.#err = [];

@@ -1,5 +1,5 @@
-// Builds the warden when its sources are newer, starts one in a directory of its own, as root or as
-// an ordinary user, and takes everything away afterwards.
+// Builds the warden when its sources are newer, starts one in its own directory, as root or as an
+// ordinary user, and removes everything afterwards.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -42,7 +42,7 @@ function compile(output: string, sources: string[], flags: string[], dirs: strin
   const fresh = Math.max(...dirs.map(newest));
   if (existsSync(output) && statSync(output).mtimeMs > fresh) return output;
   mkdirSync(join(output, '..'), { recursive: true });
-  // Test files run at the same time: the last rename wins, and each is whole.
+  // Test files run in parallel: the last rename wins, and each file is complete.
   const part = `${output}.${process.pid}`;
   execFileSync('cc', [...FLAGS, ...flags, '-o', part, ...sources], { stdio: 'inherit' });
   renameSync(part, output);
@@ -72,7 +72,7 @@ export function buildKeeper(): string {
   return compile(join(REPO, 'build/keeper'), sources, BUILD_FLAGS.plain, [dir]);
 }
 
-// A hostile program, static so that it needs nothing from the box.
+// Builds the hostile program, static so that it needs nothing from the box.
 export function buildHostile(): string {
   const output = join(REPO, 'build/escape/hostile');
   const sources = readdirSync(HOSTILE)
@@ -95,7 +95,7 @@ export const IS_ROOT = process.getuid?.() === 0;
 const NOBODY = 65534;
 
 export type WardenMode = 'root' | 'user';
-// Root can play both; an ordinary user only itself.
+// Root can test both modes, an ordinary user only its own.
 export const MODES: WardenMode[] = IS_ROOT ? ['root', 'user'] : ['user'];
 
 export type TestWardenOptions = {
@@ -104,7 +104,7 @@ export type TestWardenOptions = {
   wrap?: string[];
   bounds?: string[] | ((dir: string) => string[]);
   clientUid?: number;
-  parent?: false; // not told to end with this process
+  parent?: false; // do not end with this process
 };
 
 const SYSTEM = ['/usr', '/bin', '/lib', '/lib64'];
@@ -170,7 +170,7 @@ export class TestWarden {
   async start(): Promise<this> {
     const binary = buildWarden(this.#options.build ?? 'guards');
     const own = join(this.dir, 'bin/warden');
-    rmSync(own, { force: true }); // one before may still run from it
+    rmSync(own, { force: true }); // an earlier one may still run from it
     copyFileSync(binary, own);
     chmodSync(own, 0o755);
     const words = [
@@ -185,7 +185,7 @@ export class TestWarden {
       join(this.dir, 'bounds'),
       '--halt',
       this.haltFile,
-      // If this test is killed, so that nothing of it stays.
+      // So that nothing stays if this test is killed.
       ...(this.#options.parent === false ? [] : ['--parent', String(process.pid)]),
     ];
     const child = spawn(words[0] ?? '', words.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -199,7 +199,7 @@ export class TestWarden {
     return this;
   }
 
-  // It is there from the start, and has its name a moment later.
+  // The process exists from the start, but has its name a moment later.
   janitor(): Promise<number> {
     return eventually(
       'the janitor',
@@ -207,14 +207,14 @@ export class TestWarden {
     );
   }
 
-  // Nobody is told when a client has gone: ask until it is so.
+  // There is no notification of a client's end: poll.
   async noBoxes(): Promise<void> {
     await eventually('the end of the boxes', async () =>
       (await this.leftovers()).boxes === 0 ? true : undefined,
     );
   }
 
-  // Its log comes through a pipe of its own, and so may come after its answer.
+  // The log has its own pipe, and so may arrive after the response.
   async untilLogged(pattern: RegExp): Promise<void> {
     await eventually(`${pattern} in the warden's log`, async () =>
       pattern.test(this.stderr) ? true : undefined,
@@ -268,10 +268,10 @@ export class TestWarden {
     }
   }
 
-  // The view of a runner: libraries, Node, its program, the sockets; no workspace, no programs.
+  // A runner's view: libraries, Node, its program, the sockets; no workspace, no other programs.
   runnerPlan(words: string[], dirs: { program: string; sockets: string }): WardenPlan {
     const plan = this.plan(['/opt/node/node', ...words], { profile: 'runner' });
-    // A copy: the one that runs this test may lie where only root can look.
+    // A copy: the binary that runs this test may be readable only by root.
     const node = join(this.dir, 'bin/node');
     if (!existsSync(node)) copyFileSync(process.execPath, node);
     return {
@@ -289,7 +289,7 @@ export class TestWarden {
     };
   }
 
-  // The same paths and limits, held open. The client that opened it ends it.
+  // Opens a box with the same paths and limits. The client that opened it closes it.
   async open(more: Partial<PlanOptions> = {}): Promise<WardenBox> {
     const { args: _args, env: _env, cwd: _cwd, ...plan } = this.plan([], more);
     const client = await this.client();
@@ -321,7 +321,7 @@ export class TestWarden {
       const { own, boxes } = cgroupsOf(this.dir);
       const zombies = zombiesOf(this.process?.pid ?? 0);
       const after = await client.features();
-      // A spare was made meanwhile, or the kernel has not let go of an empty cgroup: count again.
+      // A spare was started meanwhile, or the kernel has not removed an empty cgroup: count again.
       if (JSON.stringify(before) !== JSON.stringify(after) || after.settling !== '0') continue;
       client.close();
       const cgroups = own.length === 0 ? 0 : boxes.length - Number(after.spares);
@@ -336,7 +336,7 @@ export class TestWarden {
       child.kill('SIGTERM');
       await once(child, 'exit');
     }
-    // A killed warden's janitor may still be at work in there.
+    // A killed warden's janitor may still be at work there.
     for (let tries = 0; tries < 1_000 && processesOf(this.dir).length > 0; tries++) await sleep(20);
     rmSync(this.dir, { recursive: true, force: true });
   }

@@ -1,5 +1,5 @@
-// Programs that people use reach the network from the box of a real run: git and npm, plain and by
-// TLS; what they may carry is bounded; and a manifest that loses a host cuts what is open to it.
+// Real programs reach the network from the box of a real run: git and npm, with and without TLS.
+// Their traffic is limited, and removing a host from the manifest aborts connections to it.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
@@ -25,7 +25,7 @@ import { create, doTask, manifestOf, scriptedModels } from '../support/scripted-
 const BYTES_MAX = 1_000_000;
 const NAMES = ['packages', 'git', 'files', 'first', 'second'].map((name) => `${name}.good.test`);
 const IS_ROOT = process.getuid?.() === 0;
-/** An ordinary user's boxes have another way to the same listener. */
+/** An ordinary user's boxes reach the same listener at another address. */
 const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
 const NOBODY = 65_534;
 
@@ -37,12 +37,12 @@ type Result = {
 };
 
 for (const mode of MODES)
-  describe(`the way out of a real run, as ${mode}`, { timeout: 180_000 }, () => {
+  describe(`egress of a real run, as ${mode}`, { timeout: 180_000 }, () => {
     let runtime: TestRuntime;
     let model: ScriptedModel;
     let ports: Record<'packages' | 'git' | 'secure' | 'files' | 'echo', number>;
     const places: WirePosition[] = [];
-    const dir = mkdtempSync(join(tmpdir(), 'agentd-way-out-'));
+    const dir = mkdtempSync(join(tmpdir(), 'agentd-egress-'));
     const hostsOf = (without?: string) =>
       NAMES.filter((name) => name !== without).flatMap((name) =>
         Object.values(ports).map((port) => `"${name}:${port}"`),
@@ -101,7 +101,7 @@ for (const mode of MODES)
     });
 
     let tasks = 0;
-    /** One run does these, one after the other, and what each gave. */
+    /** Runs the commands one after the other in one run and resolves with their results. */
     const run = async (...commands: string[]): Promise<Result[]> => {
       const goal = `Do ${mode} ${tasks++}.`;
       const steps = commands.map((command) => says(call('shell.exec', { command })));
@@ -120,7 +120,7 @@ for (const mode of MODES)
       `--cafile=/tmp/ca.pem --registry ${origin}/ --no-audit --no-fund --fetch-retries=0 && ` +
       `node -p "require('tiny-thing')"; cd ..`;
 
-    it('git clones and npm installs, plain and by TLS, with nothing but the settings of the box', async () => {
+    it('git clones and npm installs, with and without TLS, using only the box’s settings', async () => {
       for (const [git, npm] of [
         [`http://git.good.test:${ports.git}`, `http://packages.good.test:${ports.packages}`],
         [`https://git.good.test:${ports.secure}`, `https://packages.good.test:${ports.secure}`],
@@ -139,7 +139,7 @@ for (const mode of MODES)
       );
     });
 
-    it('what it has fetched is text from outside: the next command reads, and sends nothing', async () => {
+    it('a fetch marks the run: the next command may read, but sends nothing', async () => {
       const clone = (to: string) => `git clone -q http://git.good.test:${ports.git}/repo.git ${to}`;
       const secure = `https://git.good.test:${ports.secure}/repo.git`;
       const [first, second] = await run(
@@ -148,14 +148,14 @@ for (const mode of MODES)
           `curl -sS -o /dev/null -w '%{http_code}' http://files.good.test:${ports.files}/10`,
       );
       assert.equal(first?.exit_code, 0, JSON.stringify(first));
-      assert.equal(second?.stdout, '200', 'reading goes on');
+      assert.equal(second?.stdout, '200', 'reading still works');
       const reasons = second?.network_denied?.map(({ reason }) => reason).join('\n') ?? '';
       assert.match(reasons, /may not send POST/);
       assert.match(reasons, /no tunnel/);
       assert.match(second?.network_denied?.[0]?.hint ?? '', /http\.fetch/);
     });
 
-    it('carries so many bytes for a run and not one more, whichever command asks', async () => {
+    it('limits the bytes per run, across its commands', async () => {
       const get = (bytes: number) =>
         `curl -sS http://files.good.test:${ports.files}/${bytes} | wc -c`;
       const [one, two, three] = await run(
@@ -174,12 +174,12 @@ for (const mode of MODES)
         ),
       );
       assert.equal(cut.data?.host, 'files.good.test');
-      // Another run has an account of its own.
+      // Another run has its own limit.
       const [fresh] = await run(get(BYTES_MAX * 0.6));
       assert.equal(Number(fresh?.stdout), BYTES_MAX * 0.6);
     });
 
-    it('a manifest that loses a host cuts what is open to it, and nothing else', async () => {
+    it('removing a host from the manifest aborts connections to it, and no others', async () => {
       const goal = `Talk ${mode}.`;
       model.on(
         goal,
@@ -198,7 +198,7 @@ for (const mode of MODES)
         writeFileSync(file, workerOf('first.good.test'));
         const ended = await taskEnded(runtime, task.id);
         const { stdout } = JSON.parse(ended.result ?? '{}') as Result;
-        // The second one is still spoken over after the first is gone.
+        // The second is still in use after the first was aborted.
         assert.match(stdout, /^first closed\nsecond goes on\n$/, JSON.stringify(ended));
         const hosts = await eventually('it in the log', async () => {
           const cut = (await allEvents(runtime)).filter(
@@ -233,7 +233,7 @@ function startHttps(serve: Parameters<typeof startHttp>[0]): Promise<WirePositio
   );
 }
 
-/** Opens a tunnel to each of two names, talks over both all the time, and tells their end. */
+/** Opens a tunnel to each of two names, keeps both busy, and prints when they end. */
 const talk = (port: number): string =>
   `const net = require('net'), tls = require('tls');
   const open = (name, over, heard) => {

@@ -3,7 +3,7 @@
 import { FAULTS, type FaultCode } from '../../src/wire/errors.ts';
 import type { RawResponse } from '../support/raw-http.ts';
 
-/** Faults that mean that we did something wrong, not the caller. */
+/** Faults that are bugs of the daemon, not of the caller. */
 const OURS: ReadonlySet<string> = new Set([
   'internal',
   'bad_output',
@@ -24,7 +24,7 @@ function parsed(response: RawResponse): ErrorBody | undefined {
 }
 
 /** Describes the defect of the response, if any. */
-export function judge(
+export function findDefect(
   response: RawResponse,
   { isHead, dialect }: { isHead: boolean; dialect: boolean },
 ): string | undefined {
@@ -43,6 +43,6 @@ export function judge(
   if (!(String(error.code) in FAULTS)) return `not in the table: ${shown}`;
   const row = FAULTS[error.code as FaultCode];
   if (row.http !== status) return `the status is not that of its code: ${shown}`;
-  if (typeof error.hint !== 'string' || error.retry !== row.retry) return `not whole: ${shown}`;
+  if (typeof error.hint !== 'string' || error.retry !== row.retry) return `incomplete: ${shown}`;
   return undefined;
 }

@@ -18,7 +18,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { DirectoryOwner } from '../../src/daemons/sandboxd/adapters/plan.ts';
-import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import {
+  makeWarden,
+  type Warden as WardenLink,
+} from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { processesOf } from './support/host.ts';
 import { IS_ROOT, TestWarden } from './support/warden.ts';
 
@@ -35,7 +38,7 @@ const read = (file: string): string => {
   }
 };
 
-/** Who connects is who one is at that moment. */
+/** The peer credentials are those at the time of the connect. */
 function as<T>(uid: number, work: () => T): T {
   process.setegid!(uid);
   process.seteuid!(uid);
@@ -48,12 +51,12 @@ function as<T>(uid: number, work: () => T): T {
 }
 
 const skip = IS_ROOT ? false : 'needs root: without it there is nobody to give anything to';
-describe('the warden gives directories away', { skip }, () => {
+describe('the warden chowns directories', { skip }, () => {
   let warden: TestWarden;
-  let asked: Asked;
+  let link: WardenLink;
   let homes: string;
   let spaces: string;
-  const own = (owned: DirectoryOwner) => as(DAEMONS, () => asked.chown(owned));
+  const own = (owned: DirectoryOwner) => as(DAEMONS, () => link.chown(owned));
   const about = (path: string) => {
     const { uid, gid, mode } = lstatSync(path);
     return { uid, gid, mode: mode & 0o7777 };
@@ -83,14 +86,14 @@ describe('the warden gives directories away', { skip }, () => {
     }).start();
     homes = make(join(warden.dir, 'homes'));
     spaces = make(join(warden.dir, 'spaces'));
-    asked = makeWarden(warden.socket);
+    link = makeWarden(warden.socket);
   });
   after(async () => {
-    asked?.close();
+    link?.close();
     await warden?.stop();
   });
 
-  it('a home to its agent, and again', async () => {
+  it('gives a home to its agent, repeatedly', async () => {
     const path = make(join(homes, 'coder'));
     for (const _ of [1, 2]) {
       assert.equal(await own({ path, uid: AGENT, gid: AGENT }), 0);
@@ -98,7 +101,7 @@ describe('the warden gives directories away', { skip }, () => {
     }
   });
 
-  it('a tree to a group: owners stay, links are not followed, second names are left', async () => {
+  it('gives a tree to a group: owners stay, links are not followed, hard links are skipped', async () => {
     const path = make(join(spaces, 'tree'));
     const file = (name: string, mode: number, uid = OTHER) => {
       writeFileSync(join(path, name), 'x');
@@ -115,7 +118,7 @@ describe('the warden gives directories away', { skip }, () => {
     writeFileSync(outside, 'x', { mode: 0o600 });
     linkSync(outside, join(path, 'second-name'));
     const etc = about('/etc');
-    assert.equal(await own({ path, uid: null, gid: GROUP }), 1, 'the one with a second name');
+    assert.equal(await own({ path, uid: null, gid: GROUP }), 1, 'the hard-linked file');
     assert.deepEqual(about(path), { uid: DAEMONS, gid: GROUP, mode: 0o2770 });
     assert.deepEqual(about(join(path, 'sub')), { uid: OTHER, gid: GROUP, mode: 0o2770 });
     assert.deepEqual(about(inSub), { uid: OTHER, gid: GROUP, mode: 0o660 });
@@ -126,7 +129,7 @@ describe('the warden gives directories away', { skip }, () => {
     assert.deepEqual(about('/etc'), etc);
   });
 
-  it('nothing else, to nobody else', async () => {
+  it('refuses other directories and other owners', async () => {
     const home = make(join(homes, 'mine'));
     const roots = make(join(homes, 'roots'), 0);
     const others = make(join(homes, 'others'), OTHER);
@@ -171,14 +174,14 @@ describe('the warden gives directories away', { skip }, () => {
       await assert.rejects(own(owned), { message: why }, JSON.stringify(owned));
       assert.deepEqual(about(watched), before, JSON.stringify(owned));
     }
-    // The same places, asked for as they are meant.
+    // The same paths in valid requests.
     assert.equal(await own(give(home)), 0);
     assert.equal(await own(share(space)), 0);
   });
 
-  it('no box is one of the daemons, nor in their group', async () => {
+  it('refuses a box with the daemons’ user or group', async () => {
     const client = (plan: object) =>
-      as(DAEMONS, () => asked.start({ ...warden.plan(['/usr/bin/true']), ...plan }));
+      as(DAEMONS, () => link.start({ ...warden.plan(['/usr/bin/true']), ...plan }));
     await assert.rejects(client({ uid: DAEMONS }), { code: 'denied' });
     await assert.rejects(client({ gid: DAEMONS }), { code: 'denied' });
     await assert.rejects(client({ groups: [DAEMONS] }), { code: 'denied' });
@@ -188,7 +191,7 @@ describe('the warden gives directories away', { skip }, () => {
     assert.equal(exit === 'gone' ? exit : exit.exitCode, 0);
   });
 
-  it('the way out of a box is carried by the daemons’ user, without rights', async () => {
+  it('the egress relay runs as the daemons’ user, without capabilities', async () => {
     // Owned by root and closed to that user; only its contents belong to the user.
     mkdirSync(join(warden.dir, 'closed'), { mode: 0o700 });
     const dir = make(join(warden.dir, 'closed', 'runtime'));
@@ -204,7 +207,7 @@ describe('the warden gives directories away', { skip }, () => {
     try {
       const script = 'exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3';
       const plan = { ...warden.plan(['/usr/bin/bash', '-c', script]), egress };
-      const command = await as(DAEMONS, () => asked.start(plan));
+      const command = await as(DAEMONS, () => link.start(plan));
       let said = '';
       for await (const { bytes } of command.readOutput()) said += bytes.toString();
       assert.equal(said, 'outside\n');
@@ -218,19 +221,19 @@ describe('the warden gives directories away', { skip }, () => {
     }
   });
 
-  it('asked by nobody but the daemons: not by root, not by an agent', async () => {
-    const path = make(join(homes, 'asked'));
+  it('accepts requests from the daemons only: not from root, not from an agent', async () => {
+    const path = make(join(homes, 'caller'));
     for (const uid of [0, AGENT]) {
-      const stranger = makeWarden(warden.socket);
-      const answer = as(uid, () => stranger.chown({ path, uid: AGENT, gid: AGENT }));
+      const other = makeWarden(warden.socket);
+      const answer = as(uid, () => other.chown({ path, uid: AGENT, gid: AGENT }));
       await assert.rejects(answer, uid === 0 ? /is not the client/ : /is not reachable/);
-      stranger.close();
+      other.close();
     }
     assert.equal(about(path).uid, DAEMONS);
     assert.equal(await own({ path, uid: AGENT, gid: AGENT }), 0);
   });
 
-  it('a directory that becomes a link while its tree is walked never leads out', async () => {
+  it('a directory replaced by a link during the walk never leads out', async () => {
     const path = make(join(spaces, 'race'));
     for (let i = 0; i < 50; i++) mkdirSync(join(path, `before-${i}`));
     const target = make(join(warden.outside, 'target'), 0);

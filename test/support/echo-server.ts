@@ -1,5 +1,5 @@
-// A small daemon face for tests of the socket link: routes that echo, hang, stream and refuse,
-// behind a real socket of its own.
+// A small server for tests of the socket link: routes that echo, hang, stream and refuse,
+// on a real socket of its own.
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -81,15 +81,15 @@ const table = routes({
   }),
 });
 
-export type EchoFace = {
+export type EchoServer = {
   dir: string;
   path: string;
-  face: HttpListener;
+  listener: HttpListener;
   /** Lines that were logged. */
   lines: string[];
-  /** Why each handler of /v1/slow was told to stop. */
+  /** Why each handler of /v1/slow was canceled. */
   canceled: string[];
-  /** Sends the bytes on a connection of their own and gives the one answer. */
+  /** Sends the bytes on a connection of their own and returns the one response. */
   send(bytes: Buffer | string): Promise<RawResponse>;
   echo(body: string | Buffer, headers?: Record<string, string>): Promise<RawResponse>;
   close(): Promise<void>;
@@ -101,7 +101,7 @@ const seen = async (context: Pick<HandlerContext, 'trace' | 'idempotencyKey' | '
   deadline: context.deadlineMs,
 });
 
-export async function startEchoFace(): Promise<EchoFace> {
+export async function startEchoServer(): Promise<EchoServer> {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-h-'));
   const path = join(dir, 'op', 'x.sock');
   const lines: string[] = [];
@@ -137,7 +137,7 @@ export async function startEchoFace(): Promise<EchoFace> {
     log,
     metrics: makeMetrics('test'),
   });
-  const face = makeHttpListener({
+  const listener = makeHttpListener({
     dispatch,
     log,
     dialectErrors: (dialect, known) => ({
@@ -146,23 +146,23 @@ export async function startEchoFace(): Promise<EchoFace> {
       body: JSON.stringify({ [dialect]: known.code }),
     }),
   });
-  await face.listenUnix(path, authenticateAs({ kind: 'operator', principal: 'person:ann' }));
+  await listener.listenUnix(path, authenticateAs({ kind: 'operator', principal: 'person:ann' }));
   const send = async (bytes: Buffer | string): Promise<RawResponse> => {
     const { responses, broken } = await exchange({ path }, bytes);
     assert.equal(broken, undefined);
-    assert.equal(responses.length, 1, 'one answer came');
+    assert.equal(responses.length, 1, 'one response');
     return responses[0]!;
   };
   return {
     dir,
     path,
-    face,
+    listener,
     lines,
     canceled,
     send,
     echo: (body, headers = {}) => send(requestText('POST', '/v1/echo', headers, body)),
     async close() {
-      await face.closeAll();
+      await listener.closeAll();
       rmSync(dir, { recursive: true, force: true });
     },
   };

@@ -1,6 +1,6 @@
-// Whatever bytes a box sends into its way out, only requests that are allowed come out of it, whole
-// and in one form. 4,000 of them, with FUZZ=long a million; FUZZ_SEED=… makes the same ones again,
-// FUZZ_ONLY=number just one.
+// Whatever bytes a box sends to the egress proxy, only allowed requests leave it, complete and in
+// canonical form. 4,000 cases, with FUZZ=long a million; FUZZ_SEED=… repeats a run,
+// FUZZ_ONLY=number one case.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, it } from 'node:test';
@@ -14,7 +14,7 @@ const AT_ONCE = 8;
 const RUNS = 16;
 const WAIT_MS = 2_000;
 
-/** Pieces that have fooled one parser or another. */
+/** Fragments that parsers are known to read differently. */
 const PIECES = [
   '\r\n',
   '\n',
@@ -94,7 +94,7 @@ function problemOf(text: string, at: string): string | undefined {
   let rest = text;
   while (rest !== '') {
     const end = rest.indexOf('\r\n\r\n');
-    if (end < 0) return undefined; // Cut while it was sent; the server never saw a request.
+    if (end < 0) return undefined; // Aborted while it was sent; the server never saw a request.
     const [line = '', ...headers] = rest.slice(0, end).split('\r\n');
     if (!/^(?!TRACE|CONNECT)[A-Z]+ \/open(\?[\x21-\x7e]*)? HTTP\/1\.1$/.test(line)) return line;
     const named = headers.map((header) => /^([!-9;-~]+): ?(.*)$/.exec(header));
@@ -115,10 +115,10 @@ function problemOf(text: string, at: string): string | undefined {
   return undefined;
 }
 
-describe(`bytes into the way out (FUZZ_SEED=${seed})`, () => {
+describe(`bytes to the egress proxy (FUZZ_SEED=${seed})`, () => {
   let origin: WirePosition;
   let host: EgressdTestHost;
-  /** Several runs, for each may open only so many connections a second. */
+  /** Several runs, because the connection rate of each is limited. */
   const sockets: string[] = [];
   let at: string;
   const came = new Set<{ text: string }>();
@@ -162,7 +162,7 @@ describe(`bytes into the way out (FUZZ_SEED=${seed})`, () => {
     });
 
   const only = process.env.FUZZ_ONLY;
-  it('only what is allowed comes out', { timeout: 6 * 3_600_000 }, async () => {
+  it('forwards allowed requests only', { timeout: 6 * 3_600_000 }, async () => {
     let next = only === undefined ? 0 : Number(only);
     const last = only === undefined ? count : next + 1;
     const worker = async (): Promise<void> => {
@@ -180,7 +180,7 @@ describe(`bytes into the way out (FUZZ_SEED=${seed})`, () => {
     if (only === undefined) assert.ok(came.size > count / 100, `${came.size} connections came out`);
   });
 
-  it('and it still works as before', async () => {
+  it('the proxy still works afterwards', async () => {
     const ask = (path: string) =>
       exchange(
         sockets[0]!,

@@ -1,5 +1,5 @@
-// Attacks whose harm comes later, when somebody else uses the workspace, or that go around the box:
-// hooks and settings of git, repositories that lie elsewhere, chains of commands, file tools.
+// Attacks that take effect later, when a person uses the workspace, or that bypass the box: git
+// hooks and settings, repositories in other places, chains of commands, file tools.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -41,7 +41,7 @@ const REPOSITORY = {
 };
 
 for (const mode of MODES) {
-  describe(`a workspace that others use later, as ${mode}`, () => {
+  describe(`a workspace used by others later, as ${mode}`, () => {
     let warden: TestWarden;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
@@ -49,7 +49,7 @@ for (const mode of MODES) {
     beforeEach(() => fillWorkspace(warden, REPOSITORY));
     after(() => warden.stop());
 
-    /** The paths of a box as sandboxd makes them of an agent's rules. */
+    /** The paths of a box as sandboxd derives them from an agent's rules. */
     const binds = (): Bind[] => {
       const rules = { read: [], write: ['/workspace'], deny: [] };
       const system: Bind[] = [
@@ -77,7 +77,7 @@ for (const mode of MODES) {
     const outside = (): Bind => ({ kind: 'ro', src: warden.outside, dst: warden.outside });
     const inHost = (name: string) => readFileSync(join(warden.workspace, name), 'utf8');
 
-    it('B1 no setting of git that runs a program can be made', async () => {
+    it('B1 no git setting that runs a program can be added', async () => {
       for (const key of [
         'core.fsmonitor',
         'core.sshCommand',
@@ -96,7 +96,7 @@ for (const mode of MODES) {
       assert.equal(control.code, 0, JSON.stringify(control));
       assert.match(inHost('.git/config'), /evil/);
     });
-    it('B1 no hook can be made, replaced or linked', async () => {
+    it('B1 no hook can be created, replaced or linked', async () => {
       const ways = [
         'echo "#!/bin/sh" > .git/hooks/pre-commit',
         'cp /bin/true .git/hooks/post-checkout',
@@ -109,28 +109,28 @@ for (const mode of MODES) {
       assert.equal((await sh(ways[0]!, ['protect'])).code, 0, 'control');
       assert.ok(existsSync(join(warden.workspace, '.git/hooks/pre-commit')));
     });
-    it('B1 the settings of git cannot be made to lie elsewhere, and git on the host works meanwhile', async () => {
+    it('B1 git settings cannot be redirected, and git on the host keeps working', async () => {
       const lead = (name: string) =>
         `mkdir -p fake && git config --file fake/config core.fsmonitor "touch /tmp/x" && ` +
         `echo ../fake > .git/${name}`;
       for (const name of ['commondir', 'config.worktree']) {
         const held = await sh(lead(name));
         assert.notEqual(held.code, 0, name);
-        assert.ok(!existsSync(join(warden.workspace, '.git', name)), 'nothing is left of it');
+        assert.ok(!existsSync(join(warden.workspace, '.git', name)), 'nothing is left behind');
         assert.equal((await sh(lead(name), ['protect'])).code, 0, 'control');
         rmSync(join(warden.workspace, '.git', name));
       }
-      // The stand-in for the missing file has the same meaning as its absence.
+      // The stub of the missing file has the same meaning as its absence.
       const inBox = await sh('cat .git/commondir && git -c safe.directory="*" status --short');
       assert.match(inBox.stdout, /^\.\n/, JSON.stringify(inBox));
       assert.equal(inBox.code, 0, inBox.stderr);
     });
-    it('B4 no attributes can be made that name a driver', async () => {
+    it('B4 no attributes that name a driver can be added', async () => {
       const script = 'echo "* filter=evil" > .git/info/attributes';
       assert.notEqual((await sh(script)).code, 0);
       assert.equal((await sh(script, ['protect'])).code, 0, 'control');
     });
-    it('B3 a repository that lies elsewhere is not reached', async () => {
+    it('B3 a repository outside the workspace is not reachable', async () => {
       const elsewhere = join(warden.outside, 'other.git');
       execFileSync('git', ['init', '--quiet', '--bare', elsewhere]);
       execFileSync('chmod', ['-R', 'a+rX', elsewhere]);
@@ -160,7 +160,7 @@ for (const mode of MODES) {
       for (const chain of chains)
         assert.match((await sh(chain)).stdout, /failed socket EPERM/, chain);
       const control = await sh(`true; ${attack}`, ['seccomp']);
-      assert.match(control.stdout, /failed connect ENOENT/, 'control: it gets as far as the path');
+      assert.match(control.stdout, /failed connect ENOENT/, 'control: the path is looked up');
     });
 
     describe('file tools', () => {
@@ -205,7 +205,7 @@ for (const mode of MODES) {
       const isRefused = (error: { code: string }) =>
         ['denied', 'not_found', 'conflict'].includes(error.code);
 
-      it('A11 a link without a slash in its name leads nowhere', async () => {
+      it('A11 a link whose name has no slash is not followed', async () => {
         symlinkSync(join(warden.outside, 'secret'), join(warden.workspace, 'evil'));
         await withFiles([...binds(), outside()], async (opened, files) => {
           const read = files.perform({ op: 'read', path: '/workspace/evil' });
@@ -222,14 +222,14 @@ for (const mode of MODES) {
           );
         });
       });
-      it('A23 names that go up, hold a NUL or are no names are refused', async () => {
+      it('A23 names that go up, contain a NUL or are invalid are rejected', async () => {
         await withFiles(binds(), async (_opened, files) => {
           for (const path of ['/workspace/../usr/bin/env', '/workspace/a\0b', '/usr/bin/env', 'x'])
             await assert.rejects(files.perform({ op: 'read', path }), path);
           await files.perform({ op: 'write', path: '/workspace/fine', content: 'x' });
         });
       });
-      it('B9 they see and change exactly what a command in the box may', async () => {
+      it('B9 file tools see and change exactly what a command in the box may', async () => {
         writeFileSync(join(warden.workspace, '.env'), 'KEY=1\n');
         const masked: Bind[] = [...binds(), { kind: 'mask', dst: '/workspace/.env' }];
         await withFiles(masked, async (opened, files) => {
@@ -256,8 +256,8 @@ for (const mode of MODES) {
   });
 }
 
-describe('an agent that asks to be let out', () => {
-  it('B8 there is no argument of a command that says so', () => {
+describe('an agent that asks for no sandbox', () => {
+  it('B8 no command argument switches the sandbox off', () => {
     const shell = shellTools({ tests: {} })[0]!;
     const fine = { command: 'true' };
     assert.ok(shell.input.safeParse(fine).success, 'control');

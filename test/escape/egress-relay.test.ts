@@ -1,5 +1,5 @@
-// The one port a box has: what connects there reaches the run's own socket on the host, whole and
-// in both directions, and nothing else is reached.
+// The one port of a box: connections to it reach the run's own socket on the host, complete and in
+// both directions, and nothing else is reachable.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
@@ -54,11 +54,11 @@ for (const mode of MODES) {
       exited(await warden.run(['/opt/hostile', ...words], { egress, limits: { nofile: 1024 } }));
     const echo = (socket: Socket) => socket.pipe(socket);
 
-    it('carries what is said, there and back', async () => {
+    it('carries data in both directions', async () => {
       const path = await serve('echo.sock', echo);
       assert.equal((await run(path, 'talk', 'hello')).stdout, 'helloworked\n');
     });
-    it('carries much, and loses nothing', async () => {
+    it('carries 64 MiB without loss', async () => {
       const path = await serve('count.sock', async (socket) => {
         let bytes = 0;
         for await (const part of socket) bytes += (part as Buffer).length;
@@ -66,7 +66,7 @@ for (const mode of MODES) {
       });
       assert.equal((await run(path, 'talk', '64')).stdout, `${64 * 2 ** 20}worked\n`);
     });
-    it('a side that has ended still hears the other', async () => {
+    it('a half-closed connection still receives', async () => {
       const heard: string[] = [];
       const path = await serve('first.sock', (socket) => {
         socket.on('data', (bytes) => heard.push(bytes.toString()));
@@ -87,7 +87,7 @@ for (const mode of MODES) {
         ['oneworked\n', 'twoworked\n'],
       );
     });
-    it('egressd away is told at once, and found again when it is back', async () => {
+    it('fails immediately while egressd is down, and reconnects when it is back', async () => {
       const path = await serve('echo.sock', echo);
       const held = await warden.open({ egress: path });
       const talk = async () => {
@@ -106,7 +106,7 @@ for (const mode of MODES) {
       assert.equal(exited(await held.ended).endedBy, 'client');
       held.client.close();
     });
-    it('C18 connections are bounded, and free again when closed', async () => {
+    it('C18 connections are bounded, and closing one frees its slot', async () => {
       const path = await serve('hi.sock', (socket) => socket.write('hi'));
       const held = await warden.open({ egress: path, limits: { nofile: 1024 } });
       const many = async (count: string) => {
@@ -118,7 +118,7 @@ for (const mode of MODES) {
       assert.match(await many('100'), /answered 100\n/);
       held.client.close();
     });
-    it('D24 nothing else is reached', async () => {
+    it('D24 nothing else is reachable', async () => {
       const path = await serve('echo.sock', echo);
       assert.match((await run(path, 'tcp-connect', '127.0.0.1', '3129')).stdout, /ECONNREFUSED/);
       assert.match((await run(path, 'tcp-connect', '192.0.2.1', '3128')).stdout, /ENETUNREACH/);
@@ -128,7 +128,7 @@ for (const mode of MODES) {
       );
       assert.match(without.stdout, /ECONNREFUSED/);
     });
-    it('C23 a socket out of bounds is refused, and so is a level without a network', async () => {
+    it('C23 a socket out of bounds is refused, and so is a profile without a network', async () => {
       const code = async (change: object) => {
         const outcome = await warden.run(['/bin/true'], change);
         return outcome.kind === 'refused' ? outcome.code : outcome.kind;

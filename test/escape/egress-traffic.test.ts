@@ -1,6 +1,5 @@
-// Attacks on the way out of a box by what is sent through it: requests that mean something else to
-// the next server, and tunnels that carry something else. Each is first tried through a proxy with
-// the guards off, where it must succeed.
+// Attacks on egress by content: requests that the next server interprets differently, and tunnels
+// that carry another protocol. Each must first succeed through a proxy without guards.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, before, describe, it } from 'node:test';
@@ -16,39 +15,39 @@ import {
 } from '../../src/daemons/egressd/testing/wires.ts';
 import {
   assertRefused,
+  type EgressSetup,
   get,
   PUBLIC,
-  startWayOut,
+  startEgressSetup,
   unguarded,
-  type WayOut,
-} from './support/way-out.ts';
+} from './support/egress-setup.ts';
 
-let way: WayOut;
+let setup: EgressSetup;
 before(async () => {
-  way = await startWayOut();
+  setup = await startEgressSetup();
 });
-after(() => way.close());
+after(() => setup.close());
 
 describe('requests', () => {
   it('D11 the Host header and the address must agree', async () => {
     const lookup = async () => '127.0.0.1';
     const fronted = (at: number | string) =>
-      exchange(at, get('good.test', '/', `evil.test:${way.web.port}`));
+      exchange(at, get('good.test', '/', `evil.test:${setup.web.port}`));
     const allows = () => true;
     assert.match((await unguarded({ allows, lookup }, fronted)).body, /page of evil/);
-    const socket = await way.open(way.everywhere('good.test'));
+    const socket = await setup.open(setup.everywhere('good.test'));
     assertRefused(await fronted(socket));
     const head = `CONNECT good.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n`;
     assertRefused(await exchange(socket, head));
     const twice = `GET http://good.test/ HTTP/1.1\r\nHost: good.test\r\nHost: evil.test\r\n\r\n`;
     assertRefused(await exchange(socket, twice));
     assertRefused(await exchange(socket, get('good.test@evil.test', '/', 'evil.test')));
-    assert.deepEqual(way.seen, []);
+    assert.deepEqual(setup.seen, []);
   });
 
-  it('D15 a request hidden in another does not pass', async () => {
+  it('D15 a request smuggled inside another is refused', async () => {
     const lookup = async () => '127.0.0.1';
-    const at = `good.test:${way.web.port}`;
+    const at = `good.test:${setup.web.port}`;
     const hidden = `GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n`;
     const start = `POST http://${at}/open HTTP/1.1\r\nHost: ${at}\r\n`;
     const attacks = [
@@ -60,15 +59,17 @@ describe('requests', () => {
       `${start}X: y\r\n folded: z\r\nContent-Length: 0\r\n\r\n${hidden}`,
     ];
     const plain = `${start}Content-Length: 0\r\n\r\n${hidden}`;
-    way.seen = [];
+    setup.seen = [];
     await unguarded({ lookup }, async (port) => {
       const wire = await connectTo(port);
       wire.send(plain.replace(`http://${at}`, ''));
       await wire.until(/page of [\s\S]*page of/);
       wire.socket.destroy();
     });
-    assert.match(way.seen[1]!, /hidden/, 'behind a proxy that does not look, it is a request');
-    const socket = await way.open([{ host: 'good.test', port: way.web.port, paths: ['/open'] }]);
+    assert.match(setup.seen[1]!, /hidden/, 'behind a naive proxy it is a request');
+    const socket = await setup.open([
+      { host: 'good.test', port: setup.web.port, paths: ['/open'] },
+    ]);
     for (const attack of [...attacks, plain]) {
       const wire = await connectTo(socket);
       wire.send(attack);
@@ -76,13 +77,13 @@ describe('requests', () => {
       await wire.closed();
     }
     assert.deepEqual(
-      way.seen.filter((line) => line.includes('hidden')),
+      setup.seen.filter((line) => line.includes('hidden')),
       [],
     );
   });
 
   it('D15 lines smuggled into a header or an address are refused', async () => {
-    const socket = await way.open(way.everywhere('good.test'));
+    const socket = await setup.open(setup.everywhere('good.test'));
     for (const bytes of [
       'GET http://good.test/%0d%0aX: y\r\nHost: evil.test HTTP/1.1\r\nHost: good.test\r\n\r\n',
       'GET http://good.test/ HTTP/1.1\r\nHost: good.test\rX-Evil: 1\r\n\r\n',
@@ -93,38 +94,44 @@ describe('requests', () => {
       const { status } = await exchange(socket, bytes);
       assert.ok(status === 400 || status === 403, `${status} for ${JSON.stringify(bytes)}`);
     }
-    assert.deepEqual(way.seen, []);
+    assert.deepEqual(setup.seen, []);
   });
 
-  it('D15 paths that servers read differently are not inside a listed path', async () => {
+  it('D15 paths that servers normalize differently do not match a listed path', async () => {
     const lookup = async () => '127.0.0.1';
     const tricks = ['/open/../secret', '/open/%2e%2e/secret', '/open//secret', '/open/..;/secret'];
-    const socket = await way.open([{ host: 'good.test', port: way.web.port, paths: ['/open/*'] }]);
+    const socket = await setup.open([
+      { host: 'good.test', port: setup.web.port, paths: ['/open/*'] },
+    ]);
     for (const path of [...tricks, '/open/%2fsecret', '/open/%5c..%5csecret']) {
-      const attack = (at: number | string) => exchange(at, get(`good.test:${way.web.port}`, path));
+      const attack = (at: number | string) =>
+        exchange(at, get(`good.test:${setup.web.port}`, path));
       const allows = (name: string) => name === 'good.test';
       assert.equal((await unguarded({ lookup, allows }, attack)).status, 200, path);
       assertRefused(await attack(socket));
     }
-    assert.equal((await exchange(socket, get(`good.test:${way.web.port}`, '/open/x'))).status, 200);
+    assert.equal(
+      (await exchange(socket, get(`good.test:${setup.web.port}`, '/open/x'))).status,
+      200,
+    );
   });
 
-  it('D15 TRACE, Upgrade and what is meant for the proxy go no further', async () => {
+  it('D15 TRACE, Upgrade and proxy headers are not forwarded', async () => {
     const lookup = async () => '127.0.0.1';
-    const at = `good.test:${way.web.port}`;
+    const at = `good.test:${setup.web.port}`;
     const ask = (head: string, more: string) =>
       `${head} HTTP/1.1\r\nHost: ${at}\r\n${more}Connection: close\r\n\r\n`;
     const key = 'Proxy-Authorization: Basic c2VjcmV0\r\nKeep-Alive: 5\r\n';
-    way.seen = [];
+    setup.seen = [];
     await unguarded({ lookup }, (port) => exchange(port, ask('GET /', key)));
-    assert.match(way.seen[0]!, /c2VjcmV0/);
-    const socket = await way.open(way.everywhere('good.test'));
+    assert.match(setup.seen[0]!, /c2VjcmV0/);
+    const socket = await setup.open(setup.everywhere('good.test'));
     assert.equal((await exchange(socket, ask(`GET http://${at}/`, key))).status, 200);
-    assert.doesNotMatch(way.seen[0]!, /c2VjcmV0|keep-alive: 5/i);
+    assert.doesNotMatch(setup.seen[0]!, /c2VjcmV0|keep-alive: 5/i);
     assertRefused(await exchange(socket, ask(`TRACE http://${at}/`, '')));
     const upgrade = 'Upgrade: websocket\r\n';
     assertRefused(await exchange(socket, ask(`GET http://${at}/`, upgrade)));
-    assert.equal(way.seen.length, 1);
+    assert.equal(setup.seen.length, 1);
   });
 });
 
@@ -137,7 +144,7 @@ describe('tunnels', () => {
       socket.write(`you reached ${(socket as { servername?: string }).servername}`);
     });
     echo = await startTcp((socket) => socket.pipe(socket));
-    way.places.push(secure, echo);
+    setup.servers.push(secure, echo);
   });
   const through = async (at: number | string, name: string, port: number) => {
     const { wire, answer } = await connectThrough(at, `good.test:${port}`);
@@ -148,20 +155,20 @@ describe('tunnels', () => {
     return text;
   };
 
-  it('D10 D11 TLS to another server than the tunnel was opened to is cut', async () => {
+  it('D10 D11 TLS to a server other than the tunnel’s target is aborted', async () => {
     const lookup = async () => '127.0.0.1';
     const attack = (at: number | string) => through(at, 'other.test', secure.port);
     const allows = (name: string) => name === 'good.test';
     assert.match(String(await unguarded({ lookup, allows }, attack)), /reached other/);
-    way.publicPorts.set(PUBLIC, () => secure.port);
-    const socket = await way.open([{ host: 'good.test', port: secure.port }]);
+    setup.publicPorts.set(PUBLIC, () => secure.port);
+    const socket = await setup.open([{ host: 'good.test', port: secure.port }]);
     await assert.rejects(attack(socket), /unrecognized name/);
     assert.equal(await through(socket, 'good.test', secure.port), 'you reached good.test');
   });
 
-  it('D17 what is not TLS does not pass, on any port', async () => {
+  it('D17 a tunnel carries nothing but TLS, on any port', async () => {
     const lookup = async () => '127.0.0.1';
-    way.publicPorts.set(PUBLIC, () => echo.port);
+    setup.publicPorts.set(PUBLIC, () => echo.port);
     const attacks = [
       'SSH-2.0-OpenSSH_9.2\r\n',
       'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
@@ -179,15 +186,15 @@ describe('tunnels', () => {
         await wire.until(bytes);
         wire.socket.destroy();
       });
-      const socket = await way.open([{ host: 'good.test', port: 443 }]);
+      const socket = await setup.open([{ host: 'good.test', port: 443 }]);
       const text = await (await attack(socket, 443)).closed();
       assert.ok(!text.includes(bytes), JSON.stringify(text));
     }
   });
 
-  it('D17 plain HTTP in a tunnel is read like any other, with its Host and path', async () => {
-    way.publicPorts.set(PUBLIC, () => way.web.port);
-    const socket = await way.open([{ host: 'good.test', port: 8080, paths: ['/open'] }]);
+  it('D17 plain HTTP in a tunnel is checked like any other, with its Host and path', async () => {
+    setup.publicPorts.set(PUBLIC, () => setup.web.port);
+    const socket = await setup.open([{ host: 'good.test', port: 8080, paths: ['/open'] }]);
     const ask = async (bytes: string) => {
       const { wire, answer } = await connectThrough(socket, 'good.test:8080');
       assert.equal(answer.status, 200);
@@ -201,13 +208,13 @@ describe('tunnels', () => {
     assertRefused(await ask(request('/closed')));
     assertRefused(await ask(request('/open', 'evil.test')));
     assertRefused(await ask('CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n'));
-    assert.equal(way.seen.length, 1);
+    assert.equal(setup.seen.length, 1);
   });
 
-  it('D18 many who say nothing, or endlessly little, keep nobody else waiting', async () => {
-    way.publicPorts.set(PUBLIC, () => way.web.port);
-    const socket = await way.open(way.everywhere('good.test'));
-    const other = await way.open(way.everywhere('good.test'));
+  it('D18 many silent or slow clients do not delay others', async () => {
+    setup.publicPorts.set(PUBLIC, () => setup.web.port);
+    const socket = await setup.open(setup.everywhere('good.test'));
+    const other = await setup.open(setup.everywhere('good.test'));
     const silent = await Promise.all(Array.from({ length: 40 }, () => connectTo(socket)));
     for (const wire of silent) wire.send('GET http://good.test/ HT');
     const texts = await Promise.all(silent.map((wire) => wire.closed()));
@@ -218,14 +225,14 @@ describe('tunnels', () => {
     assert.equal((await exchange(socket, get('good.test'))).status, 200);
     const long = `GET http://good.test/ HTTP/1.1\r\nHost: good.test\r\nX: ${'x'.repeat(60_000)}\r\n\r\n`;
     assert.equal((await exchange(socket, long)).status, 413);
-    // A tunnel in which nothing is ever said.
+    // A tunnel in which nothing is ever sent.
     const { wire } = await connectThrough(socket, 'good.test:443');
     await wire.closed();
   });
 
-  it('D22 bytes are counted in both directions, and end', async () => {
+  it('D22 bytes are counted in both directions up to the limit', async () => {
     const lookup = async () => '127.0.0.1';
-    way.publicPorts.set(PUBLIC, () => echo.port);
+    setup.publicPorts.set(PUBLIC, () => echo.port);
     const much = 'x'.repeat(500_000);
     const leak = async (at: number | string) => {
       const { wire } = await connectThrough(at, `good.test:${echo.port}`);
@@ -238,21 +245,21 @@ describe('tunnels', () => {
       wire.socket.destroy();
     });
     const allow = [{ host: 'good.test', port: echo.port, plain: true }];
-    const run = await way.host.open(`budget ${Date.now()}`, allow, { bytes_max: 200_000 });
+    const run = await setup.host.open(`budget ${Date.now()}`, allow, { bytes_max: 200_000 });
     const text = await (await leak(run.socket)).closed();
     assert.ok(text.length < 200_000);
-    const { egress } = await way.host.operator.getEgress({ params: { id: run.id } });
+    const { egress } = await setup.host.operator.getEgress({ params: { id: run.id } });
     assert.ok(egress.bytes_sent + egress.bytes_received <= 200_000);
   });
 
-  it('D13 behind a relay of the box the verdict is the same', async () => {
-    way.publicPorts.set(PUBLIC, () => way.web.port);
-    const socket = await way.open(way.everywhere('good.test'));
+  it('D13 the decision is the same behind a relay in the box', async () => {
+    setup.publicPorts.set(PUBLIC, () => setup.web.port);
+    const socket = await setup.open(setup.everywhere('good.test'));
     const relay = await startTcp((client) => {
-      const way = net.connect(socket);
-      client.pipe(way).pipe(client);
+      const upstream = net.connect(socket);
+      client.pipe(upstream).pipe(client);
     });
-    way.places.push(relay);
+    setup.servers.push(relay);
     assert.equal((await exchange(relay.port, get('good.test'))).status, 200);
     assertRefused(await exchange(relay.port, get('evil.test')));
     assertRefused((await connectThrough(relay.port, 'evil.test:443')).answer);

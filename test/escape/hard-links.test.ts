@@ -1,5 +1,5 @@
-// A path is closed and protected by its name. A file with one more name in the box would stay open
-// by that, so there is no such box. Controls: the same without the denial, and with one name.
+// A path is masked and protected by name. A file with another hard link in the box would stay
+// accessible through it, so such a box is refused. Controls: without the denial, and with one name.
 import assert from 'node:assert/strict';
 import { chmodSync, chownSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ for (const mode of MODES) {
     const inWorkspace = (name: string) => join(warden.workspace, name);
     const sh = (script: string, binds: Bind[], guardsOff: Guard[] = []) =>
       warden.run(['/bin/sh', '-c', script], { binds, guardsOff });
-    const said = async (script: string, binds: Bind[], guardsOff: Guard[] = []) =>
+    const outputOf = async (script: string, binds: Bind[], guardsOff: Guard[] = []) =>
       exited(await sh(script, binds, guardsOff)).stdout;
     const isRefused = async (script: string, binds: Bind[]) => {
       const outcome = await sh(script, binds);
@@ -33,48 +33,48 @@ for (const mode of MODES) {
       assert.match(JSON.stringify(outcome), /another hard link/);
     };
 
-    it('A10 that is denied where it may be written is in no box', async () => {
+    it('A10 denied on a writable path: the box is refused', async () => {
       const binds: Bind[] = [{ kind: 'mask', dst: '/ws/key' }];
-      assert.equal(await said('cat /ws/key', binds), '', 'one name: masked');
+      assert.equal(await outputOf('cat /ws/key', binds), '', 'one name: masked');
       linkSync(inWorkspace('key'), inWorkspace('other'));
-      assert.equal(await said('cat /ws/other', []), 'KEY\n', 'control: not denied');
+      assert.equal(await outputOf('cat /ws/other', []), 'KEY\n', 'control: not denied');
       await isRefused('cat /ws/other', binds);
       rmSync(inWorkspace('other'));
-      assert.equal(await said('cat /ws/key', binds), '', 'one name again');
+      assert.equal(await outputOf('cat /ws/key', binds), '', 'one name again');
     });
-    it('A10 nor is one that is denied where it is only read', async () => {
+    it('A10 denied on a read-only path: the box is refused', async () => {
       const secret = join(warden.outside, 'key');
       writeFileSync(secret, 'KEY\n');
       chmodSync(secret, 0o644);
       const data: Bind = { kind: 'ro', src: warden.outside, dst: '/data' };
       const masked: Bind[] = [data, { kind: 'mask', dst: '/data/key' }];
-      assert.equal(await said('cat /data/key 2>/dev/null; true', masked), '');
+      assert.equal(await outputOf('cat /data/key 2>/dev/null; true', masked), '');
       linkSync(secret, join(warden.outside, 'other'));
-      assert.equal(await said('cat /data/other', [data]), 'KEY\n', 'control: not denied');
+      assert.equal(await outputOf('cat /data/other', [data]), 'KEY\n', 'control: not denied');
       await isRefused('cat /data/other', masked);
       rmSync(join(warden.outside, 'other'));
       rmSync(secret);
     });
-    it('A10 nor one that is protected from being changed', async () => {
+    it('A10 protected from writes: the box is refused', async () => {
       const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
       linkSync(inWorkspace('.git/config'), inWorkspace('other'));
       const attack = 'echo "[core] fsmonitor = /ws/evil" >> /ws/other; cat /ws/.git/config';
       await isRefused(attack, binds);
       assert.equal(readFileSync(inWorkspace('.git/config'), 'utf8'), CONFIG);
       chownSync(inWorkspace('.git/config'), warden.uid, warden.gid);
-      assert.match(await said(attack, binds, ['protect']), /evil/, 'control: unguarded');
+      assert.match(await outputOf(attack, binds, ['protect']), /evil/, 'control: unguarded');
     });
-    it('A10 and an agent makes none of what is closed or protected', async () => {
+    it('A10 an agent cannot hard-link a masked or protected file', async () => {
       const binds: Bind[] = [
         { kind: 'mask', dst: '/ws/key' },
         { kind: 'protectFile', dst: '/ws/.git/config' },
       ];
       const tries = 'ln /ws/key /ws/a; ln /ws/.git/config /ws/b; ln -P /ws/.git/config /ws/.git/c';
       assert.equal(
-        await said(`${tries}; ls -A /ws /ws/.git`, binds),
+        await outputOf(`${tries}; ls -A /ws /ws/.git`, binds),
         '/ws:\n.git\nkey\n\n/ws/.git:\nconfig\n',
       );
-      await said(tries, []);
+      await outputOf(tries, []);
       assert.equal(readFileSync(inWorkspace('a'), 'utf8'), 'KEY\n', 'control: not denied');
     });
   });

@@ -51,7 +51,7 @@ function rootFrom(leaf: Buffer, index: number, size: number, path: Buffer[]): Bu
     : sha256(Buffer.of(1), beside, rootFrom(leaf, index - half, size - half, rest));
 }
 
-export function strangerAccepts(proof: Proof, vkey: string): boolean {
+export function isProven(proof: Proof, vkey: string): boolean {
   const note = readNote(proof.checkpoint, vkey);
   if (note === undefined || note.size !== proof.size || proof.index >= proof.size) return false;
   const leaf = sha256(Buffer.of(0), Buffer.from(proof.event));

@@ -1,39 +1,42 @@
-// How much an agent has written cannot be hidden from the warden: closed, deep and odd directories
-// count, and only what lies below the bounds is measured.
+// An agent cannot hide disk usage from the warden: unreadable, deep and odd directories count, and
+// only paths within the bounds are measured.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { linkSync, mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
-import { type Warden as Asked, makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
+import {
+  makeWarden,
+  type Warden as WardenLink,
+} from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { exited, fillWorkspace } from './support/cases.ts';
 import { MODES, TestWarden } from './support/warden.ts';
 
 const MIB = 1_048_576;
 
 for (const mode of MODES) {
-  describe(`measuring, as ${mode}`, { timeout: 240_000 }, () => {
+  describe(`disk usage, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: TestWarden;
-    let asked: Asked;
+    let link: WardenLink;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
-      asked = makeWarden(warden.socket);
+      link = makeWarden(warden.socket);
     });
     beforeEach(() => fillWorkspace(warden));
     after(async () => {
-      asked.close();
-      // Deeper than what removes it takes.
+      link.close();
+      // Too deep for rmSync.
       execFileSync('rm', ['-rf', warden.workspace]);
       await warden.stop();
     });
-    const measure = () => asked.measure(warden.workspace);
+    const measure = () => link.measure(warden.workspace);
     const sh = async (script: string) =>
       assert.equal(exited(await warden.run(['/bin/sh', '-c', script])).code, 0, script);
     const isAbout = (bytes: number, wanted: number) =>
       assert.ok(bytes >= wanted && bytes < wanted + MIB / 2, `${bytes}, not about ${wanted}`);
 
-    it('counts blocks, not lengths, and an empty file as some', async () => {
+    it('counts blocks, not lengths, and something for an empty file', async () => {
       assert.deepEqual(await measure(), { bytes: 0, entries: 0 });
       writeFileSync(join(warden.workspace, 'one'), Buffer.alloc(2 * MIB, 1));
       isAbout((await measure()).bytes, 2 * MIB);
@@ -45,18 +48,18 @@ for (const mode of MODES) {
       assert.equal(entries, 101);
       assert.ok(bytes >= 100 * 4_096);
     });
-    it('A24 what lies in a directory that its owner closed is counted', async () => {
+    it('A24 files in an unreadable directory are counted', async () => {
       await sh('mkdir -p /ws/a/b; head -c 2097152 /dev/urandom >/ws/a/b/x; chmod 0 /ws/a/b /ws/a');
       isAbout((await measure()).bytes, 2 * MIB);
     });
-    it('A24 nor does a path hide it that is longer than any that can be named', async () => {
+    it('A24 files below a path longer than PATH_MAX are counted', async () => {
       const down = 'for i in $(seq 20); do mkdir $name && cd -P $name || exit 1; done';
       await sh(`name=${'d'.repeat(250)}; cd /ws; ${down}; head -c 2097152 /dev/urandom >x`);
       const { bytes, entries } = await measure();
       assert.equal(entries, 21);
       isAbout(bytes, 2 * MIB);
     });
-    it('A24 many directories in a deep one take no more than their names', async () => {
+    it('A24 memory for many directories in a deep one is bounded by their names', async () => {
       // As paths they would be a gigabyte.
       const make = `const fs = require('node:fs');
         for (let i = 0; i < 1_000; i++) {
@@ -67,8 +70,8 @@ for (const mode of MODES) {
       execFileSync(process.execPath, ['-e', make], { cwd: warden.workspace });
       assert.equal((await measure()).entries, 5_000);
     });
-    it('A24 what is moved about while it is measured is walked to its end', async () => {
-      // Now and then the walk is in one of them, and does not find back the way it came.
+    it('A24 a tree that is moved during the walk is walked to its end', async () => {
+      // Sometimes the walk is inside a moved directory, and its parent has changed.
       const make = `const fs = require('node:fs');
         for (const a of ['a', 'b', 'c'])
           for (let i = 0; i < 200; i++) fs.mkdirSync('still/' + a + '/' + i, { recursive: true });
@@ -91,7 +94,7 @@ for (const mode of MODES) {
       }
       assert.equal((await measure()).entries, 906 + 1);
     });
-    it('a file with two names counts once, a link not as what it leads to', async () => {
+    it('a file with two names counts once, and a link does not count as its target', async () => {
       writeFileSync(join(warden.outside, 'big'), Buffer.alloc(4 * MIB, 1));
       symlinkSync(join(warden.outside, 'big'), join(warden.workspace, 'link'));
       symlinkSync(warden.outside, join(warden.workspace, 'dir'));
@@ -100,12 +103,12 @@ for (const mode of MODES) {
       linkSync(join(warden.workspace, 'one'), join(warden.workspace, 'sub/two'));
       isAbout((await measure()).bytes, 2 * MIB);
     });
-    it('only what may be written in a box is measured', async () => {
+    it('only paths that a box may write are measured', async () => {
       for (const path of [warden.outside, '/etc', `${warden.workspace}x`])
-        await assert.rejects(asked.measure(path), { code: 'denied' }, path);
-      await assert.rejects(asked.measure(`${warden.workspace}/../outside`));
+        await assert.rejects(link.measure(path), { code: 'denied' }, path);
+      await assert.rejects(link.measure(`${warden.workspace}/../outside`));
       symlinkSync(warden.outside, join(warden.workspace, 'out'));
-      await assert.rejects(asked.measure(join(warden.workspace, 'out')), { code: 'denied' });
+      await assert.rejects(link.measure(join(warden.workspace, 'out')), { code: 'denied' });
     });
   });
 }

@@ -19,7 +19,7 @@ export const PUBLIC = '93.184.216.34';
 export const get = (authority: string, path = '/', host = authority) =>
   `GET http://${authority}${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
 
-export type WayOut = {
+export type EgressSetup = {
   secret: WirePosition;
   web: WirePosition;
   /** Requests that the page received. */
@@ -28,17 +28,17 @@ export type WayOut = {
   /** Addresses that egressd dialled, as `address port`. */
   dialled: string[];
   names: NameServer;
-  /** Where public addresses of the tests lead: nothing leaves this machine. */
+  /** Local ports that public addresses map to: nothing leaves this machine. */
   publicPorts: Map<string, () => number>;
   /** Closed at the end. */
-  places: { close(): Promise<void> }[];
-  /** The socket of a new run with these rules; forgets what was seen and dialled. */
+  servers: { close(): Promise<void> }[];
+  /** Returns the socket of a new run with these rules; resets `seen` and `dialled`. */
   open(allow: EgressRule[]): Promise<string>;
   everywhere(name: string): EgressRule[];
   close(): Promise<void>;
 };
 
-function says(name: string, times: number): string[] | undefined {
+function resolveName(name: string, times: number): string[] | undefined {
   if (name === 'rebind.test') return [times === 0 ? PUBLIC : '127.0.0.1'];
   if (name === 'mixed.test') return [PUBLIC, '127.0.0.1'];
   if (name === 'loop.test') return ['127.0.0.1'];
@@ -48,26 +48,26 @@ function says(name: string, times: number): string[] | undefined {
   return name.endsWith('good.test') ? [PUBLIC] : [];
 }
 
-export async function startWayOut(): Promise<WayOut> {
+export async function startEgressSetup(): Promise<EgressSetup> {
   const secret = await startHttp((_, response) => response.end(SECRET));
   const web = await startHttp((request, response) => {
-    way.seen.push(`${request.method} ${request.url} ${JSON.stringify(request.headers)}`);
+    setup.seen.push(`${request.method} ${request.url} ${JSON.stringify(request.headers)}`);
     request.resume();
     request.on('end', () => response.end(`page of ${request.headers.host}`));
   });
-  const names = await startNameServer(says);
+  const names = await startNameServer(resolveName);
   const publicPorts = new Map([[PUBLIC, () => web.port]]);
   const host = await startHost({
     config: {
       dns_servers: [names.address],
-      // Longer than a busy machine keeps anybody from answering.
+      // Longer than a busy machine delays a response.
       dns_timeout_ms: 3_000,
       head_timeout_ms: 2_000,
       connections_per_run_max: 16,
       allow_private: ['169.254.169.254:80', '[fd00:ec2::254]:80', 'meta.test:80', '0.0.0.0:80'],
     },
     async dial(addresses, port) {
-      way.dialled.push(...addresses.map(({ text }) => `${text} ${port}`));
+      setup.dialled.push(...addresses.map(({ text }) => `${text} ${port}`));
       const to = publicPorts.get(addresses[0]!.text)?.() ?? port;
       const socket = net.connect({ port: to, host: '127.0.0.1', allowHalfOpen: true });
       await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
@@ -75,18 +75,18 @@ export async function startWayOut(): Promise<WayOut> {
     },
   });
   let made = 0;
-  const way: WayOut = {
+  const setup: EgressSetup = {
     secret,
     web,
     host,
     names,
     publicPorts,
-    places: [secret, web],
+    servers: [secret, web],
     seen: [],
     dialled: [],
     async open(allow) {
-      way.dialled = [];
-      way.seen = [];
+      setup.dialled = [];
+      setup.seen = [];
       return (await host.open(`attack ${made++}`, allow)).socket;
     },
     everywhere: (name) =>
@@ -94,13 +94,13 @@ export async function startWayOut(): Promise<WayOut> {
     async close() {
       await host.stop();
       names.close();
-      for (const place of way.places) await place.close();
+      for (const server of setup.servers) await server.close();
     },
   };
-  return way;
+  return setup;
 }
 
-/** The same attack with the guards off. */
+/** Runs the attack through a proxy without guards. */
 export async function unguarded<T>(
   options: NaiveOptions,
   attack: (port: number) => Promise<T>,
@@ -113,7 +113,7 @@ export async function unguarded<T>(
   }
 }
 
-export function assertRefused(answer: WireResponse, code = 'denied'): void {
-  assert.equal(parseErrorBody(answer).code, code, answer.body);
-  assert.notEqual(parseErrorBody(answer).hint, '');
+export function assertRefused(response: WireResponse, code = 'denied'): void {
+  assert.equal(parseErrorBody(response).code, code, response.body);
+  assert.notEqual(parseErrorBody(response).hint, '');
 }

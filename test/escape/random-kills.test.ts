@@ -1,5 +1,5 @@
-// Kills any part of it at any moment, over and over: warden, janitor, spares, inits, relays. Then
-// the next warden finds or leaves nothing, and works.
+// Kills random processes at random times: warden, janitor, spares, inits, relays. The next warden
+// cleans up and works.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync } from 'node:fs';
@@ -16,7 +16,7 @@ const ROUNDS = process.env.FUZZ === 'long' ? 500 : 12;
 const pick = <T>(from: readonly T[]): T | undefined =>
   from[Math.floor(Math.random() * from.length)];
 
-// Boxes of every kind, each at whatever point it has reached when the blow falls.
+// Boxes of every kind, each in whatever state it is when the kill happens.
 async function crowd(warden: TestWarden): Promise<WardenClient[]> {
   const clients = await Promise.all(Array.from({ length: 6 }, () => warden.client()));
   const [one, two, three, four, five, six] = clients as [
@@ -47,7 +47,7 @@ async function crowd(warden: TestWarden): Promise<WardenClient[]> {
 }
 
 for (const mode of MODES) {
-  describe(`sudden ends, as ${mode}`, () => {
+  describe(`random kills, as ${mode}`, () => {
     it(`A25 ${ROUNDS} rounds of SIGKILL leave nothing`, {
       timeout: 280_000 * ROUNDS,
     }, async (t) => {
@@ -69,7 +69,7 @@ for (const mode of MODES) {
           try {
             process.kill(victim.pid, 'SIGKILL');
           } catch {
-            // It went by itself, just now.
+            // It has just ended by itself.
           }
           await sleep(Math.random() * 10);
         }
@@ -93,16 +93,16 @@ for (const mode of MODES) {
       }
       warden.process?.kill('SIGTERM');
       await once(warden.process!, 'exit');
-      // A janitor that was killed was the last that would have known: the warden itself sweeps.
+      // If the janitor was killed, only the next warden can clean up.
       assert.deepEqual(cgroupsOf(warden.dir).own, []);
     });
   });
 }
 
-// Not as long as the one before is swept up after, which takes its time on a busy machine.
+// Fails while the janitor of the previous warden still works, which can be long on a busy machine.
 const startAgain = (warden: TestWarden): Promise<TestWarden> =>
   eventually('another warden', () => warden.start(), 60_000);
 
-// True while the janitor of an earlier warden still sweeps, or its boxes are still ending.
+// True while the janitor of an earlier warden still works, or its boxes are still ending.
 const hasOld = (warden: TestWarden): boolean =>
   processesOf(warden.dir).some(({ name }) => name === 'hostile');

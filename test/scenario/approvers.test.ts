@@ -1,5 +1,5 @@
-// People around a real runtime, with agentctl as they use it: they are told by a program of theirs
-// and by a signed webhook, change what is asked before they approve it, and decide in twos.
+// People who approve, with agentctl on a real runtime: they are notified by their own program and
+// by a signed webhook, edit a request before they approve it, and decide in pairs.
 import assert from 'node:assert/strict';
 import { createHmac, createPublicKey, verify } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -30,7 +30,7 @@ import { create, manifestOf, reaches, scriptedModels } from '../support/scripted
 type Post = { headers: http.IncomingHttpHeaders; body: string };
 type Notice = { type: string; data: { approval: { id: string; action: string; summary: string } } };
 
-/** Writes down in the workspace what was done, so that nothing else can tell of it. */
+/** Records the deployment in the workspace, the only evidence that it happened. */
 const deployTool = (name: string) => `name: ${name}
 description: Deploy a commit.
 argv: [/bin/sh, -c, 'echo "$1" >> deployed; echo "deployed $1"', --, '{commit}']
@@ -41,7 +41,7 @@ idempotent: false
 approval: required
 `;
 
-describe('people around a runtime', { timeout: 120_000 }, () => {
+describe('approvers', { timeout: 120_000 }, () => {
   let runtime: TestRuntime;
   let model: ScriptedModel;
   let receiver: http.Server;
@@ -73,7 +73,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     writeFileSync(secretFile, `whsec_${secret.toString('base64')}\n`, { mode: 0o600 });
     noticed = writableFile(join(base, 'noticed.jsonl'));
     const program = join(base, 'tell');
-    // In one go: two of them may run at the same time.
+    // In one write: two of them may run at the same time.
     writeFileSync(program, `#!/bin/sh\nline=$(cat)\nprintf '%s\\n' "$line" >> "$1"\n`);
     chmodSync(program, 0o755);
     chmodSync(base, 0o755);
@@ -104,7 +104,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     receiver?.close();
   });
 
-  /** The program that people have, on this state. */
+  /** The environment of agentctl on this state directory. */
   const asPeople = () => ({
     main: join(ROOT, 'build', 'agentctl.mjs'),
     state: runtime.stateDir,
@@ -148,7 +148,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     return existsSync(file) ? readFileSync(file, 'utf8') : '';
   };
 
-  it('[R113] are told on their terminal, by their program and by webhooks that they can check', async () => {
+  it('[R113] are notified on their terminal, by their program and by signed webhooks', async () => {
     let onScreen = '';
     const seen = agentctl(['approvals', '--follow'], {
       ...asPeople(),
@@ -187,9 +187,9 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
       assert.equal(isGood(signedText({ ...post, body: post.body.replace('high', 'low') })), false);
     }
     const { stdout } = await seen;
-    assert.match(stdout, new RegExp(`${id}  pending[^]*"commit": "abc"`), 'in full, as it came');
+    assert.match(stdout, new RegExp(`${id}  pending[^]*"commit": "abc"`), 'in full, as received');
     assert.match(stdout, new RegExp(`${id}  rejected by person:`));
-    // The program and the receiver learn that something waits, not what is in it.
+    // The program and the receiver learn that an approval is pending, not its content.
     for (const text of [readFileSync(noticed, 'utf8'), ...posts['/own']!.map(({ body }) => body)])
       assert.doesNotMatch(text, /"abc"|whsec/);
     const task = await taskEnded(runtime, taskId);
@@ -197,21 +197,21 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     assert.equal(deployed(taskId), '');
   });
 
-  it('[R154] the runner reasons, a box executes, and what cannot be undone waits for a person', async () => {
+  it('[R154] the runner reasons, a box executes, and irreversible calls wait for a person', async () => {
     const { taskId, id } = await asked('staging.deploy');
     const kindsNow = async () => {
       const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
       const own = boxes.filter(({ task_id }) => task_id === taskId);
       return [...new Set(own.map(({ kind }) => kind))].sort();
     };
-    assert.deepEqual(await kindsNow(), ['runner'], 'nothing was executed for the asking');
+    assert.deepEqual(await kindsNow(), ['runner'], 'nothing is executed before the approval');
     assert.equal(deployed(taskId), '');
     await typed(['approve', id]);
     assert.match((await taskEnded(runtime, taskId)).result ?? '', /deployed abc/);
     assert.deepEqual(await kindsNow(), ['runner', 'tools']);
   });
 
-  it('change what is asked before they approve it: that is done, once, and the record says so', async () => {
+  it('edit a request before they approve it: the edited call is made once and recorded', async () => {
     const { taskId, id } = await asked('staging.deploy');
     await typed(['approve', id, '--edit', '-'], '{"commit":"def"}');
     const task = await taskEnded(runtime, taskId);
@@ -224,7 +224,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     await refused(['approve', id], /is already approved/);
   });
 
-  it('an edit that the tool would not take is refused while the person can still mend it', async () => {
+  it('an edit that does not match the tool’s schema is rejected while the person can still correct it', async () => {
     const { taskId, id } = await asked('staging.deploy');
     for (const wrong of ['{"commit":"def","force":true}', '{"commit":"a b"}', '{}', '[]', '{'])
       assert.notEqual((await type(['approve', id, '--edit', '-'], wrong)).code, 0, wrong);
@@ -232,7 +232,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     assert.match((await taskEnded(runtime, taskId)).result ?? '', /deployed def/);
   });
 
-  it('[R115] decide in twos where the site says so: two people with keys of their own, not one twice', async () => {
+  it('[R115] decide in pairs if the site requires it: two people with their own keys, not one person twice', async () => {
     for (const name of ['alice', 'bob']) await typed(['person', 'add', name]);
     const { taskId, id } = await asked('live.deploy');
     assert.match(await typed(['approve', id, '--as', 'alice']), /1 more approval is needed/);
@@ -250,7 +250,7 @@ describe('people around a runtime', { timeout: 120_000 }, () => {
     assert.deepEqual(redeemed.data?.by, 'person:alice person:bob');
   });
 
-  it('the first of two leaves it to another, and cannot approve it any more', async () => {
+  it('the first approver escalates, and can no longer approve', async () => {
     const { taskId, id } = await asked('staging.deploy');
     await typed(['escalate', id, '--as', 'alice']);
     await refused(['approve', id, '--as', 'alice'], /./);

@@ -1,5 +1,6 @@
-// The box and the way out together: a command in a real box, the real egressd behind its one port.
-// What settings and services of its own a box can use to get around, and what changing rules do.
+// Box and egress together: a command in a real box, with the real egressd behind its one port.
+// Tries proxy settings and services of the box's own as bypasses, and changes rules under open
+// tunnels.
 import assert from 'node:assert/strict';
 import { chmodSync, copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
@@ -21,7 +22,7 @@ const NODE_ENV = { OPENSSL_CONF: '/dev/null' };
 const NODE_LIMITS = { memoryBytes: 2 ** 30, nofile: 1_024 };
 
 for (const mode of MODES) {
-  describe(`a box with a way out, as ${mode}`, () => {
+  describe(`a box with egress, as ${mode}`, () => {
     let warden: TestWarden;
     let host: EgressdTestHost;
     let web: WirePosition;
@@ -53,16 +54,16 @@ for (const mode of MODES) {
       for (const place of [web, local, echo]) await place.close();
     });
     const at = ({ port }: WirePosition, name = 'good.test') => `${name}:${port}`;
-    const wayFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
+    const egressFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
     const run = async (egress: string, script: string, guardsOff: Guard[] = []) => {
       const env = { PATH: '/usr/bin:/bin', HOME: '/tmp', ...proxyEnvironment() };
-      // On the host's network its port would be the host's own, and whoever is there has it.
+      // On the host's network the proxy port would be the host's own, and may be in use.
       const way = guardsOff.includes('netns') ? {} : { egress };
       return exited(await warden.run(['/bin/sh', '-c', script], { ...way, env, guardsOff }));
     };
 
-    it('[C113] [C170] [R170] [R332] [R334] D1 a program that ignores the proxy’s settings gets nowhere, and at once', async () => {
-      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+    it('[C113] [C170] [R170] [R332] [R334] D1 a program that ignores the proxy settings fails immediately', async () => {
+      const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       const page = `http://${at(web)}/`;
       assert.equal((await run(socket, `curl -sS ${page}`)).stdout, 'a page', 'control');
       const ways = [
@@ -77,10 +78,10 @@ for (const mode of MODES) {
         assert.equal(held.endedBy, 'itself', way);
       }
       const control = await run(socket, ways[0]!, ['netns']);
-      assert.equal(control.stdout, 'a page', 'control: on the host’s network it gets there');
+      assert.equal(control.stdout, 'a page', 'control: on the host’s network it succeeds');
     });
-    it('D13 the same verdict by environment, by option and by hand', async () => {
-      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+    it('D13 the decision is the same by environment, by option and by hand', async () => {
+      const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       const bad = `http://${at(web, 'other.test')}/`;
       const ways = [
         `curl -s -o /dev/null -w '%{http_code}' ${bad}`,
@@ -89,8 +90,8 @@ for (const mode of MODES) {
       ];
       for (const way of ways) assert.equal((await run(socket, way)).stdout, '403', way);
     });
-    it('D23 its own services are reached without the proxy, the host’s are not', async () => {
-      const { socket } = await wayFor([{ host: 'good.test', port: web.port }]);
+    it('D23 the box’s own services are reachable without the proxy, the host’s are not', async () => {
+      const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       for (const name of ['127.0.0.1', 'localhost']) {
         const ask = `curl -sS --max-time 5 http://${name}:${local.port}/`;
         const held = await run(socket, ask);
@@ -103,7 +104,7 @@ for (const mode of MODES) {
       assert.equal(control.stdout, SECRET, 'control');
       assert.equal((await run(socket, '/opt/hostile own-loopback')).code, 0, 'its own');
     });
-    it('D25 a port that it opens is its own, free where the host’s is taken, and never a low one', async () => {
+    it('D25 a port opened in the box is its own, free even if taken on the host, and never privileged', async () => {
       const script = (port: number) =>
         `require('net').createServer().on('error', (e) => { console.log(e.code); process.exit(1); })` +
         `.listen(${port}, '0.0.0.0', () => process.exit(0))`;
@@ -123,7 +124,7 @@ for (const mode of MODES) {
       }
       assert.match((await listen(80, [])).stdout, /EACCES/);
     });
-    it('D14 a tightened rule cuts what is open, another edit leaves it and opens nothing', async () => {
+    it('D14 a tightened rule aborts open tunnels; another edit leaves them open and opens nothing', async () => {
       const both: EgressRule[] = ['good.test', 'other.test'].map((name) => ({
         host: name,
         port: echo.port,
@@ -137,14 +138,14 @@ for (const mode of MODES) {
       const gone = await goes.command.ended;
       assert.ok(gone !== 'gone' && gone.endedBy === null, JSON.stringify(gone));
       await host.open(name, [both[0]!, { host: 'good.test', port: web.port }]);
-      await stays.says('still here');
+      await stays.send('still here');
       const bad = `curl -s -o /dev/null -w '%{http_connect}' -p http://${at(echo, 'other.test')}/`;
       assert.equal((await run(socket, bad)).stdout, '403');
       stays.command.kill();
       await stays.command.ended;
     });
 
-    /** A tunnel that a program in a box has open, over which it says what it is told to. */
+    /** A tunnel opened by a program in a box, which sends the lines it is given. */
     const openTunnel = async (egress: string, target: string) => {
       const link = makeWarden(warden.socket);
       closing.push(() => link.close());
@@ -153,28 +154,28 @@ for (const mode of MODES) {
         "s.on('error', () => {}).on('end', () => process.exit()).on('close', () => process.exit())";
       const plan = warden.plan(['/opt/node', '-e', script], { env: NODE_ENV, limits: NODE_LIMITS });
       const command = await link.start({ ...plan, egress });
-      let heard = '';
+      let received = '';
       const waiting: (() => void)[] = [];
       void (async () => {
         for await (const { bytes } of command.readOutput()) {
-          heard += bytes.toString();
+          received += bytes.toString();
           for (const look of waiting) look();
         }
       })();
       const until = (text: string) =>
         new Promise<void>((resolve) => {
-          const look = () => heard.includes(text) && resolve();
+          const look = () => received.includes(text) && resolve();
           waiting.push(look);
           look();
         });
-      const says = async (text: string) => {
+      const send = async (text: string) => {
         await command.stdin(Buffer.from(`${text}\n`));
         await until(text);
       };
       await command.stdin(Buffer.from(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`));
       await until(' 200 ');
-      await says('hello');
-      return { command, says };
+      await send('hello');
+      return { command, send };
     };
     const closing: (() => void)[] = [];
     after(() => {
@@ -182,14 +183,14 @@ for (const mode of MODES) {
     });
   });
 
-  describe(`keys of others, as ${mode}`, () => {
+  describe(`keys of other users, as ${mode}`, () => {
     let warden: TestWarden;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
     });
     after(() => warden.stop());
 
-    it('[C162] D20 a process has the environment it was given, and cannot read another’s', async () => {
+    it('[C162] D20 a process has the environment it was given and cannot read another’s', async () => {
       process.env.A_KEY_OF_THE_HOST = 'sk-secret';
       try {
         const held = exited(
@@ -203,7 +204,7 @@ for (const mode of MODES) {
         delete process.env.A_KEY_OF_THE_HOST;
       }
     });
-    it('[R403] [R412] D20 files with keys stay closed, whatever directory above them is shown', async () => {
+    it('[R403] [R412] D20 key files stay unreadable, whichever parent directory is visible', async () => {
       const home = join(warden.outside, 'person');
       for (const dir of ['', '.ssh', '.config', '.config/gh']) mkdirSync(join(home, dir));
       const files = ['.netrc', '.git-credentials', '.ssh/id_ed25519', '.config/gh/hosts.yml'];
@@ -228,7 +229,7 @@ for (const mode of MODES) {
         assert.equal(await read(name, shown), '', name);
         assert.equal(await read(name, open), 'sk-secret\n', `control: ${name}`);
       }
-      assert.equal(await read('notes.txt', shown), 'sk-secret\n', 'the rest is shown');
+      assert.equal(await read('notes.txt', shown), 'sk-secret\n', 'the rest is visible');
     });
   });
 }
