@@ -15,6 +15,7 @@ const MADE: Record<string, string[]> = {
     'ebd7fbb697fc994792ba3d177cc089e80559b86ac2ad5a4a571770a32decf867',
     '79c3ce20e913ed4dcc8961f6e84fbeb07cc3f3ab5155116ea65f6884c774690f',
     '5fd6fd9f7ccd291a852d6b3ec2a1a353a30c7d30b801d61c685ffffc52d2c563',
+    '695b1826f2aa9ac15497df679c5b138e7a79d3952c80763c6850fd1e760dee7e',
   ],
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',

@@ -4,7 +4,7 @@ import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
-import type { AgentRow, RunRow } from './rows.ts';
+import { type AgentRow, RUN_COLUMNS, type RunRow } from './rows.ts';
 import { requeueRun } from './runs.ts';
 import type { AgentdTx } from './tx.ts';
 
@@ -109,7 +109,7 @@ export async function setAgentStatus(
   });
   if (status !== 'stopped' && status !== 'removed') return;
   const runs = await tx.sql.all<RunRow>(
-    "SELECT * FROM runs WHERE status = 'live' AND agent = ?",
+    `SELECT ${RUN_COLUMNS} FROM runs WHERE status = 'live' AND agent = ?`,
     name,
   );
   for (const run of runs) {

@@ -127,12 +127,13 @@ export function makeCallMethods(
       write(async (tx) => {
         const run = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', run_id);
         if (run === undefined) throw fault('not_found', `run ${run_id} not found`);
-        const wait = await tx.sql.one<WaitRow>(
-          "SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND kind = 'approval' AND question = ?",
+        const waits = await tx.sql.all<WaitRow>(
+          'SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND question = ?',
           run_id,
           call_id,
           approvalId,
         );
+        const wait = waits.find(({ kind }) => kind === 'approval');
         if (wait === undefined) return run.status === 'ended';
         const answer = { approval_id: approvalId, decision };
         await endWait(tx, wait, { outcome, answer, by });

@@ -52,6 +52,10 @@ export type RunRow = {
   created_ms: number;
   ended_ms: number | null;
 };
+/** The columns of a RunRow without the text of its briefing, which is large. */
+export const RUN_COLUMNS = `id, task_id, agent, priority, fence, status, outcome, activations,
+  crashes, not_before_ms, lease_until_ms, created_ms, ended_ms,
+  CASE WHEN briefing IS NULL THEN NULL ELSE '' END AS briefing`;
 export type WaitRow = {
   id: string;
   run_id: string;

@@ -1,8 +1,7 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
 import { deleteKeysBefore } from '../../../platform/sql/idempotency.ts';
 import { deliverInbox } from './messages.ts';
-import type { RunRow } from './rows.ts';
-import { claimRuns, findLiveRun, findRun, requeueRun } from './runs.ts';
+import { claimRuns, findLiveRun, findLiveRuns, findRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
@@ -67,7 +66,7 @@ export function makeRunMethods(
       }),
     recoverRuns: (reason = 'the runtime ended while it ran') =>
       write(async (tx) => {
-        const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
+        const runs = await findLiveRuns(tx);
         for (const run of runs)
           await requeueRun(tx, run, {
             detail: reason,

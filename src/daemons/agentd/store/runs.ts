@@ -2,7 +2,7 @@
 import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { crashBackoffMs, isEnded, type TaskLimits } from '../rules.ts';
-import type { RunRow, TaskRow } from './rows.ts';
+import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { endTask } from './tasks.ts';
 import type { AgentdTx } from './tx.ts';
@@ -25,21 +25,29 @@ export async function findLiveRun(
   return run;
 }
 
+export function findLiveRuns(tx: Pick<AgentdTx, 'sql'>): Promise<RunRow[]> {
+  return tx.sql.all<RunRow>(`SELECT ${RUN_COLUMNS} FROM runs WHERE status = 'live'`);
+}
+
 /** `counts` if the run itself is at fault; more than `crashesMax` of those fail its task. */
 export type Crash = { detail: string; counts: boolean; crashesMax: number; pauseMs?: number };
 
 export type Claim = { run: RunRow; task: TaskRow; first: boolean };
 
-/** Limited per agent, so that a busy agent does not hide others. Briefings are not read. */
-const CANDIDATES = `
-SELECT * FROM (
-  SELECT r.id, r.task_id, r.agent, r.priority, r.fence, r.status, r.outcome, r.activations, r.crashes,
-    r.not_before_ms, r.lease_until_ms, r.created_ms, r.ended_ms, a.spec AS agent_spec,
-    CASE WHEN r.briefing IS NULL THEN NULL ELSE '' END AS briefing,
-    ROW_NUMBER() OVER (PARTITION BY r.agent ORDER BY r.priority DESC, r.id) AS place
-  FROM runs r JOIN agents a ON a.name = r.agent
-  WHERE r.status = 'queued' AND a.status = 'active' AND r.not_before_ms <= ?
-) AS queued WHERE place <= 100 ORDER BY priority DESC, id LIMIT 2000`;
+/** Steps from agent to agent in the index, so that queued runs are not read one by one. */
+const AGENTS_WITH_QUEUED_RUNS = `
+WITH RECURSIVE queued (agent) AS (
+  SELECT MIN(agent) FROM runs WHERE status = 'queued'
+  UNION ALL
+  SELECT (SELECT MIN(r.agent) FROM runs r WHERE r.status = 'queued' AND r.agent > queued.agent)
+  FROM queued WHERE queued.agent IS NOT NULL
+)
+SELECT a.name, a.spec FROM queued JOIN agents a ON a.name = queued.agent
+WHERE a.status = 'active'`;
+
+const FIRST_QUEUED_RUNS = `
+SELECT ${RUN_COLUMNS} FROM runs WHERE status = 'queued' AND agent = ? AND not_before_ms <= ?
+ORDER BY priority DESC, id LIMIT ?`;
 
 export type ClaimOptions = {
   slots: number;
@@ -50,26 +58,35 @@ export type ClaimOptions = {
 export async function claimRuns(tx: AgentdTx, options: ClaimOptions): Promise<Claim[]> {
   if (options.slots <= 0) return [];
   if ((await tx.sql.one('SELECT id FROM halt')) !== undefined) return [];
-  const candidates = await tx.sql.all<RunRow & { agent_spec: string; place: number }>(
-    CANDIDATES,
-    tx.nowMs,
-  );
-  if (candidates.length === 0) return [];
+  const candidates = await findCandidates(tx, options.slots);
+  candidates.sort((a, b) => b.run.priority - a.run.priority || (a.run.id < b.run.id ? -1 : 1));
+  const claims: Claim[] = [];
+  for (const { run, limits } of candidates.slice(0, options.slots))
+    claims.push(await claimRun(tx, run, limits, options));
+  return claims;
+}
+
+/** Returns, for each active agent, as many of its first queued runs as it has free replicas. */
+async function findCandidates(
+  tx: AgentdTx,
+  slots: number,
+): Promise<{ run: RunRow; limits: TaskLimits }[]> {
+  const agents = await tx.sql.all<{ name: string; spec: string }>(AGENTS_WITH_QUEUED_RUNS);
+  if (agents.length === 0) return [];
   const live = new Map<string, number>();
   for (const row of await tx.sql.all<{ agent: string; n: number }>(
     "SELECT agent, COUNT(*) AS n FROM runs WHERE status = 'live' GROUP BY agent",
   ))
     live.set(row.agent, Number(row.n));
-  const claims: Claim[] = [];
-  for (const { agent_spec, place: _, ...run } of candidates) {
-    if (claims.length >= options.slots) break;
-    const busy = live.get(run.agent) ?? 0;
-    const { replicas, limits } = JSON.parse(agent_spec) as DeclaredAgent;
-    if (busy >= replicas) continue;
-    live.set(run.agent, busy + 1);
-    claims.push(await claimRun(tx, run, limits, options));
+  const candidates: { run: RunRow; limits: TaskLimits }[] = [];
+  for (const { name, spec } of agents) {
+    const { replicas, limits } = JSON.parse(spec) as DeclaredAgent;
+    const free = Math.min(slots, replicas - (live.get(name) ?? 0));
+    if (free <= 0) continue;
+    const runs = await tx.sql.all<RunRow>(FIRST_QUEUED_RUNS, name, tx.nowMs, free);
+    for (const run of runs) candidates.push({ run, limits });
   }
-  return claims;
+  return candidates;
 }
 
 async function claimRun(

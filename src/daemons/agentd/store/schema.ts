@@ -28,6 +28,27 @@ WHERE scope LIKE '%:%' AND scope NOT LIKE '% %' AND answer LIKE '{"id":"msg_%';
 UPDATE once SET scope = scope || ' putArtifact'
 WHERE scope LIKE '%:%' AND scope NOT LIKE '% %' AND answer LIKE '{"id":"artifact_%';`;
 
+/**
+ * Keeps queries as fast as at the start, however many tasks have ended. SQLite uses a partial index
+ * only if the query repeats its condition, so each status of a run has its own.
+ */
+const INDEXES_FOR_HISTORY = `
+DROP INDEX runs_by_status;
+DROP INDEX waits_by_next;
+CREATE INDEX runs_queued ON runs (agent, priority DESC, id) WHERE status = 'queued';
+CREATE INDEX runs_delayed ON runs (not_before_ms) WHERE status = 'queued';
+CREATE INDEX runs_live ON runs (agent, lease_until_ms) WHERE status = 'live';
+CREATE INDEX runs_parked ON runs (id, fence) WHERE status = 'parked';
+CREATE INDEX runs_ended ON runs (ended_ms) WHERE status = 'ended';
+CREATE INDEX tasks_by_agent_and_status ON tasks (assigned_to, status, id);
+CREATE INDEX waits_by_kind ON waits (kind, id);
+CREATE INDEX waits_by_status_and_kind ON waits (status, kind, id);
+CREATE INDEX waits_due ON waits (next_ms) WHERE next_ms IS NOT NULL;
+CREATE INDEX waits_for_messages ON waits (from_principal)
+  WHERE status = 'open' AND kind = 'message';
+CREATE INDEX messages_by_task ON messages (task_id, id);
+CREATE INDEX messages_by_recipient ON messages (to_principal, id);`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -176,4 +197,5 @@ ${IDEMPOTENCY_TABLE}
 `,
   'ALTER TABLE tasks ADD COLUMN workspace TEXT',
   NARROWER_SCOPES,
+  INDEXES_FOR_HISTORY,
 ];

@@ -42,6 +42,35 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
+    it('claims in one order across agents, and passes over agents without a free replica', async () => {
+      const { store, task, claim, advance } = await world(open);
+      const busy = await task({ agent: 'planner' });
+      assert.equal((await claim())[0]!.task.id, busy.id);
+      await task({ agent: 'planner', priority: 9 });
+      const delayed = await task({ agent: 'tester', priority: 9 });
+      const crash = { detail: 'x', counts: true, crashesMax: 3 };
+      const [crashed] = await claim();
+      await store.endActivation({ runId: crashed!.run.id, fence: 1 }, crash);
+      const older = await task({ agent: 'coder' });
+      const newer = await task({ agent: 'tester' });
+      const high = await task({ agent: 'coder', priority: 5 });
+      assert.deepEqual(
+        (await claim(2)).map(({ task }) => task.id),
+        [high.id, older.id],
+      );
+      assert.deepEqual(
+        (await claim()).map(({ task }) => task.id),
+        [newer.id],
+      );
+      await store.cancelTask(newer.id, 'x', 'person:alice');
+      advance(3_600_000);
+      assert.deepEqual(
+        (await claim()).map(({ task }) => task.id),
+        [delayed.id],
+      );
+      await store.close();
+    });
+
     it('parks for a child, holds no lease, and wakes with a higher fence', async () => {
       const { store, task, claim } = await world(open);
       const parent = await task();
@@ -337,6 +366,27 @@ for (const [name, open] of Object.entries(DATABASES)) {
       assert.equal(rest.cursor, null);
       assert.equal((await store.tree(root.id)).children.length, 4);
       assert.deepEqual((await store.counts()).tasks, { ready: 5 });
+      await store.close();
+    });
+
+    it('lists by any columns together', async () => {
+      const { store, task, claim } = await world(open);
+      const root = await task();
+      const child = await task({ parent: root, contextId: root.context_id, agent: 'coder' });
+      await task({ agent: 'coder' });
+      await claim(1);
+      const list = async (filter: Record<string, string>) =>
+        (await store.tasks(filter, { limit: 10 })).rows.map(({ id }) => id);
+      const coder = { assigned_to: 'coder' };
+      assert.equal((await list(coder)).length, 2);
+      assert.deepEqual(await list({ ...coder, status: 'working' }), []);
+      assert.deepEqual(await list({ assigned_to: 'planner', status: 'working' }), [root.id]);
+      assert.deepEqual(await list({ ...coder, context_id: root.context_id }), [child.id]);
+      assert.deepEqual(
+        await list({ ...coder, root_task_id: root.id, status: 'ready', parent_task_id: root.id }),
+        [child.id],
+      );
+      assert.deepEqual(await list({ status: 'working', root_task_id: child.id }), []);
       await store.close();
     });
   });

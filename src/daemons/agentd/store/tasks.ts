@@ -7,7 +7,7 @@ import { decideReadiness, type Readiness } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
-import type { RunRow, TaskRow } from './rows.ts';
+import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 import { cancelRunWaits, endWait, findWaitsOnChild } from './waits.ts';
@@ -129,10 +129,7 @@ export async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Prom
     task.id,
   );
   task.assigned_to = agent;
-  const queued = await tx.sql.all<RunRow>(
-    "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
-    task.id,
-  );
+  const queued = await findUnendedRuns(tx, task.id);
   // A started run acted as the other agent, so the new agent gets a new run.
   for (const run of queued) await endRun(tx, task, run, { outcome: 'lost', by: 'service:agentd' });
   if (queued.length > 0) await queueRun(tx, task);
@@ -189,11 +186,15 @@ export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promi
   await settleDependents(tx, task);
 }
 
-async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
-  const runs = await tx.sql.all<RunRow>(
-    "SELECT * FROM runs WHERE task_id = ? AND status <> 'ended'",
-    task.id,
+function findUnendedRuns(tx: AgentdTx, taskId: string): Promise<RunRow[]> {
+  return tx.sql.all<RunRow>(
+    `SELECT ${RUN_COLUMNS} FROM runs WHERE task_id = ? AND status <> 'ended'`,
+    taskId,
   );
+}
+
+async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
+  const runs = await findUnendedRuns(tx, task.id);
   const outcome = ending.status === 'rejected' ? 'canceled' : ending.status;
   for (const run of runs) {
     const isWinner = ending.winner === undefined || run.id === ending.winner;
@@ -283,8 +284,10 @@ async function notifyRequester(tx: AgentdTx, task: TaskRow, ending: Ending): Pro
 const truncate = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
 
 async function settleDependents(tx: AgentdTx, task: TaskRow): Promise<void> {
+  // In SQLite, CROSS JOIN keeps the order: it starts with the dependents, not with blocked tasks.
   const rows = await tx.sql.all<TaskRow>(
-    "SELECT t.* FROM task_deps d JOIN tasks t ON t.id = d.task_id WHERE d.after_id = ? AND t.status = 'blocked'",
+    `SELECT t.* FROM task_deps d CROSS JOIN tasks t
+     WHERE t.id = d.task_id AND d.after_id = ? AND t.status = 'blocked'`,
     task.id,
   );
   for (const dependent of rows) {

@@ -1,6 +1,6 @@
 // The store's methods for due times, halt and runtime events.
-import type { RunRow, TaskRow, WaitRow } from './rows.ts';
-import { requeueRun } from './runs.ts';
+import { RUN_COLUMNS, type RunRow, type TaskRow, type WaitRow } from './rows.ts';
+import { findLiveRuns, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
@@ -14,7 +14,8 @@ export function makeTimeMethods(
     processDue: () =>
       write(async (tx) => {
         const waits = await tx.sql.all<WaitRow>(
-          "SELECT * FROM waits WHERE status = 'open' AND next_ms IS NOT NULL AND next_ms <= ? ORDER BY next_ms LIMIT 500",
+          // The wait is open: an ended one has no next_ms.
+          'SELECT * FROM waits WHERE next_ms IS NOT NULL AND next_ms <= ? ORDER BY next_ms LIMIT 500',
           tx.nowMs,
         );
         for (const wait of waits) {
@@ -44,7 +45,7 @@ export function makeTimeMethods(
           });
         }
         return tx.sql.all<RunRow>(
-          "SELECT * FROM runs WHERE status = 'live' AND lease_until_ms <= ?",
+          `SELECT ${RUN_COLUMNS} FROM runs WHERE status = 'live' AND lease_until_ms <= ?`,
           tx.nowMs,
         );
       }),
@@ -62,7 +63,7 @@ export function makeTimeMethods(
           principal: by,
           data: { reason: reason.slice(0, 500) },
         });
-        const runs = await tx.sql.all<RunRow>("SELECT * FROM runs WHERE status = 'live'");
+        const runs = await findLiveRuns(tx);
         for (const run of runs) {
           tx.endedRuns.push({ runId: run.id, fence: run.fence });
           await requeueRun(tx, run, { detail: 'halted', counts: false, crashesMax: 0 });

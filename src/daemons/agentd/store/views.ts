@@ -1,7 +1,6 @@
 // Reads agentd's store: tasks, trees, agents, counts. Lists are newest first, paged by keyset.
 import type { Clock } from '../../../platform/clock.ts';
-import { readIdCursor } from '../../../platform/page.ts';
-import type { Database, Sql, Value } from '../../../platform/sql/database.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
 import type {
   AgentView,
   ArtifactView,
@@ -14,10 +13,12 @@ import type {
 import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
+import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
 import {
   type AgentRow,
   type ArtifactRow,
   type MessageRow,
+  RUN_COLUMNS,
   type RunRow,
   type TaskRow,
   time,
@@ -32,9 +33,6 @@ import { findRun } from './runs.ts';
 import { findTask } from './task-rows.ts';
 import { findWait } from './waits.ts';
 
-export type ListPage<T> = { rows: T[]; cursor: string | null };
-export type ListOptions = { limit: number; cursor?: string | undefined };
-type ListFilter = Record<string, string | undefined>;
 type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
 
 export type Views = {
@@ -70,33 +68,12 @@ export type Views = {
 
 const TREE_TASKS_MAX = 2_000;
 
-async function listRows<R extends { id: string }>(
-  sql: Sql,
-  table: string,
-  filter: ListFilter,
-  page: ListOptions,
-): Promise<ListPage<R>> {
-  const where: string[] = [];
-  const values: Value[] = [];
-  for (const [column, value] of Object.entries(filter)) {
-    if (value === undefined) continue;
-    where.push(`${column} = ?`);
-    values.push(value);
-  }
-  const before = readIdCursor(page.cursor);
-  if (before !== undefined) {
-    where.push('id < ?');
-    values.push(before);
-  }
-  const { limit } = page;
-  const clause = where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`;
-  const rows = await sql.all<R>(
-    `SELECT * FROM ${table} ${clause} ORDER BY id DESC LIMIT ?`,
-    ...values,
-    limit,
-  );
-  return { rows, cursor: rows.length === limit ? rows[rows.length - 1]!.id : null };
-}
+/** One count for each index. */
+const UNENDED_RUNS = ['queued', 'live', 'parked']
+  .map(
+    (status) => `SELECT '${status}' AS status, COUNT(*) AS n FROM runs WHERE status = '${status}'`,
+  )
+  .join(' UNION ALL ');
 
 async function readTaskViews(sql: Sql, rows: TaskRow[]): Promise<TaskView[]> {
   const views: TaskView[] = [];
@@ -113,7 +90,10 @@ async function readTaskViews(sql: Sql, rows: TaskRow[]): Promise<TaskView[]> {
 
 export function makeViews(db: Database, clock: Clock): Views {
   const listViews =
-    <R extends { id: string }, V>(table: string, view: (row: R) => V) =>
+    <R extends { id: string }, V>(
+      table: 'runs' | 'waits' | 'messages' | 'artifacts',
+      view: (row: R) => V,
+    ) =>
     (filter: ListFilter, options: ListOptions) =>
       db.read(async (sql) => {
         const { rows, cursor } = await listRows<R>(sql, table, filter, options);
@@ -234,9 +214,7 @@ function makeAgentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'
         ))
           tasks[row.status] = Number(row.n);
         const runs: Record<string, number> = {};
-        for (const row of await sql.all<{ status: string; n: number }>(
-          "SELECT status, COUNT(*) AS n FROM runs WHERE status <> 'ended' GROUP BY status",
-        ))
+        for (const row of await sql.all<{ status: string; n: number }>(UNENDED_RUNS))
           runs[row.status] = Number(row.n);
         const open = await sql.one<{ n: number }>(
           "SELECT COUNT(*) AS n FROM waits WHERE status = 'open' AND kind = 'question'",
@@ -268,14 +246,17 @@ async function readTree(sql: Sql, id: string): Promise<TreeNode> {
 
 async function readNode(sql: Sql, row: TaskRow): Promise<TreeNode> {
   const [task] = await readTaskViews(sql, [row]);
-  const runs = await sql.all<RunRow>('SELECT * FROM runs WHERE task_id = ? ORDER BY id', row.id);
+  const runs = await sql.all<RunRow>(
+    `SELECT ${RUN_COLUMNS} FROM runs WHERE task_id = ? ORDER BY id`,
+    row.id,
+  );
   const waits = await sql.all<WaitRow>('SELECT * FROM waits WHERE task_id = ? ORDER BY id', row.id);
   return { task: task!, runs: runs.map(toRunView), waits: waits.map(toWaitView), children: [] };
 }
 
 async function readNextDue(sql: Sql, nowMs: number): Promise<number | undefined> {
   const queries: [string, ...number[]][] = [
-    ["SELECT MIN(next_ms) AS at FROM waits WHERE status = 'open' AND next_ms IS NOT NULL"],
+    ['SELECT MIN(next_ms) AS at FROM waits WHERE next_ms IS NOT NULL'],
     ['SELECT MIN(expires_ms) AS at FROM tasks WHERE ended_ms IS NULL AND expires_ms IS NOT NULL'],
     ["SELECT MIN(lease_until_ms) AS at FROM runs WHERE status = 'live'"],
     [
