@@ -1,4 +1,4 @@
-// A server-sent stream is read the same however it was cut into pieces.
+// A server-sent stream is read the same however it is split into chunks.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -26,7 +26,7 @@ test('messages, comments, several data lines and CRLF', async () => {
   assert.deepEqual(await read('data: without an end'), []);
 });
 
-test('the pieces do not matter', async () => {
+test('the split into chunks does not matter', async () => {
   const text = 'id: 7\r\ndata: {"goal":"größer 日本"}\r\n\r\nevent: x\ndata: b\n\n';
   const expected = await read(text);
   assert.equal(expected.length, 2);
@@ -37,7 +37,7 @@ test('the pieces do not matter', async () => {
   );
 });
 
-test('a pause ends with its signal', async () => {
+test('a sleep ends when its signal aborts', async () => {
   const controller = new AbortController();
   const paused = sleep(60_000, controller.signal);
   controller.abort();

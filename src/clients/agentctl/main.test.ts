@@ -15,9 +15,9 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
-test('every fault of a daemon becomes its own message, hint and exit status', async () => {
+test('every daemon fault becomes its own message, hint and exit status', async () => {
   const codes: FaultCode[] = [
     'bad_request',
     'denied',
@@ -43,19 +43,19 @@ test('every fault of a daemon becomes its own message, hint and exit status', as
   }
 });
 
-test('where no runtime is, it says so and exits 6', async () => {
+test('without a runtime it says so and exits 6', async () => {
   const ran = await agentctl(['status'], { state: makeStateDir() });
   assert.equal(ran.code, 6);
   assert.match(
     ran.stderr,
     /^agentctl: no runtime is running on .* \(runtime_down\)\nStart it with agentctl up/,
   );
-  const given = await agentctl(['status', '--state', '/nowhere/at/all', '--json']);
-  assert.equal(given.code, 6);
-  assert.equal(JSON.parse(given.stderr).error.code, 'runtime_down');
+  const missing = await agentctl(['status', '--state', '/nowhere/at/all', '--json']);
+  assert.equal(missing.code, 6);
+  assert.equal(JSON.parse(missing.stderr).error.code, 'runtime_down');
 });
 
-test('a runtime that died is not reachable either', async () => {
+test('a runtime that died is down too', async () => {
   const dead = await startFake();
   const { stateDir } = dead;
   await dead.stop();
@@ -68,7 +68,7 @@ test('a runtime that died is not reachable either', async () => {
   assert.match(ran.stderr, /agentd on .* does not respond \(runtime_down\)/);
 });
 
-test('a daemon that its runtime does not start again is said to be that', async () => {
+test('a daemon that its runtime no longer restarts is reported as such', async () => {
   const dead = await startFake();
   const { stateDir, info } = dead;
   await dead.stop();
@@ -77,21 +77,21 @@ test('a daemon that its runtime does not start again is said to be that', async 
   mkdirSync(info.runtime_dir, { mode: 0o700 });
   try {
     writeFileSync(`${stateDir}/operator.key`, 'x\n', { mode: 0o600 });
-    for (const [outdated, words] of [
+    for (const [outdated, message] of [
       [[], /agentd on .* does not respond \(runtime_down\)\nThe runtime restarts it automatically/],
       [['agentd'], /agentd: not restarted, .* changed .*\n.* agentctl down, then agentctl up/],
     ] as const) {
       writeFileSync(`${stateDir}/runtime.json`, JSON.stringify({ ...info, outdated }));
       const ran = await agentctl(['task', 'list'], { state: stateDir });
       assert.equal(ran.code, 6);
-      assert.match(ran.stderr, words);
+      assert.match(ran.stderr, message);
     }
   } finally {
     rmSync(info.runtime_dir, { recursive: true });
   }
 });
 
-test('a wrong key is refused with 3: the runtime was reached, and starting it again helps nobody', async () => {
+test('a wrong key exits 3: the runtime responded, and restarting it would not help', async () => {
   const { writeFileSync, readFileSync } = await import('node:fs');
   const file = `${fake.stateDir}/operator.key`;
   const key = readFileSync(file);
@@ -112,18 +112,18 @@ test('help for all, for a group and for every command', async () => {
   const group = await agentctl(['task', '--help']);
   assert.match(group.stdout, /task explain ID/);
   assert.doesNotMatch(group.stdout, /model usage/);
-  const one = await agentctl(['task', 'create', '--help']);
-  assert.equal(one.code, 0);
-  assert.match(one.stdout, /^agentctl task create GOAL \[options\]/);
-  assert.match(one.stdout, /--max-cost USD/);
+  const command = await agentctl(['task', 'create', '--help']);
+  assert.equal(command.code, 0);
+  assert.match(command.stdout, /^agentctl task create GOAL \[options\]/);
+  assert.match(command.stdout, /--max-cost USD/);
   const table = documentOf<{ commands: { name: string }[] }>(await agentctl(['--help', '--json']));
   assert.equal(table.commands.length, COMMANDS.length);
 });
 
-test('help fits a terminal of 80 columns, and leaves nothing out', () => {
+test('help fits 80 columns without leaving anything out', () => {
   const columns = 80;
-  for (const words of [[], ['task'], ['model', 'add'], ['task', 'create']]) {
-    const { parsed } = parse([...words, '--help']);
+  for (const args of [[], ['task'], ['model', 'add'], ['task', 'create']]) {
+    const { parsed } = parse([...args, '--help']);
     let shown: readonly string[] = [];
     const give = (_: unknown, lines: () => readonly string[]) => {
       shown = lines();
@@ -134,21 +134,21 @@ test('help fits a terminal of 80 columns, and leaves nothing out', () => {
   }
 });
 
-test('wrong usage exits 2, also for half a command and what is not in this version', async () => {
-  for (const words of [
+test('wrong usage exits 2, also for half a command and one that is not in this version', async () => {
+  for (const args of [
     ['nonsense'],
     ['task'],
     ['list', '--what'],
     NOT_YET[0]!.split(' '),
     ['tool', 'call'],
   ]) {
-    const ran = await agentctl(words);
-    assert.equal(ran.code, 2, words.join(' '));
+    const ran = await agentctl(args);
+    assert.equal(ran.code, 2, args.join(' '));
     assert.match(ran.stderr, /^agentctl: .* \(bad_usage\)\n.+\n$/);
   }
 });
 
-test('help is also a word, before any other', async () => {
+test('help is also a command, before any other', async () => {
   const word = await agentctl(['help', 'task', 'create']);
   const option = await agentctl(['task', 'create', '--help']);
   assert.deepEqual([word.code, word.stdout], [0, option.stdout]);
@@ -159,13 +159,13 @@ test('help is also a word, before any other', async () => {
 test('version, also as --version', async () => {
   const json = documentOf(await agentctl(['--version', '--json']));
   assert.deepEqual(Object.keys(json), ['version']);
-  for (const word of ['version', '--version'])
-    assert.match((await agentctl([word])).stdout, /^agentctl \d+\.\d+\.\d+ \(Node \d+/);
+  for (const spelling of ['version', '--version'])
+    assert.match((await agentctl([spelling])).stdout, /^agentctl \d+\.\d+\.\d+ \(Node \d+/);
   const { version } = documentOf<{ version: { runtime: string } }>(await run('version', '--json'));
   assert.equal(version.runtime, '0.0.0-fake');
 });
 
-test('completion scripts for three shells, and nothing for others', async () => {
+test('completion scripts for three shells, an error for others', async () => {
   for (const [shell, mark] of [
     ['bash', 'complete -o default -F _agentctl agentctl'],
     ['zsh', '#compdef agentctl'],
@@ -181,13 +181,13 @@ test('a pipe that closes early is no error', async () => {
   const { spawn } = await import('node:child_process');
   const { MAIN } = await import('./testing/run-agentctl.ts');
   const child = spawn('sh', ['-c', `"${process.execPath}" "${MAIN}" --help | true; echo done`]);
-  let said = '';
+  let output = '';
   child.stdout.on('data', (chunk) => {
-    said += chunk;
+    output += chunk;
   });
   child.stderr.on('data', (chunk) => {
-    said += chunk;
+    output += chunk;
   });
   await new Promise((done) => child.on('close', done));
-  assert.equal(said, 'done\n');
+  assert.equal(output, 'done\n');
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toJsonText } from './out.ts';
 
-test('a document holds no character that a terminal obeys, and means the same', () => {
+test('--json output contains no control characters, and parses to the same value', () => {
   const value = { text: 'a\u009b31mb\u001b[0m\u007f\u202egnp.exe\u2066 é 語' };
   const text = toJsonText(value);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: this pattern matches them

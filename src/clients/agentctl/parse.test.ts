@@ -18,7 +18,7 @@ const bad = (line: string): Fault => {
   return problem;
 };
 
-test('noun-verb aliases run the same command as the old words', async () => {
+test('noun-verb aliases run the same command as the old names', async () => {
   for (const [old, alias] of [
     ['list', 'agent list'],
     ['questions --all', 'question list --all'],
@@ -31,7 +31,7 @@ test('noun-verb aliases run the same command as the old words', async () => {
   }
 });
 
-test('global options stand before, between and after the words of a command', () => {
+test("global options may stand before, between and after a command's arguments", () => {
   for (const line of [
     '--json --state /s task list',
     'task --json list --state=/s',
@@ -44,7 +44,7 @@ test('global options stand before, between and after the words of a command', ()
   }
 });
 
-test('values of each kind are read, and refused when they are of another', () => {
+test('values of each kind are read, and rejected when they are of another', () => {
   const { args } = good(
     'task create go --max-steps 5 --max-cost 0.50 --max-time 1h30m --priority -3 --agent=a --wait',
   );
@@ -65,38 +65,41 @@ test('values of each kind are read, and refused when they are of another', () =>
   assert.match(bad('task list --limit 1001').message, /--limit 1001 is above the maximum of 1000/);
 });
 
-test('an option that may be repeated keeps its order', () => {
-  const [one, two] = [`task_${'1'.repeat(26)}`, `task_${'2'.repeat(26)}`];
-  const { args } = good(`task create go --after ${one} --after=${two}`);
-  assert.deepEqual(args.list('after'), [one, two]);
+test('a repeatable option keeps its order', () => {
+  const [first, second] = [`task_${'1'.repeat(26)}`, `task_${'2'.repeat(26)}`];
+  const { args } = good(`task create go --after ${first} --after=${second}`);
+  assert.deepEqual(args.list('after'), [first, second]);
 });
 
-test('what can be only an id, or one of a few words, is told in words of the command line', () => {
-  const said = (line: string) => {
+test('an invalid id or choice is reported in command-line terms', () => {
+  const messageFor = (line: string) => {
     const { problem } = parse(line.split(' '));
     return problem instanceof Fault ? `${problem.message} | ${problem.hint}` : problem;
   };
   const notAnId =
     "'foo' is not an approval id: expected approval_ followed by 26 letters and digits";
-  assert.equal(said('approve foo'), `${notAnId} | Look it up: agentctl approvals`);
-  assert.match(String(said('run coder --task 01m7')), /^'01m7' is not a task id/);
+  assert.equal(messageFor('approve foo'), `${notAnId} | Look it up: agentctl approvals`);
+  assert.match(String(messageFor('run coder --task 01m7')), /^'01m7' is not a task id/);
   const other = `approval_${'0'.repeat(26)}`;
-  assert.match(String(said(`task show ${other}`)), /is the id of an approval, not a task/);
-  assert.match(String(said('status --state=')), /^--state is empty/);
-  assert.match(String(said('task create go --context foo')), /^'foo' is not a thread id/);
-  assert.match(String(said('taks list')), /unknown command 'taks'; did you mean 'task'\?/);
-  assert.equal(said(`approve approval_${'0'.repeat(26)}`), undefined);
-  assert.equal(said(`artifact get artifact://artifact_${'0'.repeat(26)}`), undefined);
-  assert.match(String(said('task list --status foo')), /^--status foo is not one of: submitted, /);
-  assert.equal(said('task list --status failed'), undefined);
-  assert.match(String(said('model add x --key k')), /did you mean --key-file\?/);
+  assert.match(String(messageFor(`task show ${other}`)), /is the id of an approval, not a task/);
+  assert.match(String(messageFor('status --state=')), /^--state is empty/);
+  assert.match(String(messageFor('task create go --context foo')), /^'foo' is not a thread id/);
+  assert.match(String(messageFor('taks list')), /unknown command 'taks'; did you mean 'task'\?/);
+  assert.equal(messageFor(`approve approval_${'0'.repeat(26)}`), undefined);
+  assert.equal(messageFor(`artifact get artifact://artifact_${'0'.repeat(26)}`), undefined);
   assert.match(
-    String(said('task create look around')),
+    String(messageFor('task list --status foo')),
+    /^--status foo is not one of: submitted, /,
+  );
+  assert.equal(messageFor('task list --status failed'), undefined);
+  assert.match(String(messageFor('model add x --key k')), /did you mean --key-file\?/);
+  assert.match(
+    String(messageFor('task create look around')),
     / \| Put the GOAL in quotes: agentctl task create "GOAL"$/,
   );
 });
 
-test('short options take their value apart or attached, and -- ends the options', () => {
+test('short options accept a separate or attached value, and -- ends the options', () => {
   assert.equal(good('audit tail -n 7 -f').args.number('lines'), 7);
   assert.equal(good('audit tail -n7').args.number('lines'), 7);
   const { parsed } = parse(['task', 'create', '--json', '--', '--not-an-option']);
@@ -104,7 +107,7 @@ test('short options take their value apart or attached, and -- ends the options'
   assert.deepEqual(good('task create -').args.positionals, ['-']);
 });
 
-test('a wrong word or option is answered with the one that was probably meant', () => {
+test('an unknown command or option gets a did-you-mean', () => {
   assert.match(bad('tsk list').message, /did you mean 'task'/);
   assert.match(bad('task lst').message, /did you mean 'task list'/);
   assert.match(bad('task list --stats').message, /did you mean --status/);
@@ -112,14 +115,14 @@ test('a wrong word or option is answered with the one that was probably meant', 
   assert.doesNotMatch(bad('xyzzy').message, /did you mean/);
 });
 
-test('missing and superfluous words are named', () => {
+test('missing and superfluous arguments are named', () => {
   assert.match(bad('task show').message, /task show needs ID/);
   assert.match(bad('task show a b').message, /does not take 'b'/);
   assert.match(bad('run coder').message, /needs --task TASK/);
   assert.equal(good('task show --help').help, true);
 });
 
-test('words that are not in this version say so', () => {
+test('commands that are not in this version say so', () => {
   for (const words of NOT_YET) {
     const { message } = bad(`${words} more`);
     assert.match(message, /is not in this version/, words);
@@ -127,18 +130,18 @@ test('words that are not in this version say so', () => {
   }
 });
 
-test('no two commands have one name, and none is the beginning of another', () => {
+test('no two commands share a name, and none is a prefix of another', () => {
   const names = COMMANDS.map(({ path }) => path.join(' '));
   assert.equal(new Set(names).size, names.length);
   for (const name of names) assert.ok(!names.some((other) => other.startsWith(`${name} `)), name);
 });
 
-test('a fault is told with --json wherever that stands', () => {
+test('a fault is printed as JSON wherever --json stands', () => {
   assert.equal(parse(['--json', 'nonsense']).parsed.json, true);
   assert.equal(parse(['nonsense', '--json']).parsed.json, true);
 });
 
-test('nothing typed makes it throw', () => {
+test('no input makes it throw', () => {
   const token = fc.oneof(
     fc.constantFrom('task', 'create', 'list', '--json', '--state', '--', '-f', '-n', '--wait', '='),
     fc.string(),

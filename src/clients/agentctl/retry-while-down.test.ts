@@ -1,4 +1,4 @@
-// Who waits goes on over the gap while the runtime lives, and is told at once when it does not.
+// A call is retried while its daemon restarts, and fails at once when the runtime is down.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -14,11 +14,11 @@ function stateOf(pid: number): { stateDir: string } {
   return { stateDir };
 }
 
-/** Fails with each of these, then answers; `asked` counts. */
+/** Fails with each of these codes, then responds; `calls` counts. */
 function failing(...codes: FaultCode[]) {
-  const state = { asked: 0 };
+  const state = { calls: 0 };
   const ask = async () => {
-    const code = codes[state.asked++];
+    const code = codes[state.calls++];
     if (code !== undefined) throw fault(code, 'away');
     return 'answer';
   };
@@ -26,24 +26,24 @@ function failing(...codes: FaultCode[]) {
 }
 
 const { signal } = new AbortController();
-const here = stateOf(process.pid);
-const gone = stateOf(spawnSync('true').pid);
+const running = stateOf(process.pid);
+const dead = stateOf(spawnSync('true').pid);
 
-test('asks again while a daemon is away and its runtime is there', async () => {
+test('retries while a daemon is down and its runtime is up', async () => {
   const { ask, state } = failing('runtime_down', 'unavailable');
-  assert.equal(await retryWhileDown(ask, here, signal), 'answer');
-  assert.equal(state.asked, 3);
+  assert.equal(await retryWhileDown(ask, running, signal), 'answer');
+  assert.equal(state.calls, 3);
 });
 
-test('not when the runtime is gone, for a refusal, or after Ctrl-C', async () => {
+test('does not retry when the runtime is down, after a refusal, or after Ctrl-C', async () => {
   for (const [code, where, stop] of [
-    ['runtime_down', gone, signal],
-    ['not_found', here, signal],
-    ['unauthenticated', here, signal],
-    ['runtime_down', here, AbortSignal.abort()],
+    ['runtime_down', dead, signal],
+    ['not_found', running, signal],
+    ['unauthenticated', running, signal],
+    ['runtime_down', running, AbortSignal.abort()],
   ] as const) {
     const { ask, state } = failing(code, code);
     await assert.rejects(retryWhileDown(ask, where, stop), { code });
-    assert.equal(state.asked, 1);
+    assert.equal(state.calls, 1);
   }
 });

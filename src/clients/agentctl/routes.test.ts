@@ -1,4 +1,4 @@
-// The paths that agentctl calls are those of the contracts, and open to an operator.
+// The paths that agentctl calls are the contracts' paths, and open to an operator.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commonRoutes } from '../../platform/daemon.ts';

@@ -1,4 +1,4 @@
-// Every way a daemon can fail to answer becomes a fault with its exit status.
+// Every way a daemon can fail to respond becomes a fault with its exit status.
 import assert from 'node:assert/strict';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { connectRuntime, type RuntimeClient } from './runtime.ts';
 import { makeStateDir } from './testing/fake-runtime.ts';
 
-/** A runtime whose auditd-ai replies like this, or does not run if undefined. */
+/** Starts a runtime whose auditd-ai replies with this, or does not run if undefined. */
 async function withReply(
   reply: ((socket: Socket) => void) | undefined,
   use: (runtime: RuntimeClient) => Promise<void>,
@@ -66,7 +66,7 @@ for (const [what, bytes, code] of cases)
       await assert.rejects(open(runtime), { code });
     }));
 
-test('a document that is cut off: unavailable', () =>
+test('a truncated document: unavailable', () =>
   withReply(
     (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{"a"'),
     (runtime) => assert.rejects(ask(runtime), { code: 'unavailable' }),

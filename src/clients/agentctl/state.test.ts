@@ -1,4 +1,4 @@
-// The state directory is found by the rules of platform.
+// The state directory is found by platform's rules.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir, userInfo } from 'node:os';
@@ -52,7 +52,7 @@ test('the key is not sent where another user could listen', () => {
 });
 
 const isRoot = process.getuid?.() === 0;
-/** Root may read everything, so root looks as somebody else. */
+/** Root may read everything, so root drops to another user first. */
 function asOrdinaryUser(work: () => void): void {
   if (!isRoot) return void work();
   process.seteuid!(65_534);
@@ -63,7 +63,7 @@ function asOrdinaryUser(work: () => void): void {
   }
 }
 
-test('a state that this user may not read is not called absent', () => {
+test('a state directory this user may not read is not reported as missing', () => {
   const base = mkdtempSync(join(tmpdir(), 'actl-s-'));
   try {
     assert.throws(() => connectRuntime(base), { code: 'runtime_down' });

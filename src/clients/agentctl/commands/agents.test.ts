@@ -13,12 +13,12 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 const last = () => fake.seen.at(-1)!;
 const real = (name: string) => model(name, { rehearsal: false });
-const anything = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
+const anySchema = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
 
-test('list: a table with what each spent today', async () => {
+test('list shows what each agent spent today', async () => {
   fake.script({
     agentd: {
       listAgents: async () => ({ agents: [agent('planner'), agent('coder')], problems: [] }),
@@ -38,12 +38,12 @@ test('list: a table with what each spent today', async () => {
     await run('list', '--json'),
   );
   assert.deepEqual(
-    agents.map((one) => one.spent_today_microusd),
+    agents.map((row) => row.spent_today_microusd),
     [12_300, 0],
   );
 });
 
-test('list and show say who the boxes really are, and what could not be asked', async () => {
+test('list and show print the real box users, and what could not be read', async () => {
   const agents = [agent('planner')];
   const script = (identity: 'users' | 'single' | 'dynamic', uid: number | null) =>
     fake.script({
@@ -75,7 +75,7 @@ test('list and show say who the boxes really are, and what could not be asked', 
   assert.match(blind.stdout, /missing {2}spent today: .*\n/);
 });
 
-test('pause, resume, stop, remove and run ask for exactly that', async () => {
+test('pause, resume, stop, remove and run send exactly that request', async () => {
   const answer = async () => ({ agent: agent('coder') });
   fake.script({
     agentd: {
@@ -86,28 +86,28 @@ test('pause, resume, stop, remove and run ask for exactly that', async () => {
       assignTask: async () => ({ task: task(1, { assigned_to: 'coder', status: 'ready' }) }),
     },
   });
-  for (const [words, route] of [
+  for (const [args, route] of [
     [['pause', 'coder'], 'pauseAgent'],
     [['resume', 'coder'], 'resumeAgent'],
     [['stop', 'coder'], 'stopAgent'],
     [['agent', 'remove', 'coder'], 'removeAgent'],
   ] as const) {
-    assert.equal((await run(...words)).code, 0);
+    assert.equal((await run(...args)).code, 0);
     assert.deepEqual([last().route, last().params], [route, { name: 'coder' }]);
   }
-  for (const words of [
+  for (const args of [
     ['run', 'coder', '--task', id('task', 1)],
     ['task', 'assign', id('task', 1), 'coder'],
   ] as const) {
     const seen = fake.seen.length;
-    await run(...words);
+    await run(...args);
     assert.equal(fake.seen.length, seen + 1);
     assert.deepEqual(last().params, { id: id('task', 1) });
     assert.deepEqual(last().body, { agent: 'coder' });
   }
 });
 
-test('agent show has the manifest as YAML', async () => {
+test('agent show prints the manifest as YAML', async () => {
   const manifest = { apiVersion: 'agentd/v1', metadata: { name: 'coder' } };
   fake.script({ agentd: { getAgent: async () => ({ agent: agent('coder'), manifest }) } });
   const { stdout } = await run('agent', 'show', 'coder');
@@ -115,7 +115,7 @@ test('agent show has the manifest as YAML', async () => {
   assert.match(stdout, /\nmetadata:\n {2}name: coder\n/);
 });
 
-test('agent create makes a manifest from options, or takes the file', async () => {
+test('agent create builds a manifest from options, or reads a file', async () => {
   fake.script({
     agentd: { putAgent: async () => ({ agent: agent('tester') }) },
     modeld: { listModels: async () => ({ models: [model('any')], providers: [] }) },
@@ -133,7 +133,10 @@ test('agent create makes a manifest from options, or takes the file', async () =
   );
   const body = last().body as { manifest_yaml: string; create_only: boolean };
   assert.equal(body.create_only, true);
-  const read = readYaml(body.manifest_yaml, 'm.yaml', anything) as { ok: boolean; value?: unknown };
+  const read = readYaml(body.manifest_yaml, 'm.yaml', anySchema) as {
+    ok: boolean;
+    value?: unknown;
+  };
   assert.deepEqual(read.value, {
     apiVersion: 'agentd/v1',
     kind: 'Agent',
@@ -150,13 +153,13 @@ test('agent create makes a manifest from options, or takes the file', async () =
   assert.equal((await run('agent', 'create', 'x', '-f', '/no/such/file')).code, 2);
 });
 
-test('a name that no agent can have is told in plain words', async () => {
+test('an invalid agent name gets a plain error', async () => {
   const wrong = await run('agent', 'create', 'Foo!');
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /invalid agent name 'Foo!'.*\n.*lowercase letters/);
 });
 
-test('list names the manifests that are wrong when no agent is left', async () => {
+test('list names the invalid manifests when no agent is left', async () => {
   const broken = { file: '/a/b.yaml', line: 1, message: 'spec is missing', hint: 'Add it.' };
   fake.script({ agentd: { listAgents: async () => ({ agents: [], problems: [broken] }) } });
   const { stdout } = await run('list');
@@ -181,7 +184,7 @@ test('agent update changes only what is named', async () => {
   assert.equal((await run('agent', 'update', 'coder', '--model', 'new')).code, 0);
   const body = last().body as { manifest_yaml: string; create_only?: boolean };
   assert.equal(body.create_only, undefined);
-  const read = readYaml(body.manifest_yaml, 'm.yaml', anything) as { value?: unknown };
+  const read = readYaml(body.manifest_yaml, 'm.yaml', anySchema) as { value?: unknown };
   assert.deepEqual(read.value, { ...manifest, spec: { ...manifest.spec, model: 'new' } });
   assert.equal((await run('agent', 'update', 'coder')).code, 2);
   const puts = () => fake.seen.filter(({ route }) => route === 'putAgent').length;
@@ -192,7 +195,7 @@ test('agent update changes only what is named', async () => {
   assert.equal(puts(), before, 'nothing was changed');
 });
 
-test('send finds the agent by name or user; a task makes it part of the thread', async () => {
+test('send finds the agent by name or user; --task adds the message to that thread', async () => {
   fake.script({
     agentd: {
       listAgents: async () => ({ agents: [agent('coder')], problems: [] }),
@@ -219,7 +222,7 @@ test('send finds the agent by name or user; a task makes it part of the thread',
   assert.match(wrong.stderr, /Use one of: coder/);
 });
 
-test('questions and their answers', async () => {
+test('questions are listed and answered', async () => {
   const open = wait(1, {
     kind: 'question',
     status: 'open',
@@ -245,12 +248,12 @@ test('questions and their answers', async () => {
   assert.deepEqual(last().query, { status: 'open', kind: 'question', limit: 1000 });
   const answered = await run('answer', open.id, 'dev');
   assert.match(answered.stdout, /Answered; task_0*1 resumes/);
-  const asked = fake.seen.findLast(({ route }) => route === 'answerWait');
-  assert.deepEqual(asked?.body, { answer: 'dev' });
+  const answer = fake.seen.findLast(({ route }) => route === 'answerWait');
+  assert.deepEqual(answer?.body, { answer: 'dev' });
   assert.equal((await run('answer', id('wait', 9), 'x')).code, 5);
 });
 
-test('logs: what the agent did; a name that is none is not silence', async () => {
+test('logs prints what the agent did; an unknown name is an error', async () => {
   fake.script({
     agentd: {
       getAgent: async ({ params }) => {

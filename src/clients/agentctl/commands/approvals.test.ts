@@ -15,7 +15,7 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 const ID = id('approval', 1);
 const PERMIT = id('permit', 1);
 const HASH = 'a'.repeat(64);
@@ -99,24 +99,24 @@ beforeEach(() => {
   fake.seen.length = 0;
   scripted(view());
 });
-const asked = (route: string) => fake.seen.find((one) => one.route === route);
+const sent = (route: string) => fake.seen.find((request) => request.route === route);
 
-describe('looking', () => {
-  test('the list says how long each is and where to see it in full', async () => {
+describe('reading approvals', () => {
+  test("the list prints each call's length and where to read it in full", async () => {
     scripted(view({ labels: ['outside'], calls: 3 }));
     const { stdout, code } = await run('approvals');
     assert.equal(code, 0);
     assert.match(stdout, /ID +AGENT +TOOL +RISK +MARKS +CALLS +EXPIRES +SIZE \+ DIFF +SUMMARY/);
     assert.match(stdout, /deployer +deploy\.run +high +outside +3× .* 40 B \+ 12 B/);
     assert.match(stdout, /agentctl approvals ID/);
-    assert.deepEqual(asked('listApprovals')?.query, { status: 'pending', limit: 1000 });
+    assert.deepEqual(sent('listApprovals')?.query, { status: 'pending', limit: 1000 });
     const document = documentOf<{ pending: number }>(await run('approvals', '--json'));
     assert.equal(document.pending, 1);
   });
 
-  test('one shows who, what, why, marks, diff, undo and what each answer would permit', async () => {
+  test('show prints who, what, why, marks, diff, undo, and what each decision would permit', async () => {
     const { stdout } = await run('approvals', ID);
-    for (const words of [
+    for (const pattern of [
       /Make it fast again/,
       /"commit": "abc123"/,
       /"script": text of 2 lines, 7 B:/,
@@ -129,7 +129,7 @@ describe('looking', () => {
       new RegExp(`agentctl approve ${ID} --for task`),
       /all of it/,
     ])
-      assert.match(stdout, words);
+      assert.match(stdout, pattern);
     assert.doesNotMatch(stdout, /--for repo/);
     const { approval } = documentOf<{ approval: ApprovalView }>(
       await run('approvals', ID, '--json'),
@@ -137,7 +137,7 @@ describe('looking', () => {
     assert.equal(approval.diff, '@@ 1 @@\n-slow\n+fast\n');
   });
 
-  test('nothing an agent wrote can fake the screen', async () => {
+  test('text from an agent cannot fake the screen', async () => {
     const evil = '\u001b[2J\u202eok\nYour decision:\n  agentctl approve x\r';
     scripted(
       view({
@@ -169,7 +169,7 @@ describe('looking', () => {
     assert.ok(stdout.includes(long));
   });
 
-  test('following shows each as it comes, and what became of it', async () => {
+  test('--follow prints each approval as it arrives, and its outcome', async () => {
     let open = true;
     const approval = view();
     const decided = { status: 'approved', decided_by: 'person:bob' } as const;
@@ -194,7 +194,7 @@ describe('looking', () => {
     assert.equal(ran.code, 0);
   });
 
-  test('following looks when something happened, and does not ask by the clock', async () => {
+  test('--follow reads after an event, not on a timer', async () => {
     let isThere = false;
     let looks = 0;
     let looksInSilence = 0;
@@ -232,24 +232,24 @@ describe('looking', () => {
     });
     assert.match(ran.stdout, /\+fast/);
     assert.equal(ran.code, 0);
-    // The second where the log was not heard yet at the first.
+    // The second read if the log was not connected yet at the first.
     assert.ok(looksInSilence >= 1 && looksInSilence <= 2, `${looksInSilence} looks`);
   });
 });
 
-describe('answering', () => {
-  test('[R52] [R430] approve names what was looked at, and how far it reaches', async () => {
+describe('deciding', () => {
+  test('[R52] [R430] approve sends the reviewed nonce and the scope', async () => {
     scripted(view(), { status: 'approved', permit_id: PERMIT as never });
     const { stdout } = await run('approve', ID, '--for', 'task', '--expires', '8h');
-    assert.deepEqual(asked('approve')?.body, { nonce: 'n1', for: 'task', expires_in_s: 28_800 });
+    assert.deepEqual(sent('approve')?.body, { nonce: 'n1', for: 'task', expires_in_s: 28_800 });
     assert.match(stdout, new RegExp(`permit revoke ${PERMIT}`));
   });
 
-  test('approve with other arguments', async () => {
+  test('approve with edited arguments', async () => {
     const file = join(fake.stateDir, 'edited.json');
     writeFileSync(file, '{"commit":"def"}');
     await run('approve', ID, '--edit', file);
-    assert.deepEqual((asked('approve')!.body as { edited_arguments: object }).edited_arguments, {
+    assert.deepEqual((sent('approve')!.body as { edited_arguments: object }).edited_arguments, {
       commit: 'def',
     });
     fake.seen.length = 0;
@@ -257,45 +257,45 @@ describe('answering', () => {
     const refused = await run('approve', ID, '--edit', file);
     assert.equal(refused.code, 2);
     assert.match(refused.stderr, /deploy\.run: force/);
-    assert.equal(asked('approve'), undefined, 'nothing was approved');
+    assert.equal(sent('approve'), undefined, 'nothing was approved');
     writeFileSync(file, '[1]');
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
     writeFileSync(file, '{');
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
   });
 
-  test('what another person changed must have been looked at', async () => {
+  test('arguments another person edited must be reviewed first', async () => {
     scripted(view({ arguments_asked: { commit: 'abc' } }));
     const refused = await run('approve', ID);
     assert.equal(refused.code, 2);
     assert.match(refused.stderr, /--seen/);
-    assert.equal(asked('approve'), undefined);
+    assert.equal(sent('approve'), undefined);
     assert.match((await run('approvals', ID)).stdout, /--seen n1/);
     assert.equal((await run('approve', ID, '--seen', 'n1')).code, 0);
-    assert.deepEqual(asked('approve')?.body, { nonce: 'n1' });
+    assert.deepEqual(sent('approve')?.body, { nonce: 'n1' });
   });
 
-  test('a second yes says that it was given before', async () => {
+  test('a second approval reports that it was approved before', async () => {
     scripted(view({ status: 'approved', decided_by: 'person:ada' }));
     const { stdout, code } = await run('approve', ID);
     assert.deepEqual([stdout, code], [`${ID} was already approved by person:ada.\n`, 0]);
   });
 
-  test('one of two', async () => {
+  test('the first of two required approvals', async () => {
     scripted(view(), { approvers_needed: 2, approved_by: ['person:alice'] });
     assert.match((await run('approve', ID)).stdout, /1 more approval is needed/);
   });
 
-  test('reject, ask and escalate say what was typed', async () => {
+  test('reject, ask and escalate send what was typed', async () => {
     await run('reject', ID, '--reason', 'not now');
-    assert.deepEqual(asked('reject')?.body, { nonce: 'n1', reason: 'not now' });
+    assert.deepEqual(sent('reject')?.body, { nonce: 'n1', reason: 'not now' });
     await run('ask', ID, 'Was it tested?');
-    assert.deepEqual(asked('requestInfo')?.body, { nonce: 'n1', question: 'Was it tested?' });
+    assert.deepEqual(sent('requestInfo')?.body, { nonce: 'n1', question: 'Was it tested?' });
     await run('escalate', ID, '--to', 'bob');
-    assert.deepEqual(asked('escalate')?.body, { nonce: 'n1', to: 'person:bob' });
+    assert.deepEqual(sent('escalate')?.body, { nonce: 'n1', to: 'person:bob' });
   });
 
-  test('refusals have their exit codes', async () => {
+  test('each refusal has its exit code', async () => {
     for (const [code, exit] of [
       ['denied', 3],
       ['not_found', 5],
@@ -334,7 +334,7 @@ describe('permits', () => {
     uses: 2,
     active: true,
   };
-  test('are listed and taken back', async () => {
+  test('are listed and revoked', async () => {
     fake.script({
       approvald: {
         listPermits: async () => ({ permits: [permit], cursor: null }),
@@ -346,14 +346,14 @@ describe('permits', () => {
       stdout,
       /deployer +deploy\.run +repo +\/srv\/repo +high, reversible +person:alice/,
     );
-    assert.deepEqual(asked('listPermits')?.query, { limit: 1000, active: 'true' });
+    assert.deepEqual(sent('listPermits')?.query, { limit: 1000, active: 'true' });
     assert.match((await run('permit', 'revoke', PERMIT)).stdout, /used 2 times/);
-    assert.deepEqual(asked('revokePermit')?.params, { id: PERMIT });
+    assert.deepEqual(sent('revokePermit')?.params, { id: PERMIT });
   });
 });
 
-describe('people with keys of their own', () => {
-  test('get one that only this user can read, and lose it again', async () => {
+describe('person keys', () => {
+  test('are created readable by this user only, and removed', async () => {
     rmSync(join(fake.stateDir, 'people'), { recursive: true, force: true });
     const { stdout, code } = await run('person', 'add', 'alice');
     assert.equal(code, 0);
@@ -373,7 +373,7 @@ describe('people with keys of their own', () => {
     const key = 'the-key-of-the-fake-runtime';
     writeFileSync(join(fake.stateDir, 'people', 'bob.key'), `${key}\n`, { mode: 0o600 });
     await run('--as', 'bob', 'reject', ID);
-    assert.equal(asked('reject')?.principal, 'person:bob');
+    assert.equal(sent('reject')?.principal, 'person:bob');
     const { code, stderr } = await run('--as', 'nobody', 'reject', ID);
     assert.equal(code, 3);
     assert.match(stderr, /agentctl person add nobody/);

@@ -31,9 +31,9 @@ after(async () => {
   rmSync(dir, { recursive: true });
   await fake.stop();
 });
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
-test('tail shows the newest in the order they happened', async () => {
+test('tail prints the newest events in order', async () => {
   fake.script({
     'auditd-ai': { events: async () => ({ events: [event(9), event(8)], cursor: null }) },
   });
@@ -50,7 +50,7 @@ test('tail shows the newest in the order they happened', async () => {
   );
 });
 
-test('tail -f goes on, and takes the stream up again where it broke', async () => {
+test('tail -f goes on, and reconnects where the stream broke', async () => {
   const connections: (number | undefined)[] = [];
   fake.script({
     'auditd-ai': {
@@ -61,7 +61,7 @@ test('tail -f goes on, and takes the stream up again where it broke', async () =
         return eventStream(
           (async function* (): AsyncGenerator<AuditEvent> {
             if (first <= 3) yield event(first);
-            // Whoever is slow to leave is given nothing more.
+            // A slow client gets nothing more.
             else if (!signal.aborted) await once(signal, 'abort');
           })(),
         );
@@ -81,18 +81,18 @@ test('tail -f goes on, and takes the stream up again where it broke', async () =
   assert.equal(ran.code, 0);
 });
 
-test('events of a task, an agent, a tool: all pages', async () => {
+test('events of a task, an agent or a tool: all pages', async () => {
   const pages = async ({ query }: { query: { cursor?: string | undefined } }) =>
     query.cursor === undefined
       ? { events: [event(2)], cursor: 'next' }
       : { events: [event(1)], cursor: null };
   fake.script({ 'auditd-ai': { task: pages, agent: pages, tool: pages } });
-  for (const words of [
+  for (const args of [
     ['task', id('task', 1)],
     ['agent', 'agent:coder'],
     ['tool', 'git.push'],
   ]) {
-    const { events } = documentOf<{ events: AuditEvent[] }>(await run('audit', ...words, '--json'));
+    const { events } = documentOf<{ events: AuditEvent[] }>(await run('audit', ...args, '--json'));
     assert.deepEqual(
       events.map(({ seq }) => seq),
       [1, 2],
@@ -103,11 +103,11 @@ test('events of a task, an agent, a tool: all pages', async () => {
   });
 });
 
-test('a name that nobody knows is told as one; one that did nothing yet is not', async () => {
+test('an unknown name is an error; a known one without events is not', async () => {
   const none = async () => ({ events: [], cursor: null });
   const nobody = async () => Promise.reject(fault('not_found', 'not found'));
   const audit = { task: none, agent: none, tool: none };
-  const asked = [
+  const queries = [
     ['task', id('task', 1)],
     ['agent', 'coder'],
     ['tool', 'git.push'],
@@ -117,9 +117,9 @@ test('a name that nobody knows is told as one; one that did nothing yet is not',
     agentd: { getTask: nobody, getAgent: nobody },
     toold: { listTools: async () => ({ tools: [] }) },
   });
-  for (const words of asked) {
-    assert.equal((await run('audit', ...words)).code, 5, words[0]);
-    const ran = await run('audit', ...words, '--json');
+  for (const args of queries) {
+    assert.equal((await run('audit', ...args)).code, 5, args[0]);
+    const ran = await run('audit', ...args, '--json');
     assert.deepEqual([ran.stdout, JSON.parse(ran.stderr).error.code], ['', 'not_found']);
   }
   fake.script({
@@ -130,10 +130,10 @@ test('a name that nobody knows is told as one; one that did nothing yet is not',
     },
     toold: { listTools: async () => ({ tools: [toolView('git.push')] }) },
   });
-  for (const words of asked) {
-    const ran = await run('audit', ...words);
+  for (const args of queries) {
+    const ran = await run('audit', ...args);
     assert.equal(ran.code, 0, ran.stderr);
-    assert.equal(ran.stderr, `No events of ${words[1]}.\n`);
+    assert.equal(ran.stderr, `No events of ${args[1]}.\n`);
   }
 });
 
@@ -155,7 +155,7 @@ test('tail of more than a page reads on', async () => {
   assert.deepEqual([seqs.length, seqs[0], seqs.at(-1)], [1_200, 300, 1_499]);
 });
 
-test('an event that is not there: how events are named', async () => {
+test('an unknown event: the error says how events are named', async () => {
   fake.script({
     'auditd-ai': { prove: async () => Promise.reject(fault('not_found', 'no event x')) },
   });
@@ -164,7 +164,7 @@ test('an event that is not there: how events are named', async () => {
   assert.match(ran.stderr, /no event x \(not_found\)\nUse a number from the first column of/);
 });
 
-test('prove, checkpoint and rotate-key give the documents', async () => {
+test('prove, checkpoint and rotate-key print the documents', async () => {
   const proof = {
     event: '{}',
     index: 1,
@@ -185,7 +185,7 @@ test('prove, checkpoint and rotate-key give the documents', async () => {
   assert.deepEqual(JSON.parse((await run('audit', 'prove', 'task_1.ended')).stdout), proof);
   assert.deepEqual(fake.seen.at(-1)?.params, { id: 'task_1.ended' });
   await run('audit', 'prove', '7');
-  assert.deepEqual(fake.seen.at(-1)?.params, { id: event(7).id }, 'the number of audit tail');
+  assert.deepEqual(fake.seen.at(-1)?.params, { id: event(7).id }, 'by number');
   // The note alone on standard output, so that `> FILE` keeps what verify --from reads.
   assert.equal((await run('audit', 'checkpoint')).stdout, 'log\n2\nr\n\n— log x\n');
   assert.match((await run('audit', 'rotate-key')).stdout, /New key {7}new\nPrevious key {2}old\n/);
@@ -226,7 +226,7 @@ test('export copies what a verifier needs and never the signing key', async () =
     'tree',
     'tree/L00',
   ]);
-  assert.equal(readFileSync(join(to, 'audit.jsonl'), 'utf8'), 'b\n', 'no half event');
+  assert.equal(readFileSync(join(to, 'audit.jsonl'), 'utf8'), 'b\n', 'no partial event');
   assert.equal(readFileSync(join(to, 'audit-000000000000.jsonl'), 'utf8'), 'a\n');
   assert.equal(statSync(join(to, 'audit.jsonl')).uid, process.getuid!());
   const again = await agentctl(['audit', 'export', to], { state });
@@ -234,7 +234,7 @@ test('export copies what a verifier needs and never the signing key', async () =
   assert.match(again.stderr, /is not empty \(conflict\)/);
 });
 
-test('verify runs the verifying program on a directory, without a runtime', async () => {
+test('verify runs the verifier on a directory, without a runtime', async () => {
   const program = copyProgram({
     'daemons/auditd-ai/verify-main.ts':
       'console.log(JSON.stringify(process.argv.slice(2))); process.exit(1);',
@@ -252,7 +252,7 @@ test('verify runs the verifying program on a directory, without a runtime', asyn
     assert.equal((await agentctl(['audit', 'verify', log, '--from', '/no'], { main })).code, 5);
     const wrong = join(log, 'keys', 'public.txt');
     const ran = await agentctl(['audit', 'verify', log, '--from', wrong], { main });
-    assert.deepEqual([ran.code, ran.stdout], [2, ''], 'the log is not called broken');
+    assert.deepEqual([ran.code, ran.stdout], [2, ''], 'the log is not reported as broken');
     assert.match(ran.stderr, /public\.txt is not a checkpoint/);
   } finally {
     program.remove();

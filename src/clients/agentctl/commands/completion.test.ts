@@ -1,4 +1,4 @@
-// The completion scripts in the shells they are for, as far as this machine has them.
+// Runs the completion scripts in the shells this machine has.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -30,12 +30,12 @@ before(() => {
 after(() => rmSync(dir, { recursive: true }));
 
 const has = (shell: string): boolean => spawnSync(shell, ['-c', 'true']).status === 0;
-const skip = (shell: string) => ({ skip: has(shell) ? false : `there is no ${shell} here` });
+const skip = (shell: string) => ({ skip: has(shell) ? false : `${shell} is not installed` });
 
-/** One shell that loads the completion and then tries every case. */
+/** Starts one shell that loads the completion and then tries every case. */
 function check(
   cases: readonly Case[],
-  { shell, load, offer }: { shell: string[]; load: string; offer(words: string[]): string },
+  { shell, load, offer }: { shell: string[]; load: string; offer(args: string[]): string },
 ): void {
   const script = [load, ...cases.map(([typed]) => `${offer([...typed])}\necho ---`)].join('\n');
   const env = { PATH: `${dir}:/usr/bin:/bin`, HOME: dir, AGENTD_STATE: join(dir, 'none') };
@@ -46,21 +46,21 @@ function check(
   });
   assert.equal(ran.stderr, '');
   const blocks = ran.stdout.split('---\n').slice(0, -1);
-  const words = blocks.map((block) => block.match(/^[^\t\n]+/gm)?.sort() ?? []);
+  const found = blocks.map((block) => block.match(/^[^\t\n]+/gm)?.sort() ?? []);
   assert.deepEqual(
-    words,
+    found,
     cases.map(([, offered]) => [...offered].sort()),
   );
 }
 
-const quoted = (words: readonly string[]) => words.map((word) => `'${word}'`).join(' ');
+const quoted = (args: readonly string[]) => args.map((arg) => `'${arg}'`).join(' ');
 
 test('bash', skip('bash'), () => {
   const split: Case = [['task', 'list', '--status', '=', 'rej'], ['rejected']];
   check([...CASES, split], {
     shell: ['bash', '--norc'],
     load: 'source <(agentctl completion bash)',
-    offer: (words) => `COMP_WORDS=(agentctl ${quoted(words)}) COMP_CWORD=${words.length}
+    offer: (args) => `COMP_WORDS=(agentctl ${quoted(args)}) COMP_CWORD=${args.length}
       _agentctl; printf '%s\\n' "\${COMPREPLY[@]}"`,
   });
 });
@@ -73,7 +73,7 @@ test('zsh', skip('zsh'), () => {
     load: `autoload -U compinit && compinit -u -D
       source <(agentctl completion zsh)
       compadd() { print -l -- "\${(@)found}" }`,
-    offer: (words) => `words=(agentctl ${quoted(words)}) CURRENT=${words.length + 1}
+    offer: (args) => `words=(agentctl ${quoted(args)}) CURRENT=${args.length + 1}
       _agentctl`,
   });
 });
@@ -85,6 +85,6 @@ test('fish', skip('fish'), () => {
   check([...CASES, joined, file], {
     shell: ['fish', '--no-config'],
     load: 'agentctl completion fish | source',
-    offer: (words) => `complete -C 'agentctl ${words.join(' ')}'`,
+    offer: (args) => `complete -C 'agentctl ${args.join(' ')}'`,
   });
 });

@@ -21,8 +21,8 @@ import { agentctl } from '../testing/run-agentctl.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'actl-disk-'));
 const state = join(dir, 'state');
-const ctl = (...words: string[]) => agentctl(words, { state });
-const mount = (...words: string[]) => execFileSync('mount', words, { stdio: 'ignore' });
+const ctl = (...args: string[]) => agentctl(args, { state });
+const mount = (...args: string[]) => execFileSync('mount', args, { stdio: 'ignore' });
 
 function mounted(): boolean {
   if (process.getuid?.() !== 0) return false;
@@ -51,7 +51,7 @@ function fillDisk(): void {
   closeSync(fd);
 }
 
-test('a state that is not there is not a bug', async () => {
+test('a missing state directory is not reported as a bug', async () => {
   const ran = await agentctl(['person', 'add', 'ann', '--state', join(dir, 'none')]);
   assert.equal(ran.code, 5);
   assert.match(ran.stderr, /state directory .*none not found \(not_found\)\n.*agentctl up/);
@@ -64,7 +64,7 @@ describe('a disk', { skip: isMounted ? false : 'needs root to mount a small tmpf
     writeFileSync(join(state, 'audit', 'audit.jsonl'), 'x'.repeat(5_000));
   });
 
-  it('that is full: halt holds, no half key and no half copy stays', async () => {
+  it('that is full: halt takes effect, and no partial key or copy is left', async () => {
     const copy = join(dir, 'copy');
     mkdirSync(copy);
     fillDisk();
@@ -85,13 +85,13 @@ describe('a disk', { skip: isMounted ? false : 'needs root to mount a small tmpf
 
   it('that is read-only: every command names the path', async () => {
     mount('-o', 'remount,ro', dir);
-    for (const [words, path] of [
+    for (const [args, path] of [
       [['halt'], 'state/HALT'],
       [['up'], 'state/logs/runtime.log'],
       [['person', 'add', 'bob'], 'state/people/bob.key'],
       [['audit', 'export', join(dir, 'new')], 'new'],
     ] as const) {
-      const ran = await ctl(...words);
+      const ran = await ctl(...args);
       assert.equal(ran.code, 78, ran.stderr);
       assert.ok(ran.stderr.includes(`${join(dir, path)}: that file system is read-only (EROFS)`));
     }

@@ -18,9 +18,9 @@ after(async () => {
   rmSync(dir, { recursive: true });
   await fake.stop();
 });
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 const last = () => fake.seen.at(-1)!;
-const put = () => fake.seen.findLast(({ route }) => route === 'addProvider')!;
+const lastAdded = () => fake.seen.findLast(({ route }) => route === 'addProvider')!;
 
 const provider = {
   name: 'anthropic',
@@ -45,7 +45,7 @@ test('tool list and show', async () => {
   assert.equal((await run('tool', 'show', 'nothing')).code, 5);
 });
 
-test('tool list and show say for whom a tool is suspended, and nothing of one that is not', async () => {
+test('tool list and show print which agents a tool is suspended for, or nothing', async () => {
   const since = '2026-06-29T18:00:00.000Z';
   const suspended = { since, by: 'person:alice', reason: 'looks odd' };
   const reason = '5 violations: it ran into its limits';
@@ -73,7 +73,7 @@ test('tool list and show say for whom a tool is suspended, and nothing of one th
   assert.deepEqual(await linesOf('a.free'), []);
 });
 
-test('model list says plainly what is a rehearsal and what does not respond', async () => {
+test('model list marks rehearsals and models that do not respond', async () => {
   const models = [
     model('coder-large'),
     model('small', {
@@ -103,12 +103,12 @@ test('model list says plainly what is a rehearsal and what does not respond', as
     stdout,
     /anthropic +anthropic +https:\/\/api\.anthropic\.com +yes +person +unavailable\n/,
   );
-  // Whole, below the tables: on a narrow terminal a column would cut what has to be known.
+  // Below the tables in full: on a narrow terminal a column would be truncated.
   assert.match(stdout, /\nanthropic is unavailable: the key was refused\n/);
   assert.match(stdout, /\nsmall is unavailable: no key\n$/);
 });
 
-test('model add takes the key from a file or stdin, never from the command line', async () => {
+test('model add reads the key from a file or stdin, never from the command line', async () => {
   const listModels = async () => ({ models: [], providers: [] });
   fake.script({ modeld: { addProvider: async () => ({ provider }), listModels } });
   const keyFile = join(dir, 'key');
@@ -116,7 +116,7 @@ test('model add takes the key from a file or stdin, never from the command line'
   const ran = await run('model', 'add', 'anthropic', '--key-file', keyFile, '--model', 'claude-x');
   assert.equal(ran.code, 0, ran.stderr);
   assert.ok(!`${ran.stdout}${ran.stderr}`.includes('sk-secret'));
-  assert.deepEqual(put().body, {
+  assert.deepEqual(lastAdded().body, {
     dialect: 'anthropic',
     base_url: 'https://api.anthropic.com',
     key: 'sk-secret',
@@ -125,9 +125,9 @@ test('model add takes the key from a file or stdin, never from the command line'
   const url = 'http://127.0.0.1:9/v1';
   const own = ['model', 'add', 'local', '--dialect', 'openai', '--base-url', url];
   await agentctl([...own, '--key-file', '-'], { state: fake.stateDir, stdin: ' k2 \n' });
-  assert.deepEqual(put().body, { dialect: 'openai', base_url: url, key: 'k2' });
+  assert.deepEqual(lastAdded().body, { dialect: 'openai', base_url: url, key: 'k2' });
   await run(...own);
-  assert.deepEqual(put().body, { dialect: 'openai', base_url: url });
+  assert.deepEqual(lastAdded().body, { dialect: 'openai', base_url: url });
   assert.equal((await run('model', 'add', 'local')).code, 2);
   assert.equal((await run('model', 'add', 'local', '--dialect', 'openai')).code, 2);
   assert.equal((await run('model', 'add', 'anthropic', '--key', 'sk')).code, 2);
@@ -139,7 +139,7 @@ test('model add takes the key from a file or stdin, never from the command line'
   );
 });
 
-test('model add says what it will charge, and takes a price', async () => {
+test('model add prints the price it will charge, and accepts another', async () => {
   const guess = { input: 15, output: 75, is_guess: true };
   const tiny = model('tiny', { routes: [{ provider: 'local', model: 'tiny' }], price: guess });
   const there = { ...provider, name: 'local', dialect: 'openai' as const, available: true };
@@ -157,7 +157,7 @@ test('model add says what it will charge, and takes a price', async () => {
   script([{ ...tiny, price: { input: 0, output: 0, is_guess: false } }]);
   const free = await run('model', 'add', 'local', '--free');
   assert.doesNotMatch(free.stdout, /no known price/);
-  const price = () => (put().body as { price: unknown }).price;
+  const price = () => (lastAdded().body as { price: unknown }).price;
   assert.deepEqual(price(), { input: 0, output: 0 });
   await run('model', 'add', 'local', '--price-in', '0.5', '--price-out', '3');
   assert.deepEqual(price(), { input: 0.5, output: 3 });
@@ -171,7 +171,7 @@ test('model add says what it will charge, and takes a price', async () => {
   );
 });
 
-test('model add changes only what is named of a provider that is there', async () => {
+test('model add changes only what is named of an existing provider', async () => {
   const there = {
     ...provider,
     name: 'local',
@@ -186,13 +186,13 @@ test('model add changes only what is named of a provider that is there', async (
   });
   assert.equal((await run('model', 'add', 'local', '--model', 'small')).code, 0);
   const { dialect, base_url } = there;
-  assert.deepEqual(put().body, { dialect, base_url, models: ['small'] });
+  assert.deepEqual(lastAdded().body, { dialect, base_url, models: ['small'] });
   const wrong = await run('model', 'add', 'local', '--base-url', 'localhost');
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /--base-url localhost is not an http or https URL/);
 });
 
-test('model test exits 1 when the model did not answer', async () => {
+test('model test exits 1 when the model did not respond', async () => {
   const answer = {
     ok: true,
     provider: 'rehearsal',
@@ -212,7 +212,7 @@ test('model test exits 1 when the model did not answer', async () => {
   assert.equal((await run('model', 'test', 'coder-large')).code, 1);
 });
 
-test('model usage counts from midnight, or from when it is told', async () => {
+test('model usage counts from midnight, or from --since', async () => {
   fake.script({ modeld: { usage: async () => usage(12_300, { cache_read_tokens: 40 }) } });
   const { stdout } = await run('model', 'usage', '--agent', 'planner');
   assert.match(
@@ -266,17 +266,17 @@ test('model budget shows and sets', async () => {
   assert.equal(last().route, 'getAgent', 'no limit was set for an unknown agent');
   await run('model', 'budget', 'day', '--cost', '2.5');
   assert.deepEqual(last().body, { subject: 'day', name: '', cost_limit_microusd: 2_500_000 });
-  for (const words of [
+  for (const args of [
     ['--cost', '5'],
     ['agent', '--cost', '5'],
     ['day', 'x', '--cost', '5'],
     ['moon'],
   ])
-    assert.equal((await run('model', 'budget', ...words)).code, 2, words.join(' '));
+    assert.equal((await run('model', 'budget', ...args)).code, 2, args.join(' '));
   assert.equal((await run('model', 'budget', 'day', '--cost', 'lots')).code, 2);
 });
 
-test('artifacts: listed, printed as they are, written to a file', async () => {
+test('artifacts are listed, printed verbatim, written to a file', async () => {
   const artifact = {
     id: id<never>('artifact', 1),
     ref: `artifact://${id('artifact', 1)}`,

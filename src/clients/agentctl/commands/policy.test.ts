@@ -20,7 +20,7 @@ after(async () => {
   rmSync(dir, { recursive: true });
   await fake.stop();
 });
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
 const rule = {
   id: 'site:10-docs.cedar:1',
@@ -53,7 +53,7 @@ const shown = {
   },
 };
 
-test('check sends the file and tells each problem with its line; a good file ends with 0', async () => {
+test('check sends the file and prints each problem with its line; a good file exits 0', async () => {
   const files = [{ file: '10-docs.cedar', kind: 'policy' as const, rules: 1 }];
   const problem = { file: '10-docs.cedar', line: 3, message: 'odd', hint: 'Did you mean even?' };
   fake.script({
@@ -63,9 +63,9 @@ test('check sends the file and tells each problem with its line; a good file end
   assert.equal(bad.code, 78);
   assert.match(bad.stdout, /10-docs\.cedar:3: odd\n +Did you mean even\?/);
   assert.deepEqual(fake.seen.at(-1)?.body, { files: [{ name: '10-docs.cedar', text }] });
-  const asked = await run('policy', 'check', file, '--json');
-  assert.equal(asked.code, 78);
-  assert.deepEqual(documentOf<{ check: { problems: unknown } }>(asked).check.problems, [problem]);
+  const checked = await run('policy', 'check', file, '--json');
+  assert.equal(checked.code, 78);
+  assert.deepEqual(documentOf<{ check: { problems: unknown } }>(checked).check.problems, [problem]);
   fake.script({
     agentd: { checkPolicy: async () => ({ check: { files, problems: [], warnings: [problem] } }) },
   });
@@ -74,21 +74,21 @@ test('check sends the file and tells each problem with its line; a good file end
   assert.match(good.stdout, /is valid: 1 rule/);
 });
 
-test('show lists the rules of an agent, its box, and with --rules the Cedar itself', async () => {
+test("show lists an agent's rules and its box; --rules prints the Cedar source", async () => {
   fake.script({ agentd: { showPolicy: async () => shown } });
   const { stdout } = await run('policy', 'show', 'coder');
-  for (const part of [
+  for (const fragment of [
     'site:10-docs.cedar:1',
     '/workspace/infra',
     'github.com:443',
     'agent-run-tests',
   ])
-    assert.ok(stdout.includes(part), part);
+    assert.ok(stdout.includes(fragment), fragment);
   assert.ok((await run('policy', 'show', 'coder', '--rules')).stdout.includes(text.trim()));
   assert.deepEqual(documentOf(await run('policy', 'show', 'coder', '--json')), { policy: shown });
 });
 
-test('explain shows what was asked, the answer and the rules behind it', async () => {
+test('explain prints the request, the decision and the rules behind it', async () => {
   const denied = event(7, {
     id: 'call_1.denied',
     event: 'tool.call.denied',
@@ -109,21 +109,21 @@ test('explain shows what was asked, the answer and the rules behind it', async (
   });
   const { stdout, code } = await run('policy', 'explain', 'call_1.denied');
   assert.equal(code, 0);
-  for (const part of [
+  for (const fragment of [
     'file.read /srv/docs/a',
     'deny',
     'not yours',
     'site:gone.cedar:2',
     'version 4',
   ])
-    assert.ok(stdout.includes(part), part);
+    assert.ok(stdout.includes(fragment), fragment);
   const { explanation } = documentOf<{ explanation: { rules: unknown[]; answer: string } }>(
     await run('policy', 'explain', 'call_1.denied', '--json'),
   );
   assert.deepEqual(explanation.rules, [rule, { id: 'site:gone.cedar:2' }]);
 });
 
-test('explain of an event that decided nothing says so', async () => {
+test('explain of an event without a decision says so', async () => {
   const { policy: _, ...other } = event(8, { id: 'task_1.created', event: 'task.created' });
   const proof = { index: 7, size: 8, root: '', hashes: [], checkpoint: '', vkey: '' };
   fake.script({
@@ -145,7 +145,7 @@ test('explain of an event that decided nothing says so', async () => {
   assert.match(end.stderr, /See its decision: agentctl policy explain call_1\.attempted\.2\n$/);
 });
 
-test('simulate names every decision that would be another', async () => {
+test('simulate lists every decision that would differ', async () => {
   const change = {
     event: 'call_1.attempted.1',
     ts: '2026-01-01T00:00:00.000Z',

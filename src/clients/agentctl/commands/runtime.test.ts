@@ -15,7 +15,7 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
 const problem = {
   file: '/agents/coder.yaml',
@@ -35,7 +35,7 @@ const policyWith = (broken: typeof problem) => ({
 });
 const question = wait(1, { kind: 'question', status: 'open', question: 'Go on?', ended_at: null });
 
-test('status: one screen, and all of it with --json', async () => {
+test('status is one screen; --json prints all of it', async () => {
   fake.script({
     agentd: {
       status: async () => status({ problems: [problem] }),
@@ -70,7 +70,7 @@ test('status: one screen, and all of it with --json', async () => {
   assert.ok(fake.seen.every(({ principal }) => /^person:./.test(principal)));
 });
 
-test('status still answers when modeld does not', async () => {
+test('status still works when modeld does not respond', async () => {
   const away = async () => {
     throw fault('unavailable', 'not now');
   };
@@ -99,7 +99,7 @@ test('status still answers when modeld does not', async () => {
   ]);
 });
 
-test('status says which declared tools are not offered, and where to look; else nothing', async () => {
+test('status lists declared tools that are not offered and where to look, or nothing', async () => {
   const file = '/state/tools/deploy.yaml';
   const bad = { file, line: 4, message: 'unknown key risc', hint: 'Did you mean risk?' };
   const script = (problems: (typeof bad)[]) =>
@@ -115,21 +115,21 @@ test('status says which declared tools are not offered, and where to look; else 
     stdout,
     /problem {2}\/state\/tools\/deploy\.yaml:4: unknown key risc\n.*mean risk\?/,
   );
-  const told = documentOf<{ status: { problems: unknown[] } }>(await run('status', '--json'));
-  assert.deepEqual(told.status.problems, [bad]);
+  const document = documentOf<{ status: { problems: unknown[] } }>(await run('status', '--json'));
+  assert.deepEqual(document.status.problems, [bad]);
   script([]);
   assert.doesNotMatch((await run('status')).stdout, /tool/);
 });
 
-test('a daemon that is not started again is said, with what to do', async () => {
+test('a daemon that is no longer restarted is reported, with what to do', async () => {
   const file = join(fake.stateDir, 'runtime.json');
-  const words = /toold: not restarted, because the program was changed/;
+  const notRestarted = /toold: not restarted, because the program was changed/;
   fake.script({ agentd: { status: async () => status() } });
-  assert.doesNotMatch((await run('status')).stdout, words);
+  assert.doesNotMatch((await run('status')).stdout, notRestarted);
   writeFileSync(file, JSON.stringify({ ...fake.info, outdated: ['toold'] }));
   try {
     const { stdout } = await run('status');
-    assert.match(stdout, words);
+    assert.match(stdout, notRestarted);
     assert.match(stdout, /agentctl down, then agentctl up/);
     assert.match((await run('doctor')).stdout, /fail {2}runtime {5}toold: not restarted/);
   } finally {
@@ -149,7 +149,7 @@ test('halt and unhalt', async () => {
   assert.equal((await run('unhalt')).code, 0);
 });
 
-test('halt works by the file when nothing answers', async () => {
+test('halt writes the file when no daemon responds', async () => {
   const state = makeStateDir();
   assert.equal((await agentctl(['halt', '--reason', 'fire'], { state })).code, 0);
   assert.equal(readFileSync(join(state, 'HALT'), 'utf8'), 'fire\n');
@@ -158,7 +158,7 @@ test('halt works by the file when nothing answers', async () => {
   assert.equal((await agentctl(['unhalt'], { state })).code, 6);
 });
 
-const tried = (name: string, detail: string, fix: string | null = null, works = false) => ({
+const probe = (name: string, detail: string, fix: string | null = null, works = false) => ({
   name,
   works,
   detail,
@@ -169,14 +169,17 @@ const sandboxes = {
   identity: 'single' as const,
   runner_level: 'L2' as const,
   levels: [
-    tried('L1', 'no', 'allow it'),
-    tried('L2', 'tried', null, true),
-    tried('L3', 'not built'),
+    probe('L1', 'no', 'allow it'),
+    probe('L2', 'tried', null, true),
+    probe('L3', 'not built'),
   ],
-  features: [tried('memory', 'nobody holds it', 'delegate'), tried('pids', 'nor this', 'delegate')],
+  features: [
+    probe('memory', 'not delegated', 'delegate'),
+    probe('pids', 'not delegated', 'delegate'),
+  ],
 };
 
-test('doctor: what works, what does not, what is not protected', async () => {
+test('doctor prints what works, what does not, what is not protected', async () => {
   fake.script({
     agentd: {
       listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }),
@@ -199,7 +202,7 @@ test('doctor: what works, what does not, what is not protected', async () => {
   assert.match(good.stdout, /no {4}L3 {10}not built/);
   assert.match(
     good.stdout,
-    /warn {2}memory {6}nobody holds it\n *fix: delegate\nwarn {2}pids {8}nor this\nok/,
+    /warn {2}memory {6}not delegated\n *fix: delegate\nwarn {2}pids {8}not delegated\nok/,
   );
   assert.match(good.stdout, /Not protected yet\n {2}- All agents run as the Linux user/);
   chmodSync(fake.stateDir, 0o755);
@@ -213,13 +216,13 @@ test('doctor: what works, what does not, what is not protected', async () => {
   assert.ok(doctor.not_protected.length > 3);
 });
 
-test('doctor without a runtime: nothing fails, it says what is next', async () => {
+test('doctor without a runtime: nothing fails, it prints the next step', async () => {
   const ran = await agentctl(['doctor'], { state: join(makeStateDir(), 'new') });
   assert.equal(ran.code, 0, ran.stdout);
   assert.match(ran.stdout, /warn {2}runtime {5}no runtime is running\n *fix: agentctl up/);
 });
 
-test('doctor: a runtime that hangs is said to hang, and everything else is looked at', async (t) => {
+test('doctor reports a runtime that hangs, and checks everything else', async (t) => {
   const state = makeStateDir();
   const hung = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', state]);
   t.after(() => hung.kill('SIGKILL'));
@@ -238,7 +241,7 @@ test('doctor: a runtime that hangs is said to hang, and everything else is looke
   assert.match(await look(), /fail {2}rights {6}[\s\S]*fail {2}toold {7}/);
 });
 
-test('completion knows agents, tasks and questions of the runtime', async () => {
+test("completion knows the runtime's agents, tasks and questions", async () => {
   fake.script({
     agentd: {
       listAgents: async () => ({ agents: [agent('coder'), agent('planner')], problems: [] }),

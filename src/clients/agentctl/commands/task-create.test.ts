@@ -1,5 +1,4 @@
-// Making tasks through the whole program: what is asked for reaches the runtime, what cannot be
-// meant does not.
+// Creating tasks through the whole program: options reach the runtime, invalid ones do not.
 import assert from 'node:assert/strict';
 import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,12 +14,12 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
-const asked = (route: string) => fake.seen.findLast((one) => one.route === route);
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
+const sent = (route: string) => fake.seen.findLast((request) => request.route === route);
 
-test('create sends every option in the words of the API', async () => {
+test('create sends every option as the API names it', async () => {
   fake.script(teamScript());
-  const words = ['--agent', 'coder', '--after', id('task', 8), '--after', id('task', 9)];
+  const assignment = ['--agent', 'coder', '--after', id('task', 8), '--after', id('task', 9)];
   const limits = [
     '--max-steps',
     '5',
@@ -32,9 +31,9 @@ test('create sends every option in the words of the API', async () => {
     '2m',
   ];
   const rest = ['--priority', '-2', '--deadline', '2099-07-01', '--input', 'a hint'];
-  const ran = await run('task', 'create', 'Do it', ...words, ...limits, ...rest);
+  const ran = await run('task', 'create', 'Do it', ...assignment, ...limits, ...rest);
   assert.equal(ran.code, 0, ran.stderr);
-  assert.deepEqual(asked('createTask')?.body, {
+  assert.deepEqual(sent('createTask')?.body, {
     goal: 'Do it',
     agent: 'coder',
     after: [id('task', 8), id('task', 9)],
@@ -43,7 +42,7 @@ test('create sends every option in the words of the API', async () => {
     limits: { max_steps: 5, max_tokens: 100, max_cost_microusd: 500_000, max_time_s: 120 },
     inputs: [{ kind: 'text', text: 'a hint' }],
   });
-  assert.match(asked('createTask')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
+  assert.match(sent('createTask')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
   assert.match(
     ran.stdout,
     /^task_0*1 for planner: completed\nFollow it: agentctl task watch task_0*1\n$/,
@@ -53,13 +52,13 @@ test('create sends every option in the words of the API', async () => {
   assert.deepEqual([wrong.code, /must be a lowercase name/.test(wrong.stderr)], [2, true]);
 });
 
-test('create refuses a place, a time, an input or a priority that cannot be meant', async () => {
+test('create rejects an invalid workspace, time, input or priority', async () => {
   fake.script(teamScript());
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'actl-place-')));
   writeFileSync(join(dir, 'file'), '');
   symlinkSync(dir, join(dir, 'link'));
   const before = fake.seen.length;
-  for (const [option, value, words] of [
+  for (const [option, value, message] of [
     ['--workspace', join(dir, 'none'), /none not found/],
     ['--workspace', join(dir, 'file'), /file is not a directory/],
     ['--deadline', '2020-01-01', /--deadline 2020-01-01 is past/],
@@ -69,15 +68,15 @@ test('create refuses a place, a time, an input or a priority that cannot be mean
   ] as const) {
     const ran = await run('task', 'create', 'x', option, value);
     assert.equal(ran.code, 2);
-    assert.match(ran.stderr, words);
+    assert.match(ran.stderr, message);
   }
-  assert.equal(fake.seen.length, before, 'nothing was asked of the runtime');
+  assert.equal(fake.seen.length, before, 'no request reached the runtime');
   const [, shown] = /Use a future time: (\S+),/.exec(
     (await run('task', 'create', 'x', '--deadline', '2020-01-01')).stderr,
   )!;
-  assert.ok(Date.parse(shown!) > Date.now(), 'the example would be taken');
+  assert.ok(Date.parse(shown!) > Date.now(), 'the example would be accepted');
   assert.equal((await run('task', 'create', 'x', '--workspace', join(dir, 'link'))).code, 0);
-  assert.deepEqual(asked('createTask')?.body, { goal: 'x', workspace: dir });
+  assert.deepEqual(sent('createTask')?.body, { goal: 'x', workspace: dir });
   rmSync(dir, { recursive: true });
 });
 
@@ -120,5 +119,5 @@ test('create reads a goal from stdin and stores files as artifacts', async () =>
     { name: 'image.bin', base64: '//4A' },
   ]);
   const ref = { kind: 'artifact_ref', id: id('artifact', 1) };
-  assert.deepEqual(asked('createTask')?.body, { goal: 'a long goal', inputs: [ref, ref] });
+  assert.deepEqual(sent('createTask')?.body, { goal: 'a long goal', inputs: [ref, ref] });
 });

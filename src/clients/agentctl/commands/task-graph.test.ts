@@ -1,4 +1,4 @@
-// Parents and dependencies as a forest and for Graphviz.
+// Parents and dependencies as a tree and for Graphviz.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { paintNothing } from '../out.ts';
@@ -11,7 +11,7 @@ const tasks = [
   task(3, { after: [id('task', 1)], retry_of: id('task', 9) }),
 ];
 
-test('the forest shows parts under their task and what comes before', () => {
+test('the tree shows subtasks under their parent, and dependencies', () => {
   assert.deepEqual(renderForest(tasks, { columns: 200, paint: paintNothing }), [
     `${id('task', 1)}  planner: completed  Find out why the API became slow`,
     `└─ ${id('task', 2)}  coder: completed  Say "hi" there`,

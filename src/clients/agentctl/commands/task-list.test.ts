@@ -11,9 +11,9 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
-test('list of an agent that nobody knows says that, not that it has no tasks', async () => {
+test('list of an unknown agent says so, not that it has no tasks', async () => {
   const listTasks = async () => ({ tasks: [], cursor: null });
   const getAgent = async () => Promise.reject(fault('not_found', 'agent codr'));
   fake.script({ agentd: { listTasks, getAgent } });

@@ -15,8 +15,8 @@ before(async () => {
   fake = await startFake();
 });
 after(() => fake.stop());
-const run = (...words: string[]) => agentctl(words, { state: fake.stateDir });
-const asked = (route: string) => fake.seen.findLast((one) => one.route === route);
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
+const sent = (route: string) => fake.seen.findLast((request) => request.route === route);
 
 const working = (more: Partial<TreeNode> = {}): TreeNode => ({
   task: task(1, { status: 'working', ended_at: null, result: null }),
@@ -35,7 +35,7 @@ const ended = (status: string, code?: string): TreeNode =>
     }),
   });
 
-test('--wait tells what happens, then the result, and that it was a rehearsal', async () => {
+test('--wait prints progress, then the result, and that it was a rehearsal', async () => {
   fake.script(teamScript({ trees: [working(), teamTree()] }));
   const ran = await run('task', 'create', 'Do it', '--wait');
   assert.equal(ran.code, 0, ran.stderr);
@@ -49,10 +49,10 @@ test('--wait tells what happens, then the result, and that it was a rehearsal', 
   assert.equal(json.stderr, '');
 });
 
-test('--wait does not say that it works while a model that is dead is asked again', async () => {
-  let told = '';
-  const until = async (words: string, signal: AbortSignal): Promise<void> => {
-    while (!told.includes(words) && !signal.aborted)
+test('--wait does not print "working" while a model that does not respond is retried', async () => {
+  let printed = '';
+  const waitForText = async (text: string, signal: AbortSignal): Promise<void> => {
+    while (!printed.includes(text) && !signal.aborted)
       await new Promise((done) => setTimeout(done, 20));
   };
   const failed = {
@@ -74,7 +74,7 @@ test('--wait does not say that it works while a model that is dead is asked agai
       ...script.agentd,
       createTask: async () => ({ task: working().task }),
       getTree: async () => {
-        if (!told.includes('no response from')) return { tree: working() };
+        if (!printed.includes('no response from')) return { tree: working() };
         return { tree: later.length > 1 ? later.shift()! : later[0]! };
       },
     },
@@ -83,9 +83,9 @@ test('--wait does not say that it works while a model that is dead is asked agai
         if (query.follow !== '1') return { events: [], cursor: null };
         return eventStream(
           (async function* () {
-            await until('planner: working', signal);
+            await waitForText('planner: working', signal);
             yield failed;
-            await until('planner: completed', signal);
+            await waitForText('planner: completed', signal);
           })(),
         );
       },
@@ -94,7 +94,7 @@ test('--wait does not say that it works while a model that is dead is asked agai
   const ran = await agentctl(['task', 'create', 'Do it', '--wait'], {
     state: fake.stateDir,
     watch: ({ stderr }) => {
-      told = stderr;
+      printed = stderr;
       return undefined;
     },
   });
@@ -105,10 +105,10 @@ test('--wait does not say that it works while a model that is dead is asked agai
   assert.doesNotMatch(after, /planner: working/);
 });
 
-test('--wait says once why the task does not begin', async () => {
+test('--wait prints once why the task does not start', async () => {
   const ready = working({ task: { ...working().task, status: 'ready' } });
   const planner = agent('planner', { status: 'paused' });
-  for (const words of [
+  for (const args of [
     ['create', 'Do it', '--wait'],
     ['watch', id('task', 1)],
   ]) {
@@ -118,15 +118,15 @@ test('--wait says once why the task does not begin', async () => {
       getAgent: async () => ({ agent: planner, manifest: {} }),
     };
     fake.script({ ...script, agentd: { ...script.agentd, ...more } });
-    const ran = await run('task', ...words);
+    const ran = await run('task', ...args);
     assert.equal(ran.code, 0, ran.stderr);
-    const told = words[0] === 'watch' ? ran.stdout : ran.stderr;
-    assert.equal(told.split('planner: not started, the agent is paused\n').length, 2, told);
-    assert.match(told, /resume it: agentctl resume planner\n[\s\S]*planner: working\n/);
+    const printed = args[0] === 'watch' ? ran.stdout : ran.stderr;
+    assert.equal(printed.split('planner: not started, the agent is paused\n').length, 2, printed);
+    assert.match(printed, /resume it: agentctl resume planner\n[\s\S]*planner: working\n/);
   }
 });
 
-test('the exit status of --wait follows how it ended', async () => {
+test("the exit status of --wait follows the task's status", async () => {
   for (const [tree, code] of [
     [ended('failed'), 1],
     [ended('canceled'), 1],
@@ -141,7 +141,7 @@ test('the exit status of --wait follows how it ended', async () => {
   }
 });
 
-test('--no-wait comes back with 4 when a person is needed', async () => {
+test('--no-wait exits 4 when a person is needed', async () => {
   const question = wait(5, { kind: 'question', status: 'open', question: 'Go?', ended_at: null });
   fake.script(teamScript({ trees: [working(), working({ waits: [question] })] }));
   const ran = await run('task', 'create', 'Do it', '--no-wait');
@@ -150,7 +150,7 @@ test('--no-wait comes back with 4 when a person is needed', async () => {
   assert.match(ran.stdout, /waits for a person/);
 });
 
-test('Ctrl-C ends the waiting and not the task', async () => {
+test('Ctrl-C ends the wait and not the task', async () => {
   fake.script(teamScript({ trees: [working()] }));
   const before = fake.seen.length;
   const ran = await agentctl(['task', 'create', 'Do it', '--wait'], {
@@ -162,7 +162,7 @@ test('Ctrl-C ends the waiting and not the task', async () => {
   assert.ok(!fake.seen.slice(before).some(({ route }) => route === 'cancelTask'));
 });
 
-test('a daemon that is away for a moment does not end the waiting', async () => {
+test('a daemon that is briefly down does not end the wait', async () => {
   const script = teamScript({ trees: [working(), teamTree()] });
   let looks = 0;
   fake.script({
@@ -191,7 +191,7 @@ function screenOf(text: string): string[] {
     const [, count = '0', act = '', plain = ''] = /^(?:([\d;]*)([AJm]))?(.*)$/s.exec(part) ?? [];
     if (act === 'A') at -= Number(count);
     if (act === 'J') lines.length = at;
-    assert.ok(at >= 0, 'never above where it began');
+    assert.ok(at >= 0, 'never above the first line');
     for (const piece of plain.split(/(?<=\n)/)) {
       lines[at] = (lines[at] ?? '') + piece.replace('\n', '');
       if (piece.endsWith('\n')) at++;
@@ -200,7 +200,7 @@ function screenOf(text: string): string[] {
   return lines;
 }
 
-test('watch on a terminal writes the tree again in its place', async () => {
+test('watch on a terminal redraws the tree in place', async () => {
   fake.script(teamScript({ trees: [working(), working(), teamTree()] }));
   const ran = await agentctl(['task', 'watch', id('task', 1)], {
     state: fake.stateDir,
@@ -249,7 +249,7 @@ test('list, show and cancel', async () => {
     },
   });
   const listed = await run('task', 'list', '--status', 'completed', '--limit', '2');
-  assert.deepEqual(asked('listTasks')?.query, { status: 'completed', limit: 2 });
+  assert.deepEqual(sent('listTasks')?.query, { status: 'completed', limit: 2 });
   assert.match(
     listed.stdout,
     /^ID +STATUS +AGENT +CREATED +GOAL\ntask_0*1 +completed +planner .* ago +Find/,
@@ -266,12 +266,12 @@ test('list, show and cancel', async () => {
   assert.match(shown.stdout, /\nA query without an index\.\n\nThis was a rehearsal/);
   const canceled = await run('task', 'cancel', id('task', 1), '--reason', 'no need');
   assert.equal(canceled.stdout, `${id('task', 1)}: canceled\n`);
-  assert.deepEqual(asked('cancelTask')?.body, { reason: 'no need' });
+  assert.deepEqual(sent('cancelTask')?.body, { reason: 'no need' });
   assert.equal((await run('task', 'show', id('task', 77))).code, 5);
   assert.equal((await run('task', 'show', 'not-an-id')).code, 2);
 });
 
-test('explain for people and as data', async () => {
+test('explain prints text, or JSON with --json', async () => {
   fake.script(teamScript());
   const { stdout, code, stderr } = await run('task', 'explain', id('task', 1));
   assert.equal(code, 0, stderr);
@@ -286,7 +286,7 @@ test('explain for people and as data', async () => {
   assert.equal(explanation.steps.at(-1)?.kind, 'ended');
 });
 
-test('replay says same, or where it differs', async () => {
+test('replay prints "same", or where it differs', async () => {
   const replay = {
     run_id: id<never>('run', 1),
     same: true,
@@ -317,7 +317,7 @@ test('graph as a tree and for Graphviz', async () => {
   assert.match((await run('task', 'graph', '--dot')).stdout, /^digraph tasks \{/);
 });
 
-test('show tells of a model that does not respond while the task goes on', async () => {
+test('show reports a model that does not respond while the task goes on', async () => {
   const script = teamScript();
   const failed = { ...modelCall(9, { status: 'failed', model: 'big' }) };
   const call = { ...failed, error: { message: 'could not be reached' } };

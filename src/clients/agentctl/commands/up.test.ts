@@ -1,5 +1,5 @@
-// Starting and stopping a runtime. The runtime here is a small program that keeps the entry's
-// contract: the real one is tested where all its parts are.
+// Starting and stopping a runtime. The runtime is a stub that keeps the entry's contract; the
+// scenario tests use the real one.
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 
 const FAKE = new URL('../testing/', import.meta.url);
 
-/** Says ready, an error, or nothing, as the file `behave` in the state directory wants it. */
+/** Sends ready, an error, or nothing, as the file `behave` in the state directory asks. */
 const ENTRY = `
 import { existsSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { startFake } from '${new URL('fake-runtime.ts', FAKE)}';
@@ -18,11 +18,11 @@ import { agent, model } from '${new URL('fixtures.ts', FAKE)}';
 const argv = process.argv.slice(2);
 const state = argv[argv.indexOf('--state') + 1];
 const fd = Number(argv[argv.indexOf('--ready-fd') + 1]);
-const say = (line) => writeSync(fd, JSON.stringify(line) + '\\n');
+const send = (line) => writeSync(fd, JSON.stringify(line) + '\\n');
 const behave = existsSync(state + '/behave') ? readFileSync(state + '/behave', 'utf8') : '';
 writeFileSync(state + '/argv', JSON.stringify(argv));
 if (behave === 'refuse') {
-  say({ error: { code: 'bad_config', message: 'agentd.yaml:3: unknown key', hint: 'Remove it.' } });
+  send({ error: { code: 'bad_config', message: 'agentd.yaml:3: unknown key', hint: 'Remove it.' } });
   process.exit(78);
 }
 if (behave === 'slow') {
@@ -46,7 +46,7 @@ process.on('SIGTERM', async () => {
   writeFileSync(state + '/stopped', '');
   setTimeout(() => process.exit(0), 50);
 });
-say({ ready: true });
+send({ ready: true });
 `;
 
 let program: ReturnType<typeof copyProgram>;
@@ -65,9 +65,9 @@ async function withState(use: (state: string) => Promise<void>): Promise<void> {
     rmSync(state, { recursive: true, force: true });
   }
 }
-const ctl = (state: string, ...words: string[]) => agentctl(words, { state, main: program.main });
+const ctl = (state: string, ...args: string[]) => agentctl(args, { state, main: program.main });
 
-test('up starts it, says what answers, and down stops it', () =>
+test('up starts the runtime and prints what responds; down stops it', () =>
   withState(async (state) => {
     const up = await ctl(state, 'up', '--split', '--port', '7777', '--agents', '/some/dir');
     assert.equal(up.code, 0, up.stderr);
@@ -102,7 +102,7 @@ test('up starts it, says what answers, and down stops it', () =>
     assert.match((await ctl(state, 'down')).stdout, /^No runtime is running on/);
   }));
 
-test('up --json gives one document', () =>
+test('up --json prints one document', () =>
   withState(async (state) => {
     const up = await ctl(state, 'up', '--json');
     const { runtime } = documentOf<{ runtime: Record<string, unknown> }>(up);
@@ -114,7 +114,7 @@ test('up --json gives one document', () =>
     assert.equal(down.was_running, true);
   }));
 
-test('a runtime that refuses to start tells its own fault', () =>
+test('a runtime that refuses to start reports its own fault', () =>
   withState(async (state) => {
     writeFileSync(join(state, 'behave'), 'refuse');
     const up = await ctl(state, 'up');
@@ -122,7 +122,7 @@ test('a runtime that refuses to start tells its own fault', () =>
     assert.match(up.stderr, /agentctl: agentd\.yaml:3: unknown key \(bad_config\)\nRemove it\.\n$/);
   }));
 
-test('a runtime that dies at the start leaves its last words', () =>
+test('when a runtime dies at the start, up prints its last log lines', () =>
   withState(async (state) => {
     writeFileSync(join(state, 'behave'), 'die');
     const up = await ctl(state, 'up');
@@ -130,7 +130,7 @@ test('a runtime that dies at the start leaves its last words', () =>
     assert.match(up.stderr, /ended while starting \(exit 1\): the port is taken \(internal\)/);
   }));
 
-test('Ctrl-C while it starts ends what was begun, and says that nothing runs', () =>
+test('Ctrl-C while it starts ends what was started, and prints that nothing runs', () =>
   withState(async (state) => {
     writeFileSync(join(state, 'behave'), 'slow');
     const ran = await agentctl(['up'], {
@@ -145,14 +145,14 @@ test('Ctrl-C while it starts ends what was begun, and says that nothing runs', (
     assert.ok(pid === '' || !existsSync(`/proc/${pid}`), `${pid} is still there`);
   }));
 
-test('a runtime.json that a crash left does not keep others out', () =>
+test('a runtime.json left by a crash does not block a start', () =>
   withState(async (state) => {
     const left = { pid: 2 ** 30, mode: 'embedded', runtime_dir: '/nowhere', started_at: 'then' };
     writeFileSync(join(state, 'runtime.json'), JSON.stringify(left));
     assert.equal((await ctl(state, 'up')).code, 0);
   }));
 
-test('another program with the number of a dead runtime is left alone', () =>
+test('another program with the pid of a dead runtime is left alone', () =>
   withState(async (state) => {
     const left = {
       pid: process.pid,
@@ -165,7 +165,7 @@ test('another program with the number of a dead runtime is left alone', () =>
     assert.deepEqual([down.code, /No runtime is running/.test(down.stdout)], [0, true]);
   }));
 
-test('in the foreground it stays until it is told to stop', () =>
+test('up --foreground runs until a signal stops it', () =>
   withState(async (state) => {
     const ran = await agentctl(['up', '--foreground'], {
       state,
@@ -177,7 +177,7 @@ test('in the foreground it stays until it is told to stop', () =>
     assert.ok(existsSync(join(state, 'stopped')));
   }));
 
-test('a state directory that cannot be made is named, and not called a bug', async () => {
+test('a state directory that cannot be created is named, and not reported as a bug', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'actl-up-'));
   try {
     writeFileSync(join(dir, 'file'), '');

@@ -1,4 +1,4 @@
-// Events of an agent are shown as sentences; a start and its end are one sentence.
+// An agent's events are shown as sentences; a start and its end are one sentence.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -8,15 +8,15 @@ import { dropAttempts, renderAgentEvent } from './agent-event.ts';
 const now = Date.parse('2026-06-29T18:00:00.000Z');
 const event = (name: string, more: Record<string, unknown> = {}) =>
   ({ event: name, agent: 'coder', ts: new Date(now).toISOString(), ...more }) as AuditEvent;
-const line = (one: AuditEvent, columns = Number.POSITIVE_INFINITY) =>
-  renderAgentEvent(one, { nowMs: now, columns, paint: paintNothing })
+const line = (given: AuditEvent, columns = Number.POSITIVE_INFINITY) =>
+  renderAgentEvent(given, { nowMs: now, columns, paint: paintNothing })
     .replace(/^\S+ {2}/, '')
     .replace(/^\S+ +/, '');
 
-test('events in words', () => {
+test('events become sentences', () => {
   const used = { provider: 'local', input_tokens: 1_000, cache_read_tokens: 200, output_tokens: 3 };
   const model = { model: 'default', status: 'completed', data: { ...used, cost_microusd: 1_200 } };
-  for (const [one, words] of [
+  for (const [given, sentence] of [
     [event('task.started', { task_id: 'task_1' }), 'started task_1'],
     [event('run.broken', {}), 'stopped: no progress (breaker)'],
     [event('model.call.ended', model), 'called the model default (local): 1,200+3 tokens, $0.0012'],
@@ -34,13 +34,13 @@ test('events in words', () => {
     ],
     [event('budget.set', { status: 'x' }), 'x'],
   ] as const)
-    assert.equal(line(one), words);
+    assert.equal(line(given), sentence);
   assert.equal(line(event('task.started', { task_id: 'task_1' }), 40), 'started…');
   const steering = line(event('task.waiting', { status: 'a\u001b[31m\nb' }));
   assert.ok(!steering.includes('\u001b') && !steering.includes('\n'));
 });
 
-test('an attempt whose end is there is left out, one without stays', () => {
+test('an attempt whose end is known is left out, one without stays', () => {
   const events = [
     event('tool.call.attempted', { call_id: 'call_1' }),
     event('tool.call.ended', { call_id: 'call_1' }),

@@ -1,4 +1,4 @@
-// Amounts as people read them.
+// Amounts as shown to people.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import {
@@ -11,7 +11,7 @@ import {
   startOfDay,
 } from './amounts.ts';
 
-test('money shows four places, and never nothing for something', () => {
+test('money has four decimals, and a small amount never shows as zero', () => {
   assert.equal(formatMoney(12_300), '$0.0123');
   assert.equal(formatMoney(0), '$0.0000');
   assert.equal(formatMoney(99), '<$0.0001');
@@ -27,7 +27,7 @@ test('counts, sizes and plurals', () => {
   assert.equal(formatSize(1_536), '1.5 KiB');
 });
 
-test('spans and distances in time', () => {
+test('durations and relative times', () => {
   assert.equal(formatSpan(850), '850 ms');
   assert.equal(formatSpan(2_140), '2.1 s');
   assert.equal(formatSpan(59_900), '59 s');

@@ -1,4 +1,4 @@
-// Text of others can neither hide nor imitate anything, however it is written.
+// Untrusted text can neither hide nor imitate anything, however it is written.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { paintNothing } from '../out.ts';
 import { countNonAscii, escapeHidden, escapeLines, fence } from './exact.ts';
 import { measureWidth } from './width.ts';
 
-test('what does not show is written out', () => {
+test('invisible characters are escaped', () => {
   assert.equal(escapeHidden('a\u001b[2Jb'), 'a\\u{001b}[2Jb');
   assert.equal(escapeHidden('pay\u202eevil'), 'pay\\u{202e}evil');
   assert.equal(escapeHidden('a\u200bb\u00adc\ufeff'), 'a\\u{200b}b\\u{00ad}c\\u{feff}');
@@ -16,7 +16,7 @@ test('what does not show is written out', () => {
   assert.equal(escapeHidden('größe 値 👍'), 'größe 値 👍');
 });
 
-test('no character that acts on a terminal gets through', () => {
+test('no terminal control character gets through', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       for (const line of escapeLines(text))
@@ -26,7 +26,7 @@ test('no character that acts on a terminal gets through', () => {
   );
 });
 
-test('every line stands behind a bar and none is wider than the terminal', () => {
+test('every line is behind a bar and none is wider than the terminal', () => {
   const columns = 40;
   fc.assert(
     fc.property(fc.string({ unit: 'grapheme', maxLength: 300 }), (text) => {
@@ -39,7 +39,7 @@ test('every line stands behind a bar and none is wider than the terminal', () =>
   );
 });
 
-test('nothing of a long line is left out', () => {
+test('no part of a long line is left out', () => {
   const text = 'x'.repeat(1_000);
   const lines = fence([text], { columns: 40, paint: paintNothing });
   assert.equal(lines.map((line) => line.slice(4)).join(''), text);

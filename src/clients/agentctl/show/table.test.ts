@@ -1,4 +1,4 @@
-// Tables fit the terminal: flexible columns give way, the others stay whole.
+// Tables fit the terminal: flexible columns shrink, the others do not.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { paintSgr } from '../out.ts';
 import { renderFields, renderTable } from './table.ts';
 import { measureWidth } from './width.ts';
 
-const heads = [
+const headers = [
   { title: 'ID' },
   { title: 'COUNT', align: 'right' },
   { title: 'GOAL', minWidth: 6 },
@@ -14,7 +14,7 @@ const heads = [
 
 test('columns are as wide as their content', () => {
   assert.deepEqual(
-    renderTable(heads, [
+    renderTable(headers, [
       ['task_1', '7', 'short'],
       ['task_22', '1,000', '日本'],
     ]),
@@ -22,14 +22,14 @@ test('columns are as wide as their content', () => {
   );
 });
 
-test('where it is too wide only the flexible column is cut', () => {
-  const lines = renderTable(heads, [['task_1', '7', 'a goal that does not fit at all']], {
+test('in a table that is too wide only the flexible column is truncated', () => {
+  const lines = renderTable(headers, [['task_1', '7', 'a goal that does not fit at all']], {
     columns: 30,
   });
   assert.deepEqual(lines, ['ID      COUNT  GOAL', 'task_1      7  a goal that do…']);
 });
 
-test('the widest flexible column gives way first', () => {
+test('the widest flexible column shrinks first', () => {
   const two = [
     { title: 'A', minWidth: 3 },
     { title: 'B', minWidth: 3 },
@@ -38,7 +38,7 @@ test('the widest flexible column gives way first', () => {
   assert.equal(line, 'aaaaaaaa  bbbbbbb…');
 });
 
-test('a cell is one line without control characters, and painted after it is cut', () => {
+test('a cell is one line without control characters, painted after truncation', () => {
   const cell = { text: 'two\nlines\u001b[31m', style: 'red' } as const;
   const [, line] = renderTable([{ title: 'X', minWidth: 4 }], [[cell]], {
     columns: 6,
@@ -47,7 +47,7 @@ test('a cell is one line without control characters, and painted after it is cut
   assert.equal(line, '\u001b[31mtwo l…\u001b[0m');
 });
 
-test('no line is wider than the terminal when the fixed columns leave room', () => {
+test('no line is wider than the terminal when the fixed columns leave space', () => {
   const cell = fc.string({ unit: 'grapheme', maxLength: 40 });
   fc.assert(
     fc.property(fc.array(fc.tuple(cell, cell), { maxLength: 6 }), (rows) => {
@@ -61,7 +61,7 @@ test('no line is wider than the terminal when the fixed columns leave room', () 
   );
 });
 
-test('fields leave out what there is not, and indent what has several lines', () => {
+test('fields without a value are left out, values of several lines are indented', () => {
   const lines = renderFields(
     [
       ['goal', 'one\ntwo'],

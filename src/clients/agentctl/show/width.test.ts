@@ -1,4 +1,4 @@
-// Texts take as many columns as a terminal gives them, and are cut so that they fit.
+// Text width is counted in terminal columns, and text is truncated to fit.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { paintSgr } from '../out.ts';
 import { replaceControls, toOneLine } from './plain.ts';
 import { measureWidth, pad, truncate, wrap } from './width.ts';
 
-test('wide characters count two, marks none, colours none', () => {
+test('wide characters count two, combining marks none, colors none', () => {
   assert.equal(measureWidth('plain'), 5);
   assert.equal(measureWidth('日本語'), 6);
   assert.equal(measureWidth('ｆｕｌｌ'), 8);
@@ -19,7 +19,7 @@ test('wide characters count two, marks none, colours none', () => {
   assert.equal(measureWidth(paintSgr('red', 'red')), 3);
 });
 
-test('what is too long ends in an ellipsis and never splits a character', () => {
+test('text that is too long ends in an ellipsis and never splits a character', () => {
   assert.equal(truncate('abcdef', 6), 'abcdef');
   assert.equal(truncate('abcdefg', 6), 'abcde…');
   assert.equal(truncate('日本語', 5), '日本…');
@@ -28,7 +28,7 @@ test('what is too long ends in an ellipsis and never splits a character', () => 
   assert.equal(truncate('anything', 0), '');
 });
 
-test('cut and padded text is never wider than asked', () => {
+test('truncated and padded text is never wider than requested', () => {
   fc.assert(
     fc.property(
       fc.string({ unit: 'grapheme' }),
@@ -50,7 +50,7 @@ test('wrapping loses no word', () => {
   assert.deepEqual(wrap('anything', Number.POSITIVE_INFINITY), ['anything']);
 });
 
-test('no control character of others reaches the terminal', () => {
+test('control characters in untrusted text do not reach the terminal', () => {
   assert.equal(
     replaceControls('a\u001b[2Jb\u0007\u009b31m\u202ec'),
     'a\ufffd[2Jb\ufffd\ufffd31m\ufffdc',
@@ -58,7 +58,7 @@ test('no control character of others reaches the terminal', () => {
   assert.equal(replaceControls('keeps\nlines\tand tabs\r\n'), 'keeps\nlines\tand tabs\n');
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: this pattern matches them
       assert.doesNotMatch(replaceControls(text), /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
       assert.doesNotMatch(toOneLine(text), /[\n\t]/);
     }),

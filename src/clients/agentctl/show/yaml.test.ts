@@ -5,11 +5,11 @@ import fc from 'fast-check';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { toYaml } from './yaml.ts';
 
-/** Takes anything: only the reading of YAML is wanted here. */
-const anything = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
+/** Accepts anything: these tests only need the YAML reader. */
+const anySchema = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
 
 function reread(value: Record<string, unknown>): unknown {
-  const result = readYaml(`${toYaml(value).join('\n')}\n`, 'x.yaml', anything);
+  const result = readYaml(`${toYaml(value).join('\n')}\n`, 'x.yaml', anySchema);
   assert.ok(result.ok, JSON.stringify(result));
   return result.value;
 }
@@ -37,7 +37,7 @@ test('text of several lines stays readable', () => {
   assert.deepEqual(reread({ spec }), { spec });
 });
 
-test('whatever JSON can hold', () => {
+test('any JSON value', () => {
   const { object } = fc.letrec((tie) => ({
     scalar: fc.oneof(
       fc.string(),

@@ -1,4 +1,4 @@
-// For tests: agentctl as a child process, as people and scripts start it.
+// Test helper: runs agentctl as a child process, as people and scripts start it.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
@@ -7,21 +7,21 @@ export type RunAgentctlOptions = {
   state?: string;
   env?: Record<string, string>;
   stdin?: string;
-  /** Another copy of the program. */
+  /** Runs another copy of the program. */
   main?: string;
-  /** On a terminal of its own, so that standard output is what a screen would get. */
+  /** Runs on a terminal of its own, so that standard output is what a screen would get. */
   onTerminal?: boolean;
-  /** Called with what has been printed so far; may end the program with the signal it gives. */
+  /** Called with the output so far; returns a signal to end the program with. */
   watch?: (ran: Omit<AgentctlResult, 'code'>) => NodeJS.Signals | undefined;
 };
 
 export const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url));
 
 export function agentctl(
-  words: readonly string[],
+  args: readonly string[],
   options: RunAgentctlOptions = {},
 ): Promise<AgentctlResult> {
-  const [program, ...argv] = commandOf([options.main ?? MAIN, ...words], options);
+  const [program, ...argv] = toCommand([options.main ?? MAIN, ...args], options);
   const child = spawn(program!, argv, {
     env: {
       ...(options.onTerminal === true ? { SHELL: '/bin/sh', TERM: 'xterm' } : {}),
@@ -47,8 +47,8 @@ export function agentctl(
   });
 }
 
-function commandOf(words: readonly string[], { onTerminal }: RunAgentctlOptions): string[] {
-  const command = [process.execPath, ...words];
+function toCommand(args: readonly string[], { onTerminal }: RunAgentctlOptions): string[] {
+  const command = [process.execPath, ...args];
   if (onTerminal !== true) return command;
   const quoted = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ');
   const size = 'stty cols 80 rows 24';

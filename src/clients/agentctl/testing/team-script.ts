@@ -1,4 +1,4 @@
-// For tests: a runtime that answers everything about the team's task of the fixtures.
+// Test helper: a runtime with a response to every request about the fixtures' team task.
 
 import { RawReply } from '../../../platform/dispatch.ts';
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
@@ -66,7 +66,7 @@ export function teamScript({ trees = [teamTree()] }: TeamOptions = {}): RouteScr
   };
 }
 
-export function teamChapter(tree: TreeNode = teamTree()): TaskRecord {
+export function teamRecord(tree: TreeNode = teamTree()): TaskRecord {
   const { models, tools } = teamCalls(tree.task.id);
   return {
     ...tree,
@@ -74,7 +74,7 @@ export function teamChapter(tree: TreeNode = teamTree()): TaskRecord {
     toolCalls: tools,
     messages: tree.task.id === id('task', 1) ? [message(1)] : [],
     events: teamEvents(tree.task.id),
-    children: tree.children.map((child) => teamChapter(child)),
+    children: tree.children.map((child) => teamRecord(child)),
   };
 }
 

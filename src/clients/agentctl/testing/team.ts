@@ -1,5 +1,5 @@
-// For tests: the records of one task. A team of a planner, a researcher and a coder did it, with a
-// question to a person in the middle. The model was the rehearsal.
+// Test helper: the records of one task, done by a planner, a researcher and a coder with a question
+// to a person in the middle. The model was the rehearsal.
 import type { TaskView, TreeNode } from '../../../wire/agentd.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';

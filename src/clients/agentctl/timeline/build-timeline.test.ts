@@ -1,22 +1,22 @@
-// The story of a task: everything that happened, in order, parts inside the call that made them.
+// A task's timeline: everything that happened, in order, subtasks inside the call that made them.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { paintNothing } from '../out.ts';
 import { measureWidth } from '../show/width.ts';
 import { at, id, modelCall, run, task, toolCall, wait } from '../testing/fixtures.ts';
-import { teamChapter } from '../testing/team-script.ts';
+import { teamRecord } from '../testing/team-script.ts';
 import { buildTimeline, sumTotals } from './build-timeline.ts';
 import type { TaskRecord } from './gather.ts';
 import { formatOffset, formatTotals, renderSteps } from './render-steps.ts';
 
-const lines = (chapter: TaskRecord) =>
-  renderSteps(buildTimeline(chapter), { paint: paintNothing, columns: Number.POSITIVE_INFINITY });
+const lines = (record: TaskRecord) =>
+  renderSteps(buildTimeline(record), { paint: paintNothing, columns: Number.POSITIVE_INFINITY });
 
-test('the team’s task as a person would tell it', () => {
+test('the timeline of the team’s task', () => {
   const tools = 'it called tools; 812 tokens in, 143 out';
   const rule = 'manifest planner allows task.delegate';
   const denied = 'denied by manifest coder has no git.write: the manifest does not allow git.push';
-  assert.deepEqual(lines(teamChapter()), [
+  assert.deepEqual(lines(teamRecord()), [
     '   +0.0 s  person:ada asked planner for "Find out why the API became slow"',
     '   +0.1 s  planner started it',
     `   +0.5 s  planner called the model planner-large (rehearsal): ${tools}, $0.0012`,
@@ -40,8 +40,8 @@ test('the team’s task as a person would tell it', () => {
   ]);
 });
 
-test('the sums say what it took and that it was a rehearsal', () => {
-  const totals = sumTotals(buildTimeline(teamChapter()));
+test('the totals include the cost and that it was a rehearsal', () => {
+  const totals = sumTotals(buildTimeline(teamRecord()));
   assert.deepEqual(totals, {
     tasks: 3,
     model_calls: 3,
@@ -53,8 +53,8 @@ test('the sums say what it took and that it was a rehearsal', () => {
   assert.match(formatTotals(totals), /3 tasks, 3 model calls.*\$0\.0032; a rehearsal responded/);
 });
 
-test('what went wrong is told too', () => {
-  const chapter: TaskRecord = {
+test('failures are included', () => {
+  const record: TaskRecord = {
     task: task(1, {
       status: 'failed',
       result: null,
@@ -87,17 +87,17 @@ test('what went wrong is told too', () => {
     ],
     children: [],
   };
-  const told = lines(chapter).join('\n');
-  assert.match(told, /asked planner for .* \(retry of task_0*9; starts after task_0*8\)/);
-  assert.match(told, /called the model planner-large \(anthropic\): failed overloaded/);
-  assert.match(told, /called deploy with \{\} — outcome unknown/);
-  assert.match(told, /read x — allowed, but failed: not there/);
-  assert.match(told, /waited 1 min 0 s for a question: expired/);
-  assert.match(told, /planner waits for a timer/);
-  assert.match(told, /\+12\.0 s {2}planner: failed, the limit of 3 steps is reached/);
+  const text = lines(record).join('\n');
+  assert.match(text, /asked planner for .* \(retry of task_0*9; starts after task_0*8\)/);
+  assert.match(text, /called the model planner-large \(anthropic\): failed overloaded/);
+  assert.match(text, /called deploy with \{\} — outcome unknown/);
+  assert.match(text, /read x — allowed, but failed: not there/);
+  assert.match(text, /waited 1 min 0 s for a question: expired/);
+  assert.match(text, /planner waits for a timer/);
+  assert.match(text, /\+12\.0 s {2}planner: failed, the limit of 3 steps is reached/);
 });
 
-test('a part that no call made comes in at its time', () => {
+test('a subtask that no call made appears at its time', () => {
   const child: TaskRecord = {
     task: task(2, { parent_task_id: id('task', 1), created_at: at(5), ended_at: at(6) }),
     runs: [],
@@ -106,28 +106,28 @@ test('a part that no call made comes in at its time', () => {
     toolCalls: [],
     children: [],
   };
-  const chapter: TaskRecord = {
+  const record: TaskRecord = {
     ...child,
     task: task(1),
     modelCalls: [modelCall(1, { created_at: at(7) })],
     children: [child],
   };
-  const kinds = buildTimeline(chapter).map(({ kind, depth }) => `${depth}${kind}`);
+  const kinds = buildTimeline(record).map(({ kind, depth }) => `${depth}${kind}`);
   assert.deepEqual(kinds, ['0asked', '1asked', '1ended', '0model', '0ended']);
 });
 
-test('words of others cannot act on the terminal', () => {
-  const chapter: TaskRecord = {
-    ...teamChapter(),
+test('untrusted text cannot control the terminal', () => {
+  const record: TaskRecord = {
+    ...teamRecord(),
     task: task(1, { goal: 'x\u001b[2J\nfake line' }),
   };
-  const [first] = lines({ ...chapter, children: [] });
+  const [first] = lines({ ...record, children: [] });
   assert.match(first!, /"x\ufffd\[2J fake line"/);
 });
 
 test('lines wrap with their indent', () => {
   const options = { paint: paintNothing, columns: 60 };
-  for (const line of renderSteps(buildTimeline(teamChapter()), options))
+  for (const line of renderSteps(buildTimeline(teamRecord()), options))
     assert.ok(measureWidth(line) <= 60, line);
   assert.equal(formatOffset(1_500), '+1.5 s');
   assert.equal(formatOffset(3_600_000), '+60 min');

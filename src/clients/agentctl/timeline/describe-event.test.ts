@@ -1,4 +1,4 @@
-// The story names who approved what, who said no, and what a permit covered.
+// The timeline names who approved what, who rejected it, and what a permit covered.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -17,49 +17,52 @@ const event = (more: Partial<AuditEvent>): AuditEvent => ({
   ...more,
   data: { approval_id: 'approval_1', final: true, for: 'once', ...more.data },
 });
-const said = (more: Partial<AuditEvent>) => buildEventStep(event(more), 'deployer')[0]?.text;
+const textOf = (more: Partial<AuditEvent>) => buildEventStep(event(more), 'deployer')[0]?.text;
 
-test('people and what they said', () => {
-  assert.equal(said({ status: 'approved' }), 'person:alice approved deploy.run (approval_1)');
+test('decisions name their person', () => {
+  assert.equal(textOf({ status: 'approved' }), 'person:alice approved deploy.run (approval_1)');
   assert.equal(
-    said({ status: 'approved', data: { for: 'repo', edited_hash: null } }),
+    textOf({ status: 'approved', data: { for: 'repo', edited_hash: null } }),
     'person:alice approved deploy.run for this repo (approval_1)',
   );
   assert.equal(
-    said({ status: 'approved', data: { final: false, edited_hash: 'h' } }),
+    textOf({ status: 'approved', data: { final: false, edited_hash: 'h' } }),
     'person:alice approved deploy.run, with changes; a second approval is needed (approval_1)',
   );
-  assert.equal(said({ status: 'rejected' }), 'person:alice rejected deploy.run (approval_1)');
-  assert.match(said({ status: 'info' })!, /asked deployer for more information about deploy\.run/);
+  assert.equal(textOf({ status: 'rejected' }), 'person:alice rejected deploy.run (approval_1)');
   assert.match(
-    said({ status: 'escalated', data: { to: 'person:bob' } })!,
+    textOf({ status: 'info' })!,
+    /asked deployer for more information about deploy\.run/,
+  );
+  assert.match(
+    textOf({ status: 'escalated', data: { to: 'person:bob' } })!,
     /escalated deploy\.run to person:bob/,
   );
 });
 
-test('what became of it', () => {
-  assert.match(said({ event: 'approval.expired', status: 'expired' })!, /expired/);
+test('outcomes of approvals', () => {
+  assert.match(textOf({ event: 'approval.expired', status: 'expired' })!, /expired/);
   assert.match(
-    said({ event: 'approval.redeemed', status: 'approved', data: { by: 'person:a person:b' } })!,
+    textOf({ event: 'approval.redeemed', status: 'approved', data: { by: 'person:a person:b' } })!,
     /deploy\.run was approved by person:a and person:b/,
   );
-  assert.match(said({ event: 'approval.redeemed', status: 'refused' })!, /for a different call/);
-  assert.equal(said({ event: 'approval.redeemed', status: 'rejected' }), undefined);
+  assert.match(textOf({ event: 'approval.redeemed', status: 'refused' })!, /for a different call/);
+  assert.equal(textOf({ event: 'approval.redeemed', status: 'rejected' }), undefined);
   assert.match(
-    said({ event: 'permit.used', status: 'task', data: { permit_id: 'permit_1' } })!,
+    textOf({ event: 'permit.used', status: 'task', data: { permit_id: 'permit_1' } })!,
     /covered by permit_1, a permit for this task/,
   );
   assert.deepEqual(buildEventStep(event({ event: 'task.created' }), 'x'), []);
 });
 
-test('what marked the task, and what its box was refused', () => {
+test('what marked the task, and what its box was denied', () => {
   const why = 'the output of logs.read';
   assert.equal(
-    said({ event: 'run.marked', status: 'outside', data: { why } }),
+    textOf({ event: 'run.marked', status: 'outside', data: { why } }),
     'deployer is now marked "outside": the output of logs.read',
   );
   assert.equal(
-    said({ event: 'network.denied', data: { host: 'a.example', port: 80, reason: 'host' } }),
+    textOf({ event: 'network.denied', data: { host: 'a.example', port: 80, reason: 'host' } }),
     'egressd denied deployer the connection to a.example:80 (host)',
   );
 });

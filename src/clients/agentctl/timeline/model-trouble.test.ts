@@ -1,5 +1,5 @@
-// A model that does not respond is told once, and again only after it had answered; who asks it
-// again is not said to work.
+// A model that does not respond is reported once, and again only after it had responded; a task
+// that retries it is not reported as working.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -16,7 +16,7 @@ const ended = (status: string) =>
     data: { provider: 'local', error: 'provider_down' },
   }) as unknown as AuditEvent;
 
-test('told once, and again after an answer', () => {
+test('reported once, and again after a response', () => {
   const { onEvent } = makeModelTrouble();
   const words = /planner: no response from model default \(local\): provider_down; retrying/;
   assert.match(onEvent(ended('failed'))!, words);
@@ -26,7 +26,7 @@ test('told once, and again after an answer', () => {
   assert.equal(onEvent({ event: 'tool.call.ended', status: 'failed' } as AuditEvent), undefined);
 });
 
-test('a task that is taken up to ask again is told so, until the model has answered', () => {
+test('a task that resumes to retry is reported as retrying until the model responds', () => {
   const { onEvent, relabel } = makeModelTrouble();
   const change = (kind: TaskChange['kind'], task_id = 'task_1'): TaskChange => ({
     task_id,

@@ -40,7 +40,7 @@ test('from the start to the end', () => {
   assert.deepEqual(texts(waiting, first), ['planner: resumed']);
 });
 
-test('what was under way before the first look has the time when it began', () => {
+test('what began before the first poll keeps its own time', () => {
   const first = { ...start(), runs: [run(1, { created_at: at(1) })] };
   const late = { ...first, task: { ...first.task, updated_at: at(9) } };
   assert.deepEqual(
@@ -49,7 +49,7 @@ test('what was under way before the first look has the time when it began', () =
   );
 });
 
-test('a question is told when it is asked and when it is answered', () => {
+test('a question is reported when it is asked and when it is answered', () => {
   const open = wait(7, { kind: 'question', status: 'open', question: 'Go on?', ended_at: null });
   const asking = { ...start(), waits: [open] };
   assert.deepEqual(texts(start(), asking), [
@@ -64,7 +64,7 @@ test('a question is told when it is asked and when it is answered', () => {
   assert.equal(findOpenQuestion(answered), undefined);
 });
 
-test('an approval is told when it is needed and when a person decided', () => {
+test('an approval is reported when it is needed and when it is decided', () => {
   const question = id('approval', 3);
   const open = wait(7, { kind: 'approval', status: 'open', question, ended_at: null });
   const asking = { ...start(), waits: [open] };
@@ -87,13 +87,13 @@ test('an approval is told when it is needed and when a person decided', () => {
   assert.deepEqual(texts(asking, answered('rejected')), ['person:ada: rejected']);
 });
 
-test('a broken-off run is told each time', () => {
+test('every crashed activation is reported', () => {
   const once = { ...start(), runs: [run(1, { crashes: 1 })] };
   assert.equal(texts(start(), once).length, 1);
   assert.equal(texts(once, { ...start(), runs: [run(1, { crashes: 2 })] }).length, 1);
 });
 
-test('the exit status follows how the task ended', () => {
+test("the exit status follows the task's status", () => {
   const ended = (status: string, code?: string) => {
     const error = code === undefined ? null : { code, message: '', hint: '' };
     return exitStatusFor(task(1, { status, error, ended_at: at(1) }));

@@ -1,11 +1,11 @@
-// The watched tree: a line per task and call, cut to the terminal.
+// The watched tree: a line per task and call, truncated to the terminal.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { paintNothing } from '../out.ts';
 import { measureWidth } from '../show/width.ts';
 import { at, id, modelCall, task, toolCall, wait } from '../testing/fixtures.ts';
 import { teamTree } from '../testing/team.ts';
-import { teamChapter } from '../testing/team-script.ts';
+import { teamRecord } from '../testing/team-script.ts';
 import type { TaskRecord } from './gather.ts';
 import { renderTree } from './render-tree.ts';
 
@@ -16,9 +16,9 @@ const options = {
   paint: paintNothing,
 };
 
-test('tasks, model calls and tool calls; a delegation and its part are one line', () => {
+test('tasks, model calls and tool calls; a delegation and its subtask are one line', () => {
   const denied = 'the manifest does not allow git.push';
-  assert.deepEqual(renderTree(teamChapter(), options), [
+  assert.deepEqual(renderTree(teamRecord(), options), [
     '✓ planner  completed · 12 s · $0.0020  Find out why the API became slow',
     '├─ ✓ model planner-large (rehearsal)  812+143 tokens  $0.0012',
     '├─ ✓ researcher  completed · 3.0 s  Read the logs',
@@ -50,7 +50,7 @@ test('an open question says how to answer it', () => {
   ]);
 });
 
-test('a call that needs a person says where, also when the line is cut', () => {
+test('a call that needs approval says where, also when the line is truncated', () => {
   const question = id('approval', 3);
   const waits = [wait(7, { kind: 'approval', status: 'open', call_id: id('call', 7), question })];
   const chapter: TaskRecord = {
@@ -101,9 +101,9 @@ test('a model that does not respond is one line, with what to do, until the task
   assert.deepEqual(goesOn.slice(1), ['└─ ✓ model default  attempt 4']);
 });
 
-test('on a short terminal the calls of ended tasks go first, then the oldest lines', () => {
+test('on a short terminal the calls of ended tasks are dropped first, then the oldest lines', () => {
   const tree = teamTree();
-  const working = teamChapter({
+  const working = teamRecord({
     ...tree,
     task: { ...tree.task, status: 'working', ended_at: null },
   });
@@ -117,6 +117,6 @@ test('on a short terminal the calls of ended tasks go first, then the oldest lin
 
 test('no line is wider than the terminal', () => {
   for (const columns of [20, 40, 80])
-    for (const line of renderTree(teamChapter(), { ...options, columns }))
+    for (const line of renderTree(teamRecord(), { ...options, columns }))
       assert.ok(measureWidth(line) <= columns, `${columns}: ${line}`);
 });
