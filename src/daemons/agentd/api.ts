@@ -277,9 +277,10 @@ function makeRunHandlers(deps: ApiDeps) {
       const run = await store.runRow(runId);
       if (caller.mode === 'live' && (run.fence !== caller.fence || run.status !== 'live'))
         throw fault('stale_fence', `activation ${caller.fence} no longer holds ${runId}`);
-      if (run.briefing === null) throw fault('conflict', `${runId} has no briefing yet`);
+      const recorded = (await store.briefing(run)) as LegacyBriefing | undefined;
+      if (recorded === undefined) throw fault('conflict', `${runId} has no briefing yet`);
       return {
-        ...(await legacyBriefings.complete(run, JSON.parse(run.briefing) as LegacyBriefing)),
+        ...(await legacyBriefings.complete(run, recorded)),
         fence: caller.fence,
         mode: caller.mode,
         beat_ms: config.lease_s * 250,

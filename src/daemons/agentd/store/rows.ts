@@ -48,6 +48,7 @@ export type RunRow = {
   crashes: number;
   not_before_ms: number;
   lease_until_ms: number | null;
+  /** Without the parts it shares with other runs; see briefings.ts. */
   briefing: string | null;
   created_ms: number;
   ended_ms: number | null;

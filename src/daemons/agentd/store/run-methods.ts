@@ -1,5 +1,6 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
 import { deleteKeysBefore } from '../../../platform/sql/idempotency.ts';
+import { saveBriefing } from './briefings.ts';
 import { deliverInbox } from './messages.ts';
 import { claimRuns, findLiveRun, findLiveRuns, findRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
@@ -26,16 +27,7 @@ export function makeRunMethods(
   return {
     claimRuns: (options) => write((tx) => claimRuns(tx, options), { mayStart: false }),
     saveBriefing: (runId, briefing) =>
-      write(
-        async (tx) => {
-          await tx.sql.run(
-            'UPDATE runs SET briefing = ? WHERE id = ? AND briefing IS NULL',
-            JSON.stringify(briefing),
-            runId,
-          );
-        },
-        { mayStart: false },
-      ),
+      write((tx) => saveBriefing(tx.sql, runId, briefing), { mayStart: false }),
     renewLease: (key, leaseMs) =>
       write(
         async (tx) => {

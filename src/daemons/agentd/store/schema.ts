@@ -49,6 +49,22 @@ CREATE INDEX waits_for_messages ON waits (from_principal)
 CREATE INDEX messages_by_task ON messages (task_id, id);
 CREATE INDEX messages_by_recipient ON messages (to_principal, id);`;
 
+/** Parts of briefings, each once; see briefings.ts. Whole briefings in runs stay as they are. */
+const BRIEFING_PARTS = `
+CREATE TABLE briefing_parts (
+  id INTEGER PRIMARY KEY,
+  hash TEXT NOT NULL,
+  body TEXT NOT NULL
+);
+CREATE UNIQUE INDEX briefing_parts_by_hash ON briefing_parts (hash);
+CREATE TABLE run_briefing_parts (
+  run_id TEXT NOT NULL,
+  member TEXT NOT NULL,
+  part_id INTEGER NOT NULL,
+  PRIMARY KEY (run_id, member)
+);
+CREATE INDEX run_briefing_parts_by_part ON run_briefing_parts (part_id);`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -198,4 +214,5 @@ ${IDEMPOTENCY_TABLE}
   'ALTER TABLE tasks ADD COLUMN workspace TEXT',
   NARROWER_SCOPES,
   INDEXES_FOR_HISTORY,
+  BRIEFING_PARTS,
 ];

@@ -4,6 +4,7 @@ import type { Outbox } from '../../../platform/outbox.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
+import type { BriefingMembers } from './briefings.ts';
 import type { NewMessage } from './messages.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import type { Claim, ClaimOptions, Crash } from './runs.ts';
@@ -30,7 +31,7 @@ export type AgentdStore = Views & {
   findRecordedCall<T>(call: RunCall): Promise<T | undefined>;
   addRun(taskId: string): Promise<string>;
   claimRuns(options: ClaimOptions): Promise<Claim[]>;
-  saveBriefing(runId: string, briefing: unknown): Promise<void>;
+  saveBriefing(runId: string, briefing: BriefingMembers): Promise<void>;
   renewLease(key: RunKey, leaseMs: number): Promise<number>;
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;
   park(key: RunKey, callIds: string[]): Promise<boolean>;

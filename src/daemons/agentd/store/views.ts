@@ -13,6 +13,7 @@ import type {
 import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
+import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
 import {
   type AgentRow,
@@ -44,6 +45,8 @@ export type Views = {
   /** The task, then its parent, up to the root. */
   ancestry(id: string): Promise<TaskRow[]>;
   runRow(id: string): Promise<RunRow>;
+  /** Returns the whole briefing; runRow has only part of it. */
+  briefing(run: Pick<RunRow, 'id' | 'briefing'>): Promise<BriefingMembers | undefined>;
   runs: ListViews<RunView>;
   wait(id: string): Promise<WaitView>;
   waits: ListViews<WaitView>;
@@ -122,6 +125,7 @@ export function makeViews(db: Database, clock: Clock): Views {
         return rows;
       }),
     runRow: (id) => db.read((sql) => findRun({ sql }, id)),
+    briefing: (run) => db.read((sql) => readBriefing(sql, run)),
     runs: listViews<RunRow, RunView>('runs', toRunView),
     wait: (id) => db.read(async (sql) => toWaitView(await findWait({ sql }, id))),
     waits: listViews<WaitRow, WaitView>('waits', toWaitView),
