@@ -1,5 +1,5 @@
-// Agents that act: files, git and the network through the broker, inside the kernel's box. What
-// outside text does to a run, and what a marked run may still do.
+// Agents use files, git and the network through toold, inside a real box. What outside text does to
+// a run, and what a marked run may still do.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ const HANDS =
   '{ tools: { allow: [file.read, file.write_workspace, git.read, git.write_branch, http.fetch, ' +
   'task.delegate, test.tools] }, network: { mode: restricted, allow: [docs.example.com] } }';
 
-describe('hands', () => {
+describe('files, git and network', () => {
   let world: ScriptedWorld;
   before(async () => {
     world = await startScriptedWorld({
@@ -40,7 +40,7 @@ describe('hands', () => {
   const repeat = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
   const filesOf = async (taskId: string) => join(world.stateDir, 'workspaces', taskId);
 
-  it('a file is written, read and edited in the workspace of the task, and nowhere else', async () => {
+  it('a file is written, read and edited in the task’s workspace, and nowhere else', async () => {
     world.model.on(
       'Write a note',
       says(call('file.write', { path: 'note.txt', text: 'one two' })),
@@ -56,7 +56,7 @@ describe('hands', () => {
     assert.equal(readFileSync(join(await filesOf(task.id), 'note.txt'), 'utf8'), 'one three');
   });
 
-  it('[C167] [C168] [R8] what policy does not open is refused by the broker, whatever the path looks like', async () => {
+  it('[C167] [C168] [R8] toold denies paths that policy does not allow, however they are written', async () => {
     const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/home/ann/.ssh/id'];
     world.model.on(
       'Look around',
@@ -72,7 +72,7 @@ describe('hands', () => {
     );
   });
 
-  it('agents of one task share its workspace; one that may not write cannot', async () => {
+  it('agents of one task share its workspace; an agent without write access cannot write', async () => {
     world.model.on(
       'Share it',
       says(call('file.write', { path: 'shared.txt', text: 'for you' })),
@@ -84,7 +84,7 @@ describe('hands', () => {
     assert.match(task.result ?? '', /for you/);
   });
 
-  it('outside text marks the run, its workspace, and whoever reads there', async () => {
+  it('outside text marks the run, its workspace, and runs that read there', async () => {
     world.model.on(
       'Fetch a page',
       says(call('http.fetch', { url: 'http://docs.example.com/' })),
@@ -99,7 +99,7 @@ describe('hands', () => {
     assert.ok(tree.children[0]?.task.labels.includes('outside'));
   });
 
-  it('a home is one of a task: what outside text made an agent write is not there in the next', async () => {
+  it('a home belongs to one task: files written under outside text are not in the next task’s home', async () => {
     world.model.on(
       'Keep it for later',
       says(call('http.fetch', { url: 'http://docs.example.com/' })),
@@ -114,7 +114,7 @@ describe('hands', () => {
     assert.doesNotMatch(later.result ?? '', /obey me/);
   });
 
-  it('[C159] [R400] a marked run does nothing that cannot be undone without a person', async () => {
+  it('[C159] [R400] a marked run needs a person for irreversible calls', async () => {
     const count = says(call('test.count_effect', { key: 'marked' }));
     world.model.on(
       'Be led astray',
@@ -136,13 +136,13 @@ describe('hands', () => {
     const ended = await taskEnded(world, task.id);
     assert.match(ended.result ?? '', /rejected this: no/);
 
-    // The control: without the mark, the same call is made at once.
+    // Control: without the mark, the same call needs no approval.
     world.model.on('Be left alone', count, repeat);
     const free = await doTask(world, 'Be left alone', { agent: 'coder' });
     assert.match(free.result ?? '', /counted/);
   });
 
-  it('what a person approved is committed; what a colleague changed since is not', async () => {
+  it('what a person approved is committed, but not if another agent has changed it since', async () => {
     const git = (dir: string, ...args: string[]) =>
       execFileSync('git', ['-C', dir, '-c', 'user.name=p', '-c', 'user.email=p@x', ...args], {
         encoding: 'utf8',
@@ -181,7 +181,7 @@ describe('hands', () => {
     assert.equal(git(done.dir, 'status', '--porcelain'), '');
   });
 
-  it('a command is ended when a rule closes what its box was opened with', async () => {
+  it('a command is ended when a new rule denies a path of its box', async () => {
     const command = 'touch started; sleep 600; touch late';
     world.model.on('Build for long', says(call('shell.exec', { command })), repeat);
     const task = await create(world, 'Build for long', { agent: 'builder' });
@@ -201,7 +201,7 @@ describe('hands', () => {
     }
   });
 
-  it('a site rule takes effect at the next call, and not only at the next start', async () => {
+  it('a site rule takes effect at the next call, without a restart', async () => {
     world.model.on(
       'Write twice',
       says(call('file.write', { path: 'first.txt', text: '1' })),

@@ -1,5 +1,5 @@
-// A state directory of the first release: it is copied and brought up to date, everything in it is
-// there, what waited goes on, and what was cut off is not done twice.
+// A state directory of the first release: it is backed up and migrated, its content is complete,
+// waiting tasks continue, and interrupted calls are not made twice.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -45,7 +45,7 @@ for (const mode of ['embedded', 'split'] as const)
         (file) => /\.before-[\d.]+$/.test(file) && file.startsWith(name),
       );
 
-    it('each database was copied as it was before it was changed', () => {
+    it('each database was backed up before it was migrated', () => {
       for (const name of ['agentd', 'toold', 'modeld']) {
         const copy = join(stateDir, `${name}.sqlite.before-1`);
         const db = new DatabaseSync(copy, { readOnly: true });
@@ -53,10 +53,10 @@ for (const mode of ['embedded', 'split'] as const)
         assert.ok(Number(db.prepare('SELECT COUNT(*) AS n FROM outbox').get()?.n) > 0);
         db.close();
       }
-      assert.deepEqual(copiesOf('approvald'), [], 'one that was made now needs no copy');
+      assert.deepEqual(copiesOf('approvald'), [], 'a new database needs no backup');
     });
 
-    it('what had ended is there: the task, its story, its artifact, its replay', async () => {
+    it('an ended task has its timeline, its artifact and its replay', async () => {
       const task = await taskOf(OLD.hello);
       assert.equal(task.status, 'completed');
       assert.match(task.result ?? '', /sketch\.md \(Hello\)/);
@@ -79,7 +79,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.equal(replay.same, true, JSON.stringify(replay));
     });
 
-    it('what was cut off goes on, and its child is not made a second time', async () => {
+    it('an interrupted task continues, and its subtask is not created twice', async () => {
       const ended = await taskEnded(runtime, OLD.plan);
       assert.equal(ended.status, 'completed', ended.reason ?? '');
       const { tree } = await runtime.agentd.getTree({ params: { id: OLD.plan as TaskId } });
@@ -88,7 +88,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.ok(tree.children.some(({ task }) => task.id === OLD.child));
     });
 
-    it('the question of an old run is answered, and its task goes on to its end', async () => {
+    it('the question of an old run can be answered, and its task completes', async () => {
       assert.equal((await taskOf(OLD.asks)).status, 'waiting');
       const params = { id: OLD.question as WaitId };
       await runtime.agentd.answerWait({ params, body: { answer: 'blue' } });
@@ -100,7 +100,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.equal(replay.same, true, JSON.stringify(replay));
     });
 
-    it('journal = log, and the log is whole against a checkpoint from before', async () => {
+    it('journal and log agree, and the log verifies against an earlier checkpoint', async () => {
       await eventually('the journals to be told', () => assertReconciled(runtime));
       await runtime.stop();
       const report = await verifyLog({ dir: join(stateDir, 'audit'), from: [checkpoint] });
@@ -108,7 +108,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.ok(report.size > 35);
     });
 
-    it('starts again without another copy', async () => {
+    it('starts again without another backup', async () => {
       runtime = await runtime.restart();
       assert.equal((await taskOf(OLD.asks)).status, 'completed');
       for (const name of ['agentd', 'toold', 'modeld'])

@@ -1,5 +1,5 @@
-// The disk of the whole state directory is full: no new work is taken, nothing is done that could
-// not be recorded, and when there is space again everything goes on where it was.
+// The disk of the whole state directory is full: no new work is accepted, nothing is done that
+// cannot be recorded, and once there is space again everything continues.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -52,7 +52,7 @@ after(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** Takes every byte there is. */
+/** Uses every free byte. */
 function fillDisk(): void {
   const fd = openSync(filler, 'a');
   for (let size = 1_000_000; size >= 1; ) {
@@ -97,7 +97,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     assert.deepEqual(effects(), ['before-1', 'before-2', 'before-3']);
   });
 
-  it('takes no new work when it is full, and says why', async () => {
+  it('accepts no new work when it is full, and says why', async () => {
     ended.push(await count(30, 'during'));
     await eventually('some effects', async () => (effects().length >= 6 ? true : undefined));
     fillDisk();
@@ -107,14 +107,14 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
         (id) => ended.push(id),
         (error: Fault) => {
           codes.add(error.code);
-          assert.equal(error.retry, true, 'trying again later can help');
+          assert.equal(error.retry, true, 'a retry can succeed later');
         },
       );
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
     for (const code of codes)
       assert.ok(['storage_full', 'audit_unavailable'].includes(code), [...codes].join(' '));
-    assert.ok(codes.size > 0, 'at last it refuses');
+    assert.ok(codes.size > 0, 'it refuses in the end');
     // Work that ends meanwhile frees a little space.
     await eventually('nothing to be taken any more', async () => {
       fillDisk();
@@ -125,7 +125,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     });
   });
 
-  it('still answers questions, and does nothing that it cannot record', async () => {
+  it('still serves reads, and does nothing that it cannot record', async () => {
     await runtime.agentd.status({});
     await runtime.agentd.listTasks({ query: {} });
     await runtime.audit.events({ query: { limit: 5 } });
@@ -137,7 +137,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     assert.equal(effects().length, was, 'no effect while nothing can be written');
   });
 
-  it('goes on when there is space again: every task ends, every effect happened once', async () => {
+  it('continues when there is space again: every task ends, every effect happened once', async () => {
     rmSync(filler);
     const late = await eventually('work to be taken', async () => count(1, 'after'), 30_000);
     ended.push(late);
@@ -165,22 +165,22 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
     for (let i = 1; i <= 30; i++) assert.ok(all.includes(`during-${i}`), `during-${i} happened`);
   });
 
-  it('journal and audit tell the same story', async () => {
+  it('journal and audit agree', async () => {
     await eventually('the outboxes to be empty', async () => {
       await assertReconciled(runtime);
       return true;
     });
   });
 
-  it('ends in order when it is full: no socket and no note of it stays', async () => {
+  it('shuts down cleanly when it is full: no socket and no runtime.json is left', async () => {
     fillDisk();
     await runtime.stop();
     assert.equal(existsSync(runtime.runtimeDir), false);
     assert.equal(existsSync(join(stateDir, 'runtime.json')), false);
   });
 
-  it('is not started while it is full, and says why', async () => {
-    fillDisk(); // What ended has given its logs back.
+  it('does not start while it is full, and says why', async () => {
+    fillDisk(); // The shutdown has freed log space.
     const why = await runtime.restart().then(
       (started) => started.stop().then(() => assert.fail('it started')),
       (error: Fault) => error,

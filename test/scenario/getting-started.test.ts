@@ -43,7 +43,7 @@ function toPattern(expected: string): RegExp {
 }
 const escapeRegExp = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-/** A clone whose packages and build are there already, so that nothing has to be fetched. */
+/** A clone with packages and build in place, so that nothing has to be fetched. */
 function makeClone(dir: string): void {
   for (const path of listFiles(ROOT)) {
     mkdirSync(dirname(join(dir, path)), { recursive: true });
@@ -126,7 +126,7 @@ for (const [who, uid] of [
     assert.ok(blocks.length > 20, `${blocks.length} blocks`);
     const printed = follow(blocks, shell);
     const [, demoDir] = /To remove them: rm -rf (\/var\/tmp\/agentd-demo-\w+)/.exec(printed) ?? [];
-    assert.ok(demoDir, 'the demo was played');
+    assert.ok(demoDir, 'the demo ran');
     rmSync(demoDir, { recursive: true, force: true });
   });
 

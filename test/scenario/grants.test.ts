@@ -35,7 +35,7 @@ describe('grants', () => {
 
   const echo = says(call('test.echo', { text: 'it works' }));
   const repeat = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
-  const giving = (agent: string, goal: string, delegation?: Delegation): ScriptedText =>
+  const delegating = (agent: string, goal: string, delegation?: Delegation): ScriptedText =>
     says(
       call('task.delegate', { agent, goal, ...(delegation === undefined ? {} : { delegation }) }),
     );
@@ -45,10 +45,10 @@ describe('grants', () => {
       (tool) => tool.function.name,
     );
 
-  it('[R32] [R416] [R269] [R405] nobody can give what it has not got', async () => {
+  it('[R32] [R416] [R269] [R405] an agent cannot delegate tools that it does not have', async () => {
     world.model.on(
       'Give too much',
-      giving('coder', 'Be mighty', { allow: ['test.tools'] }),
+      delegating('coder', 'Be mighty', { allow: ['test.tools'] }),
       repeat,
     );
     const task = await doTask(world, 'Give too much', { agent: 'weak' });
@@ -57,10 +57,10 @@ describe('grants', () => {
     assert.deepEqual(tree.children, []);
   });
 
-  it('[R92] [R269] [R315] an allow list leaves only what it names, and toold keeps to it', async () => {
+  it('[R92] [R269] [R315] an allow list leaves only the tools it names, and toold enforces it', async () => {
     world.model.on(
       'Give little',
-      giving('coder', 'Be modest', { allow: ['task.delegate'] }),
+      delegating('coder', 'Be modest', { allow: ['task.delegate'] }),
       repeat,
     );
     world.model.on('Be modest', echo, repeat);
@@ -70,16 +70,16 @@ describe('grants', () => {
     assert.match(task.result ?? '', /There is no tool test_echo/);
   });
 
-  it('[R416] [R269] [R405] a deny list goes down to the grandchildren, who cannot undo it', async () => {
+  it('[R416] [R269] [R405] a deny list applies to subtasks of subtasks, which cannot undo it', async () => {
     world.model.on(
       'Forbid it below',
-      giving('coder', 'Pass the ban', { deny: ['test.echo'] }),
+      delegating('coder', 'Pass the ban', { deny: ['test.echo'] }),
       repeat,
     );
     world.model.on(
       'Pass the ban',
-      giving('researcher', 'Feel the ban', { allow: ['test.tools'] }),
-      giving('researcher', 'Feel the ban'),
+      delegating('researcher', 'Feel the ban', { allow: ['test.tools'] }),
+      delegating('researcher', 'Feel the ban'),
       repeat,
     );
     world.model.on('Feel the ban', echo, repeat);
@@ -87,12 +87,12 @@ describe('grants', () => {
     assert.match(task.result ?? '', /test\.tools cannot be delegated: the delegator lacks it/);
     assert.match(task.result ?? '', /There is no tool test_echo/);
     assert.ok(!offered('Feel the ban').includes('test_echo'));
-    assert.ok(offered('Feel the ban').includes('test_count_effect'), 'the rest was not forbidden');
+    assert.ok(offered('Feel the ban').includes('test_count_effect'), 'the rest is still offered');
   });
 
-  it('[R269] [R405] a grant ends at its time: no tool works after it, and the task can only be ended', async () => {
+  it('[R269] [R405] an expired grant allows no tool, and the task can only be ended', async () => {
     const expires_at = new Date(world.clock.nowMs() + 60_000).toISOString();
-    world.model.on('Lend for a minute', giving('coder', 'Borrow', { expires_at }), repeat);
+    world.model.on('Lend for a minute', delegating('coder', 'Borrow', { expires_at }), repeat);
     world.model.on('Borrow', echo, says(call('timer.wait', { after_s: 90 })), echo, repeat);
     const task = await create(world, 'Lend for a minute', { agent: 'planner' });
     const child = (await openWait(world, task.id, 'child')).child_task_id!;
@@ -113,11 +113,11 @@ describe('grants', () => {
     );
   });
 
-  it('[R269] [R405] a grant cannot be made longer below', async () => {
+  it('[R269] [R405] a subtask cannot extend its grant', async () => {
     const soon = new Date(world.clock.nowMs() + 60_000).toISOString();
     const late = new Date(world.clock.nowMs() + 3_600_000).toISOString();
-    world.model.on('Lend shortly', giving('coder', 'Lend on', { expires_at: soon }), repeat);
-    world.model.on('Lend on', giving('researcher', 'Keep it', { expires_at: late }), repeat);
+    world.model.on('Lend shortly', delegating('coder', 'Lend on', { expires_at: soon }), repeat);
+    world.model.on('Lend on', delegating('researcher', 'Keep it', { expires_at: late }), repeat);
     world.model.on('Keep it', says(call('timer.wait', { after_s: 90 })), echo, repeat);
     const task = await create(world, 'Lend shortly', { agent: 'planner' });
     await eventually('all to park', async () =>
@@ -127,7 +127,7 @@ describe('grants', () => {
     assert.match((await taskEnded(world, task.id)).result ?? '', /has expired/);
   });
 
-  it('[R416] whoever is given work has no more tokens, money or time for it than its giver', async () => {
+  it('[R416] a subtask has no more tokens, money or time than its parent', async () => {
     const more = { max_tokens: 90_000, max_time_s: 9_000 };
     for (const [limits, given] of [
       [undefined, { max_tokens: 50_000, max_cost_microusd: 40_000, max_time_s: 600 }],
@@ -158,19 +158,19 @@ describe('grants', () => {
     }
   });
 
-  it('[R10] work goes only so deep', async () => {
+  it('[R10] the depth of delegation is limited', async () => {
     world.model.on('Go deeper', ({ agent, step, results }) =>
       step === 0
-        ? giving(agent === 'coder' ? 'researcher' : 'coder', 'Go deeper')
+        ? delegating(agent === 'coder' ? 'researcher' : 'coder', 'Go deeper')
         : finishes(results.join()),
     );
     const task = await doTask(world, 'Go deeper', { agent: 'coder' });
     assert.match(task.result ?? '', /delegated up to 3 levels deep/);
     const { tasks } = await world.agentd.listTasks({ query: { root_task_id: task.id } });
-    assert.equal(tasks.length, 4, 'itself and three below');
+    assert.equal(tasks.length, 4, 'itself and three levels below');
   });
 
-  it('[R10] and only so wide', async () => {
+  it('[R10] the number of subtasks is limited', async () => {
     world.model.on(
       'Ask everybody',
       says(
@@ -186,8 +186,8 @@ describe('grants', () => {
     assert.equal(tasks.length, 4);
   });
 
-  it('[R315] and only to whom the manifest names, and those are all it is told of', async () => {
-    world.model.on('Choose a helper', giving('researcher', 'Help'), repeat);
+  it('[R315] an agent can delegate only to agents its manifest names, and sees no others', async () => {
+    world.model.on('Choose a helper', delegating('researcher', 'Help'), repeat);
     const task = await doTask(world, 'Choose a helper', { agent: 'lead' });
     assert.match(
       task.result ?? '',
@@ -198,7 +198,7 @@ describe('grants', () => {
     assert.doesNotMatch(system, /- researcher: /);
   });
 
-  it('[R269] a person may narrow a task too, in words that mean something', async () => {
+  it('[R269] a person may narrow a task too, with known tool names only', async () => {
     world.model.on('Work narrowly', echo, repeat);
     const delegation = { deny: ['test.tools'] };
     const task = await doTask(world, 'Work narrowly', { agent: 'coder', delegation });

@@ -1,5 +1,5 @@
-// The kill switch: one command, or one file when nothing answers, ends every agent process; nothing
-// starts until it is lifted, and then everything goes on where it was.
+// The kill switch: one command, or one file if nothing responds, ends every agent process; nothing
+// starts until it is lifted, and then everything continues.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ describe('the kill switch', () => {
     const late = pauses(WITHIN_MS).then(() => 'too late');
     assert.equal(await Promise.race([gone, late]), true);
   };
-  /** Three tasks at work, one of whose runners does not listen. */
+  /** Starts three tasks; the runner of one ignores SIGTERM. */
   const atWork = async (goal: string) => {
     let isLifted = false;
     model.on(goal, () => (isLifted ? finishes(`${goal}: went on`) : { hang: true }));
@@ -79,7 +79,7 @@ describe('the kill switch', () => {
     };
   };
 
-  it('[K97] [R407] halt ends every runner within two seconds; nothing starts; unhalt lets all go on', async () => {
+  it('[K97] [R407] halt ends every runner within two seconds; nothing starts; after unhalt all continue', async () => {
     const work = await atWork('Work until halted');
     const { stopped_runs } = await runtime.agentd.halt({ body: { reason: 'smoke in the room' } });
     assert.equal(stopped_runs, 3);
@@ -92,15 +92,15 @@ describe('the kill switch', () => {
     work.lifted();
     await runtime.agentd.resumeAgent({ params: { name: 'coder' } });
     assert.equal((await runtime.agentd.status({})).runs.live, 0);
-    assert.equal(model.askedFor('Work until halted').length, 3, 'no model was asked meanwhile');
+    assert.equal(model.askedFor('Work until halted').length, 3, 'no model was called meanwhile');
     await runtime.agentd.unhalt({});
     assert.ok(!existsSync(haltFile()));
     await work.goOn();
   });
 
-  it('[K97] the file HALT does the same without a command, and so does its removal', async () => {
+  it('[K97] creating and removing the HALT file has the same effect as the commands', async () => {
     const work = await atWork('Work until the file');
-    // In one go: a file that is seen before its words has no reason to tell.
+    // In one write: a file that is seen before its content has no reason to report.
     writeFileSync(`${haltFile()}.new`, 'by hand\n');
     renameSync(`${haltFile()}.new`, haltFile());
     await noProcess(work.runners);
@@ -117,7 +117,7 @@ describe('the kill switch', () => {
     await work.goOn();
   });
 
-  it('[K97] a halt lasts over a restart, and a file that came meanwhile halts from the start', async () => {
+  it('[K97] a halt survives a restart, and a HALT file created meanwhile applies from the start', async () => {
     model.on('Outlast', { hang: true });
     await runtime.agentd.halt({ body: {} });
     await runtime.stop();

@@ -1,5 +1,5 @@
-// A provider's key lives in modeld and in one private file. It is sought everywhere else it could
-// have gone: every file of the state, every log, every answer, every environment and command line.
+// A provider's key exists in modeld and in one private file. The test searches everywhere else:
+// every file of the state, every log, every response, every environment and command line.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chmodSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -51,7 +51,7 @@ describe('keys', () => {
         const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
         parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
       } catch {
-        // It ended while we looked.
+        // It has ended meanwhile.
       }
     }
     const isOurs = (pid: number | undefined): boolean =>
@@ -69,13 +69,10 @@ describe('keys', () => {
     }
   };
 
-  it('[C78] [R98] the key reaches the provider, and no process but modeld could have had it', async () => {
+  it('[C78] [R98] the key reaches the provider, and no process but modeld has it', async () => {
     model.on('Use the key', { hang: true });
     const task = await create(runtime, 'Use the key', { agent: 'coder' });
-    const scene = await eventually(
-      'the model to be asked',
-      async () => model.askedFor('Use the key')[0],
-    );
+    const scene = await eventually('the model call', async () => model.askedFor('Use the key')[0]);
     assert.equal(scene.headers.authorization, `Bearer ${FILED}`);
     const pids = runtimePids();
     assert.ok(pids.length >= 6, 'a supervisor, four daemons and a runner');
@@ -83,7 +80,7 @@ describe('keys', () => {
       try {
         return readFileSync(file, 'latin1');
       } catch {
-        return undefined; // It ended while we looked.
+        return undefined; // It has ended meanwhile.
       }
     };
     let looked = 0;
@@ -100,7 +97,7 @@ describe('keys', () => {
     await taskEnded(runtime, task.id);
   });
 
-  it('[R98] a provider that says the key back in its errors does not spread it', async () => {
+  it('[R98] a provider that repeats the key in its errors does not leak it', async () => {
     model.on('Blab', { status: 401, text: `Incorrect API key provided: ${FILED}` });
     model.on('Blab in words', finishes(`I was called with ${FILED.slice(0, 8)}…`));
     const task = await keep(doTask(runtime, 'Blab', { agent: 'coder' }));
@@ -120,7 +117,7 @@ describe('keys', () => {
     await keep(runtime.audit.events({ query: { limit: 1_000 } }));
   });
 
-  it('[C39] [R98] a key that an operator types is kept in a private file, and given back to nobody', async () => {
+  it('[C39] [R98] a key entered by an operator is stored in a private file and never returned', async () => {
     const ran = await agentctl(
       [
         'model',
@@ -152,12 +149,12 @@ describe('keys', () => {
     said.push(shown);
   });
 
-  it('[R98] neither key is in any answer, log, record or event', () => {
+  it('[R98] neither key is in any response, log, record or event', () => {
     const answers = JSON.stringify(said, (_, value: unknown) =>
       value instanceof Error ? { ...value, message: value.message, stack: value.stack } : value,
     );
-    for (const key of [FILED, TYPED]) assert.ok(!answers.includes(key), 'an answer has it');
-    // Its status tells of files that went while it looked, as databases make them.
+    for (const key of [FILED, TYPED]) assert.ok(!answers.includes(key), 'a response has it');
+    // Its exit status reports files that disappeared meanwhile, such as those of databases.
     const found = (key: string): string[] =>
       spawnSync('grep', ['-rlaF', key, base], { encoding: 'utf8' })
         .stdout.split('\n')
@@ -166,10 +163,10 @@ describe('keys', () => {
     const kept = found(TYPED);
     assert.equal(kept.length, 1, kept.join());
     assert.equal(statSync(kept[0]!).mode & 0o777, 0o600);
-    assert.ok(found(model.url).length > 0, 'the search finds what is there');
+    assert.ok(found(model.url).length > 0, 'control: the search works');
   });
 
-  it('[R98] a key file that others can read is refused, and the refusal says so', async () => {
+  it('[R98] a key file that others can read is refused with that reason', async () => {
     await runtime.stop();
     chmodSync(keyFile, 0o644);
     const error = await runtime.restart().then(

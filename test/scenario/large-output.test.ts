@@ -36,7 +36,7 @@ describe('large outputs', { timeout: 180_000 }, () => {
     await runtime.remove();
     await model.close();
   });
-  /** A runner may be gone before it is looked at. */
+  /** A runner may have ended before it is read. */
   const read = (file: string): string => {
     try {
       return readFileSync(file, 'utf8');
@@ -48,7 +48,7 @@ describe('large outputs', { timeout: 180_000 }, () => {
     const children = read(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean);
     return [pid, ...children.map(Number).flatMap(treeOf)];
   };
-  /** The most that a process of the runtime has had at once: that of the daemons. */
+  /** Peak memory of the runtime's largest process, which holds the daemons. */
   const peakBytes = (): number => {
     const peaks = treeOf(runtime.process.pid!).map((pid) =>
       Number(/VmHWM:\s+(\d+) kB/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0),
@@ -65,7 +65,7 @@ describe('large outputs', { timeout: 180_000 }, () => {
     return (await taskEnded(runtime, task.id)).result ?? '';
   };
 
-  it('are stored whole, and their cost has a bound: text, then hidden characters, then many', async () => {
+  it('are stored completely with bounded memory: text, hidden characters, many at once', async () => {
     await print('echo first');
     const idle = peakBytes();
     assert.match(await print(TEXT), /"artifact":"artifact:/);

@@ -1,5 +1,5 @@
-// sandboxd.identity users: an agent is the account that its manifest names, in its runner and in
-// its tools, and one that cannot be had is refused with the reason.
+// sandboxd.identity users: an agent runs as the account that its manifest names, in its runner and
+// in its tools; an account that cannot be used is refused with the reason.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { statSync } from 'node:fs';
@@ -16,7 +16,7 @@ import {
 import { doTask, scriptedModels } from '../support/scripted-world.ts';
 
 const IS_ROOT = process.getuid?.() === 0;
-/** Accounts that are made for this test alone, in a range that hosts leave free. */
+/** Accounts created for this test, in a range that hosts leave free. */
 const FIRST = 61_650;
 const ACCOUNTS = { 'agentd-t-coder': FIRST + 1, 'agentd-t-ops': FIRST + 2 };
 
@@ -62,13 +62,13 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
       await runtime?.remove();
     } finally {
       await model?.close();
-      // Removing the account removes its group with it. Not while a process of it is still dying.
+      // Removing the account removes its group. Fails while one of its processes is still exiting.
       for (const name of Object.keys(ACCOUNTS))
         await eventually(`${name} to be removed`, async () => host('userdel', name) ?? true);
     }
   });
 
-  it('[R191] [R425] an agent is the account its manifest names, in its runner, its tools and its files', async () => {
+  it('[R191] [R425] an agent runs as the account its manifest names, in runner, tools and files', async () => {
     const who = (name: string) =>
       call('shell.exec', {
         command: `id -u; id -un; echo ${name} > ${name}.txt; echo of ${name} > ~/own; ls /home`,
@@ -93,7 +93,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     assert.equal(task.status, 'completed');
     assert.match(task.result ?? '', /61651\\nagentd-t-coder\\ncoder\\n/);
     assert.match(task.result ?? '', /61652.{1,8}agentd-t-ops.{1,8}ops/);
-    assert.match(task.result ?? '', /No such file/, 'the home of another is not there');
+    assert.match(task.result ?? '', /No such file/, 'another agent’s home is not visible');
     const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
     for (const [name, id] of [
       ['coder', FIRST + 1],
@@ -102,7 +102,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
       const own = boxes.filter((box) => box.agent === name);
       assert.deepEqual([...new Set(own.map(({ kind }) => kind))].sort(), ['runner', 'tools']);
       assert.ok(own.every(({ uid }) => uid === id));
-      // As the host sees it: the files are theirs, and the home is nobody else's.
+      // On the host: the files have their owners, and the home is private.
       const { stateDir } = runtime;
       assert.equal(statSync(join(stateDir, 'workspaces', task.id, `${name}.txt`)).uid, id);
       const home = join(stateDir, 'homes', task.id, name);
@@ -112,13 +112,13 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     }
   });
 
-  it('one that does not exist is refused, and the task says why', async () => {
+  it('a missing account is refused, and the task has the reason', async () => {
     const task = await doTask(runtime, 'Nothing', { agent: 'lost' });
     assert.equal(task.status, 'failed');
     assert.match(JSON.stringify(task), /account agentd-t-nobody not found/);
   });
 
-  it('what this host gives says which agents have no account, and what makes one', async () => {
+  it('the host report lists agents without an account and the command to create one', async () => {
     const { features } = await runtime.sandboxd.features({});
     const users = features.find(({ name }) => name === 'users');
     assert.equal(users?.works, false);

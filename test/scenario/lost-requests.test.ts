@@ -1,5 +1,5 @@
-// A request that may change something, and nobody knows whether it did: the server hung up after it
-// had arrived. A person is asked, as with every other call; what only reads is asked again.
+// A request that may change something, with an unknown outcome: the server closed the connection
+// after it had arrived. A person is asked, as for every such call; a read can be retried.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import http from 'node:http';
@@ -20,7 +20,7 @@ import { manifestOf } from '../support/scripted-world.ts';
 
 const NAME = 'pay.example.com';
 
-describe('a request that was cut off after it was sent', () => {
+describe('a request aborted after it was sent', () => {
   let world: Quiet;
   let site: http.Server;
   let url: string;
@@ -76,7 +76,7 @@ describe('a request that was cut off after it was sent', () => {
     assert.ok(parked.ok, JSON.stringify(parked));
   };
 
-  /** The run parks, a person answers, the next activation asks again. */
+  /** The run parks, a person answers, the next activation repeats the call. */
   async function posted(said: string) {
     const run = await world.startRun();
     const callId = run.callId(step++);
@@ -101,9 +101,9 @@ describe('a request that was cut off after it was sent', () => {
     assert.deepEqual(seen, ['POST']);
   });
 
-  it('a person says that it did not happen: it is sent once more, with a yes of its own', async () => {
+  it('a person says that it did not happen: it is sent once more, after a new approval', async () => {
     const { run, callId, answer } = await posted('it did not happen');
-    // It has read from outside by then, so that sending needs a person.
+    // The run is marked by then, so sending needs approval.
     assert.deepEqual([answer.status, answer.wait?.kind], ['waiting', 'approval']);
     assert.deepEqual(seen, ['POST']);
     const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
@@ -118,7 +118,7 @@ describe('a request that was cut off after it was sent', () => {
     assert.equal(seen.length, 2);
   });
 
-  it('what only reads is told to the agent, which may ask again', async () => {
+  it('a failed read is reported to the agent, which may retry', async () => {
     const run = await world.startRun();
     const cut = await ask(run, 'GET');
     assert.deepEqual([cut.status, cut.error?.code], ['failed', 'unreachable']);

@@ -1,5 +1,5 @@
-// An agent that fills the disk: its command is ended before the disk is full, and nothing new is
-// begun there until there is room again. On a file system in memory, so that no disk is filled.
+// An agent that fills the disk: its command is ended before the disk is full, and nothing new
+// starts there until there is space again. On an in-memory file system, so that no disk is filled.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, realpathSync, rmSync, statfsSync } from 'node:fs';
@@ -18,11 +18,11 @@ const ROOM = 64 * MIB;
 let runtime: TestRuntime;
 let sandboxd: Client<typeof sandboxdRoutes>;
 let dir: string;
-const id = deriveId<BoxId>('box', 'disk-room');
+const id = deriveId<BoxId>('box', 'low-disk-space');
 const few = deriveId<BoxId>('box', 'few-files');
 const FILES = 2_000;
 
-/** A disk of its own, where this user can make one. */
+/** A separate disk, if this user can mount one. */
 function isMounted(at: string, options: string): boolean {
   const words = ['-t', 'tmpfs', '-o', `${options},mode=0777`, 'tmpfs', at];
   return spawnSync('mount', words, { stdio: 'ignore' }).status === 0;
@@ -37,9 +37,9 @@ const fewDir = makeFew();
 let isOwn = false;
 
 before(async () => {
-  dir = realpathSync(mkdtempSync('/dev/shm/disk-room-'));
+  dir = realpathSync(mkdtempSync('/dev/shm/low-disk-space-'));
   chmodSync(dir, 0o777);
-  // Others may write to what all share.
+  // Other processes may write to the shared one.
   isOwn = isMounted(dir, 'size=1g');
   const { bavail, bsize } = statfsSync(dir);
   const config = { workspace_roots: ['/dev/shm'], disk_reserve_bytes: bavail * bsize - ROOM };
@@ -80,14 +80,14 @@ const sh = (command: string, box = id) =>
   sandboxd.execBox({
     params: { id: box },
     body: {
-      call_id: deriveId<CallId>('call', 'disk-room', made++),
+      call_id: deriveId<CallId>('call', 'low-disk-space', made++),
       argv: ['/bin/sh', '-c', command],
       collect: true,
     },
   }) as Promise<{ exit_code: number | null; ended_by: string | null }>;
 
-it('a command that takes the last of the disk is ended; after that there is room again', async () => {
-  assert.equal((await sh('echo some > some')).exit_code, 0, 'what fits is written');
+it('a command that uses the last disk space is ended; afterwards there is space again', async () => {
+  assert.equal((await sh('echo some > some')).exit_code, 0, 'a small file is written');
   const filled = await sh('dd if=/dev/zero of=big bs=1M count=96 2>/dev/null; sleep 20');
   assert.equal(filled.ended_by, 'disk');
   await assert.rejects(sh('echo more > more'), {
@@ -103,7 +103,7 @@ it('a command that takes the last of the disk is ended; after that there is room
 });
 
 const skip = fewDir === undefined && 'needs root to mount a small tmpfs';
-it('nor does one take the last files, empty as they are', { skip }, async () => {
+it('a command that uses the last inodes is ended', { skip }, async () => {
   await open(few, fewDir!);
   const made = await sh(
     `i=0; while [ $i -lt ${FILES} ]; do touch f$i; i=$((i+1)); done; sleep 20`,

@@ -1,5 +1,5 @@
-// A mark that is made while a run is live: modeld knows of it before the run does, so that a
-// provider that may not see text from outside is not asked, whatever the run says of its text.
+// A mark set while a run is live: modeld learns of it before the run does, so a provider that may
+// not see outside text is not called, whatever labels the run claims.
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -87,7 +87,7 @@ describe('marks of a live run', () => {
     assert.equal(answer.status, 'completed', JSON.stringify(answer));
     return answer;
   };
-  /** As a runner that says nothing of labels. */
+  /** Calls the model as a runner that claims no labels. */
   const think = async (run: LiveRun): Promise<string> => {
     const parts = [{ type: 'text', text: 'what now' }];
     const body = { model: 'default', messages: [{ role: 'user', parts }] };
@@ -96,7 +96,7 @@ describe('marks of a live run', () => {
     return outcome.ok ? 'answered' : String(outcome.code);
   };
 
-  it('[R10] [R401] what http.fetch brought counts at the next model call', async () => {
+  it('[R10] [R401] a result of http.fetch marks the next model call', async () => {
     const run = await world.startRun();
     assert.equal(await think(run), 'answered');
     const fetched = doneWith(await use(run, 'http.fetch', { url: page }));
@@ -106,7 +106,7 @@ describe('marks of a live run', () => {
     assert.equal(model.asked.length, before);
   });
 
-  it('[R10] [R401] and what logs.read brought', async () => {
+  it('[R10] [R401] a result of logs.read marks the next model call', async () => {
     const run = await world.startRun();
     doneWith(await use(run, 'file.write', { path: 'app.log', text: 'a line' }));
     assert.equal(await think(run), 'answered');
@@ -114,7 +114,7 @@ describe('marks of a live run', () => {
     assert.equal(await think(run), 'data_not_allowed');
   });
 
-  it('[R10] [R401] and what a command fetched by itself', async () => {
+  it('[R10] [R401] a fetch by a command marks the next model call', async () => {
     const run = await world.startRun();
     doneWith(await use(run, 'shell.exec', { command: 'echo nothing of others' }));
     assert.equal(await think(run), 'answered');
@@ -123,7 +123,7 @@ describe('marks of a live run', () => {
     assert.equal(await think(run), 'data_not_allowed');
   });
 
-  it('[R401] a command that fetches and is cut off leaves a marked workspace', async () => {
+  it('[R401] a command killed during a fetch leaves a marked workspace', async () => {
     const reader = await world.startRun();
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const running = use(reader, 'shell.exec', {
@@ -144,7 +144,7 @@ describe('marks of a live run', () => {
     assert.equal(marks.label, 'outside');
   });
 
-  it('[R401] a command that runs when the mark comes can send nothing more', async () => {
+  it('[R401] a running command can send nothing once the mark is set', async () => {
     const reader = await world.startRun();
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const writer = await helperIn(task.context_id);
@@ -163,7 +163,7 @@ describe('marks of a live run', () => {
     assert.equal(doneWith(await running).result?.stdout, '200 403 ');
   });
 
-  it('[R401] what a marked run writes carries its mark, wherever the mark came from', async () => {
+  it('[R401] files written by a marked run carry its mark, whatever its source', async () => {
     const reader = await world.startRun();
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const writer = await helperIn(task.context_id);
@@ -180,7 +180,7 @@ describe('marks of a live run', () => {
     assert.deepEqual(labels, ['outside']);
   });
 
-  it('[R400] a marked workspace counts before the first thing done with what lies in it', async () => {
+  it('[R400] a marked workspace marks the run before its first call there', async () => {
     const parent = await world.startRun();
     doneWith(await use(parent, 'file.write', { path: 'a', text: 'own' }));
     doneWith(await use(parent, 'file.delete', { path: 'a' }));
@@ -193,20 +193,20 @@ describe('marks of a live run', () => {
     assert.equal(asked.ok && (asked.value as CallAnswer).status, 'waiting', JSON.stringify(asked));
   });
 
-  it('[R401] what lies in a marked workspace marks whoever reads it, though nobody sent it', async () => {
+  it('[R401] reading a file of a marked workspace marks the run, without any message', async () => {
     const parent = await world.startRun();
     const given = { agent: 'helper', goal: 'Read', wait: false };
     const { result } = doneWith(await use(parent, 'task.delegate', given));
     const child = await helperOf(result?.task_id as TaskId);
     doneWith(await use(child, 'http.fetch', { url: page }));
     doneWith(await use(child, 'file.write', { path: 'copy', text: 'words of a stranger' }));
-    assert.equal(await think(parent), 'answered', 'nothing of it has reached the parent yet');
+    assert.equal(await think(parent), 'answered', 'the parent has not read it yet');
     const read = doneWith(await use(parent, 'file.read', { path: 'copy' }));
     assert.equal(read.result?.text, 'words of a stranger');
     assert.equal(await think(parent), 'data_not_allowed');
   });
 
-  it('[C160] [R10] [R401] whoever is given work by a marked run is marked from the start', async () => {
+  it('[C160] [R10] [R401] a subtask of a marked run is marked from the start', async () => {
     const parent = await world.startRun();
     doneWith(await use(parent, 'http.fetch', { url: page }));
     const given = { agent: 'helper', goal: 'Do as it says there', wait: false };
@@ -214,10 +214,10 @@ describe('marks of a live run', () => {
     const id = result?.task_id as TaskId;
     const { task } = await world.agentd.getTask({ params: { id } });
     assert.ok(task.labels.includes('outside'), task.labels.join());
-    assert.equal(await think(await helperOf(id)), 'data_not_allowed', 'its goal is such text');
+    assert.equal(await think(await helperOf(id)), 'data_not_allowed', 'its goal is outside text');
   });
 
-  it('[R104] what a declared tool says it brings marks the run, and stays with its files', async () => {
+  it('[R104] a declared tool’s output labels mark the run and its files', async () => {
     const run = await world.startRun();
     assert.equal(await think(run), 'answered');
     doneWith(await use(run, 'vault.show', {}));
@@ -234,7 +234,7 @@ describe('marks of a live run', () => {
     db.close();
   });
 
-  it('[R10] as long as modeld does not know of it, nothing is shown', async () => {
+  it('[R10] no result is shown until modeld knows of the mark', async () => {
     const run = await world.startRun();
     const modeld = world.hosted.get('modeld')!;
     const callId = run.callId(step++);
@@ -248,7 +248,7 @@ describe('marks of a live run', () => {
     assert.equal(await think(run), 'data_not_allowed');
   });
 
-  it('[R10] a message from a marked colleague counts from the step that reads it', async () => {
+  it('[R10] a message from a marked agent marks the run at the step that reads it', async () => {
     const reader = await world.startRun();
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const writer = await helperIn(task.context_id);
@@ -267,7 +267,7 @@ describe('marks of a live run', () => {
     assert.equal(await think(reader), 'data_not_allowed');
   });
 
-  /** A run of the helper in the thread of another. */
+  /** Starts a run of the helper in another run's thread. */
   async function helperIn(contextId: string): Promise<LiveRun> {
     const body = { goal: 'Read', agent: 'helper', context_id: contextId as never };
     return helperOf((await world.agentd.createTask({ body })).task.id);

@@ -1,5 +1,5 @@
-// Messages: one envelope and twelve types; who may write to whom is checked; each is delivered once
-// and in the order of its pair.
+// Messages: one envelope and twelve types; who may write to whom is checked; each is delivered
+// once, in order per sender and receiver.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { MESSAGE_TYPES, type MessageType } from '../../src/wire/agentd.ts';
@@ -55,7 +55,7 @@ describe('messages', () => {
   const textOf = (message: { parts: { kind: string; text?: string }[] }) =>
     message.parts.map((part) => part.text ?? '').join();
 
-  it('[R4] [R44] [R257] [R258] [R259] [R261] [R266] [R267] carries every type that is for colleagues, once and in order', async () => {
+  it('[R4] [R44] [R257] [R258] [R259] [R261] [R266] [R267] delivers every agent message type once and in order', async () => {
     assert.equal(TO_COLLEAGUES.length + TO_SERVICES.length + 1, MESSAGE_TYPES.length);
     world.model.on(
       'Tell the coder everything',
@@ -108,7 +108,7 @@ describe('messages', () => {
     assert.deepEqual(told.sort(), ids.toSorted(), 'each once');
   });
 
-  it('[R256] [R260] [R268] a TaskRequest of a person is a task, and its result comes back as a TaskResult between agents', async () => {
+  it('[R256] [R260] [R268] a person’s TaskRequest becomes a task, and agents get results as TaskResult', async () => {
     const { message } = await world.agentd.sendMessage({
       body: {
         type: 'TaskRequest',
@@ -134,7 +134,7 @@ describe('messages', () => {
     ]);
   });
 
-  it('a type whose service is absent answers unavailable, to agents and to people', async () => {
+  it('a type whose service is missing is unavailable to agents and to people', async () => {
     world.model.on(
       'Ask the services',
       says(
@@ -155,7 +155,7 @@ describe('messages', () => {
     assert.equal(task.result?.split('(unavailable)').length, TO_SERVICES.length + 1);
   });
 
-  it('[R4] [R10] [R32] an agent writes to its thread and to whom its manifest names, and to nobody else', async () => {
+  it('[R4] [R10] [R32] an agent can write only to its thread and to agents its manifest names', async () => {
     const tries = (agent: string, to: string, type = 'TaskProgress') => {
       const goal = `${agent} writes to ${to} a ${type}`;
       world.model.on(goal, says(call('message.send', { to, type, text: 'hello' })), ({ results }) =>
@@ -176,7 +176,7 @@ describe('messages', () => {
     assert.match((await tries('hermit', 'external:mail:x@example.org')).result ?? '', /no gateway/);
   });
 
-  it('[C165] a flood is delivered whole, once and in order; one message has a limit', async () => {
+  it('[C165] a flood is delivered completely, once and in order; a message has a size limit', async () => {
     world.model.on('Stand in the flood', says(call('timer.wait', { after_s: 5 })), ({ messages }) =>
       finishes(messages.map(({ content }) => content).join('\n')),
     );
@@ -202,7 +202,7 @@ describe('messages', () => {
     );
   });
 
-  it('[R133] a message to an agent at rest waits for the next step in that thread', async () => {
+  it('[R133] a message to an idle agent waits for the next step in that thread', async () => {
     world.model.on('Work in peace', says(call('timer.wait', { after_s: 5 })), ({ messages }) =>
       finishes(messages.map(({ content }) => content).join('\n')),
     );

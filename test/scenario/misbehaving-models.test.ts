@@ -1,6 +1,5 @@
-// Models misbehave: go around in circles, write broken arguments, name tools that do not exist,
-// say nothing, talk until the window is full. The run mends it or ends with the reason, and never
-// goes on for ever.
+// Models that loop, write invalid arguments, name tools that do not exist, return nothing or fill
+// the context window. The run recovers or ends with the reason, and never runs forever.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type InProcessWorld, startWorld } from '../support/in-process.ts';
@@ -8,14 +7,14 @@ import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, type ScriptedScene, says } from '../support/scripted-model.ts';
 import { doTask, type ScriptedWorld, startScriptedWorld } from '../support/scripted-world.ts';
 
-describe('a model that goes wrong, as the rehearsal plays it', () => {
+describe('a misbehaving model, played by the rehearsal', () => {
   let world: InProcessWorld;
   before(async () => {
     world = await startWorld();
   });
   after(() => world.stop());
 
-  it('[R407] loops for ever: the breaker ends the task before the step limit', async () => {
+  it('[R407] loops forever: the breaker ends the task before the step limit', async () => {
     const task = await doTask(world, 'loop for ever', { agent: 'coder' });
     assert.equal(task.status, 'failed');
     assert.equal(task.error?.code, 'breaker');
@@ -30,13 +29,13 @@ describe('a model that goes wrong, as the rehearsal plays it', () => {
     assert.equal((await world.agentd.status({})).runs.live, 0);
   });
 
-  it('writes arguments that are not JSON: it is told, and mends them', async () => {
+  it('writes arguments that are not JSON: it gets an error and corrects them', async () => {
     const task = await doTask(world, 'malformed', { agent: 'coder' });
     assert.equal(task.status, 'completed', JSON.stringify(task.error));
     assert.match(task.result ?? '', /this one is right/);
   });
 
-  it('names a tool that does not exist: it is told which there are, and goes on', async () => {
+  it('names a tool that does not exist: it gets the list of tools and continues', async () => {
     const task = await doTask(world, 'unknown tool', { agent: 'coder' });
     assert.equal(task.status, 'completed', JSON.stringify(task.error));
     assert.match(task.result ?? '', /I finish without it/);
@@ -46,7 +45,7 @@ describe('a model that goes wrong, as the rehearsal plays it', () => {
   });
 });
 
-describe('a model that goes wrong in other ways', () => {
+describe('a misbehaving model, scripted', () => {
   let world: ScriptedWorld;
   before(async () => {
     world = await startScriptedWorld({ toold: { breaker_stale_calls_max: 8 } });
@@ -55,7 +54,7 @@ describe('a model that goes wrong in other ways', () => {
   });
   after(() => world.stop());
 
-  it('[R407] turns in a larger circle: nothing new for so many calls ends it too', async () => {
+  it('[R407] repeats a longer cycle: the breaker ends it after a number of calls without progress', async () => {
     world.model.on('Pace up and down', ({ step }) =>
       says(call('test.echo', { text: step % 2 === 0 ? 'left' : 'right' })),
     );
@@ -65,7 +64,7 @@ describe('a model that goes wrong in other ways', () => {
     assert.ok(world.model.askedFor('Pace up and down').length < 20);
   });
 
-  it('[R407] says nothing at all: it is asked again a few times, then the task fails', async () => {
+  it('[R407] returns nothing: the call is repeated a few times, then the task fails', async () => {
     world.model.on('Be silent', { text: '' });
     const task = await doTask(world, 'Be silent', { agent: 'coder' });
     assert.equal(task.status, 'failed');
@@ -73,14 +72,14 @@ describe('a model that goes wrong in other ways', () => {
     assert.equal(world.model.askedFor('Be silent').length, 3);
   });
 
-  it('answers in words only: the words are the result', async () => {
+  it('responds with text only: the text is the result', async () => {
     world.model.on('Just talk', { text: 'It is the cable.' });
     const task = await doTask(world, 'Just talk', { agent: 'coder' });
     assert.equal(task.status, 'completed');
     assert.equal(task.result, 'It is the cable.');
   });
 
-  it('asks for what it may not do: the denial is its to read, and it goes on', async () => {
+  it('calls a denied tool: it gets the denial and continues', async () => {
     world.model.on(
       'Overreach',
       says(call('task.delegate', { agent: 'coder', goal: 'For me' })),
@@ -90,7 +89,7 @@ describe('a model that goes wrong in other ways', () => {
     assert.match(task.result ?? '', /cannot delegate to itself.*\(denied\)/);
   });
 
-  it('gives arguments that do not fit: nothing is done, and it is told which', async () => {
+  it('writes arguments that violate the schema: nothing is done, and the error names them', async () => {
     world.model.on(
       'Misfit',
       says(call('test.count_effect', { key: 'not a key!', delay_ms: -1 })),
@@ -101,7 +100,7 @@ describe('a model that goes wrong in other ways', () => {
     assert.match(task.result ?? '', /delay_ms/);
   });
 
-  it('fills its window: old results shrink, old steps go, no call is parted from its result, and a replay is the same', async () => {
+  it('fills its window: old results and steps are dropped, calls keep their results, and a replay is equal', async () => {
     const small = await startScriptedWorld({
       modeld: {
         models: {
@@ -147,7 +146,7 @@ describe('a model that goes wrong in other ways', () => {
   });
 });
 
-/** Every call is followed by its result, and every result has its call. */
+/** Asserts that every call is followed by its result, and every result has its call. */
 function assertPaired({ messages }: ScriptedScene): void {
   const open = new Set<string>();
   for (const { role, tool_calls: calls = [], tool_call_id: id } of messages) {

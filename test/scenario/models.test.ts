@@ -1,5 +1,5 @@
-// One gateway to all models: names stand for routes, a provider that is down is passed by, a busy
-// one is waited for, data goes only where its labels may go, and everything used is counted.
+// One gateway to all models: names map to routes, a provider that is down is skipped, a busy one is
+// retried later, labeled data goes only to permitted providers, and usage is counted.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import type { GenerateRequest } from '../../src/wire/modeld.ts';
@@ -67,13 +67,13 @@ describe('models', () => {
   const generate = (model: string, text: string, more: Partial<GenerateRequest> = {}) =>
     world.modeld.generate({ body: { model, messages: [words(text)], ...more } });
 
-  /** Waits for it while the clock goes on: tries have pauses between them. */
+  /** Waits while advancing the clock: there is a backoff between tries. */
   const timePasses = async <T>(work: Promise<T>): Promise<T> => {
     const timer = setInterval(() => world.clock.advance(500), 20);
     return work.finally(() => clearInterval(timer));
   };
 
-  it('[R27] [R98] [R99] [R106] [R292] [B6] names stand for routes in the configuration, and everybody can see which answer', async () => {
+  it('[R27] [R98] [R99] [R106] [R292] [B6] names map to configured routes, and their availability is visible', async () => {
     const { models, providers } = await world.modeld.listModels({});
     const large = models.find(({ name }) => name === 'coder-large');
     assert.deepEqual(large?.routes, [
@@ -94,7 +94,7 @@ describe('models', () => {
     assert.equal(local.askedFor('hello')[0]?.body.model, 'cloud-1');
   });
 
-  it('[R99] [R27] [B6] an agent works on while the first provider of its model is down', async () => {
+  it('[R99] [R27] [B6] an agent continues while the first provider of its model is down', async () => {
     local.on('Find a way', says(call('test.echo', { text: 'x' })), finishes('found'));
     const task = await timePasses(doTask(world, 'Find a way', { agent: 'coder' }));
     assert.equal(task.result, 'found');
@@ -103,7 +103,7 @@ describe('models', () => {
     assert.deepEqual([...new Set(calls.map(({ model }) => model))], ['coder-large']);
   });
 
-  it('[R98] no provider at all: a fault that says which and what to do, and nothing is spent', async () => {
+  it('[R98] no provider at all: the fault names it and what to do, and nothing is spent', async () => {
     const before = await world.modeld.usage({ query: {} });
     const fault = await refusedWith('provider_down', timePasses(generate('nobody-home', 'anyone')));
     assert.match(fault.message, /gone/);
@@ -111,7 +111,7 @@ describe('models', () => {
     assert.deepEqual((await world.modeld.usage({ query: {} })).total.usage, before.total.usage);
   });
 
-  it('[R98] a provider that asks to wait is asked again after that time, not before', async () => {
+  it('[R98] a provider’s retry-after is respected', async () => {
     let isBusy = true;
     local.on('be patient', () =>
       isBusy ? { status: 429, headers: { 'retry-after': '7' } } : { text: 'thanks for waiting' },
@@ -122,13 +122,13 @@ describe('models', () => {
     world.clock.advance(6_900);
     await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(local.askedFor('be patient').length, 1);
-    // As far as it takes: modeld may have begun to count only after the first step.
+    // In several steps: modeld may have started its timer only after the first one.
     const answer = await timePasses(asking);
     assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'thanks for waiting' }]);
     assert.equal(local.askedFor('be patient').length, 2);
   });
 
-  it('[R98] at most as many calls at once as a provider takes; the others wait in line', async () => {
+  it('[R98] a provider’s concurrency limit is enforced; other calls are queued', async () => {
     local.on('narrow door', { delayMs: 500, text: 'through' });
     const all = [1, 2, 3, 4, 5].map((n) => generate('narrow-one', `narrow door ${n}`));
     let most = 0;
@@ -141,7 +141,7 @@ describe('models', () => {
     assert.equal(most, 2);
   });
 
-  it('[R98] at most as many calls a minute; the next goes when its time has come', async () => {
+  it('[R98] a provider’s rate limit per minute is enforced; the next call waits', async () => {
     await generate('slow-one', 'slowly 1');
     await generate('slow-one', 'slowly 2');
     const third = generate('slow-one', 'slowly 3');
@@ -152,7 +152,7 @@ describe('models', () => {
     assert.equal(local.askedFor('slowly').length, 3);
   });
 
-  it('[R104] data with a label goes only to providers that may see it', async () => {
+  it('[R104] labeled data goes only to providers that may see it', async () => {
     const secret = { messages: [words('the launch code', ['secret'])] };
     const error = await refusedWith(
       'data_not_allowed',
@@ -161,7 +161,7 @@ describe('models', () => {
     assert.match(error.message, /text labelled secret may not go to cloud/);
     assert.equal(local.askedFor('the launch code').length, 0, 'it never left');
     const answer = await world.modeld.generate({ body: { model: 'home-first', ...secret } });
-    assert.equal(answer.provider, 'home', 'the route that may not see it was passed over');
+    assert.equal(answer.provider, 'home', 'the route that may not see it was skipped');
     const personal = { messages: [words('my address', ['personal'])] };
     await refusedWith(
       'data_not_allowed',
@@ -175,7 +175,7 @@ describe('models', () => {
     assert.equal(event.allowed, false);
   });
 
-  it('[R105] [R293] what is used is counted as the provider says it, with cache and reasoning, and priced', async () => {
+  it('[R105] [R293] usage is counted as the provider reports it, with cache and reasoning, and priced', async () => {
     const before = (await world.modeld.usage({ query: {} })).total;
     local.on('count me', {
       text: 'counted',
@@ -206,7 +206,7 @@ describe('models', () => {
     assert.equal(record.agent, 'coder');
   });
 
-  it('[R107] [R290] input_ref is an artifact’s text, and the limits of the call are kept', async () => {
+  it('[R107] [R290] input_ref is an artifact’s text, and the call’s limits are enforced', async () => {
     const { artifact } = await world.agentd.putArtifact({
       body: { name: 'long.txt', text: 'Summarise: the sea is blue.' },
     });
@@ -233,7 +233,7 @@ describe('models', () => {
     );
   });
 
-  it('[R101] [R102] [R291] a text is embedded once, whoever asks for it again', async () => {
+  it('[R101] [R102] [R291] a text is embedded once, for all callers', async () => {
     const embed = (...input: string[]) => world.modeld.embed({ body: { model: 'vectors', input } });
     const first = await embed('one', 'three', 'one');
     assert.deepEqual(first.embeddings, [

@@ -1,5 +1,5 @@
-// One more host for a run: asked for, granted by a person, remembered with the run, and never more
-// than rules allow. The test is the run; boxes, the way out and approvals are the real ones.
+// One more host for a run: requested, approved by a person, stored with the run, and never more
+// than rules allow. The test acts as the run; boxes, egress and approvals are real.
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -61,7 +61,7 @@ describe('network.request', () => {
       return approvals.find(({ task_id }) => task_id === run.taskId);
     });
 
-  /** The run parks on this call; a person answers; the next activation asks again. */
+  /** The run parks on this call, a person decides, the next activation repeats the call. */
   async function answered(run: LiveRun, tool: string, args: object, isYes = true) {
     const callId = run.callId(step++);
     const first = await ask(run, tool, args, callId);
@@ -97,7 +97,7 @@ describe('network.request', () => {
     command: `bash -c ${JSON.stringify(command).replaceAll('$', '\\$')} 2>&1`,
   });
 
-  it('a person is shown host, port and reason; their yes opens exactly that, for tools and box', async () => {
+  it('a person sees host, port and reason; the approval opens exactly that, for tools and box', async () => {
     const fresh = await world.startRun();
     assert.equal((await fetch(fresh, 'docs.example.com')).status, 'denied');
     const shut = await ask(fresh, 'shell.exec', inBash(tunnel('docs.example.com')));
@@ -106,14 +106,14 @@ describe('network.request', () => {
     const args = request('Docs.Example.com');
     const { run, asked, answer } = await answered(fresh, 'network.request', args);
     const permitted = `network.request docs.example.com:${port}`;
-    assert.equal(asked.class, permitted, 'a permit for this host would be none for another');
+    assert.equal(asked.class, permitted, 'a permit for this host does not cover another');
     const { approval } = await world.approvald.getApproval({ params: { id: asked.id } });
     assert.deepEqual(approval.arguments, args);
     assert.deepEqual(Object.keys(approval.would_permit), ['once'], 'no permit covers it');
     assert.match(approval.diff ?? '', new RegExp(`docs\\.example\\.com:${port}\nwhy: to read`));
     assert.deepEqual(answer.result, { host: 'docs.example.com', port, only_reads: false });
 
-    // The box had no way out, and has one now.
+    // The box had no egress, and has it now.
     const open = await ask(run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);
     assert.equal(open.result?.network_denied, undefined);
@@ -124,14 +124,14 @@ describe('network.request', () => {
     assert.match(String(denied?.reason), /not among the hosts this run may reach/);
     assert.match(String(denied?.hint), /network\.request/);
     const quiet = await ask(run, 'shell.exec', { command: 'true' });
-    assert.equal(quiet.result?.network_denied, undefined, 'told once, where it happened');
+    assert.equal(quiet.result?.network_denied, undefined, 'reported once, where it happened');
 
     const read = await fetch(run, 'docs.example.com');
     assert.equal(read.result?.text, 'GET seen');
     assert.equal((await fetch(run, 'other.example.com')).status, 'denied');
     const elsewhere = `http://docs.example.com:${port + 1}/`;
     assert.equal((await ask(run, 'http.fetch', { url: elsewhere })).status, 'denied');
-    // It has read text from outside now: it may read there, and sends nothing without a person.
+    // The run is marked now: it may read there, and sends nothing without approval.
     assert.deepEqual(await grantedOf(run), [
       { host: 'docs.example.com', port, methods: ['GET', 'HEAD'] },
     ]);
@@ -151,21 +151,21 @@ describe('network.request', () => {
     assert.match(JSON.stringify(post?.network_denied), /may not send POST/);
   });
 
-  it('what was decided is sent: a POST of a run that has read nothing, and one that a person approved', async () => {
+  it('a POST is sent from an unmarked run, and from a marked one after approval', async () => {
     const { run } = await answered(
       await world.startRun(),
       ...(['network.request', request('docs.example.com')] as const),
     );
     const post = { url: `http://docs.example.com:${port}/`, method: 'POST', body: 'x' };
     const first = await ask(run, 'http.fetch', post);
-    assert.equal(first.result?.text, 'POST seen', 'nothing from outside was read before it');
-    // Its answer was outside text, so the next one is a person's to decide; their yes is enough.
+    assert.equal(first.result?.text, 'POST seen', 'no outside text was read before it');
+    // The response was outside text, so the next one needs approval, which is sufficient.
     const again = await answered(run, 'http.fetch', { ...post, body: 'y' });
     assert.equal(again.asked.reversibility, 'externally-reversible');
     assert.equal(again.answer.result?.text, 'POST seen');
   });
 
-  it('a no opens nothing, and what a rule forbids nobody is asked for', async () => {
+  it('a rejection opens nothing, and a host that a rule forbids is denied without asking', async () => {
     const { run, answer } = await answered(
       await world.startRun(),
       ...(['network.request', request('docs.example.com'), false] as const),
@@ -201,7 +201,7 @@ describe('network.request', () => {
     });
     assert.match(never.error?.message ?? '', /policy does not let worker/);
 
-    // A rule that comes after the grant counts too.
+    // A rule added after the approval applies too.
     const late = await answered(
       await world.startRun(),
       'network.request',
@@ -216,7 +216,7 @@ describe('network.request', () => {
     await changed(() => rmSync(file));
   });
 
-  it('the grant stays with the run over a restart of toold and the next activation, and with no other', async () => {
+  it('the approved host stays with the run across a toold restart and the next activation, and with no other', async () => {
     const first = await answered(
       await world.startRun(),
       'network.request',

@@ -1,5 +1,5 @@
-// A directory that rules ask a person about: no command gets there by itself, in a real box; the
-// call that names it does, once a person has agreed.
+// A directory with an ask rule: no command in a real box reaches it; the call that names it does,
+// once a person has approved.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
@@ -21,7 +21,7 @@ forbid (principal, action == Action::"file.write", resource in Path::"/workspace
 `;
 const SPEC = '{ replicas: 9, tools: { allow: [file.read, file.write_workspace, shell.exec] } }';
 
-describe('a path that rules ask about', () => {
+describe('a path with an ask rule', () => {
   let world: Quiet;
   let free: Quiet;
   before(async () => {
@@ -45,7 +45,7 @@ describe('a path that rules ask about', () => {
     (await ask(on, run, 'shell.exec', { command })).result;
   const attempt = 'mkdir -p ci && echo evil > ci/build; cat ci/build';
 
-  /** The run parks on it, a person agrees, the next activation asks again. */
+  /** The run parks on it, a person approves, the next activation repeats the call. */
   async function agreed(run: LiveRun, tool: string, args: object) {
     const callId = run.callId(step++);
     const first = await ask(world, run, tool, args, callId);
@@ -70,7 +70,7 @@ describe('a path that rules ask about', () => {
     assert.equal((await sh(free, run, attempt))?.stdout, 'evil\n');
   });
 
-  it('no command writes there, whether it is there yet or not', async () => {
+  it('no command writes there, whether it exists or not', async () => {
     const run = await world.startRun();
     const tried = await sh(world, run, attempt);
     assert.notEqual(tried?.exit_code, 0);
@@ -78,7 +78,7 @@ describe('a path that rules ask about', () => {
     assert.equal((await sh(world, run, 'echo good > other; cat other'))?.stdout, 'good\n');
   });
 
-  it('what names it is asked about, is done when a person agrees, and opens it to no other', async () => {
+  it('a call that names it needs approval, is made once approved, and opens the path to no other call', async () => {
     const first = await world.startRun();
     const args = { path: 'ci/build', text: 'good\n' };
     const { run, answer } = await agreed(first, 'file.write', args);

@@ -1,5 +1,5 @@
-// Rules in the way of a running agent: they come and go while it works, are told with their names,
-// and can be tried on what it did.
+// Rules that change while an agent works: they take effect, are reported by name, and can be
+// replayed against recorded decisions.
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,12 +42,12 @@ describe('policy', () => {
   const eventsOf = async (kind: string): Promise<AuditEvent[]> =>
     (await world.audit.events({ query: { event: kind, order: 'desc', limit: 50 } })).events;
 
-  it('[R142] [R311] [R319] [R431] [R468] a new rule holds at the next call, and its name is in the log', async () => {
+  it('[R142] [R311] [R319] [R431] [R468] a new rule takes effect at the next call, and its name is in the log', async () => {
     assert.match(await echo('Echo before'), /it works/);
     const before = await version();
     writeFileSync(rulesFile(), noEcho, { mode: 0o600 });
     await published(before);
-    // The daemon that decides follows the file by itself.
+    // The deciding daemon watches the file by itself.
     const denied = await eventually('the rule to hold', async () => {
       const result = await echo(`Echo after ${Math.random()}`);
       return /echoes are over/.test(result) ? result : undefined;
@@ -64,7 +64,7 @@ describe('policy', () => {
     assert.ok(rules.some(({ id, why }) => id === event?.policy && why === 'echoes are over'));
   });
 
-  it('a broken rule file changes nothing and is said loudly', async () => {
+  it('an invalid rule file changes nothing and is reported', async () => {
     writeFileSync(rulesFile(), 'forbid (principal', { mode: 0o600 });
     await eventually('the refusal', async () => (await eventsOf('policy.refused'))[0]);
     const { policy } = await world.agentd.getPolicy({});
@@ -72,7 +72,7 @@ describe('policy', () => {
     assert.match(await echo('Echo while it is broken'), /echoes are over/);
   });
 
-  it('with the file the rule is gone', async () => {
+  it('removing the file removes the rule', async () => {
     const before = await version();
     rmSync(rulesFile());
     await published(before);
@@ -81,7 +81,7 @@ describe('policy', () => {
     );
   });
 
-  it('a change is tried on the recorded past: each decision that would be another', async () => {
+  it('a change is replayed against recorded decisions and lists those that would change', async () => {
     const files = [{ name: '20-try.cedar', text: noEcho }];
     const { simulation } = await world.agentd.simulatePolicy({ body: { files } });
     const echoes = (await eventsOf('tool.call.attempted')).filter(
@@ -102,7 +102,7 @@ describe('policy', () => {
     const { simulation: same } = await world.agentd.simulatePolicy({
       body: { files: [{ name: '20-try.cedar', text: '// nothing' }] },
     });
-    // Denied then by a rule that is gone now: without any change it would be allowed today.
+    // Denied then by a rule that no longer exists: it would be allowed now, without any change.
     assert.ok(
       same.changes.every(
         ({ recorded, today }) => recorded.answer === 'deny' && today.answer === 'allow',
@@ -110,7 +110,7 @@ describe('policy', () => {
     );
   });
 
-  it('[R93] [R312] a file tool is asked about its path too', async () => {
+  it('[R93] [R312] a file tool’s path is checked too', async () => {
     world.model.on('Read a secret', says(call('file.read', { path: '/etc/passwd' })), repeat);
     await doTask(world, 'Read a secret', { agent: 'coder' });
     const event = await eventually('it in the log', async () =>
@@ -120,7 +120,7 @@ describe('policy', () => {
     assert.deepEqual(event.data?.touch_1, '["file.read","/etc/passwd",false]');
   });
 
-  it('a right that a manifest loses is gone while the agent is known', async () => {
+  it('a capability removed from a manifest is revoked', async () => {
     const before = await version();
     await world.agentd.putAgent({
       params: { name: 'other' },

@@ -1,5 +1,5 @@
-// Looking back: a task that failed or was canceled is replayed from recorded answers too, a replay
-// does nothing, and an answer that is no longer there shows as a difference.
+// Replay: also for tasks that failed or were canceled, from recorded responses. A replay has no
+// effects, and a response that was deleted is reported as a difference.
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,14 +16,14 @@ import {
   startScriptedWorld,
 } from '../support/scripted-world.ts';
 
-describe('looking back', () => {
+describe('replay', () => {
   let world: ScriptedWorld;
   before(async () => {
     world = await startScriptedWorld();
   });
   after(() => world.stop());
 
-  /** Replays and makes sure that nothing happened by it. */
+  /** Replays and asserts that it had no effect. */
   const replay = async (id: string) => {
     const logged = async () => (await world.audit.events({ query: { limit: 1_000 } })).events;
     const count = async () => ({
@@ -31,21 +31,18 @@ describe('looking back', () => {
       calls: (await world.toold.listCalls({ query: { limit: 1_000 } })).calls.length,
       events: (await logged()).length,
     });
-    await eventually(
-      'the end of every model call and box, and the log to come to rest',
-      async () => {
-        const events = await logged();
-        const known = new Set(events.map(({ id }) => id));
-        const ends = events.flatMap(({ id, event }) =>
-          event === 'model.call.attempted' || event === 'sandbox.opened'
-            ? [id.replace(/\.(attempted|opened)\b/, '.ended')]
-            : [],
-        );
-        if (!ends.every((id) => known.has(id))) return undefined;
-        await new Promise((resolve) => setTimeout(resolve, 200));
-        return (await logged()).length === events.length ? true : undefined;
-      },
-    );
+    await eventually('every model call and box to end, and the log to become idle', async () => {
+      const events = await logged();
+      const known = new Set(events.map(({ id }) => id));
+      const ends = events.flatMap(({ id, event }) =>
+        event === 'model.call.attempted' || event === 'sandbox.opened'
+          ? [id.replace(/\.(attempted|opened)\b/, '.ended')]
+          : [],
+      );
+      if (!ends.every((id) => known.has(id))) return undefined;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      return (await logged()).length === events.length ? true : undefined;
+    });
     const before = await count();
     const { replay: found } = await world.agentd.replayTask({ params: { id: id as never } });
     assert.deepEqual(await count(), before, 'a replay does nothing and records nothing');
@@ -64,10 +61,10 @@ describe('looking back', () => {
     const found = await replay(task.id);
     assert.deepEqual(found.differences, []);
     assert.equal(found.same, true);
-    assert.equal(found.calls, 6, 'three of the model and three of tools');
+    assert.equal(found.calls, 6, 'three model calls and three tool calls');
   });
 
-  it('[R34] at once after the end, while the process of the run is still going away', async () => {
+  it('[R34] immediately after the end, while the run’s process is still exiting', async () => {
     world.model.on('Be quick', says(call('test.echo', { text: 'x' })), finishes('quick'));
     for (let n = 0; n < 5; n++) {
       const task = await doTask(world, 'Be quick', { agent: 'coder' });
@@ -107,9 +104,9 @@ describe('looking back', () => {
     );
     await world.agentd.cancelTask({ params: { id: thinking.id }, body: {} });
     const found = await replay(thinking.id);
-    assert.deepEqual(found.differences, [], 'the record ends where the run was ended');
+    assert.deepEqual(found.differences, [], 'the record ends where the run ended');
     assert.equal(found.same, true);
-    assert.equal(found.calls, 3, 'two of the model, one of a tool');
+    assert.equal(found.calls, 3, 'two model calls, one tool call');
   });
 
   it('[R34] a task that was canceled while its provider was down', async () => {
@@ -122,11 +119,11 @@ describe('looking back', () => {
     });
     await world.agentd.cancelTask({ params: { id: task.id }, body: {} });
     assert.deepEqual((await replay(task.id)).differences, []);
-    // If the provider failed often enough to be left alone for a while, that is over now.
+    // If the provider's circuit was open, it is closed by now.
     world.clock.advance(10 * 60_000);
   });
 
-  it('[R34] an answer that was forgotten shows as a difference, and says where', async () => {
+  it('[R34] a deleted response is reported as a difference, with its position', async () => {
     world.model.on(
       'Say something personal',
       says(call('test.echo', { text: 'x' })),
@@ -138,7 +135,7 @@ describe('looking back', () => {
     const { response } = await world.modeld.getCall({ params: { id: first.call_id } });
     assert.ok(response !== null);
     const second = await world.modeld.getCall({ params: { id: calls[0]!.call_id } });
-    // The first answer is also a part of the second call's context.
+    // The first response is also part of the second call's context.
     const hash = second.call.context[2]!;
     assert.equal((await world.modeld.forgetPart({ params: { hash } })).forgotten, true);
     const again = await world.modeld.getCall({ params: { id: calls[0]!.call_id } });
@@ -148,7 +145,7 @@ describe('looking back', () => {
     assert.match(JSON.stringify(found.differences), /forgotten/);
   });
 
-  it('[R9] [R34] [R373] task explain tells every call of the tree, in the order it happened', async () => {
+  it('[R9] [R34] [R373] task explain lists every call of the tree in order', async () => {
     world.model.on(
       'Tell me all',
       says(
@@ -181,6 +178,6 @@ describe('looking back', () => {
         calls++;
       }
     }
-    assert.equal(calls, 6 + 7, 'six of the model, seven of tools');
+    assert.equal(calls, 6 + 7, 'six model calls, seven tool calls');
   });
 });

@@ -13,7 +13,7 @@ import {
 import { create, manifestOf, scriptedModels } from '../support/scripted-world.ts';
 
 const SHELL = 'tools: { allow: [shell.exec, file.write_workspace] }';
-/** As many processes as asked for, at the same time, and how many of them there were. */
+/** Starts this many processes at the same time; each prints a line. */
 const PROCESSES = 'for i in $(seq 40); do (sleep 3; echo up) & done; wait';
 const MEMORY = 'head -c 200000000 /dev/zero | tail -c 200000000 | wc -c';
 
@@ -35,23 +35,24 @@ describe('resources of a manifest', () => {
     await runtime.remove();
     await model.close();
   });
-  const tell = ({ results }: { results: string[] }): ScriptedText => finishes(results.join('\n'));
+  const joinResults = ({ results }: { results: string[] }): ScriptedText =>
+    finishes(results.join('\n'));
   const run = async (agent: string, command: string) => {
     const goal = `${agent} runs ${command}`;
-    model.on(goal, says(call('shell.exec', { command })), tell);
+    model.on(goal, says(call('shell.exec', { command })), joinResults);
     const task = await create(runtime, goal, { agent });
     return (await taskEnded(runtime, task.id)).result ?? '';
   };
 
-  it('[R206] processes: so many and no more', async () => {
+  it('[R206] the process limit is enforced', async () => {
     const ups = (text: string) => text.match(/up/g)?.length ?? 0;
     const [small, large] = [await run('small', PROCESSES), await run('large', PROCESSES)];
     assert.match(await run('small', 'echo fine'), /fine/, 'control');
     assert.ok(ups(small) < 16, small);
     assert.equal(ups(large), 40, large);
   });
-  it('[R204] processors: so much of them and no more', async () => {
-    // Ended by the clock, or by two seconds of processor time: a fifth of one has no two in six.
+  it('[R204] the CPU limit is enforced', async () => {
+    // Ended by the clock or by two seconds of CPU time: a fifth of a CPU gets less than two in six.
     const spin = (wall: number) =>
       `(ulimit -t 2; timeout ${wall} sh -c 'while :; do :; done'); echo ended with $?`;
     const { features } = await runtime.sandboxd.features({});
@@ -59,7 +60,7 @@ describe('resources of a manifest', () => {
     assert.match(await run('slow', spin(isHeld ? 6 : 60)), isHeld ? /with 124/ : /with 1[35]\d/);
     assert.match(await run('large', spin(60)), /with 1[35]\d/, 'control');
   });
-  it('[R205] memory: so much and no more', async () => {
+  it('[R205] the memory limit is enforced', async () => {
     const [small, large] = [await run('small', MEMORY), await run('large', MEMORY)];
     assert.doesNotMatch(small, /200000000/);
     assert.match(large, /200000000/);

@@ -1,5 +1,5 @@
-// The runtime goes down, in order or by kill -9, with tasks in every state. When it is back, each
-// goes on from where it was, nothing that was done is done again, and the record is whole.
+// The runtime is stopped cleanly or by kill -9, with tasks in every state. After the restart each
+// task resumes, no effect is repeated, and the record is complete.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ describe('a restart', () => {
     return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
   };
 
-  /** One task in each state that a task can be in before it has ended. */
+  /** Creates one task in each state before the end. */
   const inEveryState = async (name: string) => {
     let isBack = false;
     model.on(
@@ -115,7 +115,7 @@ describe('a restart', () => {
     };
   };
 
-  it('[K80] in order: what was at work is given back, not counted as a crash, and goes on', async () => {
+  it('[K80] after a clean stop: running tasks are requeued, not counted as crashed, and continue', async () => {
     const work = await inEveryState('down');
     await runtime.stop();
     assert.ok(!existsSync(join(runtime.stateDir, 'runtime.json')));
@@ -123,14 +123,14 @@ describe('a restart', () => {
     await work.goOn();
   });
 
-  it('by SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
+  it('after SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
     const work = await inEveryState('kill');
     const runners = readdirSync(join(runtime.stateDir, 'runners'));
     assert.ok(runners.length >= 1);
     await runtime.kill();
     runtime = await runtime.restart();
     for (const name of runners)
-      assert.ok(!isAlive(Number(name.split('-')[0])), 'runners of the earlier life are gone');
+      assert.ok(!isAlive(Number(name.split('-')[0])), 'runners from before the restart are gone');
     await work.goOn();
   });
 });

@@ -1,5 +1,5 @@
-// Runs: a runner that hangs or dies is replaced under a higher fence, whoever comes with the old
-// one is refused everywhere, and of several runs of one task one wins.
+// Runs: a runner that hangs or dies is replaced under a higher fence, the old fence is refused
+// everywhere, and of several runs of one task one wins.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,7 +35,7 @@ describe('runs', () => {
   const eventsOf = async (taskId: string) =>
     (await world.audit.task({ params: { task_id: taskId }, query: { limit: 500 } })).events;
 
-  it('[R128] [R131] [R132] [C147] a runner that gives no sign of life is taken for dead, and another goes on under a higher fence', async () => {
+  it('[R128] [R131] [R132] [C147] a runner whose lease expires is replaced, and the run continues under a higher fence', async () => {
     let isHung = false;
     world.model.on('Fall asleep', ({ step }) => {
       if (step === 0) return says(call('test.echo', { text: 'remember me' }));
@@ -65,7 +65,7 @@ describe('runs', () => {
     assert.equal(
       calls.filter(({ tool }) => tool === 'test.echo').length,
       1,
-      'what was done is not done again',
+      'the effect is not repeated',
     );
     const events = await eventually('the events', async () => {
       const found = await eventsOf(task.id);
@@ -81,13 +81,13 @@ describe('runs', () => {
     );
   });
 
-  it('[K61] [R131] a run whose runner keeps dying gives up, and says how it died', async () => {
+  it('[K61] [R131] a run whose runner keeps dying fails with the cause', async () => {
     world.model.on('Die', { hang: true });
     const task = await create(world, 'Die', { agent: 'coder' });
     for (let death = 1; death <= 3; death++) {
       await eventually(`life ${death}`, async () => {
         const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
-        // Only while it pauses: the lease of one that starts goes by the same clock.
+        // Only during the backoff: the lease of a starting runner uses the same clock.
         if (runs.some(({ status }) => status === 'queued')) world.clock.advance(5_000);
         return world.model.askedFor('Die').length === death ? true : undefined;
       });
@@ -99,7 +99,7 @@ describe('runs', () => {
     assert.match(ended.error?.message ?? '', /crashed 3 times: killed by SIGKILL/);
   });
 
-  it('of several runs of one task one wins, and the others are lost and ended', async () => {
+  it('of several runs of one task one wins, and the others are ended', async () => {
     let count = 0;
     world.model.on('Race', () => (count++ === 0 ? { hang: true } : finishes('the second won')));
     const task = await create(world, 'Race', { agent: 'coder' });
@@ -126,7 +126,7 @@ describe('runs', () => {
   });
 });
 
-describe('an old activation', () => {
+describe('a stale activation', () => {
   let world: Quiet;
   before(async () => {
     world = await startQuiet();
@@ -164,7 +164,7 @@ describe('an old activation', () => {
     assert.deepEqual((await world.modeld.listCalls({ query: { run_id: run.id } })).calls, []);
   });
 
-  it('[R90] and what toold asks for it is refused too, unless it was done before', async () => {
+  it('[R90] toold’s requests for it are refused too, except repeats of completed ones', async () => {
     const run = await world.startRun('Put once');
     const service = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' } as const;
     const body = {
@@ -182,7 +182,7 @@ describe('an old activation', () => {
       return now.fence > run.fence && now.status === 'live' ? true : undefined;
     });
     const again = await put();
-    assert.deepEqual(again.ok && again.value, first.ok && first.value, 'answered from the record');
+    assert.deepEqual(again.ok && again.value, first.ok && first.value, 'returned from the record');
     const other = { ...body, call_id: run.callId(1) };
     const late = await askLocal(
       world,

@@ -1,5 +1,5 @@
-// The runtime seen from outside: sockets that only their owner reaches, logs and metrics that tools
-// can read, one database per daemon, and a runner that has nothing but its sockets.
+// The interfaces of a runtime on its host: sockets that only their owner can use, logs and metrics
+// for tools, one database per daemon, and a runner that has nothing but its sockets.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
@@ -33,7 +33,7 @@ import {
 
 const READS = '{ tools: { allow: [file.read] } }';
 
-describe('from outside', () => {
+describe('runtime surface', () => {
   let runtime: TestRuntime;
   let model: ScriptedModel;
   before(async () => {
@@ -63,7 +63,7 @@ describe('from outside', () => {
     ]).toString();
   const authorized = () => ['-H', `Authorization: Bearer ${runtime.operatorKey}`];
 
-  it('[R169] [R242] [R244] [R426] curl speaks to every daemon over its Unix socket', () => {
+  it('[R169] [R242] [R244] [R426] curl can call every daemon over its Unix socket', () => {
     const status = JSON.parse(curl('agentd', '/v1/status', ...authorized())) as { mode: string };
     assert.equal(status.mode, 'split');
     for (const [daemon, path] of [
@@ -76,7 +76,7 @@ describe('from outside', () => {
       assert.ok(!('error' in (JSON.parse(curl(daemon, path, ...authorized())) as object)), path);
   });
 
-  it('[R246] only the owner reaches a socket, and an operator needs the key besides', () => {
+  it('[R246] only the owner can use a socket, and an operator also needs the key', () => {
     const error = JSON.parse(curl('agentd', '/v1/status')) as { error: { code: string } };
     assert.equal(error.error.code, 'unauthenticated');
     const open = (path: string) => (statSync(path).mode & 0o077).toString(8);
@@ -94,13 +94,13 @@ describe('from outside', () => {
         .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
   };
 
-  it('[R359] [R360] [R361] [R363] [R364] [R365] [R372] counters say how many tasks, calls, tokens and how much money', async () => {
+  it('[R359] [R360] [R361] [R363] [R364] [R365] [R372] metrics count tasks, calls, tokens and cost', async () => {
     const value = (daemon: DaemonName, metric: string, label?: string): number =>
       scrape(daemon)(`${metric}_total`, label);
     assert.equal(value('agentd', 'tasks_started'), 2);
     assert.equal(value('agentd', 'tasks_ended', 'status="completed"'), 1);
     assert.equal(value('agentd', 'tasks_ended', 'status="failed"'), 1);
-    // agentd says that a task has ended before toold has counted the call that ended it.
+    // agentd reports the end of a task before toold has counted the call that ended it.
     await eventually('three calls', async () => value('toold', 'tool_calls') >= 3 || undefined);
     assert.equal(value('toold', 'tool_calls'), 3);
     assert.equal(value('modeld', 'model_calls'), 3);
@@ -108,7 +108,7 @@ describe('from outside', () => {
     assert.equal(value('modeld', 'model_cost_microusd'), 3 * 300);
   });
 
-  it('[R167] every daemon logs one JSON document a line', async () => {
+  it('[R167] every daemon logs one JSON document per line', async () => {
     model.on('Die and be logged', { hang: true });
     const task = await create(runtime, 'Die and be logged', { agent: 'coder' });
     await eventually('it to work', async () => model.askedFor('Die and be logged')[0]);
@@ -127,12 +127,12 @@ describe('from outside', () => {
       }
     }
     await eventually(
-      'the end of the runner in the log',
+      'the log line of the runner’s exit',
       async () => /runner exited/.test(readFileSync(join(logs, 'agentd.log'), 'utf8')) || undefined,
     );
   });
 
-  it('[R356] [R357] [R369] and how long requests took, which went wrong, and what was denied', async () => {
+  it('[R356] [R357] [R369] metrics have latencies, errors and denials', async () => {
     const notFound = () => scrape('agentd')('requests_total', 'outcome="not_found"');
     const before = notFound();
     curl('agentd', `/v1/tasks/task_${'0'.repeat(26)}`, ...authorized());
@@ -150,7 +150,7 @@ describe('from outside', () => {
     assert.equal(denied(), 1);
   });
 
-  it('[R303] [R304] [R306] [R307] [R308] [R464] each daemon that remembers has one SQLite file, with the tables of the source document', () => {
+  it('[R303] [R304] [R306] [R307] [R308] [R464] each daemon with state has one SQLite file, with the tables of the source document', () => {
     const files = readdirSync(runtime.stateDir).filter((name) => name.endsWith('.sqlite'));
     assert.deepEqual(files.sort(), DAEMONS_WITH_STORE.map((name) => `${name}.sqlite`).sort());
     const columns = (daemon: DaemonName, table: string): string[] => {
@@ -213,7 +213,7 @@ describe('from outside', () => {
     ]);
   });
 
-  it('[R88] a runner has no environment, no descriptors but its own, and no tool but through toold', async () => {
+  it('[R88] a runner has no environment, no inherited descriptors, and no tool except through toold', async () => {
     model.on('Look around', { hang: true });
     const task = await create(runtime, 'Look around', { agent: 'coder' });
     await eventually('it to work', async () => model.askedFor('Look around')[0]);
@@ -223,13 +223,13 @@ describe('from outside', () => {
       try {
         return [readlinkSync(`/proc/${pid}/fd/${fd}`)];
       } catch {
-        return []; // Closed while we looked.
+        return []; // Closed meanwhile.
       }
     });
     assert.deepEqual(
       targets.filter((path) => path.startsWith(runtime.stateDir)),
       [],
-      'no file of the state is open in it',
+      'it has no file of the state open',
     );
     await runtime.agentd.cancelTask({ params: { id: task.id }, body: {} });
     await taskEnded(runtime, task.id);

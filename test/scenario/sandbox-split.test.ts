@@ -1,4 +1,4 @@
-// Boxes where every daemon has its own process, so that sandboxd can die alone.
+// Boxes in split mode, where sandboxd can die alone.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
@@ -10,14 +10,14 @@ import { BOX_NOT_OPEN, sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { childrenOf, fieldOf, isAlive } from '../support/processes.ts';
 import { eventually, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
-describe('sandboxes, one process for each daemon', { timeout: 120_000 }, () => {
+describe('sandboxes in split mode', { timeout: 120_000 }, () => {
   let runtime: TestRuntime;
   before(async () => {
     runtime = await startRuntime({ mode: 'split' });
   });
   after(() => runtime.remove());
 
-  it('a sandboxd that is killed takes boxes along; what it knew of users it knows again', async () => {
+  it('killing sandboxd ends its boxes; it restores its users after the restart', async () => {
     const socketPath = socketPathFor(runtime.runtimeDir, 'sandboxd', 'peer-toold');
     const toold = makeClient(sandboxdRoutes, socketLink({ socketPath }));
     const pidOf = (name: string) =>

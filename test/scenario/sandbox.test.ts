@@ -1,5 +1,5 @@
-// Every runner and every tool in its own box, seen from outside by the kernel's own words: as root,
-// where agents have users of their own, and as an ordinary user.
+// Every runner and every tool in its own box, checked from outside through /proc: as root, where
+// agents have their own users, and as an ordinary user.
 import assert from 'node:assert/strict';
 import {
   chmodSync,
@@ -87,7 +87,7 @@ for (const mode of MODES) {
       })) as Collected;
     const textOf = (end: Collected) => Buffer.from(end.stdout_base64, 'base64').toString();
 
-    it('[K53] [R12] [R14] [R22] [R410] a runner sees Node, its program and three sockets, holds no right, and starts nothing', async () => {
+    it('[K53] [R12] [R14] [R22] [R410] a runner sees Node, its program and three sockets, has no capability, and cannot start programs', async () => {
       model.on('Be looked at', { hang: true });
       const task = await create(runtime, 'Be looked at', { agent: 'coder' });
       await eventually('it to work', async () => model.askedFor('Be looked at')[0]);
@@ -117,7 +117,7 @@ for (const mode of MODES) {
       await eventually('no process', async () => (existsSync(`/proc/${init}`) ? undefined : true));
     });
 
-    it('[C112] [K43] [R162] agents of one task share its files, those of another see none of them', async () => {
+    it('[C112] [K43] [R162] agents of one task share its files, which other tasks cannot see', async () => {
       const [coder, tester, other] = [
         await open('coder', 'one'),
         await open('planner', 'one'),
@@ -134,12 +134,12 @@ for (const mode of MODES) {
         await exec(tester, 'ls ~'),
       ];
       assert.equal(textOf(mine), 'mine\n');
-      assert.equal(textOf(theirs), '', 'a home is an agent’s own');
+      assert.equal(textOf(theirs), '', 'a home is private to its agent');
       assert.equal(textOf(await exec(other, 'ls -A /workspace | grep -v "^.git$"; true')), '');
       for (const id of [coder, tester, other]) await toold.closeBox({ params: { id } });
     });
 
-    it('a command is ended by the limit it met, and says which', async () => {
+    it('a command is ended by the limit it hit, and the result names it', async () => {
       const id = await open('coder', 'limits');
       const wall = await exec(id, 'sleep 30', { wall_ms: 200 });
       assert.deepEqual([wall.ended_by, wall.exit_code], ['wall', null]);
@@ -154,7 +154,7 @@ for (const mode of MODES) {
       await assert.rejects(exec(id, 'true'), { code: 'not_found' });
     });
 
-    it('a disposable box of level 1 reads what is declared and nothing else; what it cannot hold is refused', async () => {
+    it('a one-command box of level 1 reads declared paths only; rules it cannot enforce are refused', async () => {
       const once = (rules: object, script: string) =>
         toold.runOnce({
           body: {
@@ -175,7 +175,7 @@ for (const mode of MODES) {
       await assert.rejects(once(writing, 'true'), { code: 'level_unavailable' });
     });
 
-    it('a reader that is slow holds the command up, and one that goes away ends it', async () => {
+    it('a slow reader blocks the command, and one that disconnects ends it', async () => {
       const id = await open('coder', 'stream');
       const argv = ['/bin/sh', '-c', 'yes & echo $! > /workspace/pid; wait'];
       const limits = { output_bytes: 60_000_000 };
@@ -213,7 +213,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('[R163] files are read, written and refused by what the box itself can see', async () => {
+    it('[R163] file operations see exactly what the box sees', async () => {
       const id = await open('coder', 'files');
       const ask = (body: object) => toold.boxFiles({ params: { id }, body: body as never });
       await ask({ op: 'write', path: '/workspace/a.txt', content: 'hello' });
@@ -227,7 +227,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('.git/config, hooks and attributes of a workspace cannot be written, nor made', async () => {
+    it('.git/config, hooks and attributes of a workspace cannot be written or created', async () => {
       const id = await open('coder', 'git');
       for (const path of ['.git/config', '.git/hooks/pre-commit', '.git/info/attributes']) {
         const tried = await exec(id, `mkdir -p $(dirname ${path}); echo x > ${path} && echo done`);
@@ -237,7 +237,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('a protected file that a person replaces on the host ends the box, and the log says why', async () => {
+    it('a protected file replaced on the host ends the box, and the reason is logged', async () => {
       await toold.closeBox({ params: { id: await open('coder', 'replaced') } });
       const { root_task_id } = whose('coder', 'replaced');
       const config = join(runtime.stateDir, 'workspaces', root_task_id, '.git/config');
@@ -267,7 +267,7 @@ for (const mode of MODES) {
       assert.equal(closed.status, 'seal');
     });
 
-    it('[C144] [C161] [R6] [R29] [R151] no box reaches the sockets of the runtime, the host’s files or its network', async () => {
+    it('[C144] [C161] [R6] [R29] [R151] no box reaches the runtime’s sockets, the host’s files or its network', async () => {
       const id = await open('coder', 'walls');
       const tries = [
         `ls ${runtime.runtimeDir}`,
@@ -282,7 +282,7 @@ for (const mode of MODES) {
       await toold.closeBox({ params: { id } });
     });
 
-    it('[K97] HALT ends boxes within two seconds and lets none begin; afterwards all goes on', async () => {
+    it('[K97] HALT ends boxes within two seconds and none starts; afterwards everything continues', async () => {
       const id = await open('coder', 'halt');
       const running = exec(id, 'sleep 60');
       await eventually('it to run', async () =>
@@ -303,7 +303,7 @@ for (const mode of MODES) {
       await eventually('a box again', () => open('coder', 'halt'));
     });
 
-    it('a warden that is killed takes its boxes along, and is there again', async () => {
+    it('killing the warden ends its boxes, and it is restarted', async () => {
       const id = await open('coder', 'warden');
       const running = exec(id, 'sleep 60').catch((error: { code: string }) => error.code);
       const warden = wardenPid();
@@ -321,7 +321,7 @@ for (const mode of MODES) {
       assert.equal((await taskEnded(runtime, task.id)).result, 'still here');
     });
 
-    it('a runtime that is killed leaves no process, and comes back with the same users', async () => {
+    it('a killed runtime leaves no process, and restarts with the same users', async () => {
       const id = await open('coder', 'one');
       const before_ = textOf(await exec(id, 'echo kept > kept; id -u'));
       void exec(id, 'sleep 60').catch(() => undefined);

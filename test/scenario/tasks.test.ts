@@ -1,4 +1,4 @@
-// Tasks as people give them: parts and wholes, inputs, threads, order, deadlines, cancelling,
+// Tasks as people create them: subtasks, inputs, threads, dependencies, deadlines, canceling,
 // retrying, and every limit that ends one.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
@@ -29,7 +29,7 @@ describe('tasks', () => {
   const asked = (goal: string) =>
     eventually(`the model to be asked about ${goal}`, async () => world.model.askedFor(goal)[0]);
 
-  it('[R273] [R274] [R304] [R417] [K79] [K81] is created with a goal, and read again with all that is known of it', async () => {
+  it('[R273] [R274] [R304] [R417] [K79] [K81] is created with a goal, and can be read with all its fields', async () => {
     const made = await create(world, 'Say yes', {
       agent: 'coder',
       priority: 7,
@@ -46,10 +46,10 @@ describe('tasks', () => {
     assert.equal(ended.status, 'completed');
     assert.equal(ended.assigned_to, 'coder');
     assert.ok(ended.result !== null && ended.ended_at !== null);
-    assert.equal(ended.rehearsal, false, 'a real provider answered');
+    assert.equal(ended.rehearsal, false, 'a real provider responded');
   });
 
-  it('a deadline that is past, and a workspace no box would get, are refused when it is created', async () => {
+  it('a past deadline and an unusable workspace are rejected at creation', async () => {
     const make = (more: object) => create(world, 'Never begins', { agent: 'coder', ...more });
     const past = await refusedWith('bad_request', make({ deadline: '2020-01-01T00:00:00Z' }));
     assert.match(past.message, /the deadline 2020-01-01T00:00:00Z has passed/);
@@ -59,11 +59,11 @@ describe('tasks', () => {
     assert.match(nobody.message, /did you mean coder\?/);
   });
 
-  it('[R41] [R54] without an agent it goes to the planner', async () => {
+  it('[R41] [R54] without an agent it is assigned to the planner', async () => {
     assert.equal((await doTask(world, 'Whoever can')).assigned_to, 'planner');
   });
 
-  it('a part knows its whole: parent, root, thread, priority, and no more of a limit', async () => {
+  it('a subtask inherits root, thread, priority and limits from its parent', async () => {
     world.model.on('Hold the whole', { hang: true });
     const whole = await create(world, 'Hold the whole', {
       agent: 'planner',
@@ -93,7 +93,7 @@ describe('tasks', () => {
     await refusedWith('ended', create(world, 'Too late', { parent_task_id: whole.id }));
   });
 
-  it('[R268] is given texts and artifacts as inputs, and the agent reads them', async () => {
+  it('[R268] takes texts and artifacts as inputs, and the agent reads them', async () => {
     const { artifact } = await world.agentd.putArtifact({
       body: { name: 'figures.csv', mime_type: 'text/csv', text: 'day,ms\n1,250\n' },
     });
@@ -110,7 +110,7 @@ describe('tasks', () => {
     assert.match(told, /1,250/);
   });
 
-  it('[K83] [K85] [K88] starts when what it comes after has completed, and not before', async () => {
+  it('[K83] [K85] [K88] starts when its dependencies have completed, and not before', async () => {
     world.model.on('First of all', { delayMs: 300, ...finishes('first') });
     const first = await create(world, 'First of all', { agent: 'coder' });
     const second = await create(world, 'Then this', { agent: 'coder', after: [first.id] });
@@ -125,7 +125,7 @@ describe('tasks', () => {
     assert.ok(runs[0]!.created_at >= a.ended_at!);
   });
 
-  it('[K85] is rejected, with those after it, when what it comes after ends badly', async () => {
+  it('[K85] is rejected, with its dependents, when a dependency fails', async () => {
     world.model.on('Go wrong', finishes('could not', { status: 'failed' }));
     world.model.on('Hold on first', { hang: true });
     const holding = await create(world, 'Hold on first', { agent: 'coder' });
@@ -142,7 +142,7 @@ describe('tasks', () => {
     await refusedWith('conflict', create(world, 'After the ruins', { after: [failed.id] }));
   });
 
-  it('[K85] a circle is refused and named', async () => {
+  it('[K85] a dependency cycle is rejected and named', async () => {
     world.model.on('Hold the circle', { hang: true });
     const whole = await create(world, 'Hold the circle', { agent: 'planner' });
     const error = await refusedWith(
@@ -153,7 +153,7 @@ describe('tasks', () => {
     await world.agentd.cancelTask({ params: { id: whole.id }, body: {} });
   });
 
-  it('[R41] the higher priority goes first, then the older', async () => {
+  it('[R41] the higher priority runs first, then the older', async () => {
     world.model.on('Keep busy', { hang: true });
     const busy = await create(world, 'Keep busy', { agent: 'single' });
     await asked('Keep busy');
@@ -173,7 +173,7 @@ describe('tasks', () => {
     );
   });
 
-  it('[R49] is given to another agent before it begins', async () => {
+  it('[R49] can be assigned to another agent before it starts', async () => {
     await world.agentd.pauseAgent({ params: { name: 'single' } });
     world.model.on('Hold the door', { hang: true });
     const door = await create(world, 'Hold the door', { agent: 'planner' });
@@ -195,7 +195,7 @@ describe('tasks', () => {
     await world.agentd.cancelTask({ params: { id: door.id }, body: {} });
   });
 
-  it('a deadline ends it, whatever it does', async () => {
+  it('a deadline ends it in any state', async () => {
     world.model.on('Miss the train', { hang: true });
     const deadline = new Date(world.clock.nowMs() + 30_000).toISOString();
     const task = await create(world, 'Miss the train', { agent: 'coder', deadline });
@@ -208,7 +208,7 @@ describe('tasks', () => {
     await scene.left;
   });
 
-  it('[R275] [R407] canceled, it ends with its parts, and the model call under way is cut off', async () => {
+  it('[R275] [R407] canceling ends it with its subtasks and aborts the model call in progress', async () => {
     world.model.on(
       'Ask a slow friend',
       says(call('task.delegate', { agent: 'coder', goal: 'Dawdle' })),
@@ -264,7 +264,7 @@ describe('tasks', () => {
     await world.agentd.cancelTask({ params: { id: live.id }, body: {} });
   });
 
-  it('[K91] the counts say when all have ended, and new ones are still taken', async () => {
+  it('[K91] the counts show when all have ended, and new tasks are still accepted', async () => {
     const ended = new Set(['completed', 'failed', 'canceled', 'rejected']);
     const counts = await eventually('everything to end', async () => {
       const { tasks } = await world.agentd.status({});
@@ -277,7 +277,7 @@ describe('tasks', () => {
     assert.equal(tasks.completed, (counts.completed ?? 0) + 1);
   });
 
-  describe('a limit ends it and says which', () => {
+  describe('a limit ends it and is named', () => {
     const endless = ({ step }: { step: number }) =>
       says(call('artifact.put', { name: `page-${step}`, text: `${step}` }));
 
@@ -291,7 +291,7 @@ describe('tasks', () => {
       assert.equal(world.model.askedFor('Step on').length, 3);
     });
 
-    it('[R268] [R407] max_tokens: no call is begun that could overshoot', async () => {
+    it('[R268] [R407] max_tokens: no call starts that could exceed it', async () => {
       world.model.on('Talk on', endless);
       const limits = { max_tokens: 12_000, max_steps: 1_000 };
       const task = await doTask(world, 'Talk on', { agent: 'coder', limits });

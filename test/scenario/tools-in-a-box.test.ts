@@ -1,5 +1,5 @@
-// The tools in a real box: the warden's walls, the agent's own user, git's settings protected. As
-// root, where agents have users of their own, and as an ordinary user.
+// The tools in a real box: confined by the warden, as the agent's own user, with git's settings
+// protected. As root, where agents have their own users, and as an ordinary user.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -47,7 +47,7 @@ for (const mode of MODES) {
       const asUser = mode === 'user' && IS_ROOT ? { uid: NOBODY } : {};
       const config = JSON.stringify({ sandboxd: { read_roots: ['/var/tmp'] } });
       runtime = await startRuntime({ agents: TEAM, config, ...asUser });
-      // A box has a /tmp of its own.
+      // A box has its own /tmp.
       outside = mkdtempSync('/var/tmp/tools-in-a-box-');
       writeFileSync(join(outside, 'app.log'), 'GET /slow 2000ms\n');
       execFileSync('chmod', ['-R', 'a+rX', outside]);
@@ -68,7 +68,7 @@ for (const mode of MODES) {
         encoding: 'utf8',
       });
 
-    /** With a hook and a filter of somebody who was here before. */
+    /** Creates a repository with a hostile hook and filter. */
     function plantRepository(): void {
       mkdirSync(workspace, { recursive: true, mode: 0o700 });
       git('init', '--quiet', '--initial-branch=main');
@@ -142,7 +142,7 @@ for (const mode of MODES) {
       };
     }
 
-    it('[R402, R419] files are read and written as the agent, and nothing outside', async () => {
+    it('[R402, R419] files are read and written as the agent, and none outside', async () => {
       assert.equal((await ask('file.read', { path: 'app.js' })).text, 'slow();\n');
       await ask('file.write', { path: 'src/new.js', text: 'x\n' });
       assert.equal(readFileSync(join(workspace, 'src/new.js'), 'utf8'), 'x\n');
@@ -158,7 +158,7 @@ for (const mode of MODES) {
       await ask('shell.exec', { command: 'rm -r way pw src' });
     });
 
-    it('logs that were declared are read, and never written', async () => {
+    it('declared logs can be read, and never written', async () => {
       const log = join(outside, 'app.log');
       assert.equal((await ask('logs.read', { path: log })).text, 'GET /slow 2000ms');
       await assert.rejects(ask('file.write', { path: log, text: '' }), { code: 'denied' });
@@ -166,7 +166,7 @@ for (const mode of MODES) {
       assert.notEqual(shell.exit_code, 0);
     });
 
-    it('[R419] git commits, in a worktree too, and runs nothing of the repository', async () => {
+    it('[R419] git commits, in a worktree too, and runs no program of the repository', async () => {
       assert.equal((await ask('git.status', {})).branch, 'main');
       await ask('git.worktree', { action: 'add', path: 'wt', branch: 'fix' });
       const edit = [{ old_text: 'slow', new_text: 'fast' }];
@@ -183,7 +183,7 @@ for (const mode of MODES) {
       assert.equal(existsSync(join(workspace, 'ran')), false, 'a program of the repository ran');
     });
 
-    it("a colleague of the same task works on the same files, and neither overwrites the other's", async () => {
+    it("agents of one task work on the same files without overwriting each other's changes", async () => {
       const seen = await ask('file.read', { path: 'app.js' }, 'researcher');
       await ask('file.write', { path: 'app.js', text: 'mine();\n' });
       const stale = { path: 'app.js', text: 'other();\n', expected_sha256: seen.sha256 };

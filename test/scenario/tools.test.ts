@@ -1,5 +1,5 @@
-// Tools are asked for, never held: each call says who, for which task, what and why; toold decides,
-// does it once, and can tell afterwards what came of it.
+// Tools are called through toold only: each call has agent, task, arguments and purpose; toold
+// decides, runs it once, and keeps the outcome.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { type CallAnswer, type ToolView, tooldRoutes } from '../../src/wire/tool
 import { askLocal, type LiveRun, type Quiet, startQuiet } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 
-describe('a tool is asked for', () => {
+describe('a tool call', () => {
   let world: Quiet;
   let run: LiveRun;
   let step = 0;
@@ -29,7 +29,7 @@ describe('a tool is asked for', () => {
   const effects = () =>
     readFileSync(join(world.stateDir, 'test-effects'), 'utf8').trim().split('\n');
 
-  it('[R89] [R288] [R289] [R307] with agent, task, tool, arguments and purpose; the record has them all', async () => {
+  it('[R89] [R288] [R289] [R307] is recorded with agent, task, tool, arguments and purpose', async () => {
     const answer = await ask(
       'test.echo',
       { text: 'hello' },
@@ -46,7 +46,7 @@ describe('a tool is asked for', () => {
     assert.ok(call.ended_at !== null && call.created_at <= call.ended_at);
   });
 
-  it('[R31] [R90] [R91] [R415] who calls and for which task is known from the socket; another name is denied and logged', async () => {
+  it('[R31] [R90] [R91] [R415] caller and task are known from the socket; another claimed name is denied and logged', async () => {
     const elsewhere = `task_${'0'.repeat(26)}`;
     for (const [said, code] of [
       [{ agent: 'helper' }, 'wrong_agent'],
@@ -71,7 +71,7 @@ describe('a tool is asked for', () => {
       return events.find((event) => event.id === id);
     });
 
-  it('[R90-R96] the log has the answer to each of the seven questions, in their order', async () => {
+  it('[R90-R96] the log has the result of each of the seven checks, in order', async () => {
     const asked = 'caller task tool scope sandbox:L0 approval:none';
     const token = `ghp_${'a1B2c3D4e5'.repeat(4)}`.slice(0, 40);
     for (const [text, output, redacted] of [
@@ -101,7 +101,7 @@ describe('a tool is asked for', () => {
     }
   });
 
-  it('[R92] [R287] it sees and gets only what it was granted', async () => {
+  it('[R92] [R287] a run sees and can call only granted tools', async () => {
     const listed = await askLocal(world, 'toold', tooldRoutes.listTools, {}, run.caller);
     const own = (listed.ok ? (listed.value as { tools: ToolView[] }).tools : []).map(
       ({ name }) => name,
@@ -116,10 +116,10 @@ describe('a tool is asked for', () => {
     }
     const unknown = await ask('prod.deploy', {});
     assert.deepEqual([unknown.status, unknown.error?.code], ['denied', 'unknown_tool']);
-    assert.match(unknown.error?.hint ?? '', /test\.echo/, 'it is told what it may use');
+    assert.match(unknown.error?.hint ?? '', /test\.echo/, 'the hint lists the granted tools');
   });
 
-  it('[R288] the same call is answered from the record; the effect happens once', async () => {
+  it('[R288] a repeated call returns the recorded result; the effect happens once', async () => {
     const args = { key: 'once' };
     const first = await ask('test.count_effect', args);
     assert.equal(first.recorded, false);
@@ -134,7 +134,7 @@ describe('a tool is asked for', () => {
     assert.deepEqual(effects(), ['once']);
   });
 
-  it('[R288] what takes longer answers with its id and what it waits for', async () => {
+  it('[R288] a long call responds with its id and what it waits for', async () => {
     const answer = await ask('person.ask', { question: 'Shall I?' });
     assert.equal(answer.status, 'waiting');
     assert.equal(answer.wait?.kind, 'question');
@@ -148,7 +148,7 @@ describe('a tool is asked for', () => {
     assert.equal((await record(answer.call_id)).status, 'completed');
   });
 
-  it('[R288] control characters in a result are shown, not sent', async () => {
+  it('[R288] control characters in a result are escaped', async () => {
     const answer = await ask('test.echo', { text: 'safe\u001b[2J\u202etxt' });
     assert.deepEqual(answer.result, { text: 'safe[U+001B][2J[U+202E]txt' });
   });

@@ -1,5 +1,5 @@
-// Waiting: for a colleague, a reply, a timer, a person. A parked run holds no process and is woken,
-// with everything it knew, when all it waits for has ended.
+// Waits: for a subtask, a reply, a timer, a person. A parked run has no process and is woken with
+// its full context when all its waits have ended.
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ describe('waits', () => {
   });
   after(() => world.stop());
 
-  /** Nothing runs: not by the record, and not by the kernel. */
+  /** Asserts that nothing runs, in the record and in /proc. */
   const assertNoProcess = async () => {
     await eventually('no runner', async () =>
       readdirSync(join(world.stateDir, 'runners')).length === 0 ? true : undefined,
@@ -35,7 +35,7 @@ describe('waits', () => {
   const waitNow = async (id: string) =>
     (await world.agentd.getWait({ params: { id: id as never } })).wait;
 
-  it('[C143] for a child: woken with its result, and with its failure', async () => {
+  it('[C143] for a subtask: the run is woken with its result or its failure', async () => {
     world.model.on(
       'Ask two',
       says(
@@ -60,10 +60,10 @@ describe('waits', () => {
     assert.equal(ended.status, 'completed');
     assert.match(ended.result ?? '', /forty-two/);
     assert.match(ended.result ?? '', /the book is lost/);
-    assert.equal(world.model.askedFor('Ask two').length, 2, 'the first step was not asked again');
+    assert.equal(world.model.askedFor('Ask two').length, 2, 'the first step was not repeated');
   });
 
-  it('for a timer: it wakes at its time and not before', async () => {
+  it('for a timer: the run is woken at its time and not before', async () => {
     world.model.on(
       'Sleep an hour',
       says(call('timer.wait', { after_s: 3_600 })),
@@ -83,7 +83,7 @@ describe('waits', () => {
     assert.equal((await taskEnded(world, task.id)).result, 'rested');
   });
 
-  it('for a person: choices are kept to, the first answer counts, and the answerer is known', async () => {
+  it('for a person: only offered choices are accepted, the first answer counts, and its author is recorded', async () => {
     world.model.on(
       'Choose a colour',
       says(call('person.ask', { question: 'Which colour?', choices: ['red', 'blue'] })),
@@ -103,7 +103,7 @@ describe('waits', () => {
     assert.equal((await waitNow(wait.id)).answered_by, 'person:tester');
   });
 
-  it('for a person who never answers: the question expires, and the agent is told', async () => {
+  it('for a person who never answers: the question expires, and the agent is notified', async () => {
     world.model.on(
       'Ask the void',
       says(call('person.ask', { question: 'Anybody?', expires_in_s: 60 })),
@@ -117,7 +117,7 @@ describe('waits', () => {
     assert.equal((await waitNow(wait.id)).outcome, 'expired');
   });
 
-  it('[R44] for a reply: a message from whoever was asked wakes it', async () => {
+  it('[R44] for a reply: a message from the addressee wakes the run', async () => {
     world.model.on(
       'Write and wait',
       says(call('message.send', { to: 'person:tester', text: 'May I?', wait_reply: true })),
@@ -141,7 +141,7 @@ describe('waits', () => {
     assert.match((await taskEnded(world, task.id)).result ?? '', /You may\./);
   });
 
-  it('for several at once: woken when the last of them has ended', async () => {
+  it('for several at once: the run is woken when the last has ended', async () => {
     world.model.on(
       'Wait for all',
       says(
@@ -168,7 +168,7 @@ describe('waits', () => {
     assert.equal(runs[0]?.activations, 2);
   });
 
-  it('a canceled task waits for nothing any more', async () => {
+  it('canceling a task ends its waits', async () => {
     world.model.on('Wait in vain', says(call('person.ask', { question: 'Still there?' })));
     const task = await create(world, 'Wait in vain', { agent: 'coder' });
     const wait = await openWait(world, task.id, 'question');
