@@ -5,13 +5,13 @@ import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { Fault } from '../../wire/errors.ts';
 import { fault } from '../../wire/errors.ts';
 import {
+  advanceUntil,
+  allSent,
   effectsIn,
   eventsOf,
-  finished,
   hostToold,
   isCode,
   makeWorld,
-  settled,
   type TooldTestHost,
   type TooldTestRun,
   type TooldWorld,
@@ -38,7 +38,7 @@ async function restart(options: Parameters<typeof hostToold>[1] = {}): Promise<v
 }
 
 describe('a call', () => {
-  it('is done once and then answered from the record', async () => {
+  it('is done once and then returned from the record', async () => {
     const first = await run.ask(1, 'test.count_effect', { key: 'a' });
     assert.deepEqual(first, {
       call_id: run.callId(1),
@@ -52,7 +52,7 @@ describe('a call', () => {
     assert.deepEqual(await eventsOf(world, run.callId(1)), ['.attempted.1', '.ended']);
   });
 
-  it('is answered from the record after a restart', async () => {
+  it('is returned from the record after a restart', async () => {
     await run.ask(1, 'test.count_effect', { key: 'a' });
     await restart();
     run = await host.admit('one', { fence: 2 });
@@ -61,7 +61,7 @@ describe('a call', () => {
     assert.deepEqual(effectsIn(world), ['a']);
   });
 
-  it('asked at once many times is done once', async () => {
+  it('requested many times at once is done once', async () => {
     const asks = Array.from({ length: 10 }, () => run.ask(1, 'test.count_effect', { key: 'a' }));
     const answers = await Promise.all(asks);
     assert.ok(answers.every((answer) => answer.status === 'completed'));
@@ -75,10 +75,10 @@ describe('a call', () => {
     const slow = run.ask(2, 'test.echo', { text: 'a', delay_ms: 10 });
     await assert.rejects(run.ask(2, 'test.echo', { text: 'b' }), isCode('replay_differs'));
     world.clock.advance(10);
-    await finished(world, slow);
+    await advanceUntil(world, slow);
   });
 
-  it('has an id of its run: no other run can take it, or learn whether it was used', async () => {
+  it('has an id bound to its run: no other run can use it, or learn whether it was used', async () => {
     const other = await host.admit('two');
     const squat = (n: number) => {
       const body = { call_id: run.callId(n), tool: 'test.echo', arguments: { text: 'theirs' } };
@@ -96,19 +96,19 @@ describe('a call', () => {
     );
   });
 
-  it('gives its attempt to the audit log before anything is done', async () => {
+  it('sends its attempt to the audit log before the effect', async () => {
     const seen: string[] = [];
     world.audit.state.gate = () => void seen.push(`${effectsIn(world).length} done`);
     await run.ask(1, 'test.count_effect', { key: 'a' });
     assert.equal(seen[0], '0 done');
     assert.deepEqual(effectsIn(world), ['a']);
-    await settled(world);
+    await allSent(world);
     assert.equal(world.audit.events[0]?.event, 'tool.call.attempted');
   });
 
-  it('carries no content into the audit log', async () => {
+  it('puts no content into the audit log', async () => {
     await run.ask(1, 'artifact.put', { name: 'secret-name', text: 'secret-text' });
-    await settled(world);
+    await allSent(world);
     assert.doesNotMatch(JSON.stringify(world.audit.events), /secret/);
   });
 });
@@ -125,7 +125,7 @@ describe('a denial', () => {
       assert.equal(answer.status, 'denied');
       assert.equal(answer.error?.code, code);
       assert.equal((await run.ask(1, tool, args, more)).recorded, true);
-      await settled(world);
+      await allSent(world);
       const event = world.audit.events.find((e) => e.event === 'tool.call.denied');
       assert.equal(event?.allowed, false);
       assert.match(event?.policy ?? '', /^toold:\w+$/);
@@ -141,11 +141,11 @@ describe('a denial', () => {
     const small = await host.admit('small', { max_calls: 1 });
     assert.equal((await small.ask(1, 'test.echo', { text: '1' })).status, 'completed');
     assert.equal((await small.ask(2, 'test.echo', { text: '2' })).error?.code, 'limit');
-    // The record still answers what was done before.
+    // Calls done before are still returned from the record.
     assert.equal((await small.ask(1, 'test.echo', { text: '1' })).status, 'completed');
   });
 
-  it('past the quota is not recorded for ever', async () => {
+  it('past the quota is not recorded forever', async () => {
     const small = await host.admit('small', { max_calls: 1 });
     let refused: unknown;
     for (let i = 0; i < 100 && refused === undefined; i++)
@@ -157,17 +157,17 @@ describe('a denial', () => {
 });
 
 describe('the breaker', () => {
-  it('denies the sixth equal call in a row and tells agentd', async () => {
+  it('denies the sixth equal call in a row and notifies agentd', async () => {
     for (let i = 1; i <= 5; i++)
       assert.equal((await run.ask(i, 'test.echo', { text: 'a' })).status, 'completed');
     const sixth = await run.ask(6, 'test.echo', { text: 'a' });
     assert.equal(sixth.error?.code, 'breaker');
-    await settled(world);
+    await allSent(world);
     assert.equal(world.agentd.breaks.length, 1);
     assert.match(world.agentd.breaks[0]!, /test\.echo was called 6 times in a row/);
   });
 
-  it('remembers over a restart what the run did', async () => {
+  it("remembers the run's calls over a restart", async () => {
     for (let i = 1; i <= 5; i++) await run.ask(i, 'test.echo', { text: 'a' });
     await restart();
     run = await host.admit('one', { fence: 2 });
@@ -178,15 +178,15 @@ describe('the breaker', () => {
 });
 
 describe('a wait', () => {
-  it('parks a delegation and settles it with the result of the child', async () => {
+  it("parks a delegation and ends it with the child's result", async () => {
     const args = { agent: 'researcher', goal: 'find out' };
-    const asked = await run.ask(1, 'task.delegate', args);
-    assert.equal(asked.status, 'waiting');
-    assert.equal(asked.wait?.kind, 'child');
+    const waiting = await run.ask(1, 'task.delegate', args);
+    assert.equal(waiting.status, 'waiting');
+    assert.equal(waiting.wait?.kind, 'child');
     const open = await run.ask(1, 'task.delegate', args);
-    assert.deepEqual(open, { ...asked, recorded: true });
+    assert.deepEqual(open, { ...waiting, recorded: true });
     const answer = { status: 'completed', result: 'found', result_ref: null };
-    world.agentd.endWait(asked.wait!.id, { outcome: 'completed', answer });
+    world.agentd.endWait(waiting.wait!.id, { outcome: 'completed', answer });
     const settledAnswer = await run.ask(1, 'task.delegate', args);
     assert.equal(settledAnswer.status, 'completed');
     assert.equal(settledAnswer.result?.result, 'found');
@@ -200,7 +200,7 @@ describe('a wait', () => {
     assert.equal(world.agentd.done.length, 1);
   });
 
-  it('of a failed child is data for the model; without wait the id is enough', async () => {
+  it('of a failed child is data for the model; without wait the id is returned', async () => {
     const args = { agent: 'researcher', goal: 'find out' };
     const { wait } = await run.ask(1, 'task.delegate', args);
     const error = { code: 'limit', message: 'too long', hint: '' };
@@ -214,11 +214,11 @@ describe('a wait', () => {
 
   it('for a person, a timer and a reply', async () => {
     const question = { question: 'which?', choices: ['a', 'b'] };
-    const asked = await run.ask(1, 'person.ask', question);
+    const waiting = await run.ask(1, 'person.ask', question);
     const end = { answer: { answer: 'b' }, answered_by: 'person:alice' };
-    world.agentd.endWait(asked.wait!.id, end);
-    const told = await run.ask(1, 'person.ask', question);
-    assert.deepEqual(told.result, { answer: 'b', answered_by: 'person:alice' });
+    world.agentd.endWait(waiting.wait!.id, end);
+    const answered = await run.ask(1, 'person.ask', question);
+    assert.deepEqual(answered.result, { answer: 'b', answered_by: 'person:alice' });
 
     const timer = await run.ask(2, 'timer.wait', { after_s: 60 });
     assert.equal(timer.wait?.kind, 'timer');
@@ -233,13 +233,13 @@ describe('a wait', () => {
     assert.deepEqual(reply.result, { replied: true, reply: { text: 'hi' } });
   });
 
-  it('[K50] for a package: a person installs it or does not, and nothing else does', async () => {
+  it('[K50] for a package: a person installs it or not, and nothing else does', async () => {
     const request = { manager: 'npm', name: 'left-pad', version: '1.3.0', reason: 'to pad' };
-    const asked = await run.ask(1, 'package.request', request);
-    const { question } = world.agentd.waits.get(asked.wait!.id)!;
+    const waiting = await run.ask(1, 'package.request', request);
+    const { question } = world.agentd.waits.get(waiting.wait!.id)!;
     assert.match(question ?? '', /^coder asks for the npm package left-pad 1\.3\.0/);
     assert.match(question ?? '', /Its reason: to pad\n/);
-    world.agentd.endWait(asked.wait!.id, { answer: { answer: INSTALLED } });
+    world.agentd.endWait(waiting.wait!.id, { answer: { answer: INSTALLED } });
     assert.equal((await run.ask(1, 'package.request', request)).result?.installed, true);
     const again = await run.ask(2, 'package.request', request);
     world.agentd.endWait(again.wait!.id, { answer: { answer: NOT_INSTALLED } });
@@ -248,7 +248,7 @@ describe('a wait', () => {
     assert.equal((await run.ask(3, 'package.request', option)).error?.code, 'bad_arguments');
   });
 
-  it('that expires or is canceled says so to the model', async () => {
+  it('that expires or is canceled is reported to the model', async () => {
     const ends = [
       ['expired', 'failed'],
       ['canceled', 'canceled'],
@@ -277,14 +277,14 @@ describe('an effect whose outcome could not be written', () => {
     run = await host.admit('one', { fence: 2 });
   });
 
-  it('is a question in the same life too', async () => {
+  it('becomes a question without a restart too', async () => {
     await assert.rejects(run.ask(1, 'test.count_effect', { key: 'a' }), isCode('internal'));
     const again = await run.ask(1, 'test.count_effect', { key: 'a' });
     assert.equal(again.wait?.kind, 'question');
     assert.deepEqual(effectsIn(world), ['a']);
   });
 
-  it('is done again where that is harmless', async () => {
+  it('is repeated where that is harmless', async () => {
     await assert.rejects(run.ask(1, 'artifact.put', { name: 'n', text: 't' }), isCode('internal'));
     const again = await run.ask(1, 'artifact.put', { name: 'n', text: 't' });
     assert.equal(again.status, 'completed');
@@ -292,8 +292,8 @@ describe('an effect whose outcome could not be written', () => {
   });
 });
 
-describe('tools that agentd does', () => {
-  it('finish, send and store, each under the id of the call', async () => {
+describe('tools that agentd performs', () => {
+  it("finish, send and store, each under the call's id", async () => {
     const put = await run.ask(1, 'artifact.put', { name: 'report', text: 'x'.repeat(70_000) });
     const ref = String(put.result?.artifact);
     const page = await run.ask(2, 'artifact.get', { id: ref });
@@ -307,7 +307,7 @@ describe('tools that agentd does', () => {
     assert.equal(end.result?.status, 'completed');
   });
 
-  it('leave the call to be asked again while agentd is away', async () => {
+  it('leave the call to be retried while agentd is down', async () => {
     let away = true;
     world.agentd.state.gate = (route) => {
       if (away && route !== 'marks') throw fault('unavailable', 'agentd is away');
@@ -322,7 +322,7 @@ describe('tools that agentd does', () => {
     assert.deepEqual(events, ['.attempted.1', '.attempted.2', '.ended']);
   });
 
-  it('asked again and again meanwhile fill no log: the pauses grow', async () => {
+  it('do not flood the log while they are retried: the backoff grows', async () => {
     let away = true;
     world.agentd.state.gate = (route) => {
       if (away && route !== 'marks') throw fault('unavailable', 'agentd is away');
@@ -342,7 +342,7 @@ describe('tools that agentd does', () => {
     assert.equal((await eventsOf(world, run.callId(1))).length, attempts + 3);
   });
 
-  it('are not done after all when the grant is gone by then', async () => {
+  it('are not done when the grant has expired by then', async () => {
     world.agentd.state.gate = (route) => {
       if (route !== 'marks') throw fault('unavailable', 'agentd is away');
     };
@@ -357,7 +357,7 @@ describe('tools that agentd does', () => {
     assert.deepEqual(await eventsOf(world, run.callId(1)), ['.attempted.1', '.ended']);
   });
 
-  it('fail for good when the fault will not pass, or no service takes the message', async () => {
+  it('fail when the fault is permanent, or no service accepts the message', async () => {
     const get = await run.ask(1, 'artifact.get', { id: `artifact_${'0'.repeat(26)}` });
     assert.equal(get.status, 'failed');
     assert.equal(get.error?.code, 'not_found');

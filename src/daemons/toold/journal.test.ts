@@ -1,4 +1,4 @@
-// The promise of the journal, under crashes at every point and random interleavings: each effect
+// The journal's guarantee, under crashes at every point and random interleavings: each effect
 // happens once or a person is asked, and the journal and the audit log agree one to one.
 
 import assert from 'node:assert/strict';
@@ -25,64 +25,64 @@ const CALLS = [
   { tool: 'test.echo', arguments: { text: 'e' } },
   { tool: 'test.count_effect', arguments: { key: 'c', delay_ms: 4 } },
 ].map((call, i) => ({ ...call, call_id: makeCallId(runId, 't', i) }));
-const FOR_EVER = Number.POSITIVE_INFINITY;
-/** Far more than any life needs. */
-const TURNS_MAX = 20_000;
+const NEVER = Number.POSITIVE_INFINITY;
+/** Far more ticks than any life needs. */
+const TICKS_MAX = 20_000;
 const ENDED = ['completed', 'failed', 'canceled', 'denied'];
 
 let world: TooldWorld;
 let effects: string[];
-let wrong: string[];
+let violations: string[];
 let fence: number;
 
-function begin(): void {
+function reset(): void {
   world = makeWorld();
   effects = [];
-  wrong = [];
+  violations = [];
   fence = 0;
 }
 
 function onEffect(key: string): void {
-  const call = CALLS.find((one) => 'key' in one.arguments && one.arguments.key === key)!;
+  const call = CALLS.find((call) => 'key' in call.arguments && call.arguments.key === key)!;
   const attempts = world.audit.events.filter(
     (event) => event.call_id === call.call_id && event.event === 'tool.call.attempted',
   );
-  if (attempts.length === 0) wrong.push(`${key} was done before its attempt was in the log`);
-  if (effects.includes(key)) wrong.push(`${key} was done twice`);
+  if (attempts.length === 0) violations.push(`${key} was done before its attempt was in the log`);
+  if (effects.includes(key)) violations.push(`${key} was done twice`);
   effects.push(key);
 }
 
-type Ask = { call: number; turns: number };
-type Lived = { answers: (CallAnswer | undefined)[]; died: string | undefined };
+type PlannedCall = { call: number; ticks: number };
+type LifeResult = { answers: (CallAnswer | undefined)[]; died: string | undefined };
 /**
  * Starts the next activation while calls are in progress, with or without a dismissal first.
  */
-type Turnover = { turns: number; dismiss: boolean };
+type Turnover = { ticks: number; dismiss: boolean };
 
-const turn = () => new Promise((resolve) => setImmediate(resolve));
-async function waitTurns(turns: number): Promise<void> {
-  for (let i = 0; i < turns; i++) await turn();
+const tick = () => new Promise((resolve) => setImmediate(resolve));
+async function waitTicks(ticks: number): Promise<void> {
+  for (let i = 0; i < ticks; i++) await tick();
 }
 
-/** Time passes until it is done. */
-async function meanwhile<T>(work: Promise<T>): Promise<T> {
+/** Advances the clock until it is done. */
+async function advanceUntil<T>(work: Promise<T>): Promise<T> {
   let done = false;
   const mark = () => {
     done = true;
   };
   work.then(mark, mark);
-  for (let turns = 0; !done; turns++) {
-    assert.ok(turns < TURNS_MAX, 'somebody waits for ever');
-    await turn();
+  for (let ticks = 0; !done; ticks++) {
+    assert.ok(ticks < TICKS_MAX, 'it never ends');
+    await tick();
     world.clock.advance(1);
   }
   return work;
 }
 
 /**
- * One activation of the run asks these calls, all at once. Refused is what a dead or old one gets.
+ * One activation of the run that makes these calls, all at once. A dead or stale one is refused.
  */
-async function activate(life: Life, asks: Ask[]): Promise<(CallAnswer | undefined)[]> {
+async function activate(life: Life, planned: PlannedCall[]): Promise<(CallAnswer | undefined)[]> {
   const body = admission(runId, { fence: ++fence });
   const own = fence;
   const refused = (error: unknown): undefined => {
@@ -92,23 +92,23 @@ async function activate(life: Life, asks: Ask[]): Promise<(CallAnswer | undefine
   const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
   await agentd.admitRun({ params: { id: runId }, body }).catch(refused);
   const client = life.as(runCaller(runId, body));
-  const ask = async ({ call, turns }: Ask) => {
-    await waitTurns(turns);
+  const ask = async ({ call, ticks }: PlannedCall) => {
+    await waitTicks(ticks);
     return client.call({ body: CALLS[call]! }).catch(refused);
   };
-  return Promise.all(asks.map(ask));
+  return Promise.all(planned.map(ask));
 }
 
-/** One life of the process. */
+/** Runs one life of the process. */
 async function liveOnce(
   deathAt: number | string,
-  asks: Ask[],
+  planned: PlannedCall[],
   turnover?: Turnover,
-): Promise<Lived> {
+): Promise<LifeResult> {
   const life = await live(world, { deathAt, onEffect });
-  const first = activate(life, asks);
-  const second = turnover === undefined ? undefined : takeOver(life, asks, turnover);
-  const [answers, later] = await meanwhile(Promise.all([first, second]));
+  const first = activate(life, planned);
+  const second = turnover === undefined ? undefined : startNext(life, planned, turnover);
+  const [answers, later] = await advanceUntil(Promise.all([first, second]));
   // The process may also die after the last response.
   if (life.died() === undefined)
     await life.drained().catch((error: unknown) => {
@@ -119,24 +119,24 @@ async function liveOnce(
   return { answers: later ?? answers, died };
 }
 
-async function takeOver(life: Life, asks: Ask[], { turns, dismiss }: Turnover) {
-  await waitTurns(turns);
+async function startNext(life: Life, planned: PlannedCall[], { ticks, dismiss }: Turnover) {
+  await waitTicks(ticks);
   const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
   if (dismiss) {
     // From here on agentd itself refuses the old activation, as does toold.
-    const gone = agentd.dismissRun({ params: { id: runId }, query: { fence: fence++ } });
-    await gone.catch((error: unknown) => {
+    const dismissed = agentd.dismissRun({ params: { id: runId }, query: { fence: fence++ } });
+    await dismissed.catch((error: unknown) => {
       if (life.died() === undefined) throw error;
     });
   }
-  return activate(life, asks);
+  return activate(life, planned);
 }
 
-/** People answer, truthfully; children end. */
+/** Answers questions truthfully, and ends children. */
 function endWaits(): void {
   for (const wait of world.agentd.waits.values()) {
     if (wait.status === 'ended') continue;
-    const call = CALLS.find((one) => one.call_id === wait.call_id)!;
+    const call = CALLS.find((call) => call.call_id === wait.call_id)!;
     const key = 'key' in call.arguments ? call.arguments.key : undefined;
     const truth = effects.includes(key ?? '') ? HAPPENED : DID_NOT_HAPPEN;
     const answer = key === undefined ? 'fine' : truth;
@@ -144,19 +144,19 @@ function endWaits(): void {
   }
 }
 
-/** Lives without crashes until every call has ended. */
-async function concludeAll(): Promise<(CallAnswer | undefined)[]> {
-  const asks = CALLS.map((_, call) => ({ call, turns: 0 }));
+/** Runs lives without crashes until every call has ended. */
+async function endAll(): Promise<(CallAnswer | undefined)[]> {
+  const planned = CALLS.map((_, call) => ({ call, ticks: 0 }));
   for (let i = 0; i < 4; i++) {
     endWaits();
-    const { answers } = await liveOnce(FOR_EVER, asks);
+    const { answers } = await liveOnce(NEVER, planned);
     if (answers.every((answer) => ENDED.includes(answer?.status ?? ''))) return answers;
   }
   throw new Error('some call never ended');
 }
 
 async function journal(): Promise<ToolCallView[]> {
-  const life = await live(world, { deathAt: FOR_EVER, onEffect });
+  const life = await live(world, { deathAt: NEVER, onEffect });
   const operator = life.as({ kind: 'operator', principal: 'person:alice' });
   const { calls } = await operator.listCalls({ query: { limit: 1_000 } });
   await life.kill();
@@ -184,8 +184,8 @@ function assertReconciled(calls: ToolCallView[]): void {
 }
 
 async function assertKept(): Promise<void> {
-  const answers = await concludeAll();
-  assert.deepEqual(wrong, []);
+  const answers = await endAll();
+  assert.deepEqual(violations, []);
   assert.deepEqual([...effects].sort(), ['a', 'b', 'c']);
   const status = answers.map((answer) => answer?.status);
   assert.deepEqual(status, [...Array(5).fill('completed'), 'denied', 'completed', 'completed']);
@@ -197,7 +197,7 @@ async function assertKept(): Promise<void> {
 const FAILPOINTS = ['before-intent', 'after-intent', 'after-attempt-durable', 'after-effect'];
 
 describe('after a crash', () => {
-  beforeEach(begin);
+  beforeEach(reset);
   afterEach(() => world.remove());
 
   for (const call of [0, 2, 7]) {
@@ -205,12 +205,12 @@ describe('after a crash', () => {
     it(`at any point of ${tool} (${call}), it was done once or a person is asked`, async () => {
       const places: string[] = [];
       for (let points = 0; ; points++) {
-        const { died } = await liveOnce(points, [{ call, turns: 0 }]);
+        const { died } = await liveOnce(points, [{ call, ticks: 0 }]);
         if (died === undefined) break;
         places.push(died);
         await assertKept();
         world.remove();
-        begin();
+        reset();
       }
       for (const name of [...FAILPOINTS, 'after-outcome'])
         assert.ok(places.includes(`toold.${name}`));
@@ -219,21 +219,21 @@ describe('after a crash', () => {
   }
 
   it('and many more, with calls that overlap, nothing is lost or repeated', async () => {
-    const asks = fc.array(fc.record({ call: fc.nat(CALLS.length - 1), turns: fc.nat(6) }), {
+    const planned = fc.array(fc.record({ call: fc.nat(CALLS.length - 1), ticks: fc.nat(6) }), {
       minLength: 1,
       maxLength: 12,
     });
-    const turnover = fc.option(fc.record({ turns: fc.nat(20), dismiss: fc.boolean() }), {
+    const turnover = fc.option(fc.record({ ticks: fc.nat(20), dismiss: fc.boolean() }), {
       nil: undefined,
     });
-    const life = fc.record({ points: fc.nat(120), asks, turnover, answered: fc.boolean() });
+    const life = fc.record({ points: fc.nat(120), planned, turnover, answered: fc.boolean() });
     await fc.assert(
       fc.asyncProperty(fc.array(life, { minLength: 1, maxLength: 4 }), async (lives) => {
         world.remove();
-        begin();
-        for (const { points, asks, turnover, answered } of lives) {
-          await liveOnce(points, asks, turnover);
-          assert.deepEqual(wrong, []);
+        reset();
+        for (const { points, planned, turnover, answered } of lives) {
+          await liveOnce(points, planned, turnover);
+          assert.deepEqual(violations, []);
           if (answered) endWaits();
         }
         await assertKept();
@@ -244,7 +244,7 @@ describe('after a crash', () => {
 });
 
 describe('an unknown outcome', () => {
-  const ask = [{ call: 0, turns: 0 }];
+  const ask = [{ call: 0, ticks: 0 }];
   const dieAfterEffect = async () => {
     const { died } = await liveOnce('toold.after-effect', ask);
     assert.equal(died, 'toold.after-effect');
@@ -255,20 +255,20 @@ describe('an unknown outcome', () => {
   };
 
   beforeEach(async () => {
-    begin();
+    reset();
     await dieAfterEffect();
   });
   afterEach(() => world.remove());
 
-  it('is marked when toold starts, before anybody asks', async () => {
+  it('is recorded when toold starts, before any request', async () => {
     const [call] = await journal();
     assert.equal(call?.status, 'unknown');
     assert.equal(world.agentd.waits.size, 0);
   });
 
   it('becomes one question that says what was started and when', async () => {
-    const first = await liveOnce(FOR_EVER, ask);
-    const again = await liveOnce(FOR_EVER, ask);
+    const first = await liveOnce(NEVER, ask);
+    const again = await liveOnce(NEVER, ask);
     assert.equal(first.answers[0]?.status, 'waiting');
     assert.deepEqual(again.answers[0], first.answers[0]);
     const waits = [...world.agentd.waits.values()];
@@ -281,9 +281,9 @@ describe('an unknown outcome', () => {
   });
 
   it('that a person confirms is completed and not done again', async () => {
-    await liveOnce(FOR_EVER, ask);
+    await liveOnce(NEVER, ask);
     answerWith({ answer: { answer: HAPPENED } });
-    const { answers } = await liveOnce(FOR_EVER, ask);
+    const { answers } = await liveOnce(NEVER, ask);
     assert.equal(answers[0]?.status, 'completed');
     assert.deepEqual(answers[0]?.result, { happened: true, confirmed_by: 'person:alice' });
     assert.deepEqual(effects, ['a']);
@@ -291,9 +291,9 @@ describe('an unknown outcome', () => {
 
   it('that a person denies is done again as a second attempt', async () => {
     effects = [];
-    await liveOnce(FOR_EVER, ask);
+    await liveOnce(NEVER, ask);
     answerWith({ answer: { answer: DID_NOT_HAPPEN } });
-    const { answers } = await liveOnce(FOR_EVER, ask);
+    const { answers } = await liveOnce(NEVER, ask);
     assert.deepEqual(answers[0]?.result, { counted: 'a' });
     assert.deepEqual(effects, ['a']);
     const [call] = await journal();
@@ -308,9 +308,9 @@ describe('an unknown outcome', () => {
   ];
   for (const end of unclear) {
     it(`with ${JSON.stringify(end)} is a failure, and never done again`, async () => {
-      await liveOnce(FOR_EVER, ask);
+      await liveOnce(NEVER, ask);
       answerWith(end);
-      const { answers } = await liveOnce(FOR_EVER, ask);
+      const { answers } = await liveOnce(NEVER, ask);
       assert.equal(answers[0]?.status, 'failed');
       assert.equal(answers[0]?.error?.code, 'outcome_unknown');
       assert.deepEqual(effects, ['a']);
@@ -328,13 +328,13 @@ describe('a full disk', () => {
   const ask = () => life.as(runCaller(runId, body)).call({ body: CALLS[0]! });
 
   beforeEach(async () => {
-    begin();
+    reset();
     full = false;
     const fill = (key: string) => {
       onEffect(key);
       full = true;
     };
-    life = await live(world, { deathAt: FOR_EVER, onEffect: fill, beforeWrite });
+    life = await live(world, { deathAt: NEVER, onEffect: fill, beforeWrite });
     const agentd = life.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
     await agentd.admitRun({ params: { id: runId }, body });
   });
@@ -349,10 +349,10 @@ describe('a full disk', () => {
       over = true;
     };
     answer.then(mark, mark);
-    while (effects.length === 0 && !over) await turn();
+    while (effects.length === 0 && !over) await tick();
   };
 
-  it('before the intent refuses the call, and trying again is no repetition', async () => {
+  it('before the intent refuses the call, and a retry does not repeat it', async () => {
     full = true;
     for (let i = 0; i < 10; i++)
       await assert.rejects(ask(), (error) => isFault(error, 'storage_full'));
@@ -364,7 +364,7 @@ describe('a full disk', () => {
     assert.equal((await answer).status, 'completed');
   });
 
-  it('after the effect keeps the outcome until there is room', async () => {
+  it('after the effect keeps the outcome until there is free space', async () => {
     const answer = ask();
     await untilEffect(answer);
     const joined = ask();
@@ -372,6 +372,6 @@ describe('a full disk', () => {
     full = false;
     assert.deepEqual((await answer).result, { counted: 'a' });
     assert.deepEqual(await joined, await answer);
-    assert.deepEqual(wrong, []);
+    assert.deepEqual(violations, []);
   });
 });

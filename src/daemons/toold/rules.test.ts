@@ -1,5 +1,4 @@
-// The decisions, as tables: each check alone, their order, the breaker, and a person's
-// confirmation.
+// The decisions as tables: each check alone, their order, the breaker, and a person's confirmation.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -17,7 +16,7 @@ import {
 
 const limits = { repeatsMax: 3, staleCallsMax: 4 };
 
-function asked(more: Partial<CheckInput> = {}): CheckInput {
+function checkInput(more: Partial<CheckInput> = {}): CheckInput {
   return {
     run: { runId: 'run_1', agent: 'coder', taskId: 'task_1' },
     request: { tool: 'artifact.get', agent: undefined, taskId: undefined },
@@ -33,8 +32,8 @@ function asked(more: Partial<CheckInput> = {}): CheckInput {
     ...more,
   };
 }
-const request = (more: Partial<CheckInput['request']>) => ({ ...asked().request, ...more });
-const grant = (more: Partial<CheckInput['grant']>) => ({ ...asked().grant, ...more });
+const request = (more: Partial<CheckInput['request']>) => ({ ...checkInput().request, ...more });
+const grant = (more: Partial<CheckInput['grant']>) => ({ ...checkInput().grant, ...more });
 
 const table: { what: string; given: Partial<CheckInput>; rule: string; code?: string }[] = [
   { what: 'a plain call', given: {}, rule: 'toold:granted' },
@@ -45,18 +44,18 @@ const table: { what: string; given: Partial<CheckInput>; rule: string; code?: st
     code: 'suspended',
   },
   {
-    what: 'its own names said',
+    what: 'its own names claimed',
     given: { request: request({ agent: 'agent:coder', taskId: 'task_1' }) },
     rule: 'toold:granted',
   },
   {
-    what: 'another agent said',
+    what: 'another agent claimed',
     given: { request: request({ agent: 'deployer' }) },
     rule: 'toold:caller',
     code: 'wrong_agent',
   },
   {
-    what: 'another task said',
+    what: 'another task claimed',
     given: { request: request({ taskId: 'task_2' }) },
     rule: 'toold:task',
     code: 'wrong_task',
@@ -106,7 +105,7 @@ const table: { what: string; given: Partial<CheckInput>; rule: string; code?: st
 describe('the checks', () => {
   for (const { what, given, rule, code } of table) {
     it(`${what}: ${code ?? 'allowed'}`, () => {
-      const decision = decide(asked(given), { again: false });
+      const decision = decide(checkInput(given), { again: false });
       assert.equal(decision.rule, rule);
       assert.equal(decision.allowed ? undefined : decision.error.code, code);
       if (!decision.allowed) assert.ok(decision.error.hint.length > 10 && !decision.error.retry);
@@ -137,7 +136,7 @@ describe('the checks', () => {
       { callsOfToolMax: undefined },
       { progress: newProgress() },
     ];
-    let now = asked(wrongs);
+    let now = checkInput(wrongs);
     for (const right of [{}, ...rights]) {
       now = { ...now, ...right };
       order.push(decide(now, { again: false }).rule);
@@ -150,25 +149,25 @@ describe('the checks', () => {
     assert.deepEqual(
       asks,
       asks.toSorted((a, b) => a - b),
-      'the questions are asked in their order',
+      'the checks run in order',
     );
   });
 
-  it('a call done again is not held to quota and breaker, but to the grant', () => {
+  it('a repeated call is exempt from quota and breaker, but not from the grant', () => {
     const progress = { ...newProgress(), calls: 500, sinceNew: 500, keys: new Set(['k']) };
-    const spent = asked({ progress, key: 'k' });
+    const spent = checkInput({ progress, key: 'k' });
     assert.equal(decide(spent, { again: false }).allowed, false);
     assert.equal(decide(spent, { again: true }).allowed, true);
-    const expired = asked({ grant: grant({ expiresAtMs: 1 }) });
+    const expired = checkInput({ grant: grant({ expiresAtMs: 1 }) });
     assert.equal(decide(expired, { again: true }).rule, 'toold:expiry');
   });
 });
 
-/** Plays calls and gives the index of the first that the breaker denies. */
+/** Plays calls and returns the index of the first that the breaker denies. */
 function play(calls: { key: string; outcome: string }[]): number {
   const progress = newProgress();
   return calls.findIndex(({ key, outcome }, i) => {
-    const decision = decide(asked({ key, progress }), { again: false });
+    const decision = decide(checkInput({ key, progress }), { again: false });
     countCall(progress, { callId: `call_${i}`, key });
     countOutcome(progress, key, outcome);
     return !decision.allowed && decision.error.code === 'breaker';
@@ -188,13 +187,13 @@ describe('the breaker', () => {
     assert.equal(play([{ key: 'a', outcome: '1' }, { key: 'a', outcome: '2' }, ...same(1)]), 2);
   });
 
-  it('denies a known call after four that brought nothing new', () => {
+  it('denies a known call after four that made no progress', () => {
     const round = [...same(1, 'a'), ...same(1, 'b')];
     // Two are new, four are not, the seventh is denied.
     assert.equal(play([...round, ...round, ...round, ...round]), 6);
   });
 
-  it('lets a call through that was never made, however long nothing was new', () => {
+  it('allows a call that was never made, however long there was no progress', () => {
     const round = [...same(1, 'a'), ...same(1, 'b')];
     assert.equal(play([...round, ...round, ...round, ...same(1, 'task.finish')]), -1);
   });
@@ -204,10 +203,10 @@ describe('the breaker', () => {
     assert.equal(play(['1', '2', '3', '4', '5', '6', '7'].flatMap(poll)), -1);
   });
 
-  it('a call that could not be written down does not count', () => {
+  it('a call that could not be recorded does not count', () => {
     const progress = newProgress();
     for (let i = 0; i < 10; i++) {
-      assert.ok(decide(asked({ key: 'a', progress }), { again: false }).allowed);
+      assert.ok(decide(checkInput({ key: 'a', progress }), { again: false }).allowed);
       countCall(progress, { callId: 'call_1', key: 'a' });
       uncountCall(progress, 'call_1');
     }
@@ -227,8 +226,8 @@ describe('the breaker', () => {
   });
 });
 
-describe('what a person said of an unknown outcome', () => {
-  const said: [string | undefined, ReturnType<typeof readConfirmation>][] = [
+describe("a person's answer about an unknown outcome", () => {
+  const meanings: [string | undefined, ReturnType<typeof readConfirmation>][] = [
     ['it happened', 'happened'],
     [' It happened. ', 'happened'],
     ['yes', 'happened'],
@@ -239,7 +238,7 @@ describe('what a person said of an unknown outcome', () => {
     ['', 'unclear'],
     [undefined, 'unclear'],
   ];
-  for (const [answer, meaning] of said)
+  for (const [answer, meaning] of meanings)
     it(`${JSON.stringify(answer)} is ${meaning}`, () =>
       assert.equal(readConfirmation(answer), meaning));
 });

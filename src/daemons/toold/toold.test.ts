@@ -1,5 +1,5 @@
 // toold as its callers see it, hosted between fake peers: fences, sockets, dismissal, replay,
-// reading, and what becomes of results.
+// reads, and results.
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,12 +9,12 @@ import { fault } from '../../wire/errors.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import {
   ALL_TOOLS,
+  advanceUntil,
+  allSent,
   effectsIn,
-  finished,
   hostToold,
   isCode,
   makeWorld,
-  settled,
   type TooldTestHost,
   type TooldTestRun,
   type TooldWorld,
@@ -51,11 +51,11 @@ describe('a fence', () => {
     assert.equal((await run.ask(1, 'test.echo', { text: 'a' })).status, 'completed');
   });
 
-  it('that is newer joins the call an older one has running', async () => {
+  it('that is newer joins a call that an older one has in progress', async () => {
     const slow = run.ask(1, 'test.count_effect', { key: 'a', delay_ms: 10 });
     const newer = await host.admit('one', { fence: 2 });
     const joined = newer.ask(1, 'test.count_effect', { key: 'a', delay_ms: 10 });
-    const answers = await finished(world, Promise.all([slow, joined]));
+    const answers = await advanceUntil(world, Promise.all([slow, joined]));
     assert.deepEqual(
       answers.map((answer) => answer.status),
       ['completed', 'completed'],
@@ -63,7 +63,7 @@ describe('a fence', () => {
     assert.deepEqual(effectsIn(world), ['a']);
   });
 
-  it('that is newer does the call itself when agentd refuses the older', async () => {
+  it('that is newer performs the call itself when agentd refuses the older', async () => {
     let begun: () => void = () => {};
     const began = new Promise<void>((resolve) => {
       begun = resolve;
@@ -93,7 +93,7 @@ describe('a result', () => {
     const stored = [...world.agentd.artifacts.values()][0]!;
     assert.equal(answer.result?.artifact, stored.view.ref);
     assert.equal(JSON.parse(stored.text).text.length, 2_000);
-    await settled(world);
+    await allSent(world);
     const ended = world.audit.events.find((e) => e.event === 'tool.call.ended');
     assert.equal(ended?.artifact, stored.view.ref);
   });
@@ -115,12 +115,12 @@ describe('a result', () => {
 });
 
 describe('dismissing a run', () => {
-  it('refuses its calls and stops what had not begun, to be done later', async () => {
+  it('refuses its calls and stops those without an effect yet, to be done later', async () => {
     const args = { key: 'a', delay_ms: 5_000 };
     const slow = run.ask(1, 'test.count_effect', args);
     slow.catch(() => undefined);
     while (world.audit.events.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    await settled(world);
+    await allSent(world);
     const params = { id: run.id };
     assert.equal((await host.asAgentd.dismissRun({ params, query: { fence: 1 } })).dismissed, true);
     await assert.rejects(slow, isCode('canceled'));
@@ -128,7 +128,7 @@ describe('dismissing a run', () => {
     await assert.rejects(host.admit('one', { fence: 1 }), isCode('stale_fence'));
     run = await host.admit('one', { fence: 2 });
     assert.equal(
-      (await finished(world, run.ask(1, 'test.count_effect', args))).status,
+      (await advanceUntil(world, run.ask(1, 'test.count_effect', args))).status,
       'completed',
     );
     assert.deepEqual(effectsIn(world), ['a']);
@@ -143,8 +143,8 @@ describe('dismissing a run', () => {
   });
 });
 
-describe('the socket of a run', () => {
-  it('is its identity, and is there again after a restart', async () => {
+describe("a run's socket", () => {
+  it('is its identity, and exists again after a restart', async () => {
     const link = socketLink({ socketPath: run.socket });
     const client = makeClient(tooldRoutes, link);
     const body = { call_id: run.callId(1), tool: 'test.echo', arguments: { text: 'a' } };
@@ -163,9 +163,9 @@ describe('the socket of a run', () => {
 });
 
 describe('replay', () => {
-  it('answers only from the record and writes nothing', async () => {
+  it('reads only the record and writes nothing', async () => {
     await run.ask(1, 'test.count_effect', { key: 'a' });
-    await settled(world);
+    await allSent(world);
     const before = world.audit.events.length;
     const replay = await host.admit('one', { mode: 'replay', fence: 7 });
     const answer = await replay.ask(1, 'test.count_effect', { key: 'a' });
@@ -179,12 +179,12 @@ describe('replay', () => {
     for (const asked of wrong) await assert.rejects(asked, isCode('replay_differs'));
     // The live activation goes on under its own, lower fence.
     assert.equal((await run.ask(1, 'test.count_effect', { key: 'a' })).recorded, true);
-    await settled(world);
+    await allSent(world);
     assert.equal(world.audit.events.length, before);
     assert.deepEqual(effectsIn(world), ['a']);
   });
 
-  it('shows an open wait as it stands, and a call without outcome as a difference', async () => {
+  it('shows an open wait as it is, and a call without outcome as a difference', async () => {
     const waiting = await run.ask(1, 'person.ask', { question: 'q' });
     world.agentd.state.gate = () => {
       throw fault('unavailable', 'agentd is away');
@@ -197,8 +197,8 @@ describe('replay', () => {
   });
 });
 
-describe('reading', () => {
-  it('lists to a run only what it was granted, to a person everything', async () => {
+describe('reads', () => {
+  it('list to a run only its granted tools, to a person all', async () => {
     const narrow = await host.admit('narrow', { tools: ['task.finish', 'no.such'] });
     const names = async (client: typeof narrow.client) =>
       (await client.listTools({})).tools.map((tool) => tool.name);
@@ -208,7 +208,7 @@ describe('reading', () => {
     for (const tool of [...ALL_TOOLS, ...hands]) assert.ok(all.has(tool), tool);
   });
 
-  it('tells a person which declared tools are wrong, and a run nothing of them', async () => {
+  it('report invalid declared tools to a person, and nothing of them to a run', async () => {
     const dir = join(world.dir, 'tools');
     mkdirSync(dir);
     writeFileSync(
@@ -223,14 +223,14 @@ describe('reading', () => {
     assert.equal((await run.client.listTools({})).problems, undefined);
   });
 
-  it('has no test tools unless the configuration says so', async () => {
+  it('include test tools only if the configuration says so', async () => {
     await restart({ config: { test_tools: false } });
     const { tools } = await host.operator.listTools({});
     assert.equal(tools.filter((tool) => tool.name.startsWith('test.')).length, 0);
     for (const tool of tools) assert.equal(tool.input_schema.type, 'object');
   });
 
-  it('pages over calls without losing or repeating one', async () => {
+  it('page over calls without losing or repeating one', async () => {
     const two = await host.admit('two');
     for (let i = 0; i < 7; i++) {
       await run.ask(i, 'test.echo', { text: `${i}` });
@@ -250,7 +250,7 @@ describe('reading', () => {
     assert.equal(new Set(await all({})).size, 14);
     assert.equal((await all({})).length, 14);
     const times = (await host.operator.listCalls({ query: { run_id: run.id } })).calls;
-    assert.equal(times[0]!.arguments.text, '6', 'the newest first');
+    assert.equal(times[0]!.arguments.text, '6', 'newest first');
     assert.equal(times.at(-1)!.arguments.text, '0');
     assert.equal((await all({ run_id: run.id })).length, 7);
     assert.equal((await all({ run_id: two.id, tool: 'test.echo' })).length, 4);
@@ -263,7 +263,7 @@ describe('reading', () => {
     );
   });
 
-  it('shows a call to its own run and to people, not to other runs', async () => {
+  it('show a call to its own run and to people, not to other runs', async () => {
     const params = { id: run.callId(1) };
     await run.ask(1, 'test.echo', { text: 'a' }, { purpose: 'to see' });
     assert.equal((await run.client.getCall({ params })).call.purpose, 'to see');
@@ -273,8 +273,8 @@ describe('reading', () => {
   });
 });
 
-describe('when the audit log takes nothing', () => {
-  it('nothing is done, and it goes on when the log is back', async () => {
+describe('while the audit log accepts nothing', () => {
+  it('no call has an effect, and calls go on when the log is back', async () => {
     const args = { key: 'a' };
     world.audit.state.gate = () => {
       throw fault('storage_full', 'the disk of the audit log is full');
@@ -282,7 +282,7 @@ describe('when the audit log takes nothing', () => {
     await assert.rejects(run.ask(1, 'test.count_effect', args), isCode('audit_unavailable'));
     assert.deepEqual(effectsIn(world), []);
     await assert.rejects(run.ask(2, 'test.count_effect', args), isCode('audit_unavailable'));
-    // By now it is known that the log takes nothing, so nothing new is even begun.
+    // By now toold knows that the log accepts nothing, so no new call is even started.
     const params = { id: run.callId(2) };
     await assert.rejects(host.operator.getCall({ params }), isCode('not_found'));
     world.audit.state.gate = () => {};
@@ -296,17 +296,17 @@ describe('when the audit log takes nothing', () => {
   });
 });
 
-describe('a published policy that is broken', () => {
+describe('an invalid published policy', () => {
   it('changes nothing, and is in the log', async () => {
-    const told = () => world.audit.events.filter(({ event }) => event === 'policy.refused');
+    const refusals = () => world.audit.events.filter(({ event }) => event === 'policy.refused');
     assert.equal((await run.ask(1, 'test.echo', { text: 'a' })).status, 'completed');
-    assert.deepEqual(told(), [], 'the control');
+    assert.deepEqual(refusals(), [], 'control');
     writeFileSync(join(world.dir, 'state/policy/bundle.json'), '{"version": 9');
     world.clock.advance(1_000);
-    await settled(world);
+    await allSent(world);
     assert.equal((await run.ask(2, 'test.echo', { text: 'b' })).status, 'completed');
-    await settled(world);
-    const [event, ...more] = told();
+    await allSent(world);
+    const [event, ...more] = refusals();
     assert.deepEqual([event?.principal, event?.data?.version_in_force], ['service:toold', 1]);
     assert.equal(more.length, 0);
   });

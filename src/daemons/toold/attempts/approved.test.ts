@@ -10,7 +10,7 @@ import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts'
 import { deriveId } from '../../../platform/ids.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import {
-  answerAsPerson,
+  decideAsPerson,
   hostToold,
   makeWorld,
   publishPolicy,
@@ -27,15 +27,15 @@ idempotent: false
 ${more}
 `;
 const FREE = 'risk: low\nreversibility: reversible';
-const BLIND = 'risk: high\nreversibility: irreversible\napproval: required';
-const LOOKS = `${BLIND}\npreview: [cat, plan.txt]`;
+const APPROVAL = 'risk: high\nreversibility: irreversible\napproval: required';
+const PREVIEWED = `${APPROVAL}\npreview: [cat, plan.txt]`;
 
 let world: TooldWorld;
 let box: TestBox;
 let host: TooldTestHost;
 let run: TooldTestRun;
 let rights: object;
-/** The work of another agent at one of toold's failpoints. */
+/** The other agent's action at one of toold's failpoints. */
 let meanwhile: { failpoint: string; work: () => void };
 const at = (name: string) => join(box.workspace, name);
 const git = (...args: string[]) =>
@@ -62,8 +62,8 @@ beforeEach(async () => {
     writeFileSync(file, DECLARED(`site.${name}`, program, more), { mode: 0o600 });
   };
   const wait = 'while [ -e hold ]; do sleep 0.02; done';
-  declare('deploy', LOOKS, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
-  declare('blind', BLIND, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('deploy', PREVIEWED, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
+  declare('blind', APPROVAL, `touch begun; ${wait}; cat plan.txt > deployed.txt`);
   declare('slow', FREE, `touch begun; ${wait}; echo evil > plan.txt`);
   host = await hostToold(world, {
     sandboxd: fakeSandboxd(box.box),
@@ -81,10 +81,10 @@ type Row = {
   tool: string;
   args: () => object;
   prepare: () => void;
-  theirs: () => void;
-  /** True when what the colleague made was taken, changed or lost. */
+  change: () => void;
+  /** True when the other agent's work was used, changed or lost. */
   isHarmed: () => boolean;
-  /** True when what was approved has happened. */
+  /** True when the approved effect has happened. */
   isDone: () => boolean;
 };
 const ROWS: Row[] = [
@@ -96,7 +96,7 @@ const ROWS: Row[] = [
       git('commit', '--quiet', '--allow-empty', '-m', 'first');
       writeFileSync(at('a'), 'mine\n');
     },
-    theirs: () => writeFileSync(at('b'), 'theirs\n'),
+    change: () => writeFileSync(at('b'), 'theirs\n'),
     isHarmed: () => git('show', '--stat', 'main').includes(' b '),
     isDone: () => git('log', '-1', '--format=%s') === 'work',
   },
@@ -104,7 +104,7 @@ const ROWS: Row[] = [
     tool: 'file.write',
     args: () => ({ path: at('a'), text: 'mine' }),
     prepare: () => writeFileSync(at('a'), 'before'),
-    theirs: () => writeFileSync(at('a'), 'theirs'),
+    change: () => writeFileSync(at('a'), 'theirs'),
     isHarmed: () => readFileSync(at('a'), 'utf8') !== 'theirs',
     isDone: () => readFileSync(at('a'), 'utf8') === 'mine',
   },
@@ -112,7 +112,7 @@ const ROWS: Row[] = [
     tool: 'file.delete',
     args: () => ({ path: at('a') }),
     prepare: () => writeFileSync(at('a'), 'before'),
-    theirs: () => writeFileSync(at('a'), 'theirs'),
+    change: () => writeFileSync(at('a'), 'theirs'),
     isHarmed: () => !existsSync(at('a')),
     isDone: () => !existsSync(at('a')),
   },
@@ -120,7 +120,7 @@ const ROWS: Row[] = [
     tool: 'delete.recursive',
     args: () => ({ path: at('d') }),
     prepare: () => mkdirSync(at('d')),
-    theirs: () => writeFileSync(at('d/a'), 'theirs'),
+    change: () => writeFileSync(at('d/a'), 'theirs'),
     isHarmed: () => !existsSync(at('d/a')),
     isDone: () => !existsSync(at('d')),
   },
@@ -132,7 +132,7 @@ const ROWS: Row[] = [
       writeFileSync(at('d/a'), 'before');
       utimesSync(at('d/a'), 1, 1);
     },
-    theirs() {
+    change() {
       writeFileSync(at('d/a'), 'theirs');
       utimesSync(at('d/a'), 1, 1);
     },
@@ -143,57 +143,57 @@ const ROWS: Row[] = [
     tool: 'site.deploy',
     args: () => ({}),
     prepare: () => writeFileSync(at('plan.txt'), 'good'),
-    theirs: () => writeFileSync(at('plan.txt'), 'evil'),
+    change: () => writeFileSync(at('plan.txt'), 'evil'),
     isHarmed: () => existsSync(at('deployed.txt')),
     isDone: () => existsSync(at('deployed.txt')),
   },
 ];
 
 for (const row of ROWS)
-  describe(`${row.tool} that a person approved`, () => {
+  describe(`${row.tool} with approval`, () => {
     const ask = () => run.ask(1, row.tool, row.args());
     const askAndApprove = async () => {
       row.prepare();
       const first = await ask();
       assert.equal(first.status, 'waiting', JSON.stringify(first));
-      answerAsPerson(world, run.callId(1), { decision: 'approved' });
+      decideAsPerson(world, run.callId(1), { decision: 'approved' });
     };
 
-    it('happens when nobody comes in between', async () => {
+    it('happens when no other agent changes anything', async () => {
       await askAndApprove();
       const done = await ask();
       assert.equal(done.status, 'completed', JSON.stringify(done));
       assert.ok(row.isDone());
     });
 
-    it('is refused when a colleague changed it before the answer, and says to ask again', async () => {
+    it('is denied with a hint to call again when another agent changed its basis before the decision', async () => {
       await askAndApprove();
-      row.theirs();
+      row.change();
       const { status, error } = await ask();
       assert.deepEqual([status, error?.code], ['denied', 'changed']);
       assert.match(error?.hint ?? '', /call again/);
       assert.equal(row.isHarmed(), false);
     });
 
-    it('takes nothing that a colleague put there between the answer and the effect', async () => {
+    it('uses nothing that another agent changed between the decision and the effect', async () => {
       await askAndApprove();
-      meanwhile = { failpoint: 'toold.after-attempt-durable', work: row.theirs };
+      meanwhile = { failpoint: 'toold.after-attempt-durable', work: row.change };
       const done = await ask();
       assert.equal(row.isHarmed(), false, JSON.stringify(done));
-      // A commit is made of what was shown; what cannot be done on that is not done.
+      // A commit consists of what was shown; a tool that cannot act on that state fails.
       if (row.tool === 'git.commit') assert.ok(row.isDone());
       else assert.deepEqual([done.status, done.error?.code], ['failed', 'conflict']);
     });
   });
 
-describe('what a person edited before approving', () => {
-  it('is done on what they saw, or not at all', async () => {
+describe('edited arguments', () => {
+  it('act on the state that the person saw, or not at all', async () => {
     writeFileSync(at('a'), 'before');
     const ask = (n: number) => run.ask(n, 'file.write', { path: at('a'), text: 'mine' });
     const edited = { path: at('a'), text: 'better' };
     for (const n of [1, 2]) {
       await ask(n);
-      answerAsPerson(world, run.callId(n), { decision: 'approved', edited });
+      decideAsPerson(world, run.callId(n), { decision: 'approved', edited });
     }
     meanwhile = {
       failpoint: 'toold.after-attempt-durable',
@@ -203,46 +203,46 @@ describe('what a person edited before approving', () => {
     assert.equal(readFileSync(at('a'), 'utf8'), 'theirs');
     writeFileSync(at('a'), 'before');
     meanwhile.failpoint = 'never';
-    assert.equal((await ask(2)).status, 'completed', 'the control');
+    assert.equal((await ask(2)).status, 'completed', 'control');
     assert.equal(readFileSync(at('a'), 'utf8'), 'better');
   });
 });
 
-describe('while what a person approved after a look at files is done', () => {
-  let colleague: TooldTestRun;
+describe('while an approved call runs whose preview read files', () => {
+  let other: TooldTestRun;
   beforeEach(async () => {
     writeFileSync(at('plan.txt'), 'good');
     writeFileSync(at('hold'), '');
     const root_task_id = deriveId<TaskId>('task', run.id);
-    colleague = await host.admit('two', { tools: TOOLS, root_task_id });
+    other = await host.admit('two', { tools: TOOLS, root_task_id });
   });
   afterEach(() => rmSync(at('hold'), { force: true }));
 
   const approve = async (tool: string) => {
     assert.equal((await run.ask(1, tool, {})).status, 'waiting');
-    answerAsPerson(world, run.callId(1), { decision: 'approved' });
+    decideAsPerson(world, run.callId(1), { decision: 'approved' });
     return run.ask(1, tool, {});
   };
-  const begun = async () => {
+  const waitForStart = async () => {
     while (!existsSync(at('begun'))) await sleep(5);
   };
-  /** Waits for the calls that work there. */
+  /** Waits until the call is attempted. */
   const attempted = async () => {
     const id = `${run.callId(1)}.attempted.1`;
     while (!world.audit.events.some((event) => event.id === id)) await sleep(5);
   };
   const edit = () =>
-    colleague.ask(1, 'file.edit', {
+    other.ask(1, 'file.edit', {
       path: at('plan.txt'),
       edits: [{ old_text: 'good', new_text: 'evil' }],
     });
   const deployed = () => readFileSync(at('deployed.txt'), 'utf8');
 
-  it('a colleague waits until it has ended', async () => {
+  it('a call of another agent waits until it has ended', async () => {
     const deploying = approve('site.deploy');
-    await begun();
+    await waitForStart();
     const editing = edit();
-    // Far longer than it takes when nobody is in the way, as the control below shows.
+    // Far longer than it takes without a lock, as the control below shows.
     assert.equal(await Promise.race([editing, sleep(300).then(() => 'waits')]), 'waits');
     rmSync(at('hold'));
     assert.equal((await deploying).status, 'completed');
@@ -251,18 +251,18 @@ describe('while what a person approved after a look at files is done', () => {
     assert.equal(readFileSync(at('plan.txt'), 'utf8'), 'evil');
   });
 
-  it('control: nobody waits for one whose preview shows no files', async () => {
+  it('control: no call waits for one whose preview reads no files', async () => {
     const deploying = approve('site.blind');
-    await begun();
+    await waitForStart();
     assert.equal((await edit()).status, 'completed');
     rmSync(at('hold'));
     assert.equal((await deploying).status, 'completed');
     assert.equal(deployed(), 'evil');
   });
 
-  it('it waits for a command of a colleague, and looks again after it', async () => {
-    const slow = colleague.ask(2, 'site.slow', {});
-    await begun();
+  it("it waits for another agent's command, and renders its preview again after it", async () => {
+    const slow = other.ask(2, 'site.slow', {});
+    await waitForStart();
     const deploying = approve('site.deploy');
     await attempted();
     assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
@@ -273,9 +273,9 @@ describe('while what a person approved after a look at files is done', () => {
     assert.equal(existsSync(at('deployed.txt')), false);
   });
 
-  it('a right that is taken back while a call waits is gone', async () => {
-    const slow = colleague.ask(2, 'site.slow', {});
-    await begun();
+  it('a grant revoked while a call waits is gone', async () => {
+    const slow = other.ask(2, 'site.slow', {});
+    await waitForStart();
     const deploying = approve('site.deploy');
     await attempted();
     assert.equal(await Promise.race([deploying, sleep(300).then(() => 'waits')]), 'waits');
@@ -289,9 +289,9 @@ describe('while what a person approved after a look at files is done', () => {
     assert.deepEqual([status, error?.code], ['failed', 'denied']);
   });
 
-  it('one that is dismissed while it waits has done nothing', async () => {
-    const slow = colleague.ask(2, 'site.slow', {});
-    await begun();
+  it('a call dismissed while it waits has done nothing', async () => {
+    const slow = other.ask(2, 'site.slow', {});
+    await waitForStart();
     const deploying = approve('site.deploy');
     const refused = assert.rejects(deploying, /dismissed/);
     await attempted();

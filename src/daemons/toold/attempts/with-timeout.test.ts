@@ -24,7 +24,7 @@ function start(
   effect.catch(() => undefined);
   return { clock, run, effect };
 }
-/** As boxes do: ended with the signal. */
+/** As a box does: ends with the signal. */
 const untilAborted = (signal: AbortSignal) =>
   new Promise<Effect>((_, reject) =>
     signal.addEventListener('abort', () => reject(fault('canceled', 'given up'))),
@@ -37,7 +37,7 @@ test('an effect within the timeout is returned unchanged', async () => {
   await assert.rejects(start(() => Promise.reject(fault('denied', 'no'))).effect, /no/);
 });
 
-test('an idempotent tool that is aborted has failed; of any other the outcome is unknown', async () => {
+test('an idempotent tool that is aborted has failed; the outcome of any other is unknown', async () => {
   const again = start(untilAborted);
   again.clock.advance(999);
   await settle();
@@ -50,7 +50,7 @@ test('an idempotent tool that is aborted has failed; of any other the outcome is
   assert.deepEqual(await once.effect, { unknown: true });
 });
 
-test('a tool that ignores its signal is not waited for', async () => {
+test('a tool that ignores its signal is not awaited', async () => {
   const { clock, effect } = start(() => new Promise(() => {}));
   clock.advance(1_000);
   await settle();
@@ -58,7 +58,7 @@ test('a tool that ignores its signal is not waited for', async () => {
   assert.equal(((await effect) as { error: { code: string } }).error.code, 'limit');
 });
 
-test('a tool that can recall its effect is left for the next attempt', async () => {
+test('a tool that can look up its effect is left for the next attempt', async () => {
   const recall = async () => undefined;
   const { clock, effect } = start(untilAborted, true, 1_000, { recall });
   clock.advance(1_000);

@@ -1,5 +1,5 @@
-// The way out of a run: closed with it although egressd was away just then, and known again after a
-// restart of the broker.
+// A run's egress session: closed with the run even if egressd was down just then, and adopted after
+// a restart of toold.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deriveId } from '../../../platform/ids.ts';
@@ -14,7 +14,7 @@ const runOf = (name: string, fence = 1) =>
   ({ runId: deriveId<RunId>('run', name), fence, labels: new Set() }) as unknown as ToolRun;
 const RULES = { network: { mode: 'none', allow: [], granted: [] } } as unknown as AgentBoxRules;
 
-function makeWorld() {
+function makePeers() {
   const open = new Map<string, number>();
   const failures: Error[] = [];
   const orFail = () => {
@@ -36,34 +36,35 @@ function makeWorld() {
       return { egress: [...open].map(([run_id, fence]) => ({ run_id, fence })) };
     },
   };
-  const made = () => makeEgressSessions({ egressd: egressd as never, bytesMax: 1, log: silentLog });
-  return { open, failures, made };
+  const makeSessions = () =>
+    makeEgressSessions({ egressd: egressd as never, bytesMax: 1, log: silentLog });
+  return { open, failures, makeSessions };
 }
 
 test('it is closed as soon as egressd is back', async () => {
-  const { open, failures, made } = makeWorld();
-  const ways = made();
-  await ways.open(runOf('one'), RULES);
-  failures.push(fault('unavailable', 'away'), fault('unavailable', 'still away'));
-  await ways.close(runOf('one'));
+  const { open, failures, makeSessions } = makePeers();
+  const sessions = makeSessions();
+  await sessions.open(runOf('one'), RULES);
+  failures.push(fault('unavailable', 'down'), fault('unavailable', 'still down'));
+  await sessions.close(runOf('one'));
   assert.deepEqual([failures.length, open.size], [0, 0]);
 });
 
-test('one that was never opened is not asked about', async () => {
-  const { failures, made } = makeWorld();
-  failures.push(fault('internal', 'nobody should see this'));
-  await made().close(runOf('one'));
+test('closing one that was never opened sends no request', async () => {
+  const { failures, makeSessions } = makePeers();
+  failures.push(fault('internal', 'must not be called'));
+  await makeSessions().close(runOf('one'));
   assert.equal(failures.length, 1);
 });
 
-test('after a restart those of live runs are closed with them, and the others at once', async () => {
-  const { open, failures, made } = makeWorld();
-  const before = made();
+test('after a restart, sessions of live runs are closed with their run, the others at once', async () => {
+  const { open, failures, makeSessions } = makePeers();
+  const before = makeSessions();
   for (const run of [runOf('live'), runOf('over'), runOf('woken', 2)])
     await before.open(run, RULES);
   const live = [runOf('live'), runOf('woken', 3)];
-  const after = made();
-  failures.push(fault('unavailable', 'away'));
+  const after = makeSessions();
+  failures.push(fault('unavailable', 'down'));
   await after.reconcile((runId) => live.find((run) => run.runId === runId));
   assert.deepEqual([...open.keys()], [runOf('live').runId]);
   assert.deepEqual([after.has(runOf('live')), after.has(runOf('woken'))], [true, false]);

@@ -23,7 +23,7 @@ const denial = (host: string, count: number, more: Partial<EgressDenial> = {}): 
 const hosts = (before: EgressDenial[], after: EgressDenial[]) =>
   newDenials(before, after).map(({ host, port }) => `${host}:${port}`);
 
-test('denials that are new or repeated are told, each place once, five at most', () => {
+test('new or repeated denials are listed, each target once, up to five', () => {
   const old = denial('old.org', 3);
   assert.deepEqual(hosts([], []), []);
   assert.deepEqual(hosts([old], [old]), []);
@@ -41,7 +41,7 @@ test('denials that are new or repeated are told, each place once, five at most',
   ]);
 });
 
-test('an egressd that is away takes nothing from the command; a failure of the command stays one', async () => {
+test('the command succeeds while egressd is down, and a failure of the command stays one', async () => {
   const id = deriveId<RunId>('run', 'denials');
   const away = { getEgress: () => Promise.reject(fault('unavailable', 'away')) };
   assert.deepEqual(await withDenials(away, id, async () => 7), { done: 7, denied: [] });

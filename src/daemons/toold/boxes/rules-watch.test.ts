@@ -17,44 +17,44 @@ function watching() {
     const done = watch.during({ isNarrower, end: () => void ends++ }, () => over.promise);
     return { ends: () => ends, done };
   };
-  const look = async () => {
+  const poll = async () => {
     clock.advance(250);
     await settle();
   };
-  return { during, look, over };
+  return { during, poll, over };
 }
 
-it('ends what may less than before, once, and nothing else', async () => {
-  const { during, look, over } = watching();
+it('ends commands whose rules became narrower, once, and no other', async () => {
+  const { during, poll, over } = watching();
   let isNarrower = false;
   const [one, other] = [during(async () => isNarrower), during(async () => false)];
-  await look();
+  await poll();
   assert.deepEqual([one.ends(), other.ends()], [0, 0]);
   isNarrower = true;
-  await look();
-  await look();
+  await poll();
+  await poll();
   assert.deepEqual([one.ends(), other.ends()], [1, 0]);
   over.resolve();
   await Promise.all([one.done, other.done]);
 });
 
-it('waits for nobody’s rules but its own', async () => {
-  const { during, look, over } = watching();
-  let looks = 0;
+it("waits only for a command's own rules", async () => {
+  const { during, poll, over } = watching();
+  let polls = 0;
   const slow = Promise.withResolvers<boolean>();
   const hung = during(() => {
-    looks++;
+    polls++;
     return slow.promise;
   });
   const failing = during(() => Promise.reject(new Error('not now')));
-  await look();
+  await poll();
   let isNarrower = false;
   const one = during(async () => isNarrower);
-  await look();
+  await poll();
   isNarrower = true;
-  await look();
+  await poll();
   assert.deepEqual([one.ends(), hung.ends(), failing.ends()], [1, 0, 0]);
-  assert.equal(looks, 1, 'one look at a time');
+  assert.equal(polls, 1, 'one poll at a time');
   slow.resolve(true);
   await settle();
   assert.equal(hung.ends(), 1);

@@ -1,4 +1,4 @@
-// The box of a run, from the broker's side: opened once, and never after the run was dismissed.
+// A run's box, from toold's side: opened once, and never after the run was dismissed.
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
@@ -39,9 +39,9 @@ const run = {
   labels: new Set(),
 } as unknown as ToolRun;
 
-function makeWorld() {
+function makePeers() {
   const open = new Set<string>();
-  const asked = Promise.withResolvers<AgentBoxRules>();
+  const rules = Promise.withResolvers<AgentBoxRules>();
   const sandboxd = {
     async openBox({ params }: { params: { id: string } }) {
       open.add(params.id);
@@ -55,19 +55,19 @@ function makeWorld() {
     sandboxd: sandboxd as never,
     egressd: {} as never,
     ways: { close: async () => undefined } as never,
-    policy: { planAgentBox: () => asked.promise, planDeclaredPaths: async () => ({ deny: [] }) },
+    policy: { planAgentBox: () => rules.promise, planDeclaredPaths: async () => ({ deny: [] }) },
     grants: { hostsFor: async () => [] },
     newBoxId: () => deriveId<BoxId>('box', 'one'),
     runOf: () => run,
     clock: manualClock(0),
     log: silentLog,
   });
-  return { open, boxes, answer: () => asked.resolve(RULES) };
+  return { open, boxes, answer: () => rules.resolve(RULES) };
 }
 const callId = deriveId<CallId>('call', 'one');
 
-test('a box that is wanted when its run is dismissed is not opened', async () => {
-  const { open, boxes, answer } = makeWorld();
+test('a box requested while its run is dismissed is not opened', async () => {
+  const { open, boxes, answer } = makePeers();
   const dismissal = new AbortController();
   const wanted = boxes.boxFor(run, { callId, signal: dismissal.signal, touched: [] });
   dismissal.abort();
@@ -78,7 +78,7 @@ test('a box that is wanted when its run is dismissed is not opened', async () =>
 });
 
 test('one that is being opened then is closed', async () => {
-  const { open, boxes, answer } = makeWorld();
+  const { open, boxes, answer } = makePeers();
   const wanted = boxes.boxFor(run, { callId, signal: new AbortController().signal, touched: [] });
   answer();
   await wanted;
@@ -88,7 +88,7 @@ test('one that is being opened then is closed', async () => {
 });
 
 describe('a fault from sandboxd', () => {
-  /** A box whose file requests all fail like this. */
+  /** A box whose file requests all fail with this fault. */
   const boxThatFails = (error: Error) => {
     let count = 0;
     const sandboxd = {
@@ -127,7 +127,7 @@ describe('a fault from sandboxd', () => {
     assert.equal(opened(), 2);
   });
 
-  it('about a missing file does not, whatever the name of the file is', async () => {
+  it("about a missing file does not, whatever the file's name", async () => {
     const missing = fault('not_found', '/workspace/there is no open box does not exist', {
       details: { reason: 'not_found' },
     });
@@ -138,7 +138,7 @@ describe('a fault from sandboxd', () => {
   });
 });
 
-test('a command on the host sees nothing that a rule closes, and does not run where one closes all', async () => {
+test('a command on the host sees no path that a rule denies, and does not run where all are denied', async () => {
   const ran: unknown[] = [];
   const sandboxd = {
     async runOnce({ body }: { body: { rules: object } }) {
@@ -235,11 +235,11 @@ describe('while a command runs', () => {
     return { world, open, boxes, box, pass };
   };
 
-  it('it is ended within a second when policy closes what its box was opened with', async () => {
+  it('it is ended within a second when policy denies what its box was opened with', async () => {
     const { world, open, box, pass } = start();
     const running = (await box()).exec({ argv: ['/bin/sleep', '60'] });
     await pass();
-    assert.equal(open.size, 1, 'the control: nothing has changed');
+    assert.equal(open.size, 1, 'control: nothing has changed');
     world.rules = { ...world.rules, deny: ['/workspace/secret'], version: 2 };
     await pass();
     const done = await running;
@@ -250,22 +250,22 @@ describe('while a command runs', () => {
     assert.deepEqual([open.size, world.boxes], [1, 2], 'the next call opens another');
   });
 
-  it('it goes on when policy allows more, or the same in another version', async () => {
+  it('it goes on when policy allows more, or the same in a new version', async () => {
     const { world, open, boxes, box, pass } = start();
     const first = (await box()).exec({ argv: ['/bin/sleep', '60'] });
     world.rules = { ...world.rules, version: 2 };
     await box();
-    assert.equal(world.boxes, 1, 'another version of the same is the same');
+    assert.equal(world.boxes, 1, 'a new version with the same rules changes nothing');
     world.rules = { ...world.rules, write: ['/workspace', '/srv/app'], version: 3 };
     await pass();
     await box();
-    assert.equal(open.size, 2, 'what comes now is in a box of its own');
+    assert.equal(open.size, 2, 'the next call has a box of its own');
     await boxes.close(run);
     assert.equal((await first).endedBy, 'box');
-    assert.equal(open.size, 0, 'both go with the run');
+    assert.equal(open.size, 0, 'both are closed with the run');
   });
 
-  it('its way out is narrowed without ending it', async () => {
+  it('its egress session is narrowed without ending it', async () => {
     const { world, open, boxes, box, pass } = start();
     const hosts = [{ host: 'a.org', port: 443 }];
     world.rules = { ...world.rules, network: { mode: 'restricted', allow: hosts, granted: [] } };

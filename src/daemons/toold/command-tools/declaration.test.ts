@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
 import { readYaml } from '../../../platform/yaml-file.ts';
-import { playedHost, RESTART } from '../testing/declared-tools.ts';
+import { fakeHost, RESTART } from '../testing/declared-tools.ts';
 import { Declaration } from './declaration.ts';
 
 describe('a declaration', () => {
@@ -112,10 +112,10 @@ describe('a declaration', () => {
   }
 });
 
-it('the example in the docs is right', () => {
+it('the example in the docs is valid', () => {
   const page = readFileSync(new URL('../../../../docs/command-tools.md', import.meta.url), 'utf8');
   const [, example = ''] = /```yaml\n([\s\S]*?)```/.exec(page) ?? [];
-  const tool = playedHost().make(example);
+  const tool = fakeHost().make(example);
   assert.deepEqual([tool.name, tool.approval], ['staging.deploy', 'required']);
   assert.deepEqual(tool.input.parse({ branch: 'fix/slow' }), { branch: 'fix/slow', replicas: 2 });
 });

@@ -1,4 +1,4 @@
-// The directory of tools that operators declare: what is right is offered, what is wrong is named.
+// The directory of declared tools: valid declarations are offered, invalid ones are reported.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
 import { silentLog } from '../../../platform/log.ts';
-import { playedHost, RESTART } from '../testing/declared-tools.ts';
+import { fakeHost, RESTART } from '../testing/declared-tools.ts';
 import { openCommandTools } from './directory.ts';
 
-const { places } = playedHost();
+const { places } = fakeHost();
 
 describe('the directory', () => {
   let dir: string;
@@ -25,7 +25,7 @@ describe('the directory', () => {
   });
   afterEach(() => rmSync(join(dir, '..'), { recursive: true, force: true }));
 
-  it('loads what is right, names what is wrong, and follows changes', async () => {
+  it('loads valid files, reports invalid ones, and follows changes', async () => {
     write('a.yaml', RESTART);
     write(
       'b.yaml',
@@ -50,7 +50,7 @@ describe('the directory', () => {
     }
   });
 
-  it('looks by itself, also for a directory that comes later', async () => {
+  it('polls by itself, also for a directory that is created later', async () => {
     rmSync(dir, { recursive: true });
     const changed = Promise.withResolvers<void>();
     const onChange = (set: { tools: unknown[] }) => set.tools.length > 0 && changed.resolve();
@@ -68,7 +68,7 @@ describe('the directory', () => {
     }
   });
 
-  it('refuses names that are taken, and files that others could have written', async () => {
+  it('refuses names in use, and files that another user could have written', async () => {
     write('a.yaml', RESTART);
     write('b.yaml', RESTART);
     write('c.yaml', RESTART.replace('service.restart', 'file.read'));
@@ -78,13 +78,13 @@ describe('the directory', () => {
     const tools = await open();
     try {
       assert.deepEqual(names(tools.current()), ['service.restart']);
-      const said = tools.current().problems.map(({ file, message }) => [file.at(-6), message]);
+      const problems = tools.current().problems.map(({ file, message }) => [file.at(-6), message]);
       assert.deepEqual(
-        said.map(([name]) => name),
+        problems.map(([name]) => name),
         ['b', 'c', 'd', 'e'],
       );
-      assert.match(String(said[1]![1]), /built-in/);
-      assert.match(String(said[2]![1]), /changed by other users/);
+      assert.match(String(problems[1]![1]), /built-in/);
+      assert.match(String(problems[2]![1]), /changed by other users/);
     } finally {
       tools.close();
     }

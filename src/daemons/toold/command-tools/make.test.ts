@@ -1,4 +1,5 @@
-// Declared tools are filled in without ever becoming something else, and used like every other.
+// Inputs are filled into declared tools without becoming options or shell text, and declared tools
+// are used like built-in ones.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -6,9 +7,9 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts';
-import { BASE, playedHost, RESTART } from '../testing/declared-tools.ts';
+import { BASE, fakeHost, RESTART } from '../testing/declared-tools.ts';
 
-const host = playedHost();
+const host = fakeHost();
 let world: TestBox;
 before(async () => {
   world = await openTestBox();
@@ -56,7 +57,7 @@ describe('its arguments', () => {
         const parsed = tool.input.safeParse({ service });
         if (!parsed.success) return;
         await tool.perform(parsed.data, world.context);
-        assert.deepEqual(host.asked.at(-1)!.argv, ['/usr/bin/restart', service, '--count=2']);
+        assert.deepEqual(host.commands.at(-1)!.argv, ['/usr/bin/restart', service, '--count=2']);
       }),
     );
   });
@@ -69,7 +70,7 @@ input:
   tag: { type: string, enum: [blue], optional: true }
 `;
 
-  it('runs in the box with what was given', async () => {
+  it('runs in the box with the given arguments', async () => {
     const tool = host.make(echo);
     assert.equal(tool.box, 'write');
     const shown = await world.result(tool, { service: '$(id) `id` "x"', tag: 'blue' });
@@ -78,7 +79,7 @@ input:
     assert.equal(preview, '"printf" "%s|" "a b"\n');
   });
 
-  it('takes nothing for an option, in the preview either, and behind an empty value', () => {
+  it('parses no value as an option, in the preview neither, nor after an empty value', () => {
     const fits = (text: string, input: object) => host.make(text).input.safeParse(input).success;
     const input = "input: { ref: { type: string, pattern: '[a-z-]*' } }\n";
     const shown = `${BASE}argv: [/bin/x, '--ref={ref}']\npreview: [git, diff, '{ref}']\n${input}`;
@@ -90,7 +91,7 @@ input:
     assert.deepEqual([fits(two, { a: '', b: 'x' }), fits(two, { a: '', b: '-x' })], [true, false]);
   });
 
-  it('shows by git what is there, whatever the repository says', async () => {
+  it('previews by git the true state, whatever the repository configures', async () => {
     const repo = join(world.workspace, 'app');
     const git = (...args: string[]) =>
       execFileSync('git', ['-C', repo, '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
@@ -116,7 +117,7 @@ input:
     const argv = `argv: [/bin/deploy, '{commit}']\npreview: [git, -C, ${repo}, diff, 'main...{commit}']\n`;
     const preview = host.make(`${BASE}${argv}${input}`).preview!;
     assert.match(String(await preview({ commit: evil }, world.context)), /\+evil/);
-    // No program of the repository's runs, either.
+    // No program configured in the repository runs, either.
     writeFileSync(join(repo, '.git/info/attributes'), '* diff=liar\n');
     git('config', 'diff.liar.textconv', 'echo nice #');
     git('replace', '-d', evil);
@@ -137,9 +138,9 @@ input:
       `${RESTART}${more}timeout_s: 5\nenv: { MODE: quick }\napproval: required\n`,
     );
     assert.deepEqual([tool.approval, tool.box], ['required', undefined]);
-    host.answers();
+    host.returns();
     await world.result(tool, { service: 'web', tag: 'green' });
-    const { argv, env, read, write, hasNetwork, wallMs, level } = host.asked.at(-1)!;
+    const { argv, env, read, write, hasNetwork, wallMs, level } = host.commands.at(-1)!;
     assert.deepEqual(argv, ['/usr/bin/restart', 'web', '--count=2', '--tag', 'green']);
     assert.deepEqual([env.MODE, read, write], ['quick', ['/srv/app'], ['/srv/app/log']]);
     assert.deepEqual([hasNetwork, wallMs, level], [true, 5_000, 'L2']);
@@ -154,22 +155,22 @@ input:
     ]);
   });
 
-  it('tells a failure with what the program said, and leaves open what was cut short', async () => {
+  it("reports a failure with the program's output, and leaves an aborted outcome open", async () => {
     const tool = host.make(`${RESTART}place: host\n`);
-    host.answers({ exitCode: 3, stderr: Buffer.from('no such service\n') });
+    host.returns({ exitCode: 3, stderr: Buffer.from('no such service\n') });
     await assert.rejects(world.result(tool, { service: 'web' }), {
       code: 'command_failed',
       message: 'service.restart failed with status 3: no such service\ndone',
     });
     const denied = { host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' };
-    host.answers({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied: [denied] });
+    host.returns({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied: [denied] });
     await assert.rejects(world.result(tool, { service: 'web' }), {
       message: /status 56: 403\ndone\na\.org is not listed\. Ask for it\.$/,
     });
-    host.answers({ networkDenied: [denied] });
+    host.returns({ networkDenied: [denied] });
     assert.deepEqual((await world.result(tool, { service: 'web' })).network_denied, [denied]);
-    host.answers({ exitCode: null, endedBy: 'wall' });
-    // Not a fault: the broker then asks a person whether it happened.
+    host.returns({ exitCode: null, endedBy: 'wall' });
+    // Not a fault: toold then asks a person whether it happened.
     await assert.rejects(world.result(tool, { service: 'web' }), { name: 'Error' });
     const again = host.make(
       `${RESTART.replace('idempotent: false', 'idempotent: true')}place: host\n`,
@@ -177,14 +178,14 @@ input:
     await assert.rejects(world.result(again, { service: 'web' }), { code: 'limit' });
   });
 
-  it('holds JSON output to its fields', async () => {
+  it('validates JSON output against its fields', async () => {
     const fields = 'output: { format: json, fields: { p50_ms: { type: number } } }\n';
     const tool = host.make(`${RESTART}place: host\n${fields}`);
-    host.answers({ stdout: Buffer.from('{"p50_ms": 1.5, "more": 1}') });
+    host.returns({ stdout: Buffer.from('{"p50_ms": 1.5, "more": 1}') });
     assert.deepEqual(await world.result(tool, { service: 'web' }), { p50_ms: 1.5 });
-    host.answers({ stdout: Buffer.from('fast') });
+    host.returns({ stdout: Buffer.from('fast') });
     await assert.rejects(world.result(tool, { service: 'web' }), { code: 'bad_output' });
-    host.answers({ stdout: Buffer.from('{"p50_ms": "1"}') });
+    host.returns({ stdout: Buffer.from('{"p50_ms": "1"}') });
     await assert.rejects(world.result(tool, { service: 'web' }), /p50_ms/);
   });
 });

@@ -1,11 +1,11 @@
-// A call that needs a person: it waits without having begun, begins once when it is approved, and
-// never otherwise. Policy is asked again at the moment of doing.
+// A call that needs approval: it waits without an effect, is done once when it is approved, and
+// never otherwise. Policy decides again right before the effect.
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { deriveId } from '../../../platform/ids.ts';
 import type { ApprovalId, CallId, RunId } from '../../../wire/primitives.ts';
 import {
-  answerAsPerson,
+  decideAsPerson,
   effectsIn,
   eventsOf,
   hostToold,
@@ -17,7 +17,10 @@ import {
   type TooldWorld,
 } from '../testing/host.ts';
 
-const ASKED = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.count_effect'] } };
+const CODER_NEEDS_APPROVAL = {
+  tools: { allow: ['test.tools'] },
+  approvals: { required: ['test.count_effect'] },
+};
 const TOOL = 'test.count_effect';
 
 let world: TooldWorld;
@@ -25,7 +28,7 @@ let host: TooldTestHost;
 let run: TooldTestRun;
 beforeEach(async () => {
   world = makeWorld();
-  publishPolicy(world.dir, { coder: ASKED });
+  publishPolicy(world.dir, { coder: CODER_NEEDS_APPROVAL });
   host = await hostToold(world);
   run = await host.admit('one');
 });
@@ -34,13 +37,13 @@ afterEach(async () => {
   world.remove();
 });
 
-const answer = (callId: CallId, said: Parameters<TooldWorld['approvald']['say']>[1]): void =>
-  answerAsPerson(world, callId, said);
+const answer = (callId: CallId, decision: Parameters<TooldWorld['approvald']['decide']>[1]): void =>
+  decideAsPerson(world, callId, decision);
 
-describe('a call that needs a person', () => {
+describe('a call that needs approval', () => {
   const ask = (args: object = { key: 'x' }) => run.ask(1, TOOL, args);
 
-  it('[R95] waits, says so, and has not begun', async () => {
+  it('[R95] waits, says so, and has no effect yet', async () => {
     const first = await ask();
     assert.equal(first.status, 'waiting');
     assert.equal(first.wait?.kind, 'approval');
@@ -50,7 +53,7 @@ describe('a call that needs a person', () => {
     assert.match(shown.rules.join(), /manifest:coder:/);
     assert.equal(shown.each_call, false, 'a permit may cover what only policy asks about');
     assert.deepEqual(await eventsOf(world, run.callId(1)), ['.waiting.0']);
-    assert.equal((await ask()).status, 'waiting', 'asked again it still waits');
+    assert.equal((await ask()).status, 'waiting', 'a repeated call still waits');
     const event = world.audit.events.find(({ id }) => id.endsWith('.waiting.0'));
     assert.equal(event?.data?.checks, 'caller task tool scope sandbox:L0 approval:asked');
   });
@@ -77,7 +80,7 @@ describe('a call that needs a person', () => {
     ['info', 'more_information'],
     ['canceled', 'denied'],
   ] as const)
-    it(`is refused for good when it is ${decision}`, async () => {
+    it(`fails permanently when it is ${decision}`, async () => {
       await ask();
       answer(run.callId(1), { decision, text: 'because\u202e' });
       const refused = await ask();
@@ -95,14 +98,14 @@ describe('a call that needs a person', () => {
     assert.equal(effectsIn(world).length, 1);
   });
 
-  it('is done with what a person made of it', async () => {
+  it('is done with the arguments a person edited', async () => {
     await ask({ key: 'first' });
     answer(run.callId(1), { decision: 'approved', edited: { key: 'second' } });
     assert.equal((await ask({ key: 'first' })).status, 'completed');
     assert.match(effectsIn(world).join(), /second/);
   });
 
-  it('is refused when what a person made of it does not fit the tool', async () => {
+  it('fails when the edited arguments do not fit the tool', async () => {
     await ask();
     answer(run.callId(1), { decision: 'approved', edited: { nonsense: 1 } });
     const refused = await ask();
@@ -110,10 +113,10 @@ describe('a call that needs a person', () => {
     assert.deepEqual(effectsIn(world), []);
   });
 
-  it('is not done when the right was taken away before the answer', async () => {
+  it('is not done when the capability was removed before the decision', async () => {
     await ask();
     const site = 'forbid (principal, action == Action::"tool.call", resource);';
-    publishPolicy(world.dir, { coder: ASKED, version: 2, site });
+    publishPolicy(world.dir, { coder: CODER_NEEDS_APPROVAL, version: 2, site });
     world.clock.advance(1_000);
     answer(run.callId(1), { decision: 'approved' });
     const refused = await ask();
@@ -121,7 +124,7 @@ describe('a call that needs a person', () => {
     assert.deepEqual(effectsIn(world), []);
   });
 
-  it('is not done on an answer that approvald did not sign for it', async () => {
+  it('is not done on a decision that approvald did not sign for it', async () => {
     await ask();
     answer(run.callId(1), { decision: 'approved' });
     const forgeries: TooldWorld['approvald']['state']['forge'][] = [
@@ -139,7 +142,7 @@ describe('a call that needs a person', () => {
     assert.equal((await ask()).status, 'completed');
   });
 
-  it('is not done on an answer that approvald signed for something else', async () => {
+  it('is not done on a decision that approvald signed for something else', async () => {
     await ask();
     const other = run.callId(9);
     const hash = 'f'.repeat(64);
@@ -149,7 +152,7 @@ describe('a call that needs a person', () => {
       'another run': { run_id: deriveId<RunId>('run', 'other') },
       'another agent': { agent: 'other' },
       'another tool': { action: 'test.echo' },
-      'other arguments that were asked': { asked_hash: hash },
+      'other requested arguments': { asked_hash: hash },
       'other arguments that were approved': { arguments_hash: hash },
       'another diff': { diff_hash: hash },
       'a no': { decision: 'rejected' as const },
@@ -157,8 +160,8 @@ describe('a call that needs a person', () => {
       for (const edited of [undefined, { key: 'y' }]) {
         // Edited arguments have no diff that the person saw.
         if (edited !== undefined && 'diff_hash' in made) continue;
-        const said = edited === undefined ? {} : { edited };
-        answer(run.callId(1), { decision: 'approved', ...said });
+        const decision = edited === undefined ? {} : { edited };
+        answer(run.callId(1), { decision: 'approved', ...decision });
         world.approvald.state.forge = (real) =>
           world.approvald.signed(real, { ...real.statement!, ...made });
         await assert.rejects(ask(), isCode('denied'), `${what}, ${JSON.stringify(edited)}`);
@@ -166,10 +169,10 @@ describe('a call that needs a person', () => {
       }
     answer(run.callId(1), { decision: 'approved' });
     world.approvald.state.forge = (real) => world.approvald.signed(real, real.statement!);
-    assert.equal((await ask()).status, 'completed', 'control: signed anew, for this');
+    assert.equal((await ask()).status, 'completed', 'control: signed again, for this call');
   });
 
-  it('is asked about when it was cut off before the rule came, and has failed when refused', async () => {
+  it('asks a person when it was interrupted before the rule was added, and fails when rejected', async () => {
     await host.stop();
     let isCut = true;
     const failpoint = (name: string) => {
@@ -187,11 +190,11 @@ describe('a call that needs a person', () => {
     answer(run.callId(2), { decision: 'rejected', text: 'no' });
     const refused = await echo();
     assert.deepEqual([refused.status, refused.error?.code], ['failed', 'rejected']);
-    const told = await eventsOf(world, run.callId(2));
-    assert.deepEqual(told, ['.attempted.1', '.ended']);
+    const events = await eventsOf(world, run.callId(2));
+    assert.deepEqual(events, ['.attempted.1', '.ended']);
   });
 
-  it('goes on waiting over a restart, and asks a person only once', async () => {
+  it('goes on waiting over a restart, and requests only one approval', async () => {
     await ask();
     await host.stop();
     host = await hostToold(world);

@@ -1,5 +1,5 @@
-// toold sends approvald the whole chain of a call: what it brings along, and the calls requested
-// beside it.
+// toold sends approvald the whole chain of a call: what it implies, and the calls requested in the
+// same step.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -54,9 +54,9 @@ afterEach(async () => {
   world.remove();
 });
 
-type Beside = { call_id: string; tool: string; arguments?: object };
-/** Asks, and gives what approvald was told of it. */
-async function chainOf(n: number, tool: string, args: object, beside: Beside[] = [], by = run) {
+type Sibling = { call_id: string; tool: string; arguments?: object };
+/** Makes the call and returns the chain that approvald received. */
+async function chainOf(n: number, tool: string, args: object, beside: Sibling[] = [], by = run) {
   const answer = await by.ask(n, tool, args, beside.length === 0 ? {} : { beside });
   assert.equal(answer.status, 'waiting', JSON.stringify(answer));
   return world.approvald.approvalOf(by.callId(n))!.ask.chain as ChainLink[];
@@ -68,7 +68,7 @@ const brief = (chain: ChainLink[]) =>
 const echo = { text: 'a' };
 
 describe('a chain', () => {
-  it('keeps its worst parts when it is too long to be told', () => {
+  it('keeps its worst links when it is too long', () => {
     const link = (n: number, worst: Partial<ChainLink> = {}): ChainLink => ({
       part: 'beside',
       class: 'file.read',
@@ -86,12 +86,12 @@ describe('a chain', () => {
     assert.deepEqual(worstLinks(few), [link(1), worst]);
   });
 
-  it('is empty for a call alone that brings nothing', async () => {
+  it('is empty for a single call that implies nothing', async () => {
     assert.deepEqual(await chainOf(1, 'test.echo', echo), []);
   });
 
-  it('has the other calls of the step, by what they would do', async () => {
-    const other = (n: number, tool: string, args?: object): Beside => ({
+  it('has the other calls of the step, by their risk', async () => {
+    const other = (n: number, tool: string, args?: object): Sibling => ({
       call_id: run.callId(n),
       tool,
       ...(args === undefined ? {} : { arguments: args }),
@@ -115,7 +115,7 @@ describe('a chain', () => {
     assert.equal(chain[0]?.what, 'delete.recursive {"path":"src"}');
   });
 
-  it('has those that toold knows to be open, whatever the runner says', async () => {
+  it('has the calls that toold knows to be open, whatever the runner claims', async () => {
     await chainOf(1, 'task.delegate', { agent: 'cleaner', goal: 'g' });
     const chain = await chainOf(2, 'test.echo', echo);
     assert.ok(
@@ -123,10 +123,10 @@ describe('a chain', () => {
       `${brief(chain)}`,
     );
     const elsewhere = await host.admit('two', { tools: TOOLS });
-    assert.deepEqual(await chainOf(1, 'test.echo', echo, [], elsewhere), [], 'of another run');
+    assert.deepEqual(await chainOf(1, 'test.echo', echo, [], elsewhere), [], 'another run');
   });
 
-  it('has what they are by the record, and not by what the runner says of them', async () => {
+  it("describes them from the record, and not from the runner's claim", async () => {
     await chainOf(1, 'task.delegate', { agent: 'cleaner', goal: 'g' });
     for (const [n, tool] of [
       [2, 'file.read'],
@@ -139,7 +139,7 @@ describe('a chain', () => {
     }
   });
 
-  it('takes work that is given to nobody knows whom for the worst', async () => {
+  it('treats work delegated to an unknown agent as the worst', async () => {
     const unsaid = [{ call_id: run.callId(7), tool: 'task.delegate' }];
     const worst = 'beside task.delegate high irreversible';
     assert.ok(brief(await chainOf(1, 'test.echo', echo, unsaid)).includes(worst));
@@ -155,10 +155,10 @@ describe('a chain', () => {
     const short = await host.admit('eight', { tools: TOOLS });
     await chainOf(1, 'task.delegate', { agent: 'tester', goal: 'g'.repeat(10_000) }, [], short);
     const mild = await chainOf(2, 'test.echo', echo, [], short);
-    assert.ok(!brief(mild).includes(worst), 'control: it is known to whom');
+    assert.ok(!brief(mild).includes(worst), 'control: the agent is known');
   });
 
-  it('has what a colleague would be given, less what the delegation leaves out', async () => {
+  it('has the tools a delegate would get, less what the delegation leaves out', async () => {
     const to = (agent: string, more: object = {}) => ({ agent, goal: 'g', ...more });
     const mild = await chainOf(1, 'task.delegate', to('tester'));
     assert.deepEqual(brief(mild), [
@@ -185,7 +185,7 @@ describe('a chain', () => {
     assert.match(chain[0]!.what, /shell\.exec can send to good\.test:443/);
   });
 
-  it('has all of them for a tool outside the box, whichever it says it needs', async () => {
+  it('has all hosts for a tool outside the box, whatever it declares', async () => {
     const tools = join(world.dir, 'state', 'tools');
     mkdirSync(tools, { recursive: true });
     const declared = `${BASE}argv: [/usr/bin/notify]
@@ -207,7 +207,7 @@ approval: required
     assert.match(chain[0]!.what, /site\.notify can send to .*good\.test:443/);
   });
 
-  it('shows nothing of the others that could pass for something else', async () => {
+  it('shows the other calls so that they cannot imitate anything else', async () => {
     const key = `\u202e${'x'.repeat(1_000)}`;
     const beside = [{ call_id: run.callId(2), tool: 'test.count_effect', arguments: { key } }];
     const [link] = await chainOf(1, 'test.echo', echo, beside);

@@ -1,6 +1,6 @@
-// A declared tool that breaks its declaration again and again is suspended by itself, in the task
+// A declared tool that breaks its declaration repeatedly is suspended automatically, in the task
 // tree that made it do so and, when that is not the only one, for every run; over a restart, until
-// a person lets it go on.
+// a person resumes it.
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,11 +10,11 @@ import { openTestBox, type TestBox } from '../../../../test/support/test-box.ts'
 import { deriveId } from '../../../platform/ids.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import {
+  allSent,
   hostToold,
   isCode,
   makeWorld,
   publishPolicy,
-  settled,
   type TooldTestHost,
   type TooldTestRun,
   type TooldWorld,
@@ -68,15 +68,15 @@ afterEach(async () => {
 });
 
 let n = 0;
-const askWhole = (name: string, by = run) => by.ask(n++, `site.${name}`, { n });
+const callFull = (name: string, by = run) => by.ask(n++, `site.${name}`, { n });
 const ask = async (name: string, by = run) => {
-  const { status, error } = await askWhole(name, by);
+  const { status, error } = await callFull(name, by);
   return error?.code ?? status;
 };
-const breakIt = async (times: number, by = run) => {
+const violate = async (times: number, by = run) => {
   for (let i = 0; i < times; i++) assert.equal(await ask('chatty', by), 'bad_output');
 };
-/** A run of another tree. */
+/** Admits a run of another tree. */
 const other = (name: string) => host.admit(name, { tools: NAMES });
 const TREE = deriveId<TaskId>('task', deriveId('run', 'one'));
 const viewOf = async (name: string, by = host.operator) => {
@@ -86,12 +86,12 @@ const viewOf = async (name: string, by = host.operator) => {
 };
 const FREE = { suspended: undefined, suspended_in: undefined };
 const scopes = async () => {
-  await settled(world);
-  const told = world.audit.events.filter(({ event }) => event === 'tool.suspended');
-  return told.map(({ tool: name, data }) => [name, data?.scope, data?.violations]);
+  await allSent(world);
+  const suspensions = world.audit.events.filter(({ event }) => event === 'tool.suspended');
+  return suspensions.map(({ tool: name, data }) => [name, data?.scope, data?.violations]);
 };
 
-test('any number of violations of one task tree is never for everybody, of two it is', () => {
+test('violations in one task tree never suspend a tool for all runs, in two they do', () => {
   const kind = fc.constantFrom('output', 'limit', 'network');
   const of = (tree: string) => fc.array(fc.record({ tree: fc.constant(tree), kind }));
   fc.assert(
@@ -116,9 +116,9 @@ describe('a declared tool', () => {
     ['wrong', 'bad_output', /does not match its declaration/],
     ['slow', 'limit', /exceeded its limits/],
   ] as const)
-    it(`${name}: is suspended after it broke its word so often, and no other is`, async () => {
+    it(`${name}: is suspended after repeated violations, and no other tool is`, async () => {
       for (let i = 0; i < MAX; i++) assert.equal(await ask(name), code);
-      const { error } = await askWhole(name);
+      const { error } = await callFull(name);
       assert.equal(error?.code, 'suspended');
       assert.match(error!.message, /suspended in this task and its subtasks .*: 3 violations: /);
       assert.match(error!.message, why);
@@ -134,18 +134,18 @@ describe('a declared tool', () => {
       assert.deepEqual(await scopes(), [[`site.${name}`, 'task_tree', MAX]]);
     });
 
-  it('is not taken from others by one task tree, and is by two', async () => {
-    await breakIt(MAX);
+  it('is not suspended for others by one task tree, but by two', async () => {
+    await violate(MAX);
     const second = await other('two');
-    await breakIt(MAX - 1, second);
+    await violate(MAX - 1, second);
     assert.deepEqual([await ask('chatty'), await ask('chatty')], ['suspended', 'suspended']);
-    assert.deepEqual(await viewOf('chatty', second.client), FREE, 'others are not told whose');
+    assert.deepEqual(await viewOf('chatty', second.client), FREE, 'others do not see whose');
     assert.equal((await viewOf('chatty', run.client)).suspended_in?.length, 1);
 
-    await breakIt(1, second);
+    await violate(1, second);
     const third = await other('three');
     assert.equal(await ask('chatty', third), 'suspended');
-    const { error } = await askWhole('chatty');
+    const { error } = await callFull('chatty');
     assert.match(error!.message, /suspended for all agents: 6 violations in 2 task trees: /);
     const { suspended, suspended_in } = await viewOf('chatty');
     assert.equal(suspended?.by, 'service:toold');
@@ -157,28 +157,28 @@ describe('a declared tool', () => {
     ]);
   });
 
-  it('is not taken from others by what a task tree had in hand when it lost it', async () => {
+  it('is not suspended for others by calls a task tree had in progress when it was suspended there', async () => {
     const calls = Array.from({ length: 3 * MAX }, () => ask('chatty'));
     const codes = new Set(await Promise.all(calls));
     assert.ok(codes.has('bad_output'));
     assert.equal(await ask('chatty'), 'suspended');
-    await breakIt(1, await other('two'));
+    await violate(1, await other('two'));
     assert.equal((await viewOf('chatty')).suspended, undefined);
   });
 
-  it('is suspended for everybody when many task trees make it break its word a little', async () => {
-    for (let i = 0; i < 2 * MAX; i++) await breakIt(1, await other(`tree ${i}`));
+  it('is suspended for all when many task trees each make it violate a little', async () => {
+    for (let i = 0; i < 2 * MAX; i++) await violate(1, await other(`tree ${i}`));
     assert.equal(await ask('chatty'), 'suspended');
     assert.match((await viewOf('chatty')).suspended!.reason, /6 violations in 6 task trees/);
     assert.deepEqual(await scopes(), [['site.chatty', 'everybody', 2 * MAX]]);
   });
 
-  it('is suspended for subtasks and later runs with their task tree', async () => {
+  it('is suspended for subtasks and later runs of their task tree', async () => {
     const task_id = deriveId<TaskId>('task', 'below');
     const below = { task_id, root_task_id: TREE, tools: NAMES };
     const child = await host.admit('child', below);
-    await breakIt(MAX - 1);
-    await breakIt(1, child);
+    await violate(MAX - 1);
+    await violate(1, child);
     const again = await host.admit('again', { ...below, task_id: TREE });
     for (const one of [run, child, again]) assert.equal(await ask('chatty', one), 'suspended');
     const { suspended, suspended_in } = await viewOf('chatty');
@@ -188,28 +188,28 @@ describe('a declared tool', () => {
       [TREE],
     );
     const elsewhere = { ...below, root_task_id: deriveId<TaskId>('task', 'elsewhere') };
-    await breakIt(1, await host.admit('elsewhere', elsewhere));
+    await violate(1, await host.admit('elsewhere', elsewhere));
   });
 
-  it('that fails, or keeps to its word, goes on', async () => {
+  it('that fails, or keeps to its declaration, goes on', async () => {
     for (let i = 0; i < MAX + 2; i++) assert.equal(await ask('fails'), 'command_failed');
     for (let i = 0; i < MAX + 2; i++) assert.equal(await ask('good'), 'completed');
     assert.deepEqual(await viewOf('fails'), FREE);
   });
 
-  it('is not suspended for what is long ago', async () => {
-    await breakIt(MAX - 1);
+  it('is not suspended for violations outside the window', async () => {
+    await violate(MAX - 1);
     world.clock.advance(601_000);
-    await breakIt(MAX - 1);
+    await violate(MAX - 1);
     assert.deepEqual(await viewOf('chatty'), FREE);
   });
 
-  it('stays suspended in a task tree however long ago, and that speaks against it', async () => {
-    await breakIt(MAX);
+  it('stays suspended in a task tree for any time, and that counts against it', async () => {
+    await violate(MAX);
     world.clock.advance(30 * 86_400_000);
     assert.equal(await ask('chatty'), 'suspended');
     const second = await other('two');
-    await breakIt(MAX, second);
+    await violate(MAX, second);
     assert.equal(await ask('chatty', second), 'suspended');
     assert.match((await viewOf('chatty')).suspended!.reason, /6 violations in 2 task trees/);
   });
@@ -217,8 +217,8 @@ describe('a declared tool', () => {
   it('stays suspended over a restart, until a person resumes it', async () => {
     const params = { name: 'site.chatty' };
     for (const trees of [1, 2]) {
-      await breakIt(MAX);
-      if (trees === 2) await breakIt(MAX, await other('two'));
+      await violate(MAX);
+      if (trees === 2) await violate(MAX, await other('two'));
       const before = await viewOf('chatty');
       await host.stop();
       await start();
@@ -232,12 +232,12 @@ describe('a declared tool', () => {
 
       const { tool: view } = await host.operator.resumeTool({ params });
       assert.deepEqual([view.suspended, view.suspended_in], [undefined, undefined]);
-      await breakIt(MAX - 1);
-      assert.deepEqual(await viewOf('chatty'), FREE, 'counted from the beginning');
+      await violate(MAX - 1);
+      assert.deepEqual(await viewOf('chatty'), FREE, 'counted from zero');
       await assert.rejects(host.operator.resumeTool({ params }), isCode('conflict'));
       world.clock.advance(601_000);
     }
-    await settled(world);
+    await allSent(world);
     const resumed = world.audit.events.filter(({ event }) => event === 'tool.resumed');
     assert.deepEqual(
       resumed.map(({ principal, tool: name }) => [principal, name]),
@@ -266,13 +266,13 @@ describe('a declared tool', () => {
     }
   });
 
-  it('that a person suspends beside a task tree’s own is free of both when resumed', async () => {
-    await breakIt(MAX);
+  it('that a person suspends in addition to a task tree’s own is resumed in both', async () => {
+    await violate(MAX);
     const params = { name: 'site.chatty' };
     await host.operator.suspendTool({ params, body: { reason: 'looks odd' } });
-    const { error } = await askWhole('chatty');
+    const { error } = await callFull('chatty');
     assert.match(error!.message, /suspended for all agents: looks odd/);
     await host.operator.resumeTool({ params });
-    await breakIt(1);
+    await violate(1);
   });
 });

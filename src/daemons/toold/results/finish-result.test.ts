@@ -26,7 +26,7 @@ const after = (result: Record<string, unknown>) =>
   finish(counted, { status: 'completed', result }, {} as ToolContext);
 
 describe('a result', () => {
-  it('that is as declared is given on', async () => {
+  it('that is as declared is returned', async () => {
     const finished = await after({ count: 3 });
     assert.deepEqual([finished.saved.status, finished.result], ['completed', { count: 3 }]);
   });
@@ -41,7 +41,7 @@ describe('a result', () => {
   });
 });
 
-describe('an output of a command that is too large', () => {
+describe('a command output that is too large', () => {
   const loud: Tool = tool({
     name: 'test.loud',
     description: 'Prints.',
@@ -59,7 +59,7 @@ describe('an output of a command that is too large', () => {
     ['both in turn, which are longer when they are shown', 'a\u0001', true],
     ['text of several bytes a character', '語', true],
   ] as const)
-    it(`is kept as an artifact: ${what}`, async () => {
+    it(`is stored as an artifact: ${what}`, async () => {
       const kept: string[] = [];
       const toolPutArtifact = async ({ body }: { body: { artifact: { text?: string } } }) => {
         const text = body.artifact.text ?? '';

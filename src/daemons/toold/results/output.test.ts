@@ -22,7 +22,7 @@ describe('neutralise', () => {
 });
 
 describe('showResult', () => {
-  it('shows hidden characters by name, and of very many only that they are there', () => {
+  it('shows hidden characters by name, and of very many only that they exist', () => {
     const of = (text: string) => showResult({ text }).value.text as string;
     const few = '\u0000'.repeat(65_536);
     assert.equal(of(few), '[U+0000]'.repeat(65_536));
@@ -32,19 +32,19 @@ describe('showResult', () => {
     assert.equal(of(secret), `${'[U+0000]'.repeat(65_536)}[redacted GitHub token]\ufffd`);
   });
 
-  it('[R401] reaches every string and key, and only those', () => {
+  it('[R401] covers every string and key, and nothing else', () => {
     const { value } = showResult({ a: ['x\u202e', { 'k\u0007': 1, deep: null }], n: 2, t: true });
     assert.deepEqual(value, { a: ['x[U+202E]', { 'k[U+0007]': 1, deep: null }], n: 2, t: true });
   });
 
-  it('keeps a member named __proto__ a member', () => {
+  it('keeps a member named __proto__', () => {
     const given = JSON.parse('{"__proto__":{"x":"\\u0007"}}') as Record<string, unknown>;
     const { value, text } = showResult(given);
     assert.equal(Object.getPrototypeOf(value), Object.prototype);
     assert.equal(text, '{"__proto__":{"x":"[U+0007]"}}');
   });
 
-  it('shows harmless values unchanged, and no value with anything unsafe', () => {
+  it('leaves safe values unchanged, and no unsafe character in any', () => {
     const words = fc.string({ unit: 'binary' });
     const tree = fc.dictionary(words, fc.jsonValue({ stringUnit: 'binary' }));
     fc.assert(

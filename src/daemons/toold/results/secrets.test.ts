@@ -1,11 +1,11 @@
-// Each known shape of a secret is taken out, and what only looks a little like one stays.
+// Each known form of a secret is redacted, and text that only resembles one stays.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { showResult } from './output.ts';
 import { mayHoldSecret, measureEntropy, redact, SHAPES } from './secrets.ts';
 
-/** Put together here, so that this file itself holds none. */
+/** Composed here, so that this file itself contains none. */
 const mixed = (length: number) =>
   Array.from({ length }, (_, i) => 'a7Kq2ZxP9mB4LrT8vYc3JwE6'[(i * 7 + (i >> 3)) % 24]).join('');
 const upper = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.slice(3, 19);
@@ -89,7 +89,7 @@ describe('redact', () => {
     it(`leaves: ${text}`, () => assert.equal(redact(text), text));
   }
 
-  it('[R96] finds what stands anywhere in a result, keys included, and says what it was', () => {
+  it('[R96] finds secrets anywhere in a result, keys included, and names their kind', () => {
     const key = `ghp_${mixed(36)}`;
     const { value, text, redacted } = showResult({ lines: [{ [key]: 1, text: `x ${key}\u0007` }] });
     assert.ok(!text.includes(key));
@@ -99,7 +99,7 @@ describe('redact', () => {
     });
   });
 
-  it('the quick look never misses what the long one would find', () => {
+  it('the quick check never misses what the full one would find', () => {
     for (const [, secret, around = (s: string) => s] of secrets)
       assert.ok(mayHoldSecret(JSON.stringify({ text: around(secret) })));
     fc.assert(
@@ -111,7 +111,7 @@ describe('redact', () => {
     );
   });
 
-  it('stays quick for text made to be slow', () => {
+  it('stays quick for adversarial text', () => {
     const slow = [
       '-----BEGIN PRIVATE KEY-----',
       'aws secret ',
@@ -124,7 +124,7 @@ describe('redact', () => {
     assert.ok(performance.now() - began < 20_000);
   });
 
-  it('entropy tells random from repeated', () => {
+  it('entropy distinguishes random from repeated', () => {
     assert.equal(measureEntropy('aaaa'), 0);
     assert.equal(measureEntropy('abcd'), 2);
   });

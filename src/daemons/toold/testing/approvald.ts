@@ -1,5 +1,5 @@
-// For tests: an approvald that answers the routes toold uses from memory, with a real key. What a
-// person would say is said here.
+// Test helper: an approvald that serves the routes toold uses from memory, with a real key. Tests
+// set the decisions.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,8 +20,12 @@ import { AT, dispatchOf } from './peers.ts';
 const { askApproval, redeemApproval, approvalKey } = approvaldRoutes;
 const usedRoutes = { askApproval, redeemApproval, approvalKey };
 
-type Said = { decision: Redeemed['decision']; edited?: Record<string, unknown>; text?: string };
-type Asked = { ask: AskApproval; said: Said };
+type DecisionInput = {
+  decision: Redeemed['decision'];
+  edited?: Record<string, unknown>;
+  text?: string;
+};
+type FakeApproval = { ask: AskApproval; decision: DecisionInput };
 
 export type FakeApprovald = ReturnType<typeof fakeApprovald>;
 
@@ -29,13 +33,13 @@ export function fakeApprovald() {
   const dir = mkdtempSync(join(tmpdir(), 'toold-a-'));
   const key = openSigningKey(join(dir, 'key'));
   rmSync(dir, { recursive: true });
-  const approvals = new Map<string, Asked>();
+  const approvals = new Map<string, FakeApproval>();
   const state = {
     approvals,
     redeemed: [] as string[],
-    /** As a permit would: the next asks are granted at once. */
+    /** As with a permit: the next requests are granted at once. */
     permits: false,
-    /** Changes what is handed over; a liar's approvald. */
+    /** Changes the response, as a lying approvald would. */
     forge: (answer: Redeemed): Redeemed => answer,
     gate: (_route: string): void => {},
   };
@@ -45,11 +49,11 @@ export function fakeApprovald() {
     async askApproval({ body }) {
       state.gate('ask');
       const id = idOf(body.call_id);
-      const found = approvals.get(id) ?? { ask: body, said: { decision: 'pending' } };
+      const found = approvals.get(id) ?? { ask: body, decision: { decision: 'pending' } };
       approvals.set(id, found);
-      if (state.permits) found.said = { decision: 'approved' };
+      if (state.permits) found.decision = { decision: 'approved' };
       const ended = state.permits ? ('granted' as const) : ('ended' as const);
-      const status = found.said.decision === 'pending' ? ('pending' as const) : ended;
+      const status = found.decision.decision === 'pending' ? ('pending' as const) : ended;
       return { approval: viewOf(id, found), status };
     },
     async redeemApproval({ params, body }) {
@@ -57,14 +61,14 @@ export function fakeApprovald() {
       const found = approvals.get(params.id);
       const ask = found?.ask;
       if (found === undefined || ask === undefined || ask.call_id !== body.call_id)
-        throw fault('denied', 'it was not asked for this call');
+        throw fault('denied', 'it was requested for another call');
       if (ask.arguments_hash !== body.arguments_hash)
-        throw fault('denied', 'it was asked with other arguments');
+        throw fault('denied', 'it was requested with other arguments');
       state.redeemed.push(body.call_id);
       const shown = ask.diff === null ? null : sha256Hex(ask.diff);
-      if (found.said.decision === 'approved' && shown !== body.diff_hash)
-        found.said = { decision: 'changed', text: 'it is not what the person saw any more' };
-      const args = found.said.edited ?? ask.arguments;
+      if (found.decision.decision === 'approved' && shown !== body.diff_hash)
+        found.decision = { decision: 'changed', text: 'it is no longer what the person saw' };
+      const args = found.decision.edited ?? ask.arguments;
       const statement: Statement = {
         v: 1,
         approval_id: params.id,
@@ -73,20 +77,20 @@ export function fakeApprovald() {
         agent: ask.agent,
         task_id: ask.task_id,
         action: ask.action,
-        decision: found.said.decision as Statement['decision'],
+        decision: found.decision.decision as Statement['decision'],
         asked_hash: ask.arguments_hash,
         arguments_hash: sha256Hex(canonicalJson(args)),
-        diff_hash: found.said.edited || ask.diff === null ? null : sha256Hex(ask.diff),
+        diff_hash: found.decision.edited || ask.diff === null ? null : sha256Hex(ask.diff),
         by: ['person:alice'],
         permit_id: null,
         nonce: 'n',
         at: AT,
       };
       return state.forge({
-        decision: found.said.decision,
-        arguments: found.said.decision === 'approved' ? args : null,
-        edited: found.said.edited !== undefined,
-        text: found.said.text ?? null,
+        decision: found.decision.decision,
+        arguments: found.decision.decision === 'approved' ? args : null,
+        edited: found.decision.edited !== undefined,
+        text: found.decision.text ?? null,
         statement,
         signature: key.signJson(statement),
         key_id: key.keyId,
@@ -100,20 +104,20 @@ export function fakeApprovald() {
   return {
     state,
     dispatch,
-    /** As approvald itself would sign it, whatever it says. */
+    /** Signs the statement as approvald would, whatever it states. */
     signed: (answer: Redeemed, statement: Statement): Redeemed => ({
       ...answer,
       statement,
       signature: key.signJson(statement),
     }),
-    approvalOf: (callId: string): Asked | undefined => approvals.get(idOf(callId)),
-    say(callId: string, said: Said): void {
-      approvals.get(idOf(callId))!.said = said;
+    approvalOf: (callId: string): FakeApproval | undefined => approvals.get(idOf(callId)),
+    decide(callId: string, decision: DecisionInput): void {
+      approvals.get(idOf(callId))!.decision = decision;
     },
   };
 }
 
-function viewOf(id: ApprovalId, { ask }: Asked): ApprovalView {
+function viewOf(id: ApprovalId, { ask }: FakeApproval): ApprovalView {
   const { call_id, run_id, purpose = '', repo, diff, rollback, chain = [], ...rest } = ask;
   return {
     ...rest,

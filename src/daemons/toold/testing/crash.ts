@@ -1,5 +1,5 @@
-// For tests: toold in a process that dies. Every write, read, request, effect and named moment is a
-// point where it may die; from then on nothing it does reaches the world, as after SIGKILL. What is
+// Test helper: toold in a process that dies. Every write, read, request, effect and failpoint is a
+// point where it may die; from then on nothing it does has an effect, as after SIGKILL. What is
 // durable stays.
 import { join } from 'node:path';
 import type { DaemonContext } from '../../../platform/daemon.ts';
@@ -23,7 +23,7 @@ import { MIGRATIONS } from '../store/store.ts';
 import type { TooldWorld } from './host.ts';
 
 export type Life = {
-  /** Where it died, if it did. */
+  /** The point where it died, if it did. */
   died(): string | undefined;
   as(caller: Caller): Client<typeof tooldRoutes>;
   /** Dies now, if it has not yet; resolves when its files are closed. */
@@ -36,25 +36,25 @@ const self: DaemonCaller = { kind: 'daemon', principal: 'service:toold', daemon:
 
 export async function live(
   world: TooldWorld,
-  /** Dies after so many points, or at the first of this name. */
+  /** Dies after this many points, or at the first with this name. */
   options: {
     deathAt: number | string;
     onEffect: (key: string) => void;
-    /** Before every write; may throw, as a full disk does. */
+    /** Called before every write; may throw, as a full disk does. */
     beforeWrite?: () => void;
   },
 ): Promise<Life> {
   const { deathAt } = options;
   let passed = 0;
-  let place: string | undefined;
+  let diedAt: string | undefined;
   let outbox: Outbox | undefined;
   const point = (name: string): void => {
-    if (place === undefined && (name === deathAt || passed++ === deathAt)) {
-      place = name;
-      // Whoever waits for the log would wait in vain.
+    if (diedAt === undefined && (name === deathAt || passed++ === deathAt)) {
+      diedAt = name;
+      // A caller that waits for the log would wait forever.
       outbox?.stop();
     }
-    if (place !== undefined) throw new Error(`dead since ${place}`);
+    if (diedAt !== undefined) throw new Error(`dead since ${diedAt}`);
   };
   const around = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
     point(`before ${name}`);
@@ -74,14 +74,14 @@ export async function live(
     read: (work) => around('read', () => real.read(work)),
     close: () => real.close(),
   };
-  const reach = (name: string, dispatch: Dispatch): Dispatch => ({
+  const wrap = (name: string, dispatch: Dispatch): Dispatch => ({
     ...dispatch,
     run: (request) => around(`${name} ${request.path}`, () => dispatch.run(request)),
   });
   const link = {
-    agentd: localLink(() => reach('agentd', world.agentd.dispatch), self),
-    audit: localLink(() => reach('audit', world.audit.dispatch), self),
-    approvald: localLink(() => reach('approvald', world.approvald.dispatch), self),
+    agentd: localLink(() => wrap('agentd', world.agentd.dispatch), self),
+    audit: localLink(() => wrap('audit', world.audit.dispatch), self),
+    approvald: localLink(() => wrap('approvald', world.approvald.dispatch), self),
   };
   const audit = makeClient({ append: auditRoutes.append }, link.audit);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
@@ -99,11 +99,11 @@ export async function live(
     dispatch = makeDispatch({ routes: tooldRoutes, handlers: running.handlers, ...common });
     await running.begin?.();
   } catch (error) {
-    if (place === undefined) throw error;
+    if (diedAt === undefined) throw error;
   }
 
   return {
-    died: () => place,
+    died: () => diedAt,
     as: (caller) =>
       makeClient(
         tooldRoutes,
@@ -113,7 +113,7 @@ export async function live(
         }, caller),
       ),
     async kill() {
-      place ??= 'kill';
+      diedAt ??= 'kill';
       outbox?.stop();
       await real.close();
     },
@@ -121,15 +121,15 @@ export async function live(
       try {
         return (await outbox?.drain(20_000)) ?? false;
       } catch (error) {
-        // Looking whether anything is left is a point to die at, too.
-        if (place === undefined) throw error;
+        // The check for unsent events is a point to die at, too.
+        if (diedAt === undefined) throw error;
         return false;
       }
     },
   };
 }
 
-/** Reading it anew in every life would take most of the time of the test. */
+/** Loading the policy in every life would take most of the test's time. */
 const policies = new WeakMap<TooldWorld, PolicySource>();
 function policyOf(world: TooldWorld): PolicySource {
   const { clock } = world;

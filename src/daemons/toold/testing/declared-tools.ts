@@ -1,5 +1,5 @@
-// For tests: a tool as an operator declares it, and a host that notes what it was asked to run and
-// answers as it was told.
+// Test helper: a tool as an operator declares it, and a host that records the commands it gets and
+// returns a scripted result.
 import assert from 'node:assert/strict';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { Declaration } from '../command-tools/declaration.ts';
@@ -39,22 +39,22 @@ const done: ExecResult = {
   stderrTruncated: false,
 };
 
-export function playedHost() {
-  const asked: HostCommand[] = [];
-  let answer = done;
+export function fakeHost() {
+  const commands: HostCommand[] = [];
+  let result = done;
   const places = {
     host: {
       async run(_: unknown, request: HostCommand) {
-        asked.push(request);
-        return answer;
+        commands.push(request);
+        return result;
       },
     },
   };
   return {
     places,
-    asked,
-    answers(more: Partial<ExecResult> = {}): void {
-      answer = { ...done, ...more };
+    commands,
+    returns(more: Partial<ExecResult> = {}): void {
+      result = { ...done, ...more };
     },
     make: (text: string) => makeCommandTool(declare(text), places),
   };

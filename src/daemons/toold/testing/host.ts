@@ -1,6 +1,5 @@
-// For tests: toold hosted as in a runtime, between a fake agentd and a fake auditd-ai, with clients
-// for each kind of caller. A state directory can be taken over by the next host, as after a
-// restart.
+// Test helper: toold hosted as in a runtime, between a fake agentd and a fake auditd-ai, with
+// clients for each kind of caller. The next host can reuse a state directory, as after a restart.
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +24,7 @@ import { tooldConfig } from '../config.ts';
 import { toold } from '../daemon.ts';
 import { type FakeApprovald, fakeApprovald } from './approvald.ts';
 import { asHosted, type FakeAgentd, type FakeAudit, fakeAgentd, fakeAudit } from './peers.ts';
-import { type FakeSandboxd, nothingOutside } from './sandboxd.ts';
+import { type FakeSandboxd, fakeEgressd } from './sandboxd.ts';
 
 export type TooldClient = Client<typeof tooldRoutes>;
 
@@ -76,7 +75,7 @@ export type TooldWorld = {
   remove(): void;
 };
 
-/** The agent `coder`, as a manifest that allows the test tools would have it. */
+/** The agent `coder`, with a manifest that allows the test tools. */
 export const CODER = { tools: { allow: ['task.delegate', 'package.request', 'test.tools'] } };
 
 /** Publishes a policy as agentd does. */
@@ -142,7 +141,7 @@ export async function hostToold(
   const { sandboxd } = options;
   if (sandboxd !== undefined) {
     here.set('sandboxd', asHosted('sandboxd', sandboxd.dispatch));
-    here.set('egressd', asHosted('egressd', nothingOutside()));
+    here.set('egressd', asHosted('egressd', fakeEgressd()));
   }
   const clock = options.clock ?? world.clock;
   const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };
@@ -199,18 +198,18 @@ function testRun(id: RunId, socket: string, client: TooldClient): TooldTestRun {
   };
 }
 
-/** As approvald and agentd do when a person has answered. */
-export function answerAsPerson(
+/** Records a person's decision, as approvald and agentd do. */
+export function decideAsPerson(
   world: TooldWorld,
   callId: CallId,
-  said: Parameters<FakeApprovald['say']>[1],
+  decision: Parameters<FakeApprovald['decide']>[1],
 ): void {
-  world.approvald.say(callId, said);
-  const wait = [...world.agentd.waits.values()].find((one) => one.call_id === callId)!;
+  world.approvald.decide(callId, decision);
+  const wait = [...world.agentd.waits.values()].find((entry) => entry.call_id === callId)!;
   world.agentd.endWait(wait.id, { status: 'ended', outcome: 'answered' });
 }
 
-/** The lines that test.count_effect wrote. */
+/** Returns the lines that test.count_effect wrote. */
 export function effectsIn({ effectFile }: TooldWorld): string[] {
   return existsSync(effectFile) ? readFileSync(effectFile, 'utf8').trim().split('\n') : [];
 }
@@ -218,23 +217,26 @@ export function effectsIn({ effectFile }: TooldWorld): string[] {
 export const isCode = (code: string) => (error: unknown) =>
   error instanceof Fault && error.code === code;
 
-/** Until the relay has nothing left: events that no call waits for come a few turns later. */
-export async function settled({ audit }: TooldWorld): Promise<void> {
+/**
+ * Resolves when the relay has sent everything: events that no call waits for follow a few ticks
+ * later.
+ */
+export async function allSent({ audit }: TooldWorld): Promise<void> {
   for (let seen = -1; seen !== audit.events.length; ) {
     seen = audit.events.length;
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-/** The audit events of one call, by what they say. */
+/** Returns the audit events of one call, by kind. */
 export async function eventsOf(world: TooldWorld, callId: string): Promise<string[]> {
-  await settled(world);
+  await allSent(world);
   const own = world.audit.events.filter((event) => event.call_id === callId);
   return own.map((event) => event.id.slice(callId.length));
 }
 
-/** A slow tool sleeps on the manual clock: moves it until the answer is there. */
-export async function finished<T>({ clock }: TooldWorld, answer: Promise<T>): Promise<T> {
+/** Advances the manual clock, on which a slow tool sleeps, until the response arrives. */
+export async function advanceUntil<T>({ clock }: TooldWorld, answer: Promise<T>): Promise<T> {
   let done = false;
   const mark = () => {
     done = true;

@@ -1,6 +1,6 @@
-// For tests: an agentd and an auditd-ai that answer the real routes from memory, so that toold is
-// tested through the same clients and checks as in a runtime. agentd does each call once per run
-// and call id.
+// Test helper: an agentd and an auditd-ai that serve the real routes from memory, so that toold is
+// tested through the same clients and checks as in a runtime. agentd performs each call once per
+// run and call id.
 import type { RunningDaemon } from '../../../platform/daemon.ts';
 import { type Dispatch, type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
 import { deriveId } from '../../../platform/ids.ts';
@@ -50,7 +50,7 @@ export function fakeAgentd() {
   const state = {
     waits,
     artifacts,
-    /** One line per thing really done, as `route call_id`. */
+    /** One line per effect, as `route call_id`. */
     done: [] as string[],
     breaks: [] as string[],
     marks: new Map<string, Set<Label>>(),
@@ -261,7 +261,7 @@ export function dispatchOf<T extends RouteTable>(
   return makeDispatch({ routes, handlers, log: silentLog, metrics: makeMetrics(name) });
 }
 
-/** A fake as `hostDaemon` finds it in its own process. */
+/** Wraps a fake as `hostDaemon` finds it in its own process. */
 export function asHosted(name: DaemonName, dispatch: Dispatch): RunningDaemon {
   const nothing = async () => {};
   return { name, dispatch, begin: nothing, drain: nothing, stop: nothing };

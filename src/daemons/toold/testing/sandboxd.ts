@@ -1,5 +1,5 @@
-// For tests: a sandboxd whose boxes are all the one that is given, so that toold is tested with its
-// real tools and files. What a box keeps out is tested against the warden elsewhere.
+// Test helper: a sandboxd whose boxes are all the given one, so that toold is tested with its real
+// tools and files. The escape tests cover what a box keeps out.
 import { egressdRoutes } from '../../../wire/egressd.ts';
 import { fault } from '../../../wire/errors.ts';
 import {
@@ -69,15 +69,15 @@ export function fakeSandboxd(box: Box) {
   return { dispatch, open, opened };
 }
 
-/** An egressd that no run has a way out of. */
-export function nothingOutside() {
+/** An egressd where no run has an egress session. */
+export function fakeEgressd() {
   const { getEgress } = egressdRoutes;
   return dispatchOf(
     'egressd',
     { getEgress },
     {
       async getEgress({ params }) {
-        throw fault('not_found', `${params.id} has no way out`);
+        throw fault('not_found', `${params.id} has no egress session`);
       },
     },
   );

@@ -29,7 +29,7 @@ afterEach(() => world.close());
 const at = (name: string) => join(world.workspace, name);
 const read = (name: string) => readFileSync(at(name), 'utf8');
 
-/** Shown to a person, then `meanwhile`, then done as approved. */
+/** Renders the preview, runs `meanwhile`, then performs the call as approved. */
 async function approved(name: string, input: object, meanwhile: () => void): Promise<Effect> {
   const all = [...fileTools(world.workspace), ...gitTools(world.workspace)];
   const tool = all.find((one) => one.name === name)!;
@@ -43,9 +43,9 @@ const isChanged = (error: unknown) =>
   isFault(error, 'conflict') && (error as { details?: object }).details !== undefined;
 const resultOf = (effect: Effect) => (effect as { result: Record<string, unknown> }).result;
 
-describe('a file that a person saw changed', () => {
+describe('an approved file change', () => {
   beforeEach(() => writeFileSync(at('a'), 'one\n'));
-  const other = () => writeFileSync(at('a'), 'of a colleague\n');
+  const other = () => writeFileSync(at('a'), 'of another agent\n');
   const edits = [{ old_text: 'o', new_text: 'O' }];
   const rows: [string, object][] = [
     ['file.write', { path: 'a', text: 'two\n' }],
@@ -54,11 +54,11 @@ describe('a file that a person saw changed', () => {
     ['file.delete', { path: 'a' }],
   ];
   for (const [name, input] of rows)
-    it(`${name} ${Object.keys(input).at(-1)}: only as long as it is that file`, async () => {
+    it(`${name} ${Object.keys(input).at(-1)}: only while the file is the same`, async () => {
       await assert.rejects(approved(name, input, other), isChanged);
-      assert.equal(read('a'), 'of a colleague\n');
+      assert.equal(read('a'), 'of another agent\n');
       writeFileSync(at('a'), 'one\n');
-      assert.ok('result' in (await approved(name, input, nothing)), 'the control');
+      assert.ok('result' in (await approved(name, input, nothing)), 'control');
       assert.notEqual(existsSync(at('a')) && read('a'), 'one\n');
     });
 
@@ -72,23 +72,23 @@ describe('a file that a person saw changed', () => {
     assert.equal(read('a'), 'rm o');
   });
 
-  it('one that was not there is not written over', async () => {
+  it('does not overwrite a file that did not exist', async () => {
     const input = { path: 'new', text: 'mine' };
     const made = () => writeFileSync(at('new'), 'theirs');
     await assert.rejects(approved('file.write', input, made), isChanged);
     assert.equal(read('new'), 'theirs');
     rmSync(at('new'));
-    assert.ok('result' in (await approved('file.write', input, nothing)), 'the control');
+    assert.ok('result' in (await approved('file.write', input, nothing)), 'control');
   });
 
-  it('one that was not there is not deleted', async () => {
+  it('does not delete a file that did not exist', async () => {
     const made = () => writeFileSync(at('new'), 'theirs');
     await assert.rejects(approved('file.delete', { path: 'new' }, made), isChanged);
     assert.ok(existsSync(at('new')));
     assert.equal(resultOf(await approved('file.delete', { path: 'none' }, nothing)).deleted, 0);
   });
 
-  it('one too large for a hash is told by size and time', async () => {
+  it('identifies a file too large for a hash by size and time', async () => {
     const touched = () => utimesSync(at('a'), 1, 1);
     for (const [name, more] of [
       ['file.write', { text: 'x' }],
@@ -100,7 +100,7 @@ describe('a file that a person saw changed', () => {
     }
   });
 
-  it('a link is deleted as the link that it was', async () => {
+  it('deletes a link as the link that it was', async () => {
     writeFileSync(at('b'), 'b');
     symlinkSync('a', at('link'));
     const turned = () => {
@@ -119,7 +119,7 @@ describe('a file that a person saw changed', () => {
   });
 });
 
-describe('a commit that a person saw', () => {
+describe('an approved commit', () => {
   const env = { PATH: process.env.PATH, GIT_CONFIG_GLOBAL: '/dev/null', HOME: '/nonexistent' };
   const who = ['-c', 'user.name=p', '-c', 'user.email=p@x'];
   const plain = (...args: string[]) =>
@@ -133,7 +133,7 @@ describe('a commit that a person saw', () => {
     writeFileSync(at('b'), 'b\n');
   });
 
-  it('holds what was shown, and nothing that a colleague put there since', async () => {
+  it('contains what was shown, and nothing that another agent added since', async () => {
     const done = await approved('git.commit', input, () => {
       writeFileSync(at('a'), 'evil\n');
       writeFileSync(at('b'), 'evil\n');
@@ -146,17 +146,17 @@ describe('a commit that a person saw', () => {
     assert.doesNotMatch(plain('show', '--format=%an%n%B', 'main'), /evil/);
     assert.equal(plain('log', '-1', '--format=%an|%B').trim(), 'coder|add b\n\nbody');
     assert.equal(plain('show', 'main:b'), 'b\n');
-    assert.equal(read('b'), 'evil\n', 'their work is still there');
+    assert.equal(read('b'), 'evil\n', 'the other work is still there');
   });
 
-  it('leaves the repository as a commit does', async () => {
+  it('leaves the repository as a plain commit does', async () => {
     const { commit } = resultOf(await approved('git.commit', input, nothing));
     assert.equal(plain('status', '--porcelain'), '');
     assert.match(plain('reflog', '-1', 'HEAD'), /commit: add b/);
     assert.equal(plain('rev-parse', 'HEAD').trim(), commit);
   });
 
-  it('is not made on another commit or another branch than was shown', async () => {
+  it('is not made on another commit or branch than shown', async () => {
     const moved = () => plain('commit', '--quiet', '--allow-empty', '-m', 'theirs');
     await assert.rejects(approved('git.commit', input, moved), isChanged);
     assert.equal(plain('log', '-1', '--format=%s').trim(), 'theirs');

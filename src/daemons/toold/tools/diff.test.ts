@@ -1,4 +1,4 @@
-// A diff is right when patch(1)'s reading of it makes the second text from the first.
+// A diff is right when applying it as patch(1) does makes the second text from the first.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -6,7 +6,7 @@ import { unifiedDiff } from './diff.ts';
 
 const names = { from: 'a', to: 'a' };
 
-/** Applies a unified diff, holding it to every line it claims. */
+/** Applies a unified diff, and checks every line it claims. */
 function patch(before: string[], diff: string): string[] {
   const out: string[] = [];
   let at = 0;
@@ -26,7 +26,7 @@ function patch(before: string[], diff: string): string[] {
   return [...out, ...before.slice(at)];
 }
 
-test('shows what changed with three lines around it', () => {
+test('shows changes with three lines of context', () => {
   const before = Array.from({ length: 12 }, (_, i) => `line ${i}`).join('\n');
   const after = before.replace('line 6', 'line six\nline 6.5');
   assert.equal(
@@ -56,7 +56,7 @@ test('any two texts: the diff leads from one to the other', () => {
   const lines = fc.array(line, { maxLength: 30 });
   fc.assert(
     fc.property(lines, lines, (before, after) => {
-      // A last empty line and a last line end look the same in a diff without a note on it.
+      // A last empty line and a last line end look the same in a diff without a marker for it.
       if (before.at(-1) === '' || after.at(-1) === '') return;
       const diff = unifiedDiff(before.join('\n'), after.join('\n'), names);
       assert.deepEqual(patch(before, diff), after);
@@ -64,7 +64,7 @@ test('any two texts: the diff leads from one to the other', () => {
   );
 });
 
-test('texts with nothing in common are shown whole, and fast', () => {
+test('texts with nothing in common are shown in full, and fast', () => {
   const many = (word: string) => Array.from({ length: 5_000 }, (_, i) => `${word}${i}`).join('\n');
   const diff = unifiedDiff(many('a'), many('b'), names);
   assert.deepEqual(patch(many('a').split('\n'), diff), many('b').split('\n'));

@@ -1,4 +1,4 @@
-// Every tool says of itself what the broker, policy and a person must know before it is used.
+// Every tool declares what toold, policy and a person must know before it is used.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
@@ -17,7 +17,7 @@ const tools = makeRegistry({
   appendLine: async () => {},
 }).list();
 
-test('every tool declares its risk, how it could be undone, its level and its schemas', () => {
+test('every tool declares its risk, reversibility, level and schemas', () => {
   assert.ok(tools.length > 20, `${tools.length} tools`);
   for (const { name, view } of tools) {
     const parsed = ToolView.safeParse(view);
@@ -30,7 +30,7 @@ test('every tool declares its risk, how it could be undone, its level and its sc
   }
 });
 
-test('no tool that changes something says that it only reads', () => {
+test('no tool that changes something claims to be read-only', () => {
   for (const { name, box, reversibility } of tools)
     if (box === 'write') assert.notEqual(reversibility, 'read-only', name);
   const of = (name: string) => tools.find((one) => one.name === name)?.reversibility;
@@ -38,7 +38,7 @@ test('no tool that changes something says that it only reads', () => {
   assert.equal(of('file.delete'), 'irreversible');
 });
 
-test('what depends on the input is declared by its worst, and decided by what is asked', () => {
+test('properties that depend on the input are declared at their worst, and decided by the input', () => {
   const order = ['read-only', 'reversible', 'externally-reversible', 'irreversible'];
   const fetch = tools.find(({ name }) => name === 'http.fetch')!;
   const of = (method: string) =>
@@ -54,7 +54,7 @@ test('what depends on the input is declared by its worst, and decided by what is
     assert.ok(order.indexOf(of(method)) <= order.indexOf(fetch.reversibility));
 });
 
-test('[R25] [R94] what runs programs or opens files does so in the box of its run', () => {
+test("[R25] [R94] tools that run programs or open files do so in their run's box", () => {
   for (const { name, box, level } of tools) {
     if (!/^(file|git|shell|tests|delete|logs)\./.test(name)) continue;
     assert.ok(box !== undefined, `${name} has no box`);

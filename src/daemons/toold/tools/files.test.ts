@@ -1,4 +1,4 @@
-// The file tools over the real boxfs: what a model gets, and what it is told when it cannot.
+// The file tools over the real boxfs: their results, and their errors.
 import assert from 'node:assert/strict';
 import {
   existsSync,
@@ -46,7 +46,7 @@ describe('file.read', () => {
     assert.deepEqual([rest.text, rest.next_offset], ['const b = a;\n', undefined]);
   });
 
-  it('says what is wrong in words a model can use', async () => {
+  it('has errors that a model can act on', async () => {
     await assert.rejects(ask('file.read', { path: 'none' }), {
       code: 'not_found',
       message: `${at('none')} does not exist`,
@@ -58,7 +58,7 @@ describe('file.read', () => {
 });
 
 describe('file.write', () => {
-  it('makes directories, refuses to overwrite what others changed', async () => {
+  it("makes directories, refuses to overwrite another agent's change", async () => {
     const made = await ask('file.write', { path: 'new/deep/x.txt', text: 'one' });
     assert.equal(made.created, true);
     writeFileSync(at('new/deep/x.txt'), 'other');
@@ -69,7 +69,7 @@ describe('file.write', () => {
     await assert.rejects(ask('file.write', again), { code: 'conflict' });
   });
 
-  it('takes base64 and makes programs', async () => {
+  it('accepts base64 and makes programs', async () => {
     const base64 = Buffer.from([0, 1, 255]).toString('base64');
     await ask('file.write', { path: 'p', base64, executable: true });
     assert.deepEqual([...readFileSync(at('p'))], [0, 1, 255]);
@@ -91,14 +91,14 @@ describe('file.edit', () => {
     edits: [{ old_text, new_text, ...more }],
   });
 
-  it('replaces exactly what was named, once', async () => {
+  it('replaces exactly the named text, once', async () => {
     const done = await ask('file.edit', edit('a = 1', 'a = $& 2'));
     assert.equal(done.replacements, 1);
     assert.match(String(done.diff), /\+const a = \$& 2;/);
     assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = $& 2;\nconst b = a;\n');
   });
 
-  it('refuses what is not there or not unique, and leaves the file', async () => {
+  it('refuses text that is missing or not unique, and leaves the file', async () => {
     await assert.rejects(ask('file.edit', edit('nope', 'x')), { code: 'not_found' });
     await assert.rejects(ask('file.edit', edit('const', 'let')), {
       code: 'conflict',
@@ -117,7 +117,7 @@ describe('file.edit', () => {
     assert.equal((await ask('file.edit', edit('const', 'let', { all: true }))).replacements, 2);
   });
 
-  it('a box that goes away during the write leaves the outcome open, not "nothing was done"', async () => {
+  it('a box that is closed during the write leaves the outcome open, not "nothing was done"', async () => {
     const box = await world.context.box();
     const perform = async (request: { op: string }) => {
       if (request.op === 'write') throw fault('unavailable', 'gone');
@@ -129,7 +129,7 @@ describe('file.edit', () => {
     await assert.rejects(doing, { name: 'Error', message: /the box ended/ });
   });
 
-  it('any edits: what is not named stays', () => {
+  it('any edits: text that is not named stays', () => {
     const letters = fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 6 });
     const word = fc.oneof(fc.string({ maxLength: 6 }), letters);
     fc.assert(
@@ -168,12 +168,12 @@ describe('file.list and file.search', () => {
 });
 
 describe('file.delete and delete.recursive', () => {
-  it('delete once, and say the same when asked again', async () => {
+  it('delete once, and return the same when repeated', async () => {
     assert.equal((await ask('file.delete', { path: 'src/a.ts' })).deleted, 1);
     assert.equal((await ask('file.delete', { path: 'src/a.ts' })).deleted, 0);
   });
 
-  it('a name with line ends in it passes for no other line of what is shown', async () => {
+  it('a name with line breaks cannot imitate another line of the preview', async () => {
     writeFileSync(at('src/x\nand nothing else'), '');
     const { text } = await world.show(tool('delete.recursive'), { path: at('src') });
     assert.doesNotMatch(text, /^and nothing else/m);
@@ -181,12 +181,12 @@ describe('file.delete and delete.recursive', () => {
     assert.equal((await ask('file.delete', { path: 'src/x\nand nothing else' })).deleted, 1);
   });
 
-  it('a tree is shown with what tells it from another, however large it is', async () => {
+  it('a tree is shown with its distinguishing details, however large it is', async () => {
     mkdirSync(at('big'));
     writeFileSync(at('big/a.ts'), 'let a = 1;');
     const show = async () => (await world.show(tool('delete.recursive'), { path: at('big') })).text;
     const first = await show();
-    assert.equal(await show(), first, 'the control');
+    assert.equal(await show(), first, 'control');
     const { atime, mtime } = statSync(at('big/a.ts'));
     const text = readFileSync(at('big/a.ts'), 'utf8');
     writeFileSync(at('big/a.ts'), text.replace(/\w/, 'Z'));
@@ -199,12 +199,12 @@ describe('file.delete and delete.recursive', () => {
     const all = await show();
     assert.match(all, /^and 103 more, together \w{64}$/m);
     writeFileSync(at('big/many/deep/999'), 'y');
-    assert.notEqual(await show(), all, 'one that is not written out');
+    assert.notEqual(await show(), all, 'a file that is not listed');
     const link = await world.show(tool('delete.recursive'), { path: at('none') });
     assert.match(link.text, /does not exist/);
   });
 
-  it('a directory with something in it needs delete.recursive', async () => {
+  it('a directory that is not empty needs delete.recursive', async () => {
     await assert.rejects(ask('file.delete', { path: 'src' }), { code: 'conflict' });
     const { text } = await world.show(tool('delete.recursive'), { path: at('src') });
     assert.match(text, /- .*src\/a\.ts/);
@@ -214,7 +214,7 @@ describe('file.delete and delete.recursive', () => {
   });
 });
 
-describe('what the broker is told', () => {
+describe('resources for policy', () => {
   it('every tool names the paths it touches, as they will be opened', () => {
     const touched = (name: string, input: object) => {
       const one = fileTools().find((each) => each.name === name)!;

@@ -1,5 +1,5 @@
-// Hostile repositories. Each would make plain git run a program (the control), and must not through
-// the tools.
+// Hostile repositories. Each would make plain git run a program (the control), and must not do so
+// through the tools.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
@@ -30,7 +30,7 @@ import {
 let mark: string;
 let program: string;
 
-/** As a person would, whether it succeeds or not. */
+/** Runs git as a person would, whether it succeeds or not. */
 const careless = (...args: string[]) => {
   try {
     plain(...args);
@@ -55,10 +55,10 @@ const change = () => appendFileSync(at('a.txt'), `more ${Math.random()}\n`);
 
 type Attack = {
   plant(): void;
-  /** Types the command of a person, which runs the program without the guard. */
+  /** Runs a person's git command, which runs the program without the guard. */
   control(): void;
   calls: [string, object?][];
-  /** When the tools refuse the repository rather than disarm it. */
+  /** Set when the tools refuse the repository rather than disarm it. */
   refused?: RegExp;
 };
 
@@ -303,7 +303,7 @@ describe('a repository that would make git run a program does not', () => {
   const submodules: [string, () => void, RegExp][] = [
     ['a checked-out submodule', () => {}, /submodule/],
     [
-      'one whose .git is behind a link',
+      'a repository whose .git is behind a link',
       () => {
         renameSync(at('inner/.git'), at('inner-git'));
         symlinkSync(at('inner-git'), at('inner/.git'));

@@ -1,4 +1,4 @@
-// Repositories that lead plain git out of the workspace (the control), and must not lead the tools.
+// Repositories that lead plain git out of the workspace (the control), but must not lead the tools.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -65,7 +65,7 @@ describe('a repository that points out of the workspace is refused', () => {
         rmSync(at('.git/objects'), { recursive: true });
         execFileSync('ln', ['-s', `${secretGit()}/objects`, at('.git/objects')]);
       },
-      // Not by the commit: made in another second, it is not the same in both.
+      // Not compared by commit: one made in another second differs.
       control: () => void plain('cat-file', '-t', plain('hash-object', 'a.txt').trim()),
     },
   };

@@ -1,5 +1,5 @@
-// git's tools at work: what they answer, that a worktree can be committed in, and that no argument
-// is taken for an option.
+// git's tools at work: their results, commits in a worktree, and that no argument is parsed as an
+// option.
 import assert from 'node:assert/strict';
 import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
@@ -18,7 +18,7 @@ import { gitTools } from './git.ts';
 repositoryForEach();
 
 describe('reading', () => {
-  it('status tells branch, commit and every kind of change', async () => {
+  it('status returns branch, commit and every kind of change', async () => {
     mkdirSync(at('sub dir'));
     for (const name of ['b.txt', 'sub dir/ü.txt']) writeFileSync(at(name), 'x\n');
     writeFileSync(at('a.txt'), 'two\n');
@@ -35,7 +35,7 @@ describe('reading', () => {
     assert.equal((await ask('git.status', { repo: 'sub dir' })).top, world.workspace);
   });
 
-  it('diff shows what changed, staged or since a commit, by path', async () => {
+  it('diff shows changes, staged or since a commit, by path', async () => {
     writeFileSync(at('a.txt'), 'two\n');
     assert.match(String((await ask('git.diff')).text), /-one\n\+two/);
     assert.equal((await ask('git.diff', { staged: true })).text, '');
@@ -46,7 +46,7 @@ describe('reading', () => {
     assert.match(String((await ask('git.diff', { from: 'HEAD', stat_only: true })).text), /1 file/);
   });
 
-  it('log and show tell of commits, and of a file as it was', async () => {
+  it('log and show return commits, and a file at a commit', async () => {
     writeFileSync(at('a.txt'), 'two\n');
     plain('commit', '--quiet', '-am', 'second');
     const { commits } = (await ask('git.log')) as { commits: Record<string, string>[] };
@@ -77,12 +77,12 @@ describe('reading', () => {
 });
 
 describe('committing', () => {
-  it('commits what was named, as the agent', async () => {
+  it('commits the named paths, as the agent', async () => {
     writeFileSync(at('b.txt'), 'b\n');
     writeFileSync(at('c.txt'), 'c\n');
     const { text } = await world.show(tool('git.commit'), { message: 'x', paths: ['b.txt'] });
     assert.match(text, /\n--- \/dev\/null\n\+\+\+ .*b\.txt\n@@ -0,0 \+1 @@\n\+b\n$/);
-    assert.equal(plain('diff', '--cached', '--name-only'), '', 'to show is not to stage');
+    assert.equal(plain('diff', '--cached', '--name-only'), '', 'a preview stages nothing');
     const done = await ask('git.commit', { message: 'add b\n\n# not a comment', paths: ['b.txt'] });
     assert.equal(done.branch, 'main');
     assert.match(String(done.summary), /1 file changed/);
@@ -97,7 +97,7 @@ describe('committing', () => {
     await assert.rejects(nothing, { code: 'conflict' });
   });
 
-  it('hides nothing of a commit from the person who approves it', async () => {
+  it('hides nothing of a commit from the approver', async () => {
     const show = async (input: object) =>
       (await world.show(tool('git.commit'), { message: 'x', ...input })).text;
     // Files staged before are committed too, although other paths are named.
@@ -107,7 +107,7 @@ describe('committing', () => {
     assert.match(await show({ paths: ['a.txt'] }), /\+two[\s\S]*\+evil/);
     await ask('git.commit', { message: 'x', paths: ['a.txt'] });
     assert.match(plain('show', '--stat'), /evil\.txt/);
-    // Attributes do not make text a file that only differs.
+    // Attributes do not turn a text file into one that only "differs".
     writeFileSync(at('.gitattributes'), '* -diff\n');
     writeFileSync(at('a.txt'), 'three\n');
     assert.match(await show({ all: true }), /\+three/);
@@ -116,12 +116,12 @@ describe('committing', () => {
     plain('update-index', '--add', '--cacheinfo', `160000,${String(commit)},sub`);
     assert.match(await show({}), /Subproject commit/);
     plain('rm', '--cached', '--quiet', 'sub');
-    // Three bytes a character: more than git may print, less than a person may be shown.
+    // Three bytes per character: more than git may print, less than a person may be shown.
     writeFileSync(at('a.txt'), `${'語'.repeat(80)}\n`.repeat(9_000));
     await assert.rejects(show({ all: true }), { code: 'too_large' });
   });
 
-  it('shows a change that git knows only by the time of its index', async () => {
+  it('shows a change that git detects only by the time of its index', async () => {
     // Changed within the second in which it was staged, and as long as before.
     const then = 1_700_000_000;
     plain('config', 'core.trustctime', 'false');
@@ -134,7 +134,7 @@ describe('committing', () => {
     assert.match(text, /-one\n\+two\n/);
   });
 
-  it('shows a person everything that would be committed, and that alone', async () => {
+  it('shows a person exactly what would be committed', async () => {
     const show = async (input: object) =>
       (await world.show(tool('git.commit'), { message: 'x', ...input })).text;
     writeFileSync(at('a.txt'), 'two\n');
@@ -170,7 +170,7 @@ describe('committing', () => {
     assert.equal((left.worktrees as unknown[]).length, 1);
   });
 
-  it('makes, switches and deletes branches', async () => {
+  it('creates, switches and deletes branches', async () => {
     const made = await ask('git.branch', { action: 'create', name: 'feature/x' });
     assert.equal(made.current, 'feature/x');
     assert.equal((await ask('git.branch', { action: 'switch', name: 'main' })).current, 'main');
@@ -216,7 +216,7 @@ describe('arguments', () => {
     assert.equal(plain('status', '--porcelain'), '?? b.txt\n');
   });
 
-  it('no command goes through a shell', async () => {
+  it('no command is run by a shell', async () => {
     await ask('git.log', { paths: ['$(touch x)', ';touch x'] });
     assert.ok(world.commands.every(({ argv }) => argv[0] === 'git'));
     assert.equal(plain('status', '--porcelain'), '');
@@ -226,7 +226,7 @@ describe('arguments', () => {
 describe('settings', () => {
   const over = (text: string) => overrideSettings(parseSettings(text));
 
-  it('keeps what is harmless, switches off what is not known to be, whatever its case', () => {
+  it('keeps harmless settings, disables those not known to be, whatever their case', () => {
     const verdict = over(
       'core.filemode\ntrue\0user.name\nx\0FILTER.a.B=c.CLEAN\nrm\0new.thing\nx\0',
     );
@@ -236,7 +236,7 @@ describe('settings', () => {
     assert.ok(!off.includes('core.filemode') && !off.includes('user.name'));
   });
 
-  it('refuses what cannot be switched off', () => {
+  it('refuses settings that cannot be disabled', () => {
     for (const text of ['include.path\nx\0', 'includeIf.gitdir:/.path\nx\0', 'core.bare\ntrue\0'])
       assert.ok('refused' in over(text), text);
     const many = Array.from({ length: 500 }, (_, i) => `filter.f${i}.clean\nx\0`).join('');

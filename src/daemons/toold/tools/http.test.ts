@@ -1,5 +1,5 @@
-// http.fetch: what it asks egressd for, what policy is told it touches, and what a model reads of
-// the answer.
+// http.fetch: its request to egressd, the resource for policy, and what a model reads of the
+// response.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { deriveId } from '../../../platform/ids.ts';
@@ -26,8 +26,8 @@ const answerWith = (body: Buffer, more: Partial<FetchAnswer> = {}): FetchAnswer 
   ...more,
 });
 
-type Recalled = { outcome: string; answer: FetchAnswer | null };
-function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: Recalled) {
+type RecordedFetch = { outcome: string; answer: FetchAnswer | null };
+function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: RecordedFetch) {
   const client = {
     fetch: async ({ body }: { body: FetchBody }) => answer(body),
     getFetch: async () => recalled,
@@ -43,22 +43,22 @@ function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: Recalled)
 }
 
 describe('http.fetch', () => {
-  it('asks for the run, once per call, and follows redirects only when it reads', async () => {
-    const asked: FetchBody[] = [];
+  it('sends one request per call for its run, and follows redirects only when it reads', async () => {
+    const requests: FetchBody[] = [];
     const { perform } = toolWith((body) => {
-      asked.push(body);
+      requests.push(body);
       return answerWith(Buffer.from('hi'));
     });
     await perform({ url: 'https://a.test/' });
     await perform({ url: 'https://a.test/', method: 'POST', body: 'x' });
-    const [read, sent] = asked;
+    const [read, sent] = requests;
     assert.deepEqual([read?.fence, read?.call_id, read?.method], [3, context.callId, 'GET']);
     assert.ok(read!.redirects_max > 0);
     assert.equal(sent?.redirects_max, 0);
     assert.equal(Buffer.from(sent!.body_base64!, 'base64').toString(), 'x');
   });
 
-  it('tells policy the host, port, method and path', () => {
+  it('names host, port, method and path to policy', () => {
     const { touches } = toolWith(() => answerWith(Buffer.alloc(0)));
     assert.deepEqual(touches({ url: 'https://A.test/x?y', method: 'POST' }), [
       { action: 'net.connect', host: 'a.test', port: 443, method: 'POST', urlPath: '/x' },
@@ -69,7 +69,7 @@ describe('http.fetch', () => {
     assert.equal((touches({ url: 'no url' })[0] as { port: number }).port, 0);
   });
 
-  it('gives text as text, and what is none as base64', async () => {
+  it('returns text as text, and other content as base64', async () => {
     const cut = Buffer.from('é').subarray(0, 1);
     for (const [body, truncated, expected] of [
       [Buffer.from('hällo'), false, { text: 'hällo' }],
@@ -101,14 +101,14 @@ describe('http.fetch', () => {
       throw thrown;
     }).perform({ url: 'http://a.test/', method });
 
-  it('says plainly that there is no way out', async () => {
+  it('says plainly that the run has no egress', async () => {
     const effect = await after(fault('not_found', 'no'));
     assert.equal((effect as { error: { code: string } }).error.code, 'denied');
     await assert.rejects(after(fault('denied', 'not listed')), /not listed/);
     await assert.rejects(after(new Error('a bug')), /a bug/);
   });
 
-  it('leaves it to a person where only they can tell what came of it', async () => {
+  it('leaves the outcome to a person where only they can tell', async () => {
     const unknown = fault('conflict', 'who knows', { details: { outcome: 'unknown' } });
     assert.deepEqual(await after(unknown), { unknown: true });
     const sent = fault('unreachable', 'hung up', { details: { sent: true } });
@@ -121,7 +121,7 @@ describe('http.fetch', () => {
     await assert.rejects(after(fault('unavailable', 'gone'), 'POST'), isOpen(true));
   });
 
-  it('finds out what became of one that was lost from sight', async () => {
+  it('looks up the outcome of a request it lost', async () => {
     const answer = answerWith(Buffer.from('hi'));
     const recall = (outcome: string, given: FetchAnswer | null) =>
       toolWith(() => answer, { outcome, answer: given }).recall();

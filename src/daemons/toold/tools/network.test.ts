@@ -1,5 +1,5 @@
-// network.request: which names a person can be asked about, what they are shown, and that nothing
-// is opened without them.
+// network.request: which names can be requested, what the approver is shown, and that nothing is
+// opened without approval.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Fault } from '../../../wire/errors.ts';
@@ -23,7 +23,7 @@ const read = (host: string, more: object = {}) =>
   toolWith().tool.input.safeParse({ host, reason: 'to read', ...more });
 
 describe('network.request', () => {
-  it('takes plain names in one spelling, and nothing that leads inside', () => {
+  it('accepts plain names in one spelling, and none that lead inside', () => {
     for (const [written, host] of [
       ['Docs.Example.COM.', 'docs.example.com'],
       ['bücher.example.org', 'xn--bcher-kva.example.org'],
@@ -63,7 +63,7 @@ describe('network.request', () => {
     assert.equal(toolWith().tool.input.safeParse({ host: 'a.org' }).success, false, 'no reason');
   });
 
-  it('needs a person every time, who sees the real name, the port and why', async () => {
+  it('needs approval every time, and shows the real name, the port and the reason', async () => {
     const { tool, orders } = toolWith();
     assert.equal(tool.approval, 'required');
     assert.equal(tool.view.capabilities[0], 'network.request');
@@ -88,7 +88,7 @@ describe('network.request', () => {
     assert.deepEqual(orders, [{ host: 'a.org', port: 8443, approvalId }]);
   });
 
-  it('says so when a rule keeps it shut all the same', async () => {
+  it('says so when a rule still denies it', async () => {
     const { tool } = toolWith({ isOpen: false });
     const input = tool.input.parse({ host: 'a.org', reason: 'x' });
     await assert.rejects(tool.perform(input, context), /a rule of this site forbids a\.org/);

@@ -1,4 +1,4 @@
-// Commands and logs through the tools: what a model gets of them, and what only an operator says.
+// Commands and logs through the tools: what a model gets, and what only an operator sets.
 import assert from 'node:assert/strict';
 import { appendFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 describe('shell.exec', () => {
-  it('runs in the workspace with a bare environment and tells how it ended', async () => {
+  it('runs in the workspace with a minimal environment and returns its exit', async () => {
     const done = await ask('shell.exec', { command: 'pwd; env | sort; echo no >&2; exit 4' });
     assert.equal(done.exit_code, 4);
     assert.equal(done.stderr, 'no\n');
@@ -47,7 +47,7 @@ describe('shell.exec', () => {
   });
 });
 
-describe('a box that goes away', () => {
+describe('a box that is closed', () => {
   const failing = (error: unknown) => ({
     ...world.context,
     box: async () => ({
@@ -60,7 +60,7 @@ describe('a box that goes away', () => {
   const doing = (name: string, error: unknown) =>
     tool(name)!.perform(tool(name)!.input.parse({ command: 'x' }), failing(error));
 
-  it('leaves open whether a command was done, unless it was gone before', async () => {
+  it('leaves the outcome of a command open, unless it was closed before', async () => {
     const lost = doing('shell.exec', fault('unavailable', 'gone'));
     await assert.rejects(lost, { name: 'Error', message: /the box ended/ });
     const cause = fault('not_found', 'no such box');
@@ -92,7 +92,7 @@ describe('logs.read', () => {
   const line = (i: number) =>
     `10.0.0.1 - - [29/Jun/2026:18:00:${String(i % 60).padStart(2, '0')} +0000] "GET /${i}"`;
 
-  it('gives the last lines, of the time and with the text that were asked for', async () => {
+  it('returns the last lines, filtered by time and text', async () => {
     writeFileSync(log(), Array.from({ length: 60 }, (_, i) => `${line(i)}\n`).join(''));
     const last = await ask('logs.read', { path: log(), tail_lines: 2 });
     assert.deepEqual([last.text, last.lines], [`${line(58)}\n${line(59)}`, 2]);
@@ -102,7 +102,7 @@ describe('logs.read', () => {
     assert.equal(found.text, line(7));
   });
 
-  it('looks far back in a large log, and says when not far enough', async () => {
+  it('searches far back in a large log, and says when not far enough', async () => {
     writeFileSync(log(), 'the first line\n');
     for (let i = 0; i < 30; i++) appendFileSync(log(), `${'x'.repeat(99)}\n`.repeat(10_000));
     const far = await ask('logs.read', { path: log(), grep: 'the first' });
@@ -110,7 +110,7 @@ describe('logs.read', () => {
     assert.equal((await ask('logs.read', { path: log(), tail_lines: 3_000 })).lines, 3_000);
   });
 
-  it('comes from outside, stays within what may be read, and cannot be written', async () => {
+  it('comes from outside, stays within readable paths, and cannot be written', async () => {
     assert.deepEqual(tool('logs.read')!.outputLabels, ['outside']);
     writeFileSync(join(world.outside, 'secret.log'), 'x');
     symlinkSync('../outside/secret.log', join(world.logs, 'way.log'));
@@ -120,7 +120,7 @@ describe('logs.read', () => {
     await assert.rejects(ask('file.write', { path: log(), text: '' }), { code: 'denied' });
   });
 
-  it('reads the times people write, and keeps what follows a line with it', () => {
+  it('parses the times people write, and keeps continuation lines with their line', () => {
     const times = ['2026-06-29T18:00:00Z', '2026-06-29 18:00:00,000', '2026-06-29T20:00:00+02:00'];
     for (const text of [...times, 'a [29/Jun/2026:18:00:00 +0000] b'])
       assert.equal(parseTime(text), Date.parse('2026-06-29T18:00:00Z'), text);
@@ -132,8 +132,8 @@ describe('logs.read', () => {
   });
 });
 
-describe('what belongs to git', () => {
-  it('is not changed as a file, under any name', async () => {
+describe("git's own files", () => {
+  it('are not changed as files, under any name', async () => {
     mkdirSync(join(world.workspace, 'sub/.git'), { recursive: true });
     symlinkSync('.git', join(world.workspace, 'sub/alias'));
     writeFileSync(join(world.workspace, 'sub/.git/config'), '');
