@@ -2,7 +2,8 @@
 // file is not signed, so it is trusted only as far as a signed root covers it.
 import fs from 'node:fs';
 import path from 'node:path';
-import { Frontier, fromRaw, HASH_BYTES, type RawHash, type TreeHead } from './merkle.ts';
+import { CompactRange } from './compact-range.ts';
+import { fromRaw, HASH_BYTES, type RawHash, type TreeHead } from './merkle.ts';
 
 export class LeafFile {
   readonly count: number;
@@ -29,7 +30,7 @@ export class LeafFile {
 
   /** Returns how many leaf hashes a signed root confirms. */
   countSigned(signed: readonly TreeHead[]): number {
-    const edge = new Frontier();
+    const edge = new CompactRange();
     let trusted = 0;
     for (const { size, root } of signed.toSorted((a, b) => a.size - b.size)) {
       if (size > this.count) break;

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { CompactRange } from './compact-range.ts';
 import {
   bodies,
   body,
@@ -16,12 +17,12 @@ import {
   readLines,
   segmentPath,
 } from './fixture.ts';
-import { checkConsistency, checkInclusion, Frontier, hashLeaf, toRaw } from './merkle.ts';
+import { checkConsistency, checkInclusion, hashLeaf, toRaw } from './merkle.ts';
 import { checkNote, parseCheckpoint, parseNote, parseVkey } from './note.ts';
 import { verifyLog } from './verify.ts';
 
 function rootOf(lines: readonly string[]): Buffer {
-  const edge = new Frontier();
+  const edge = new CompactRange();
   for (const line of lines) edge.add(toRaw(hashLeaf(Buffer.from(line))));
   return edge.root();
 }

@@ -7,6 +7,7 @@ import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { AppendQueue, type AppendResult, encodeGroup, type QueuedAppend } from './append-queue.ts';
 import { ARCHIVE_INTERVAL_MS } from './checkpoint-files.ts';
+import type { CompactRange } from './compact-range.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
@@ -82,7 +83,7 @@ export class AuditLog {
   readonly #options: Required<LogOptions>;
   readonly #keys: KeyRing;
   readonly #levels: LevelFiles;
-  readonly #edge: merkle.Frontier;
+  readonly #edge: CompactRange;
   readonly #sealed: LogPart[];
   readonly #writer: SegmentWriter;
   readonly #signing: Signing;

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { CompactRange } from './compact-range.ts';
 import * as merkle from './merkle.ts';
 
 const sha = (...parts: Uint8Array[]): Buffer => {
@@ -39,9 +40,9 @@ function subproof(m: number, d: Buffer[], whole: boolean): Buffer[] {
 }
 
 /** Grows a tree leaf by leaf and keeps its complete nodes in memory. */
-function grow(leaves: Buffer[]): { edge: merkle.Frontier; nodes: merkle.NodeSource } {
+function grow(leaves: Buffer[]): { edge: CompactRange; nodes: merkle.NodeSource } {
   const levels: string[][] = [];
-  const edge = new merkle.Frontier();
+  const edge = new CompactRange();
   for (const leaf of leaves) {
     edge.add(merkle.toRaw(merkle.hashLeaf(leaf)), (level, node) => {
       levels[level] ??= [];
@@ -115,7 +116,7 @@ test('roots, inclusion and consistency equal the naive model for random lists', 
       const { edge, nodes } = grow(leaves);
       const part = leaves.slice(0, size);
       assert.deepEqual(edge.root(), mth(leaves));
-      assert.deepEqual(merkle.Frontier.at(nodes, size).root(), mth(part));
+      assert.deepEqual(CompactRange.read(nodes, 0, size).root(), mth(part));
       const root = merkle.computeRoot(nodes, size);
       assert.deepEqual(root, mth(part));
       const hashes = merkle.proveInclusion(nodes, index, size);
@@ -177,7 +178,7 @@ test('an edge continued from kept nodes grows the same tree', () => {
   const leaves = Array.from({ length: 70 }, (_, i) => Buffer.from(`line ${i}`));
   const { edge, nodes } = grow(leaves);
   for (const size of [0, 1, 2, 31, 32, 33, 64, 69, 70]) {
-    const later = merkle.Frontier.at(nodes, size);
+    const later = CompactRange.read(nodes, 0, size);
     for (const leaf of leaves.slice(size)) later.add(merkle.toRaw(merkle.hashLeaf(leaf)));
     assert.deepEqual(later.root(), edge.root());
   }

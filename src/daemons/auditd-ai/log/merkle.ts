@@ -1,5 +1,5 @@
-// Implements the Merkle tree of RFC 6962: hashing, the growing edge of a tree, roots, inclusion and
-// consistency proofs and their checks. level-files.ts stores the nodes.
+// Implements the Merkle tree of RFC 6962: hashing, roots, inclusion and consistency proofs and
+// their checks. compact-range.ts grows a tree, level-files.ts stores its nodes.
 import { hash } from 'node:crypto';
 
 export const HASH_BYTES = 32;
@@ -18,7 +18,7 @@ export const EMPTY_ROOT: Buffer = hash('sha256', Buffer.alloc(0), 'buffer');
 const pair = Buffer.alloc(1 + 2 * HASH_BYTES);
 pair[0] = 1;
 
-function hashRawPair(left: RawHash, right: RawHash): RawHash {
+export function hashRawPair(left: RawHash, right: RawHash): RawHash {
   pair.write(left, 1, HASH_BYTES, 'latin1');
   pair.write(right, 1 + HASH_BYTES, HASH_BYTES, 'latin1');
   return hash('sha256', pair, 'binary');
@@ -42,46 +42,6 @@ export function hashLeafAt(buf: Buffer, start: number, end: number): RawHash {
 
 export const toRaw = (node: Buffer): RawHash => node.toString('latin1');
 export const fromRaw = (node: RawHash): Buffer => Buffer.from(node, 'latin1');
-
-/** The right edge of a tree: enough to add leaves and to compute the root. */
-export class Frontier {
-  size = 0;
-  /** Per level, the complete subtree without a right sibling. Valid where `size` has the bit. */
-  readonly #unpaired: RawHash[] = [];
-
-  /** Builds the edge of the first `size` leaves from stored nodes. */
-  static at(source: NodeSource, size: number): Frontier {
-    const edge = new Frontier();
-    edge.size = size;
-    for (let level = 0, count = size; count > 0; level += 1, count = Math.floor(count / 2)) {
-      if (count % 2 === 1) edge.#unpaired[level] = toRaw(source.readNode(level, count - 1));
-    }
-    return edge;
-  }
-
-  add(leaf: RawHash, sink?: NodeSink): void {
-    let node = leaf;
-    let level = 0;
-    sink?.(0, node);
-    for (let count = this.size; count % 2 === 1; count = (count - 1) / 2) {
-      node = hashRawPair(this.#unpaired[level]!, node);
-      level += 1;
-      sink?.(level, node);
-    }
-    this.#unpaired[level] = node;
-    this.size += 1;
-  }
-
-  root(): Buffer {
-    let root: RawHash | undefined;
-    for (let level = 0, count = this.size; count > 0; level += 1, count = Math.floor(count / 2)) {
-      if (count % 2 === 0) continue;
-      const left = this.#unpaired[level]!;
-      root = root === undefined ? left : hashRawPair(left, root);
-    }
-    return root === undefined ? EMPTY_ROOT : fromRaw(root);
-  }
-}
 
 /** Returns the largest power of two below n (n ≥ 2), where RFC 6962 splits n leaves. */
 function findSplitPoint(n: number): number {

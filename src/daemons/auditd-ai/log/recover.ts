@@ -4,13 +4,13 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Fault } from '../../../wire/errors.ts';
+import { CompactRange } from './compact-range.ts';
 import { damageFault } from './damage.ts';
 import { type LogDisk, replaceFile, syncDir } from './disk.ts';
 import type { LevelFiles } from './level-files.ts';
 import {
   computeRoot,
   EMPTY_ROOT,
-  Frontier,
   hashLeafAt,
   type NodeSink,
   type RawHash,
@@ -130,8 +130,8 @@ function isWholeLine(cursor: LineCursor, text: string, seq: number): boolean {
 }
 
 /** Hashes the first `size` lines again. */
-function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): Frontier {
-  const edge = new Frontier();
+function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): CompactRange {
+  const edge = new CompactRange();
   for (const part of parts) {
     withFile(part.path, (fd) => {
       const cursor = new LineCursor(fd, { to: part.sizeBytes });
@@ -152,7 +152,7 @@ export function rebuildLevels(
   parts: readonly LogPart[],
   levels: LevelFiles,
   signed: TreeHead,
-): Frontier {
+): CompactRange {
   // Check before writing: the old files may be the only evidence of which event changed.
   if (!hashLines(parts, signed.size).root().equals(signed.root)) {
     const message = `the first ${signed.size} events do not have the root their checkpoint signs`;
@@ -175,9 +175,9 @@ export function rebuildLevels(
   return edge;
 }
 
-function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): Frontier {
+function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): CompactRange {
   if (levels.covers(signed.size) && computeRoot(levels, signed.size).equals(signed.root)) {
-    const edge = Frontier.at(levels, signed.size);
+    const edge = CompactRange.read(levels, 0, signed.size);
     levels.reset(signed.size);
     return edge;
   }
@@ -208,7 +208,7 @@ function cutOff(dir: string, part: LogPart, at: { offset: number; seq: number },
 
 export type RecoveredLog = {
   parts: LogPart[];
-  edge: Frontier;
+  edge: CompactRange;
   cut: CutTail | undefined;
   /** The lines that no checkpoint covered. */
   unsignedLines: string[];

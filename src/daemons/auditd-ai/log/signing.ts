@@ -2,10 +2,11 @@
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
 import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-files.ts';
+import type { CompactRange } from './compact-range.ts';
 import { damageFault } from './damage.ts';
 import type { LogDisk } from './disk.ts';
 import { type KeyRing, readPublicKeys } from './keys.ts';
-import type { Frontier, TreeHead } from './merkle.ts';
+import type { TreeHead } from './merkle.ts';
 import * as notes from './note.ts';
 
 export type LogClock = {
@@ -62,7 +63,7 @@ export class Signing {
   readonly #keys: KeyRing;
   readonly #files: CheckpointFiles;
   /** The durable events, which may be signed. */
-  readonly #edge: Frontier;
+  readonly #edge: CompactRange;
   #current: CurrentCheckpoint | undefined;
   #archivedAtMs = Number.NEGATIVE_INFINITY;
   #timer: { cancel(): void } | undefined;
@@ -71,7 +72,7 @@ export class Signing {
 
   constructor(
     options: SigningOptions,
-    parts: { keys: KeyRing; signed: SignedCheckpoint | undefined; edge: Frontier },
+    parts: { keys: KeyRing; signed: SignedCheckpoint | undefined; edge: CompactRange },
   ) {
     this.#options = options;
     this.#keys = parts.keys;

@@ -4,6 +4,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { CompactRange } from './compact-range.ts';
 import {
   bodies,
   body,
@@ -20,7 +21,7 @@ import {
   writeLines,
   writeLog,
 } from './fixture.ts';
-import { Frontier, hashLeaf, toRaw } from './merkle.ts';
+import { hashLeaf, toRaw } from './merkle.ts';
 import { formatCheckpoint, makeSigner, signNote } from './note.ts';
 import { listSealed } from './segments.ts';
 import { verifyLog } from './verify.ts';
@@ -278,7 +279,7 @@ test('a rotation cannot be forged with write access but without the key', async 
   const data = { old_key: old, new_key: thief.vkey };
   const event = { seq: 10, id, event: 'audit.key_rotated', data };
   fs.appendFileSync(segmentPath(dir), `${JSON.stringify(event)}\n`);
-  const edge = new Frontier();
+  const edge = new CompactRange();
   for (const line of readLines(segmentPath(dir))) edge.add(toRaw(hashLeaf(Buffer.from(line))));
   const text = formatCheckpoint({ origin: ORIGIN, size: 11, root: edge.root() });
   fs.appendFileSync(`${dir}/checkpoints.log`, `${fs.readFileSync(`${dir}/checkpoint`, 'utf8')}\n`);

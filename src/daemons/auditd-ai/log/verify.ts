@@ -5,10 +5,11 @@ import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { fault } from '../../../wire/errors.ts';
 import { type ChainProblem, CheckpointChain } from './checkpoint-chain.ts';
+import { CompactRange } from './compact-range.ts';
 import { diagnose, type EventProblem } from './diagnose.ts';
 import { IdSet } from './id-set.ts';
 import { contradicts, LeafFile } from './leaf-file.ts';
-import { Frontier, hashLeafAt } from './merkle.ts';
+import { hashLeafAt } from './merkle.ts';
 import { parseRotation } from './rotation.ts';
 import { SegmentWalk } from './segment-walk.ts';
 import { readSeq } from './segments.ts';
@@ -78,7 +79,7 @@ type VerifyInputs = { chain: CheckpointChain; leaves: LeafFile; walk: SegmentWal
 class Verification {
   readonly #options: VerifyOptions;
   readonly #inputs: VerifyInputs;
-  readonly #edge = new Frontier();
+  readonly #edge = new CompactRange();
   readonly #ids = new IdSet();
   readonly #suspectIds = new Set<string>();
   readonly #lineProblems: LogProblem[] = [];
