@@ -3,6 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { audit } from './audit.ts';
+import { auditVerify } from './audit-verify.ts';
 import { egress } from './egress.ts';
 import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
@@ -21,6 +22,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   taskStart,
   journaledCall,
   audit,
+  auditVerify,
   fileRead,
   egress,
   policy,

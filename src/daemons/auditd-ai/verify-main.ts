@@ -1,12 +1,19 @@
 // Verifies an audit directory or a copy of one from the command line. Needs no daemon and no key.
-import { readFileSync } from 'node:fs';
+//   verify-main.ts [--own [--full]] [--from FILE]... [--key VKEY]... [--json] [DIR]
+// Only reads, unless the directory is a runtime's own log (--own): then it continues from the last
+// verification and leaves verified.json for the next.
+import { lstatSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Fault } from '../../wire/errors.ts';
-import { type VerifyReport, verifyLog } from './log/verify.ts';
+import { VERIFIED_FILE, type VerifiedLog, writeVerified } from './log/verified-file.ts';
+import { type VerifyOptions, type VerifyReport, verifyLog } from './log/verify.ts';
+import { verifyOwnLog } from './log/verify-own.ts';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
+    own: { type: 'boolean' },
+    full: { type: 'boolean' },
     from: { type: 'string', multiple: true },
     key: { type: 'string', multiple: true },
     json: { type: 'boolean' },
@@ -33,6 +40,7 @@ function printReport(report: VerifyReport): void {
     const where = segment === null ? '' : ` (${segment}${line === null ? '' : `:${line}`})`;
     print(`  ${kind}${seq === null ? '' : ` at event ${seq}`}${where}: ${message}`);
   }
+  printExtent(report);
   print(`Root ${report.root}`);
   print(`${pluralize(checkpoints_checked, 'signed checkpoint')} checked.`);
   print(`${pluralize(signed_size, 'event')} signed, ${unsigned_tail} after the last signature.`);
@@ -41,8 +49,44 @@ function printReport(report: VerifyReport): void {
   for (const remark of report.remarks) print(remark);
 }
 
+function printExtent({ hashed, verified_earlier: earlier }: VerifyReport): void {
+  if (earlier === null) return;
+  const { events, at, full_at } = earlier;
+  print(`Verified ${pluralize(hashed, 'event')} since ${at} (${events} verified earlier).`);
+  print(`--full hashes everything; that was last done at ${full_at}.`);
+}
+
+/** Root writes into a directory of another user only as that user, who may have put links there. */
+function becomeOwner(dir: string): void {
+  const { uid, gid } = lstatSync(dir);
+  if (process.getuid!() !== 0 || uid === 0) return;
+  process.setgroups!([]);
+  process.setgid!(gid);
+  process.setuid!(uid);
+}
+
+async function verify(options: VerifyOptions): Promise<VerifyReport> {
+  if (values.own !== true) return verifyLog(options);
+  // A proof against something kept elsewhere must not rest on a file kept beside the log.
+  const isFull = [values.full, values.from, values.key].some((value) => value !== undefined);
+  const { report, verified } = await verifyOwnLog({ ...options, isFull, nowMs: Date.now() });
+  const remark = verified === undefined ? undefined : remember(options.dir, verified);
+  return remark === undefined ? report : { ...report, remarks: [...report.remarks, remark] };
+}
+
+function remember(dir: string, verified: VerifiedLog): string | undefined {
+  try {
+    becomeOwner(dir);
+    writeVerified(dir, verified);
+    return undefined;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return `${VERIFIED_FILE} could not be written (${code ?? message}): the next verification does this work again.`;
+  }
+}
+
 try {
-  const report = await verifyLog({
+  const report = await verify({
     dir: positionals[0] ?? '.',
     from: (values.from ?? []).map((file) => readFileSync(file, 'utf8')),
     ...(values.key === undefined ? {} : { trustedKeys: values.key }),

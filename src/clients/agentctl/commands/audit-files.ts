@@ -36,10 +36,14 @@ function requireLogDir(dir: string): string {
 
 /** Passes on the verifier's output and exit status. */
 export async function verify({ args, out, stateDir }: Session): Promise<number> {
-  const dir = requireLogDir(resolve(args.positionals[0] ?? join(stateDir, 'audit')));
+  const own = join(resolve(stateDir), 'audit');
+  const dir = requireLogDir(resolve(args.positionals[0] ?? own));
   const from = args.text('from');
   if (from !== undefined) assertCheckpoint(from);
   const options = [
+    // A copy is only read, and all of it: what lies beside it came with it.
+    ...(dir === own ? ['--own'] : []),
+    ...(args.flag('full') ? ['--full'] : []),
     ...(from === undefined ? [] : ['--from', resolve(from)]),
     ...args.list('key').flatMap((key) => ['--key', key]),
     ...(out.json ? ['--json'] : []),

@@ -244,7 +244,9 @@ test('verify runs the verifier on a directory, without a runtime', async () => {
     const log = join(state, 'audit');
     const { main } = program;
     const own = await agentctl(['audit', 'verify'], { state, main });
-    assert.deepEqual([own.code, JSON.parse(own.stdout)], [1, [log]]);
+    assert.deepEqual([own.code, JSON.parse(own.stdout)], [1, ['--own', log]]);
+    const full = await agentctl(['audit', 'verify', log, '--full'], { state, main });
+    assert.deepEqual(JSON.parse(full.stdout), ['--own', '--full', log]);
     const from = join(log, 'checkpoint');
     const other = await agentctl(['audit', 'verify', log, '--from', from, '--json'], { main });
     assert.deepEqual(JSON.parse(other.stdout), ['--from', from, '--json', log]);

@@ -57,8 +57,14 @@ export const auditCommands: readonly Command[] = [
         many: true,
         help: 'trust only this public key, not those in the directory; repeatable',
       },
+      { name: 'full', help: 'hash every event, not only those since the last verification' },
     ],
-    help: 'verify every event offline; works on a copied directory too',
+    help: 'verify the log offline; works on a copied directory too',
+    details: [
+      'Without DIR it continues from the last verification (STATE/audit/verified.json). Whoever can ' +
+        'change the log can change that file; --full, --from, --key and DIR do not rely on it.',
+      'Example: agentctl audit verify --from FILE',
+    ],
     load: async () => (await import('../commands/audit-files.ts')).verify,
   },
   {

@@ -1,11 +1,7 @@
 // CheckpointChain checks every checkpoint of a directory while its events are hashed: against the
 // root of the events it covers, and against the key in force, through every rotation.
-import {
-  type ArchivedNote,
-  measureArchive,
-  readArchive,
-  readCurrentNote,
-} from './checkpoint-files.ts';
+import { type ArchivedNote, readArchive, readNotes } from './checkpoint-files.ts';
+import { type FileStamp, isSameFile } from './file-stamp.ts';
 import { readPublicKeys } from './keys.ts';
 import type { TreeHead } from './merkle.ts';
 import * as notes from './note.ts';
@@ -17,16 +13,29 @@ export type ChainProblem = {
 };
 type CheckpointEntry = notes.Checkpoint & {
   note: notes.Note;
+  /** The note as text. */
+  source: string;
   where: string;
   isKeptElsewhere: boolean;
 };
 type Handover = { seq: number; pair: [notes.Verifier, notes.Verifier] };
 
+/** A note kept outside of the files that are verified. */
+export type KeptNote = { text: string; where: string };
+
+/** A chain that was checked before, up to a good checkpoint. */
+type CheckedChain = {
+  keys: readonly string[];
+  note: string;
+  checkpoints: FileStamp | null;
+};
+
 type ChainOptions = {
-  /** Notes kept outside of the directory, as text. */
-  kept: readonly string[];
+  kept: readonly KeptNote[];
   /** Public keys kept outside of the directory, as text. */
   trustedKeys: readonly string[] | undefined;
+  /** Continues from here instead of from the first checkpoint. */
+  resume?: CheckedChain | undefined;
 };
 
 export class CheckpointChain {
@@ -37,8 +46,12 @@ export class CheckpointChain {
   origin: string | undefined;
   checked = 0;
   lastGoodSize = 0;
+  /** The signed text of the checkpoint of `lastGoodSize`. */
+  lastGoodNote: string | undefined;
   firstBadSize: number | undefined;
   readonly keys: notes.Verifier[];
+  /** checkpoints.log as far as it is checked; null if there is none. */
+  readonly archiveStamp: FileStamp | null;
   readonly #listed: notes.Verifier[];
   readonly #trusted: notes.Verifier[] | undefined;
   readonly #archived: Generator<CheckpointEntry>;
@@ -51,25 +64,45 @@ export class CheckpointChain {
   /** After the first difference, keys only help to describe it and need no proof. */
   #hasDifference = false;
 
-  constructor(dir: string, { kept, trustedKeys }: ChainOptions) {
+  constructor(dir: string, { kept, trustedKeys, resume }: ChainOptions) {
     this.#listed = this.#readListed(dir);
     this.#trusted = trustedKeys?.map(notes.parseVkey);
     const first = this.#listed[0] ?? this.#trusted?.[0];
     this.keys = first === undefined ? [] : [first];
     if (first === undefined)
       this.#report('unknown_key', 'keys/public.txt names no key of this log');
-    // In this order, so that checkpoints written meanwhile are not compared with older data.
-    const archiveBytes = measureArchive(dir);
-    const current = readCurrentNote(dir);
+    const { current, archive } = readNotes(dir);
+    this.archiveStamp = archive;
     if (current === undefined) this.#report('no_checkpoint', 'the file checkpoint is missing');
+    if (resume !== undefined) this.#resume(resume);
     this.#single = [
       ...(current === undefined ? [] : this.#parse(current, { where: 'checkpoint' })),
       ...kept
-        .flatMap((text, index) => this.#parse(text, { where: `kept checkpoint ${index + 1}` }))
+        .flatMap(({ text, where }) => this.#parse(text, { where }))
         .map((entry) => ({ ...entry, isKeptElsewhere: true })),
     ].sort((a, b) => a.size - b.size);
-    this.#archived = this.#readArchived(dir, archiveBytes);
+    const from = resume?.checkpoints?.size_bytes ?? 0;
+    this.#archived = this.#readArchived(dir, { from, to: archive?.size_bytes ?? 0 });
     this.#upcoming = this.#pull();
+  }
+
+  /** Reports a problem if the files are not those that were checked before. */
+  #resume({ keys, note, checkpoints }: CheckedChain): void {
+    if (this.keys[0]?.vkey !== keys[0])
+      this.#report('unknown_key', 'keys/public.txt begins with another key than before');
+    const stamp = this.archiveStamp;
+    const isContinued =
+      checkpoints === null ||
+      (stamp !== null &&
+        isSameFile(stamp, checkpoints) &&
+        stamp.size_bytes >= checkpoints.size_bytes);
+    if (!isContinued)
+      this.#report('bad_checkpoint', 'checkpoints.log is not the file that was checked before');
+    this.keys.splice(0, this.keys.length, ...keys.map(notes.parseVkey));
+    const { origin, size } = notes.parseCheckpoint(notes.parseNote(note).text);
+    this.origin = origin;
+    this.lastGoodSize = size;
+    this.lastGoodNote = note;
   }
 
   /** The log size at which `check` must be called next. */
@@ -136,7 +169,10 @@ export class CheckpointChain {
     if (!(entry.isKeptElsewhere ? this.#isKeptSigned(entry) : this.#isOwnSigned(entry))) return;
     this.signed.push({ size: entry.size, root: entry.root });
     if (!isGood) this.firstBadSize ??= entry.size;
-    if (this.firstBadSize === undefined) this.lastGoodSize = entry.size;
+    if (this.firstBadSize === undefined) {
+      this.lastGoodSize = entry.size;
+      this.lastGoodNote = entry.source;
+    }
     const trusted = notes.checkNote(entry.note, this.#trusted ?? []);
     if (isGood && trusted.valid.length > 0) this.#isTrusted = true;
   }
@@ -180,8 +216,8 @@ export class CheckpointChain {
     return notes.checkNote(entry.note, this.#listed).valid.length > 0;
   }
 
-  *#readArchived(dir: string, to: number): Generator<CheckpointEntry> {
-    for (const archived of readArchive(dir, { to })) yield* this.#parseArchived(archived);
+  *#readArchived(dir: string, span: { from: number; to: number }): Generator<CheckpointEntry> {
+    for (const archived of readArchive(dir, span)) yield* this.#parseArchived(archived);
   }
 
   #parseArchived({ note, line, isWhole }: ArchivedNote): CheckpointEntry[] {
@@ -194,7 +230,8 @@ export class CheckpointChain {
   #parse(text: string, { where }: { where: string }): CheckpointEntry[] {
     try {
       const note = notes.parseNote(text);
-      return [{ ...notes.parseCheckpoint(note.text), note, where, isKeptElsewhere: false }];
+      const checkpoint = notes.parseCheckpoint(note.text);
+      return [{ ...checkpoint, note, source: text, where, isKeptElsewhere: false }];
     } catch (cause) {
       this.#report('bad_checkpoint', `${where} cannot be read: ${(cause as Error).message}`);
       return [];

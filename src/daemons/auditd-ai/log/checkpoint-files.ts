@@ -2,7 +2,8 @@
 // the older ones, each followed by an empty line.
 import fs from 'node:fs';
 import path from 'node:path';
-import { type LogDisk, readFileIfExists, replaceFile, writeAll } from './disk.ts';
+import { isMissing, type LogDisk, readFileIfExists, replaceFile, writeAll } from './disk.ts';
+import { type FileStamp, stampOf } from './file-stamp.ts';
 import { LineCursor } from './segments.ts';
 
 /** One checkpoint signed by the timer is archived per this interval. */
@@ -16,9 +17,34 @@ const SIGNATURE_HEAD = '— ';
 export const readCurrentNote = (logDir: string): string | undefined =>
   readFileIfExists(path.join(logDir, CURRENT));
 
+/**
+ * Reads the current note together with the extent of the archive that precedes it. A note that is
+ * archived meanwhile would be after that extent and older than the current one.
+ */
+export function readNotes(logDir: string): {
+  current: string | undefined;
+  archive: FileStamp | null;
+} {
+  for (;;) {
+    const before = measureArchive(logDir);
+    const current = readCurrentNote(logDir);
+    const archive = stampArchive(logDir);
+    if ((archive?.size_bytes ?? 0) === before) return { current, archive };
+  }
+}
+
+function stampArchive(logDir: string): FileStamp | null {
+  try {
+    return stampOf(ARCHIVE, path.join(logDir, ARCHIVE));
+  } catch (cause) {
+    if (isMissing(cause)) return null;
+    throw cause;
+  }
+}
+
 export type ArchivedNote = { note: string; line: number; isWhole: boolean; endOffset: number };
 
-export function measureArchive(logDir: string): number {
+function measureArchive(logDir: string): number {
   return fs.statSync(path.join(logDir, ARCHIVE), { throwIfNoEntry: false })?.size ?? 0;
 }
 

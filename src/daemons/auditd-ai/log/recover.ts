@@ -83,7 +83,7 @@ function findUnsigned(parts: readonly LogPart[], signedSize: number): SegmentOff
     if (last < 0) return -1;
     const cursor = new LineCursor(fd, { from: last, to: sizeBytes, chunkBytes: 1 << 16 });
     cursor.next();
-    return cursor.offset + (cursor.end - cursor.start) + 1;
+    return cursor.endOffset;
   });
   if (offset >= 0) return { part: index, offset };
   const message = `event ${signedSize - 1} is missing: the log is shorter than its checkpoint`;

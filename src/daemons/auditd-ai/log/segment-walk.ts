@@ -1,30 +1,51 @@
-// SegmentWalk reads every line of a log directory, however damaged, in file order. It opens all
-// files at the start, so that a log can be verified while it grows.
+// SegmentWalk reads every line of a log directory, however damaged, in file order, from the start
+// or from a position. It opens all files it reads at the start, so that a log can be verified while
+// it grows.
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { isMissing } from './disk.ts';
-import { CURRENT_SEGMENT, LineCursor, listSealed } from './segments.ts';
+import { type FileStamp, stampOf } from './file-stamp.ts';
+import { CURRENT_SEGMENT, formatSealedName, LineCursor, listSealed } from './segments.ts';
 
 const LIST_TRIES = 5;
 
-type OpenFile = { name: string; fd: number };
+/** A place between two lines, in the segment whose first event is `first`. */
+export type WalkPosition = { first: number; offset: number };
+
+type SegmentFile = { name: string; stamp: FileStamp; fd: number | undefined };
 
 export class SegmentWalk {
   segment = '';
-  /** Line number in the file, from 1. */
+  /** Line number in the file, from 1; after a position in the file, from there. */
   line = 0;
   cursor: LineCursor;
-  readonly #files: OpenFile[];
-  #at = -1;
+  readonly #files: SegmentFile[];
+  readonly #start: number;
+  readonly #startOffset: number;
+  #at: number;
 
-  constructor(dir: string) {
-    this.#files = openAll(dir);
+  constructor(dir: string, from?: WalkPosition) {
+    this.#files = openAll(dir, from?.first);
+    this.#start = this.#files.findIndex(({ fd }) => fd !== undefined);
+    this.#startOffset = from?.offset ?? 0;
     this.cursor = new LineCursor(-1, { to: 0, chunkBytes: 1 });
+    this.#at = this.#start - 1;
   }
 
-  get fileCount(): number {
-    return this.#files.length;
+  /** Every segment file as it was before a line was read, in order. */
+  get stamps(): FileStamp[] {
+    return this.#files.map(({ stamp }) => stamp);
+  }
+
+  /** The index in `stamps` of the file that is being read. */
+  get fileIndex(): number {
+    return this.#at;
+  }
+
+  /** The index in `stamps` of the first file that is read; -1 if there is none. */
+  get startIndex(): number {
+    return this.#start;
   }
 
   /** True in the file that can still grow. */
@@ -34,12 +55,14 @@ export class SegmentWalk {
 
   next(): boolean {
     while (!this.cursor.next()) {
-      this.#at += 1;
-      const file = this.#files[this.#at];
+      const file = this.#start < 0 ? undefined : this.#files[this.#at + 1];
       if (file === undefined) return false;
+      this.#at += 1;
       this.segment = file.name;
       this.line = 0;
-      this.cursor = new LineCursor(file.fd);
+      this.cursor = new LineCursor(file.fd!, {
+        from: this.#at === this.#start ? this.#startOffset : 0,
+      });
     }
     this.line += 1;
     return true;
@@ -55,34 +78,50 @@ export class SegmentWalk {
   }
 
   rewind(): void {
-    this.#at = -1;
+    this.#at = this.#start - 1;
     this.cursor = new LineCursor(-1, { to: 0, chunkBytes: 1 });
   }
 
   close(): void {
-    for (const { fd } of this.#files) fs.closeSync(fd);
+    closeAll(this.#files);
   }
 }
 
 /** Retries if a segment was sealed between listing and opening, since it would be missed. */
-function openAll(dir: string): OpenFile[] {
+function openAll(dir: string, first: number | undefined): SegmentFile[] {
   for (let tries = 1; ; tries += 1) {
     const names = listNames(dir);
-    const files = names.flatMap((name) => {
-      try {
-        return [{ name, fd: fs.openSync(path.join(dir, name), 'r') }];
-      } catch (cause) {
-        if (isMissing(cause)) return [];
-        throw cause;
-      }
-    });
+    const start = first === undefined ? 0 : findName(names, first);
+    const files = names.flatMap((name, index) => openOne(dir, name, index >= start));
     const isSame = listNames(dir).join() === names.join() && files.length === names.length;
     if (isSame || tries === LIST_TRIES) return files;
-    for (const { fd } of files) fs.closeSync(fd);
+    closeAll(files);
   }
+}
+
+function openOne(dir: string, name: string, isRead: boolean): SegmentFile[] {
+  const file = path.join(dir, name);
+  try {
+    if (!isRead) return [{ name, fd: undefined, stamp: stampOf(name, file) }];
+    const fd = fs.openSync(file, 'r');
+    return [{ name, fd, stamp: stampOf(name, fd) }];
+  } catch (cause) {
+    if (isMissing(cause)) return [];
+    throw cause;
+  }
+}
+
+function closeAll(files: readonly SegmentFile[]): void {
+  for (const { fd } of files) if (fd !== undefined) fs.closeSync(fd);
 }
 
 function listNames(dir: string): string[] {
   const names = listSealed(dir).map(({ name }) => name);
   return fs.existsSync(path.join(dir, CURRENT_SEGMENT)) ? [...names, CURRENT_SEGMENT] : names;
+}
+
+/** Returns the index of the segment that begins with event `first`, sealed or still current. */
+function findName(names: readonly string[], first: number): number {
+  const sealed = names.indexOf(formatSealedName(first));
+  return sealed >= 0 ? sealed : names.indexOf(CURRENT_SEGMENT);
 }

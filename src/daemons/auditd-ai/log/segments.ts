@@ -94,6 +94,11 @@ export class LineCursor {
     this.#next = this.start;
   }
 
+  /** Where the next line begins in the file. */
+  get endOffset(): number {
+    return this.#base + this.#next - 1;
+  }
+
   line(): string {
     return this.buf.toString('utf8', this.start, this.end);
   }
@@ -166,7 +171,7 @@ export function readLastLine(fd: number, sizeBytes: number) {
     // A span that does not start at offset 0 starts inside a line.
     if (from > 0) cursor.next();
     while (cursor.next() && cursor.isTerminated) {
-      const endOffset = cursor.offset + (cursor.end - cursor.start) + 1;
+      const { endOffset } = cursor;
       last = { seq: readSeq(cursor.buf, cursor.start, cursor.end), endOffset };
     }
     if (last !== undefined || from === 0) return last;
