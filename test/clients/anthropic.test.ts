@@ -1,5 +1,5 @@
-// The @anthropic-ai/sdk package, unchanged, against a real runtime: words, streams, tools, lists
-// and errors, with a provider that speaks its wire and one that speaks the other.
+// The @anthropic-ai/sdk package, unchanged, against a real runtime: text, streams, tools, lists and
+// errors, with a provider of the same dialect and one of the other.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -31,7 +31,7 @@ describe('the @anthropic-ai/sdk package', () => {
   ] as const) {
     const body = { model, max_tokens: 100, messages: [ask] };
     describe(`to a provider of ${provider}`, () => {
-      it('gets words and counts', async () => {
+      it('gets text and token counts', async () => {
         const answer = await anthropic.messages.create(body);
         assert.deepEqual(
           answer.content.map((block) => block.type === 'text' && block.text),
@@ -42,18 +42,18 @@ describe('the @anthropic-ai/sdk package', () => {
         assert.equal(answer.usage.output_tokens, 5);
       });
 
-      it('gets a stream, piece by piece, as the package puts it together', async () => {
+      it('gets a stream that the package assembles', async () => {
         const stream = anthropic.messages.stream(body);
         const pieces: string[] = [];
         stream.on('text', (piece) => pieces.push(piece));
         const whole = await stream.finalMessage();
         assert.equal(pieces.join(''), 'Hello there.');
-        assert.ok(pieces.length >= 2, 'it came in pieces');
+        assert.ok(pieces.length >= 2, 'it came in several chunks');
         assert.equal(whole.usage.output_tokens, 5);
         assert.equal(whole.stop_reason, 'end_turn');
       });
 
-      it('goes through a tool call and back', async () => {
+      it('completes a tool call round trip', async () => {
         const first = await anthropic.messages.create({ ...body, tools: [TOOL] });
         assert.equal(first.stop_reason, 'tool_use');
         const call = first.content.find((block) => block.type === 'tool_use')!;
@@ -74,7 +74,7 @@ describe('the @anthropic-ai/sdk package', () => {
         assert.match(clients.upstream.last().text, /Rain\./);
       });
 
-      it('goes through a tool call in a stream', async () => {
+      it('streams a tool call', async () => {
         const whole = await anthropic.messages.stream({ ...body, tools: [TOOL] }).finalMessage();
         const call = whole.content.find((block) => block.type === 'tool_use')!;
         assert.ok(call.type === 'tool_use');
@@ -86,14 +86,14 @@ describe('the @anthropic-ai/sdk package', () => {
 
   const plain = { model: 'claude-up', max_tokens: 100, messages: [ask] };
 
-  it('lists the models there are', async () => {
+  it('lists the models', async () => {
     const names: string[] = [];
     for await (const { id } of anthropic.models.list()) names.push(id);
     for (const name of ['gpt-up', 'claude-up', 'coder-large'])
       assert.ok(names.includes(name), name);
   });
 
-  it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
+  it('unknown fields are passed through if client and provider use the same dialect', async () => {
     const body = {
       ...plain,
       system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
@@ -106,7 +106,7 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
   });
 
-  it('the provider gets its own key, and nobody gets the operator’s', async () => {
+  it('the provider gets its own key, and never the operator’s', async () => {
     await anthropic.messages.create(plain);
     const { headers, text } = clients.upstream.last();
     assert.equal(headers['x-api-key'], UPSTREAM_KEY);
@@ -119,7 +119,7 @@ describe('the @anthropic-ai/sdk package', () => {
     await assert.rejects(wrong, (error) => error instanceof Anthropic.AuthenticationError);
   });
 
-  it('what the provider refuses is a BadRequestError with the provider’s words', async () => {
+  it('a provider’s rejection is a BadRequestError with its message', async () => {
     clients.upstream.refuseNext(400, 'max_tokens is too large for this model');
     await assert.rejects(anthropic.messages.create(plain), (error: Error) => {
       assert.ok(error instanceof Anthropic.BadRequestError);
@@ -128,7 +128,7 @@ describe('the @anthropic-ai/sdk package', () => {
     });
   });
 
-  it('a budget that is spent is an APIError of billing that says which', async () => {
+  it('an exhausted budget is a billing APIError that names it', async () => {
     const site = { subject: 'site' as const };
     await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: 1 } });
     try {

@@ -65,7 +65,7 @@ describe('curl', () => {
     assert.equal((await taskEnded(runtime, id)).status, 'completed');
   });
 
-  it('every daemon answers on its own socket', async () => {
+  it('every daemon responds on its own socket', async () => {
     for (const [daemon, path] of [
       ['toold', '/v1/tools'],
       ['modeld', '/v1/models'],
@@ -81,7 +81,7 @@ describe('curl', () => {
     assert.equal(codeOf(without), 'unauthenticated');
   });
 
-  it('[R287] [R292] [R299] reaches every daemon by the one port', async () => {
+  it('[R287] [R292] [R299] reaches every daemon through the one port', async () => {
     for (const path of [
       '/v1/status',
       '/v1/tools',
@@ -98,7 +98,7 @@ describe('curl', () => {
     }
   });
 
-  it('the port refuses a wrong Host, Origin or key, and says which', async () => {
+  it('the port refuses a wrong Host, Origin or key, and names it', async () => {
     const name = `127.0.0.1:${runtime.info.port}`;
     const cases: [string[], number, string][] = [
       [[], 401, 'unauthenticated'],
@@ -127,20 +127,20 @@ describe('curl', () => {
     assert.equal((await port('/v1/status', ...asKey)).status, 200);
   });
 
-  it('the socket of a run that has ended is gone, whatever key is shown', async () => {
+  it('the socket of an ended run is gone, whatever the key', async () => {
     const { runs } = await runtime.agentd.listRuns({ query: { limit: 1 } });
     const path = runSocketOf(runtime, 'agentd', runs[0]!);
     await assert.rejects(curl('--unix-socket', path, ...key, 'http://agentd/v1/status'), /connect/);
   });
 
-  it('10 MB are refused by socket and port, with the reason', async () => {
+  it('socket and port refuse 10 MB with the reason', async () => {
     const file = join(runtime.stateDir, '..', 'big.json');
     writeFileSync(file, JSON.stringify({ goal: 'x'.repeat(10_000_000) }));
     const send = ['--data-binary', `@${file}`, '-H', 'content-type: application/json'];
     for (const reply of [
       await socket('agentd', '/v1/tasks', ...send),
       await port('/v1/tasks', ...key, ...send),
-      // Without Expect curl does not wait to be asked for the body.
+      // Without Expect, curl sends the body without waiting.
       await socket('agentd', '/v1/tasks', ...send, '-H', 'Expect:'),
       await port('/v1/tasks', ...key, ...send, '-H', 'Expect:'),
       await port('/v1/tasks', ...key, ...send, '-H', 'Expect:', '-H', 'Transfer-Encoding: chunked'),
@@ -150,7 +150,7 @@ describe('curl', () => {
     }
   });
 
-  it('[R299] follows the audit log over socket and port, from where it was left', async () => {
+  it('[R299] follows the audit log over socket and port, and resumes where it stopped', async () => {
     const { events } = await runtime.audit.events({ query: { limit: 10 } });
     const last = events.at(-1)!.seq;
     const path = `/v1/audit/events?follow=1&after=${last}`;
@@ -184,7 +184,7 @@ describe('curl', () => {
     }
   });
 
-  it('[R290] streams a model’s answer as it comes', async () => {
+  it('[R290] streams a model’s response as it arrives', async () => {
     const body = {
       model: 'default',
       stream: true,
@@ -207,7 +207,7 @@ describe('curl', () => {
     assert.ok(events.filter(({ type }) => type === 'text').length > 1);
   });
 
-  it('one Idempotency-Key makes one task, however often curl is run', async () => {
+  it('one Idempotency-Key creates one task, however often curl is run', async () => {
     const send = () =>
       port(
         '/v1/tasks',

@@ -1,5 +1,5 @@
-// The openai package, unchanged, against a real runtime: words, streams, tools, lists and errors,
-// with a provider that speaks its wire and one that speaks the other.
+// The openai package, unchanged, against a real runtime: text, streams, tools, lists and errors,
+// with a provider of the same dialect and one of the other.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import OpenAI from 'openai';
@@ -33,7 +33,7 @@ describe('the openai package', () => {
     ['coder-large', 'a name from the configuration'],
   ] as const) {
     describe(`to a provider of ${provider}`, () => {
-      it('gets words and counts', async () => {
+      it('gets text and token counts', async () => {
         const answer = await openai.chat.completions.create({ model, messages: [ask] });
         assert.equal(answer.choices[0]!.message.content, 'Hello there.');
         assert.equal(answer.choices[0]!.finish_reason, 'stop');
@@ -41,7 +41,7 @@ describe('the openai package', () => {
         assert.equal(answer.usage?.completion_tokens, 5);
       });
 
-      it('gets a stream, piece by piece, with counts at the end', async () => {
+      it('gets a stream with token counts at the end', async () => {
         const stream = await openai.chat.completions.create({
           model,
           messages: [ask],
@@ -55,11 +55,11 @@ describe('the openai package', () => {
           usage = chunk.usage ?? usage;
         }
         assert.equal(pieces.join(''), 'Hello there.');
-        assert.ok(pieces.length >= 2, 'it came in pieces');
+        assert.ok(pieces.length >= 2, 'it came in several chunks');
         assert.equal(usage?.completion_tokens, 5);
       });
 
-      it('goes through a tool call and back', async () => {
+      it('completes a tool call round trip', async () => {
         const first = await openai.chat.completions.create({
           model,
           messages: [ask],
@@ -81,7 +81,7 @@ describe('the openai package', () => {
         assert.ok(clients.upstream.last().text.includes(call.id));
       });
 
-      it('goes through a tool call in a stream, as the package puts it together', async () => {
+      it('streams a tool call that the package assembles', async () => {
         const body = { model, messages: [ask], tools: [TOOL] };
         const whole = await openai.chat.completions.stream(body).finalChatCompletion();
         const [call] = whole.choices[0]!.message.tool_calls!;
@@ -91,14 +91,14 @@ describe('the openai package', () => {
     });
   }
 
-  it('lists the models there are', async () => {
+  it('lists the models', async () => {
     const names: string[] = [];
     for await (const { id } of openai.models.list()) names.push(id);
     for (const name of ['gpt-up', 'claude-up', 'coder-large'])
       assert.ok(names.includes(name), name);
   });
 
-  it('what nobody here knows survives to the provider and back, where both speak one wire', async () => {
+  it('unknown fields are passed through if client and provider use the same dialect', async () => {
     const body = {
       model: 'gpt-up',
       messages: [{ ...ask, x_cache: { ttl: 5 } }],
@@ -112,7 +112,7 @@ describe('the openai package', () => {
     assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
   });
 
-  it('the provider gets its own key, and nobody gets the operator’s', async () => {
+  it('the provider gets its own key, and never the operator’s', async () => {
     await openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
     const { headers, text } = clients.upstream.last();
     assert.equal(headers.authorization, `Bearer ${UPSTREAM_KEY}`);
@@ -125,7 +125,7 @@ describe('the openai package', () => {
     await assert.rejects(withKey('wrong').models.list(), OpenAI.AuthenticationError);
   });
 
-  it('what the provider refuses is a BadRequestError with the provider’s words', async () => {
+  it('a provider’s rejection is a BadRequestError with its message', async () => {
     clients.upstream.refuseNext(400, 'this model has no such parameter');
     const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
     await assert.rejects(refused, (error: Error) => {
@@ -135,12 +135,12 @@ describe('the openai package', () => {
     });
   });
 
-  it('a request that is none is a BadRequestError', async () => {
+  it('a malformed request is a BadRequestError', async () => {
     const broken = openai.chat.completions.create({ model: 'gpt-up' } as never);
     await assert.rejects(broken, (error) => error instanceof OpenAI.BadRequestError);
   });
 
-  it('a budget that is spent is a RateLimitError that says which', async () => {
+  it('an exhausted budget is a RateLimitError that names it', async () => {
     const site = { subject: 'site' as const };
     await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: 1 } });
     try {

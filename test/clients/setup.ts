@@ -1,5 +1,5 @@
-// A real runtime on a port of its own, whose two providers are one recording upstream: one spoken
-// to as OpenAI, one as Anthropic.
+// A real runtime on its own port. Its two providers are one recording upstream, called in OpenAI's
+// and in Anthropic's dialect.
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type RecordingUpstream, startRecordingUpstream } from '../support/recording-upstream.ts';

@@ -1,4 +1,4 @@
-// The demonstration's one question: only yes is a yes, and Ctrl-C is no answer.
+// The demo's one question: only an explicit yes counts, and Ctrl-C is no answer.
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { test } from 'node:test';
@@ -12,7 +12,7 @@ async function answerWith(typed: string): Promise<{ answer: boolean | undefined;
   return { answer: await asked, shown: String(output.read()) };
 }
 
-test('yes, no, and what is neither is asked again', async () => {
+test('accepts yes or no, and repeats the question otherwise', async () => {
   assert.equal((await answerWith('y\n')).answer, true);
   assert.equal((await answerWith(' YES \n')).answer, true);
   assert.equal((await answerWith('n\n')).answer, false);

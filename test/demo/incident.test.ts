@@ -1,5 +1,5 @@
-// The demonstration, whole, as a person would see it: as this user and, for root, as an ordinary
-// one. What it must show is what it promises.
+// The whole demo as a person sees it: as this user and, if that is root, as an ordinary user too.
+// Its output must show what the demo promises.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -18,7 +18,7 @@ import { ROOT } from '../support/runtime.ts';
 const NOBODY = 65_534;
 const isRoot = process.getuid?.() === 0;
 
-/** Its own directory, and a Node that this user can read. */
+/** Runs the demo in its own directory, with a Node that this user can read. */
 function play(uid: number | undefined): { status: number | null; text: string; dir: string } {
   const dir = mkdtempSync('/var/tmp/agentd-t-demo-');
   mkdirSync(join(dir, 'bin'));
@@ -45,7 +45,7 @@ const PROMISED: readonly [what: string, shown: RegExp][] = [
   ['policy denies the stranger’s host', /ops · http\.fetch · denied by policy/],
   ['so does egressd, from inside the box', /collect\.example\.net:80 · denied by egressd: host/],
   [
-    'the kernel hides what is not the box’s',
+    'the kernel hides paths outside the box',
     /blocked by the kernel, mount namespace: \/etc\/shadow/,
   ],
   ['the kernel has no other way out', /blocked by the kernel, network namespace/],
@@ -60,7 +60,7 @@ for (const [who, uid] of [
   ['this user', undefined],
   ...(isRoot ? ([['an ordinary user', NOBODY]] as const) : []),
 ] as const)
-  it(`[R384-R399] [R421] the incident is found, repaired and told, as ${who}`, {
+  it(`[R384-R399] [R421] the incident is found, repaired and reported, as ${who}`, {
     timeout: 180_000,
   }, () => {
     const { status, text, dir } = play(uid);

@@ -1,4 +1,4 @@
-// The demo can be recorded as it is now: every line that the picture in the README shows is there.
+// The current demo can be recorded: it prints every line that the picture in the README shows.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';

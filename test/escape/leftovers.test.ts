@@ -36,7 +36,7 @@ async function sleeper(warden: TestWarden, protects: string[] = []) {
   return { client, outcome, pid: await init };
 }
 
-async function nothingLeft(warden: TestWarden): Promise<void> {
+async function assertNothingLeft(warden: TestWarden): Promise<void> {
   await warden.noBoxes();
   assert.deepEqual(await warden.leftovers(), NOTHING);
 }
@@ -109,7 +109,7 @@ for (const mode of MODES) {
       const box = await sleeper(warden);
       await soon('its command runs', () => boxesOf(warden).length >= 2);
       box.client.close();
-      await nothingLeft(warden);
+      await assertNothingLeft(warden);
     });
 
     it('C18 the box ends as lost when its init is killed', async (t) => {
@@ -272,7 +272,7 @@ for (const mode of MODES) {
         for (const box of boxes)
           if (box.kind === 'opened') assert.equal(exited(await box.ended).endedBy, 'seal');
         for (const client of clients) client.close();
-        await nothingLeft(warden);
+        await assertNothingLeft(warden);
       }
       assert.equal(exited(await warden.run(['/bin/true'])).code, 0, 'control');
     });

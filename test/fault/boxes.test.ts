@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { type EffectName, type Effects, startEffects } from '../support/effects.ts';
-import { nothingAtAll, nothingLeft } from '../support/leftovers.ts';
+import { assertHostClean, assertNothingLeft } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 
@@ -69,18 +69,18 @@ const EMBEDDED: readonly [EffectName, string][] = isLong
 async function assertDoneOnce(world: Effects, effect: EffectName, key: string): Promise<void> {
   const { task } = await world.work(effect, key);
   const told = JSON.stringify(task);
-  assert.ok(world.crashCame(), `the failpoint was reached: ${told}`);
+  assert.ok(world.hasCrashed(), `the failpoint was reached: ${told}`);
   assert.equal(task.status, 'completed', told);
   const times = world.effects[effect].times(key);
   assert.equal(times, 1, told);
-  await nothingLeft(world.runtime);
+  await assertNothingLeft(world.runtime);
 }
 
 async function assertNothingRemains(world: Effects): Promise<void> {
   await eventually('the journals to be told', () => assertReconciled(world.runtime));
   const { runtime } = world;
   await runtime.stop();
-  await nothingAtAll(runtime);
+  await assertHostClean(runtime);
 }
 
 describe('killed during a call in a box, in split mode', () => {
@@ -106,14 +106,14 @@ describe('killed during a call in a box, in split mode', () => {
     const sends = curl(`--data x ${world.url('curl-1')}`);
     // A lost connection may have delivered outside text, so the run is marked from then on.
     const { task } = await world.workOn('curl', [sends, curl(world.url('curl-2'))]);
-    assert.ok(world.crashCame());
+    assert.ok(world.hasCrashed());
     const [first, second] = (task.result ?? '').split('\n');
     assert.notEqual(JSON.parse(first ?? '').exit_code, 0, 'the agent sees that it failed');
     assert.equal(JSON.parse(second ?? '').stdout, 'done', task.result ?? '');
     const arrived = world.seen.filter((line) => line.includes('/curl'));
     assert.deepEqual(arrived, ['GET /curl-2']);
     assert.ok(task.labels.includes('outside'));
-    await nothingLeft(world.runtime);
+    await assertNothingLeft(world.runtime);
   });
 
   it('journal and audit agree, and nothing is left after the stop', () =>

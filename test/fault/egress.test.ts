@@ -74,7 +74,7 @@ describe('egressd killed, in split mode', () => {
 
   const crashAt = (failpoint: string): void =>
     writeFileSync(join(runtime.stateDir, 'crash-at'), `${failpoint} 0\n`);
-  const crashCame = (): boolean => !existsSync(join(runtime.stateDir, 'crash-at'));
+  const hasCrashed = (): boolean => !existsSync(join(runtime.stateDir, 'crash-at'));
   const get = () => {
     const at = `${NAME}:${web.port}`;
     return exchange(
@@ -112,7 +112,7 @@ describe('egressd killed, in split mode', () => {
     crashAt('egressd.after-allowed');
     assert.notEqual((await get()).status, 200, 'the connection ends without a response');
     await wire.closed();
-    assert.ok(crashCame());
+    assert.ok(hasCrashed());
     await worksAgain();
     assert.deepEqual(
       seen.filter((line) => line !== 'GET /'),
@@ -130,7 +130,7 @@ describe('egressd killed, in split mode', () => {
       const name = failpoint.replace('.', '-');
       crashAt(failpoint);
       await assert.rejects(post(name), (error) => error instanceof Fault && error.retry);
-      assert.ok(crashCame());
+      assert.ok(hasCrashed());
       await worksAgain();
       const unknown = (error: unknown) =>
         error instanceof Fault && error.code === 'conflict' && error.details?.outcome === 'unknown';

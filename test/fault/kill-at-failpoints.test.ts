@@ -3,8 +3,8 @@
 // audit agree.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { type Counting, startCounting } from '../support/counting.ts';
-import { nothingLeft } from '../support/leftovers.ts';
+import { type CountingRuntime, startCountingRuntime } from '../support/counting-runtime.ts';
+import { assertNothingLeft } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 
@@ -37,10 +37,10 @@ const TEAM_MOMENTS = [
 ];
 
 describe('killed at every failpoint, in split mode', () => {
-  let world: Counting;
+  let world: CountingRuntime;
   let n = 0;
   before(async () => {
-    world = await startCounting();
+    world = await startCountingRuntime();
   });
   after(() => world.runtime.remove());
 
@@ -64,7 +64,7 @@ describe('killed at every failpoint, in split mode', () => {
     });
     const { task, questions } = await runTo(`count the effect 2 times with key ${key}`, 'coder');
     assert.equal(task.status, 'completed', JSON.stringify(task));
-    assert.ok(world.crashCame(), `${failpoint} was reached`);
+    assert.ok(world.hasCrashed(), `${failpoint} was reached`);
     const counts = [...world.effects()].filter(([name]) => name.startsWith(`${key}-`));
     assert.deepEqual(
       counts.map(([, times]) => times),
@@ -93,7 +93,7 @@ describe('killed at every failpoint, in split mode', () => {
       world.armCrash(failpoint);
       const { task } = await runTo(`Look into ${failpoint}`, 'planner');
       assert.equal(task.status, 'completed', JSON.stringify(task));
-      assert.ok(world.crashCame());
+      assert.ok(world.hasCrashed());
       const { tree } = await world.runtime.agentd.getTree({ params: { id: task.id } });
       assert.deepEqual(
         tree.children.map((child) => [child.task.assigned_to, child.task.status]).sort(),
@@ -113,5 +113,5 @@ describe('killed at every failpoint, in split mode', () => {
     assert.ok(events > 200);
   });
 
-  it('the runners leave nothing on the host', () => nothingLeft(world.runtime));
+  it('the runners leave nothing on the host', () => assertNothingLeft(world.runtime));
 });

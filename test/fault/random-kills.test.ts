@@ -5,9 +5,9 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type Counting, startCounting } from '../support/counting.ts';
+import { type CountingRuntime, startCountingRuntime } from '../support/counting-runtime.ts';
 import { daemonPids } from '../support/kills.ts';
-import { nothingAtAll, nothingLeft } from '../support/leftovers.ts';
+import { assertHostClean, assertNothingLeft } from '../support/leftovers.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, ROOT } from '../support/runtime.ts';
 
@@ -24,9 +24,9 @@ function randomFrom(start: number): () => number {
 }
 
 describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
-  let world: Counting;
+  let world: CountingRuntime;
   before(async () => {
-    world = await startCounting();
+    world = await startCountingRuntime();
   });
   after(() => world.runtime.remove());
 
@@ -95,9 +95,9 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
     const { events } = await eventually('the journals to be told', () =>
       assertReconciled(world.runtime),
     );
-    await nothingLeft(world.runtime);
+    await assertNothingLeft(world.runtime);
     await world.runtime.stop();
-    await nothingAtAll(world.runtime);
+    await assertHostClean(world.runtime);
     execFileSync(process.execPath, [
       join(ROOT, 'src/daemons/auditd-ai/verify-main.ts'),
       '--json',

@@ -9,7 +9,7 @@ import { commonRoutes, socketPathFor } from '../../src/platform/daemon.ts';
 import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { listFiles } from '../../tools/source.ts';
-import { askSocket } from '../support/callers.ts';
+import { callSocket } from '../support/callers.ts';
 import { freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import { projectRoot } from './fixture.ts';
 import { MARKER, STEPS } from './greetd.ts';
@@ -25,7 +25,7 @@ const inCopy = (...path: string[]): string => join(root, ...path);
 type Ran = { status: number | null; output: string };
 
 function run(args: readonly string[]): Promise<Ran> {
-  // Else a test runner in it would take itself for a part of this one.
+  // Otherwise a test runner in it would consider itself a part of this one.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const child = spawn(process.execPath, args, { cwd: root, env });
   let output = '';
@@ -155,14 +155,14 @@ for (const mode of ['embedded', 'split'] as const)
 
     const call = async (route: Route, params?: Record<string, string>): Promise<unknown> => {
       const socketPath = socketPathFor(runtime.runtimeDir, NAME, 'operator');
-      const outcome = await askSocket(socketPath, route, params === undefined ? {} : { params }, {
+      const outcome = await callSocket(socketPath, route, params === undefined ? {} : { params }, {
         headers: headers(),
       });
       assert.ok(outcome.ok, JSON.stringify(outcome));
       return outcome.ok && outcome.value;
     };
 
-    it('answers on its socket, with its configuration and what its peer says', async () => {
+    it('responds on its socket, using its configuration and its peer', async () => {
       const { greetdRoutes } = (await import(inCopy('src/wire/greetd.ts'))) as {
         greetdRoutes: { greet: Route };
       };
@@ -172,13 +172,13 @@ for (const mode of ['embedded', 'split'] as const)
       assert.ok(!existsSync(socketPathFor(runtime.runtimeDir, 'toold', `peer-${NAME}`)));
     });
 
-    it('answers on the port', async () => {
+    it('responds on the port', async () => {
       const url = `http://127.0.0.1:${runtime.info.port}/v1/greetings/ann`;
       const response = await fetch(url, { headers: headers() });
       assert.deepEqual(await response.json(), { greeting: 'Good morning, ann', events: 0 });
     });
 
-    it(`has ${mode === 'split' ? 'a process of its own' : 'no process of its own'}`, async () => {
+    it(`has ${mode === 'split' ? 'its own process' : 'no process of its own'}`, async () => {
       const { pid } = (await call(commonRoutes.health)) as { pid: number };
       assert.equal(pid === runtime.runtimePid, mode === 'embedded');
     });

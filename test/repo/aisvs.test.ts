@@ -1,5 +1,5 @@
-// The pages that say which test shows what name tests that exist; docs/aisvs.md has every item of
-// the chapter once, and claims nothing without a test.
+// Pages that name tests as evidence name tests that exist; docs/aisvs.md has every item of the
+// chapter once, and claims nothing without a test.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { missingTests, namedTests } from '../requirements/named-tests.ts';
 import { makeTree, projectRoot } from './fixture.ts';
 
 const PAGES = ['docs/aisvs.md', 'docs/threat-model.md', 'test/escape/README.md'];
-/** How many items each section of chapter C9 has. */
+/** The number of items in each section of chapter C9. */
 const SECTIONS = [3, 10, 8, 4, 6, 3];
 
 for (const page of PAGES)
@@ -18,7 +18,7 @@ for (const page of PAGES)
     assert.ok(named.length > 20, `only ${named.length} tests are named`);
   });
 
-test('a test that is renamed or gone is missed', (t) => {
+test('a renamed or removed test is reported', (t) => {
   const root = makeTree(t, {
     'docs/a.md': ['| `test/a.test.ts` “it works” “it does not” | `test/b.test.ts` |'],
     'test/a.test.ts': ["it('it works', () => {});"],
@@ -62,7 +62,7 @@ test('test/escape/README.md counts the attacks that it names', () => {
     yes.filter((id) => no.includes(id)),
     [],
   );
-  assert.equal(new Set([...yes, ...no]).size, yes.length + no.length, 'an id stands twice');
+  assert.equal(new Set([...yes, ...no]).size, yes.length + no.length, 'an id occurs twice');
   const of = (ids: string[], isE: boolean) => ids.filter((id) => id.startsWith('E') === isE).length;
   const sum = (isE: boolean) => of(yes, isE) + of(no, isE);
   const said =

@@ -1,4 +1,4 @@
-// The bundles: what is in them, what must not be, and that a broken build leaves the last good one.
+// The bundles: required and forbidden content, and that a broken build leaves the last good one.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -24,7 +24,7 @@ function run(root: string, name: string): string {
   return ran.stdout + ran.stderr;
 }
 
-test('a lazy part becomes a file of its own, beside the bundle', (t) => {
+test('a lazy import becomes its own file next to the bundle', (t) => {
   const root = makeTree(t, {
     'src/clients/agentctl/main.ts': "console.log((await import('./up.ts')).where);",
     'src/clients/agentctl/up.ts': "export const where = new URL('.', import.meta.url).pathname;",
@@ -36,7 +36,7 @@ test('a lazy part becomes a file of its own, beside the bundle', (t) => {
   assert.ok(names.includes('agentctl.mjs.map'));
 });
 
-test('programs that are not there are left out, and data lies beside the bundles', (t) => {
+test('missing programs are left out, and data is copied next to the bundles', (t) => {
   const root = makeTree(t, {
     'rehearsal/main.ts': "console.log('played');",
     'rehearsal/screenplays/a/one.yaml': 'one: 1',
@@ -58,7 +58,7 @@ test('CommonJS packages of a daemon find Node modules', (t) => {
   assert.equal(run(root, 'daemon.mjs'), 'a/b\n');
 });
 
-test('a daemon away from its packages still decides: rules, schema and Cedar lie beside it', (t) => {
+test('a daemon without its packages still decides: rules, schema and Cedar are next to it', (t) => {
   const root = makeTree(t, {
     'src/entry/daemon.ts': `
       import { sealBundle } from '../policy/bundle-file.ts';
@@ -82,7 +82,7 @@ test('a daemon away from its packages still decides: rules, schema and Cedar lie
 });
 
 for (const source of ['src/runner/main.ts', 'src/clients/agentctl/main.ts']) {
-  test(`${source} with zod in it is refused, and who brought it is named`, (t) => {
+  test(`${source} with zod in it is refused, and the importing file is named`, (t) => {
     const root = makeTree(t, {
       ...packages,
       [source]: "import { deep } from './deep.ts';\nconsole.log(deep);",
@@ -113,7 +113,7 @@ test('a broken source keeps the last good bundle', (t) => {
   assert.equal(run(root, 'runner.mjs'), 'good\n');
 });
 
-test('outputs are as old as the start of the build, so that later edits are newer', (t) => {
+test('outputs have the time of the build’s start, so that later edits are newer', (t) => {
   const root = makeTree(t, { 'src/runner/main.ts': "console.log('a');" });
   const before = Date.now();
   runTool('build.ts', '--root', root);
@@ -128,7 +128,7 @@ test('nothing to build is an error', (t) => {
   assert.match(output, /no program to build/);
 });
 
-test('chunks stay for one build after the last that names them, then they go', (t) => {
+test('chunks are removed one build after the last that names them', (t) => {
   const root = makeTree(t, {
     'src/clients/agentctl/main.ts': "console.log((await import('./up.ts')).deep);",
     'src/clients/agentctl/up.ts': "export const { deep } = await import('./deep.ts');",

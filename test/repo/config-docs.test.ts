@@ -1,4 +1,4 @@
-// docs/config.md is written by hand: this holds its keys, defaults, limits and example to the
+// docs/config.md is written by hand: this compares its keys, defaults, limits and example with the
 // schemas.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ type Row = { default: string; limit: string };
 
 const page = readFileSync(join(projectRoot, 'docs/config.md'), 'utf8');
 
-/** Every value a file may set, by its path; NAME stands for a name that people choose. */
+/** Collects every value a file may set, by its path; NAME stands for a user-defined name. */
 function flatten(path: string, schema: Schema, isRequired: boolean, rows: Map<string, Row>): void {
   const { properties, additionalProperties: named, items } = schema;
   if (properties !== undefined) {
@@ -85,7 +85,7 @@ test('every key of the configuration is in docs/config.md with its default and l
   }
 });
 
-test('docs/config.md names no key that is not there', () => {
+test('docs/config.md names no unknown key', () => {
   const known = keysOfSchemas();
   assert.deepEqual(
     [...keysOfPage().keys()].filter((key) => !known.has(key)),
@@ -93,7 +93,7 @@ test('docs/config.md names no key that is not there', () => {
   );
 });
 
-test('the example in docs/config.md is taken as it stands', (t) => {
+test('the example in docs/config.md is valid', (t) => {
   const [, example] = /```yaml\n([\s\S]+?)```/.exec(page) ?? [];
   assert.ok(example !== undefined, 'there is an example');
   const dir = mkdtempSync(join(tmpdir(), 'agentd-config-'));

@@ -1,5 +1,5 @@
-// The ten questions that the source document left open are answered, each on a page of its own that
-// says what was decided, why, what was rejected, and what would change it.
+// The ten questions that the source document left open have decisions, each on its own page with
+// the decision, the reasons, the rejected alternatives, and what would change it.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ test('[R451-R460] every open question has its decision', () => {
   const dir = join(projectRoot, 'docs', 'decisions');
   for (const [number, about] of QUESTIONS) {
     const start = `${String(number).padStart(4, '0')}-`;
-    const [name, ...others] = readdirSync(dir).filter((one) => one.startsWith(start));
+    const [name, ...others] = readdirSync(dir).filter((file) => file.startsWith(start));
     assert.ok(name !== undefined && others.length === 0, `one page ${start}…`);
     const text = readFileSync(join(dir, name), 'utf8');
     const question = /\*\*Question\.\*\*([\s\S]*?)\n\n/.exec(text)?.[1] ?? '';

@@ -1,4 +1,4 @@
-// The reference pages are made from the contract, and the check sees when they are not.
+// The reference pages are generated from the contract, and the check detects outdated ones.
 import assert from 'node:assert/strict';
 import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,7 +59,7 @@ test('missing pages fail, written pages pass, a changed contract fails again', (
   assert.equal(changed.status, 1);
 });
 
-test('the pages say what the contract says', (t) => {
+test('the pages match the contract', (t) => {
   const root = makeContract(t);
   runTool('docs.ts', '--write', '--root', root);
   const page = (name: string): string => readFileSync(join(root, 'docs', name), 'utf8');
@@ -80,11 +80,11 @@ test('the pages say what the contract says', (t) => {
     { name: 'id', in: 'path', required: true, schema: { type: 'string' } },
   ]);
   const { schemas } = api.components;
-  assert.deepEqual(schemas.Limits.required, ['steps'], 'an answer always has the default');
-  assert.equal(schemas.LimitsInput.required, undefined, 'a request may leave it out');
+  assert.deepEqual(schemas.Limits.required, ['steps'], 'a response always has the default');
+  assert.equal(schemas.LimitsInput.required, undefined, 'a request may omit it');
 });
 
-test('the picture of the demo must be there and show the present steps', (t) => {
+test('the picture of the demo must exist and show the current steps', (t) => {
   const root = makeContract(t);
   const svg = '<svg xmlns="x"><desc>1. Start</desc></svg>';
   addFiles(root, { 'demo/steps.ts': "export const STEPS = { start: '1. Start' };" });
@@ -101,7 +101,7 @@ test('the picture of the demo must be there and show the present steps', (t) => 
   );
 });
 
-test('docs of the tree equal its code', () => {
+test('the docs of this tree match its code', () => {
   const { status, output } = runTool('docs.ts', '--check');
   assert.equal(status, 0, output);
 });

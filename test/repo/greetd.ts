@@ -1,10 +1,10 @@
-// A toy daemon, as a person would add it by docs/checklists/add-a-daemon.md: what each step adds
-// to a tree.
+// A toy daemon, added by docs/checklists/add-a-daemon.md: the changes that each step makes to a
+// tree.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { addFiles } from './fixture.ts';
 
-/** Inserts `text` before the first place where `anchor` stands. */
+/** Inserts `text` before the first occurrence of `anchor`. */
 function insert(root: string, path: string, changes: readonly (readonly [string, string])[]): void {
   const full = join(root, path);
   let content = readFileSync(full, 'utf8');
@@ -47,7 +47,7 @@ export const greetdConfig = z.strictObject({
 export type GreetdConfig = z.output<typeof greetdConfig>;
 `;
 
-/** Stands in no code but that of the daemon itself. */
+/** Occurs in no code but the daemon's own. */
 export const MARKER = 'greetings-of-the-toy';
 
 const API = `// The handlers of greetd's routes.
@@ -114,7 +114,7 @@ export const ROWS = rows({
 });
 `;
 
-/** The steps of the checklist in its order: the file of each, and what is done there. */
+/** The steps of the checklist in order: the file of each, and its change. */
 export const STEPS: readonly { path: string; apply(root: string): void }[] = [
   edit('src/wire/daemons.ts', ["  'auditd-ai': { owns", ROW]),
   add('src/wire/greetd.ts', ROUTES),

@@ -1,4 +1,4 @@
-// The layer check lets the tree pass and names each kind of forbidden import.
+// The layer check accepts this tree and reports each kind of forbidden import.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Files, makeTree, runTool } from './fixture.ts';
@@ -36,7 +36,7 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ["export const late = () => import('../toold/service.ts');"],
     says: /to ask another, use its client/,
   },
-  'a daemon passes another on': {
+  'a daemon re-exports another': {
     path: 'src/daemons/modeld/service.ts',
     lines: ["export { work } from '../toold/service.ts';"],
     says: /to ask another, use its client/,
@@ -76,7 +76,7 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ["import { work } from '../../daemons/toold/service.ts';"],
     says: /a client speaks wire/,
   },
-  'a program imports what is made for tests': {
+  'a program imports test support': {
     path: 'src/platform/link.ts',
     lines: ["import { fake } from './testing/fake.ts';"],
     says: /only tests use what is made for tests/,
@@ -101,12 +101,12 @@ const forbidden: Record<string, { path: string; lines: string[]; says: RegExp }>
     lines: ['export const at = Date.now();'],
     says: /calls Date\.now/,
   },
-  'rules ask for the time': {
+  'rules read the time': {
     path: 'src/daemons/toold/expiry-rules.ts',
     lines: ['export const at = new Date();'],
     says: /reads the clock/,
   },
-  'rules throw dice': {
+  'rules use randomness': {
     path: 'src/daemons/toold/rules.ts',
     lines: ['export const roll = Math.random();'],
     says: /calls Math\.random/,
@@ -174,7 +174,7 @@ test('what the table allows passes', (t) => {
   assert.deepEqual(runTool('check-layers.ts', '--root', root), { status: 0, output: '' });
 });
 
-test('the tree keeps its layers', () => {
+test('this tree respects its layers', () => {
   const { status, output } = runTool('check-layers.ts');
   assert.equal(status, 0, output);
 });

@@ -1,11 +1,11 @@
-// The lock is complete in itself: `npm ci` refuses one that names packages it does not hold.
+// The lock file is self-contained: `npm ci` refuses one that names packages without an entry.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { makeTree, runTool } from './fixture.ts';
 
-test('names without an entry are refused, taken out, and the rest stays', (t) => {
+test('names without an entry are reported and removed, and the rest stays', (t) => {
   const root = makeTree(t, {
     'package-lock.json': JSON.stringify({
       packages: {
@@ -28,7 +28,7 @@ test('names without an entry are refused, taken out, and the rest stays', (t) =>
   assert.deepEqual(packages['node_modules/c'], {});
 });
 
-test('the lock of this project is complete', () => {
+test('the lock file of this project is complete', () => {
   const { status, output } = runTool('trim-lock.ts', '--check');
   assert.equal(status, 0, output);
 });

@@ -1,4 +1,4 @@
-// The manifest in docs/manifest.md is one that agentd takes, and every key there is exists.
+// The manifest in docs/manifest.md is valid, and the page describes every key.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// A migration that somebody's database has gone through must stay as it is: a change of it would
-// reach new databases only, and old ones would open with other tables than the code expects.
+// A released migration must never change: a change would reach new databases only, and old ones
+// would open with other tables than the code expects.
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { ROOT } from '../support/runtime.ts';
 
 const DAEMONS = join(ROOT, 'src', 'daemons');
 
-/** The hash of each store's migrations. A new one gets a line here; none is changed. */
+/** The hashes of each store's migrations. A new one gets a line here; none is changed. */
 const MADE: Record<string, string[]> = {
   'agentd/store/schema.ts': [
     'ebd7fbb697fc994792ba3d177cc089e80559b86ac2ad5a4a571770a32decf867',
@@ -48,7 +48,7 @@ const MADE: Record<string, string[]> = {
   ],
 };
 
-/** The audit log's index: one of another shape is made again from the log. */
+/** The audit log's index: one with another schema is rebuilt from the log. */
 const DERIVED = 'auditd-ai/store/tables.ts';
 
 test('every store is listed', () => {
@@ -62,13 +62,13 @@ test('every store is listed', () => {
 });
 
 for (const [file, made] of Object.entries(MADE)) {
-  test(`${file}: what was made stays, and what is new is listed`, async () => {
+  test(`${file}: released migrations are unchanged, and new ones are listed`, async () => {
     const { MIGRATIONS } = (await import(join(DAEMONS, file))) as { MIGRATIONS: readonly string[] };
     for (const [i, hash] of made.entries())
       assert.equal(
         sha256Hex(MIGRATIONS[i] ?? ''),
         hash,
-        `migration ${i + 1} was changed: put it back as it was, and add another after the last`,
+        `migration ${i + 1} was changed: restore it, and add another after the last`,
       );
     const added = MIGRATIONS.slice(made.length).map(sha256Hex);
     assert.deepEqual(added, [], `a new migration: add its hash to the list of ${file}`);

@@ -1,4 +1,4 @@
-// Pages name files of the project; a file that was moved or removed must not be named any more.
+// Every source file that a page names exists.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { listFiles } from '../../tools/source.ts';
 import { projectRoot } from './fixture.ts';
 
 const files = listFiles(projectRoot);
-/** Decisions tell of what was, and may name what is gone. */
+/** Decisions describe the past and may name removed files. */
 const pages = files.filter((path) => path.endsWith('.md') && !path.startsWith('docs/decisions/'));
 
 const namesIn = (page: string): string[] =>
@@ -17,23 +17,23 @@ const namesIn = (page: string): string[] =>
     ),
   );
 
-const isThere = (name: string): boolean =>
+const fileExists = (name: string): boolean =>
   files.some((path) => path === name || path.endsWith(`/${name}`));
 
-test('every source file that a page names is there', () => {
+test('every source file that a page names exists', () => {
   assert.ok(pages.length > 20, `${pages.length} pages`);
-  const gone = pages.flatMap((page) =>
+  const missing = pages.flatMap((page) =>
     namesIn(readFileSync(join(projectRoot, page), 'utf8'))
-      .filter((name) => !isThere(name))
+      .filter((name) => !fileExists(name))
       .map((name) => `${page}: ${name}`),
   );
-  assert.deepEqual(gone, []);
+  assert.deepEqual(missing, []);
 });
 
-test('a name that is wrong is seen, and a pattern is none', () => {
+test('a wrong name is found, and a pattern is ignored', () => {
   assert.deepEqual(namesIn('see `adapters/gone.ts`, `x/*.cedar`, `<x>-y.ts` and a.ts'), [
     'adapters/gone.ts',
   ]);
-  assert.equal(isThere('adapters/gone.ts'), false);
-  assert.equal(isThere('src/wire/primitives.ts'), true);
+  assert.equal(fileExists('adapters/gone.ts'), false);
+  assert.equal(fileExists('src/wire/primitives.ts'), true);
 });

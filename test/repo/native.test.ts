@@ -1,6 +1,6 @@
-// The programs in C on compilers and an architecture that this machine may not use itself: they
-// build without a warning, and the filter for system calls means the same there. What is not
-// installed is skipped with its name; nothing here is needed to work on agentd.
+// The C programs with other compilers and on another architecture: they build without a warning,
+// and the system call filter has the same effect there. Missing tools are skipped by name; none of
+// them is needed to work on agentd.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,10 +19,10 @@ const QEMU = 'qemu-aarch64';
 const dir = mkdtempSync(join(tmpdir(), 'native-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
 
-const isThere = (program: string): boolean =>
+const isInstalled = (program: string): boolean =>
   spawnSync(program, ['--version'], { stdio: 'ignore' }).status === 0;
 const without = (...programs: string[]): string | false => {
-  const missing = programs.filter((program) => !isThere(program));
+  const missing = programs.filter((program) => !isInstalled(program));
   return missing.length === 0 ? false : `not installed here: ${missing.join(', ')}`;
 };
 
@@ -40,7 +40,7 @@ const sourcesOf = (folder: string): string[] =>
     .filter((file) => file.endsWith('.c'))
     .map((file) => join(projectRoot, folder, file));
 
-describe('the programs in C', () => {
+describe('the C programs', () => {
   for (const compiler of ['clang', ARM])
     it(`build with ${compiler} without a warning`, { skip: without(compiler) }, () => {
       for (const name of PROGRAMS)
@@ -51,7 +51,7 @@ describe('the programs in C', () => {
     });
 });
 
-/** The numbers of all calls that the headers of this compiler know. */
+/** The numbers of all system calls in this compiler's headers. */
 function callsOf(compiler: string): Map<string, number> {
   const given = ['-E', '-dM', '-include', 'asm/unistd.h', '-include', 'sys/syscall.h'];
   const text = execFileSync(compiler, [...given, '-x', 'c', '/dev/null'], { encoding: 'utf8' });
@@ -59,7 +59,7 @@ function callsOf(compiler: string): Map<string, number> {
   return new Map(found.map(([, name, number]) => [name!, Number(number)]));
 }
 
-/** Calls that no kernel has any more or ever had, and the one that is left out on purpose. */
+/** Calls that no current kernel has, and the one that is omitted on purpose. */
 const UNNAMED = new Set(
   [
     'clone3 afs_syscall epoll_ctl_old epoll_wait_old get_thread_area set_thread_area getpmsg',
@@ -67,7 +67,7 @@ const UNNAMED = new Set(
   ].flatMap((line) => line.split(' ')),
 );
 
-/** uretprobe and uprobe: the kernel exempts them from filters, and serves only its own code. */
+/** uretprobe and uprobe: the kernel exempts them from filters, and accepts only its own code. */
 const UNFILTERED_X64 = [335, 336];
 
 /** The columns of seccomp-table.h. */
@@ -76,7 +76,7 @@ const [LEVEL_1, TOOL, RUNNER] = [0, 1, 2];
 const NEWUSER = 0x10000000;
 const THREAD = 0x10000;
 const HIGH = 2 ** 32;
-type Question = { filter: number; call: string | number; args?: number[]; arch?: number };
+type FilterQuery = { filter: number; call: string | number; args?: number[]; arch?: number };
 
 type Row = { call: string; number: number | undefined; cells: string[] };
 
@@ -106,7 +106,7 @@ const machines = [
 ];
 
 for (const { name, compiler, run, others, skip } of machines)
-  describe(`the filter for system calls, on ${name}`, { skip }, () => {
+  describe(`the system call filter, on ${name}`, { skip }, () => {
     let calls = new Map<string, number>();
     let program = '';
     const prepare = (): void => {
@@ -123,11 +123,11 @@ for (const { name, compiler, run, others, skip } of machines)
     };
     const numberOf = (call: string | number): number =>
       typeof call === 'number' ? call : (calls.get(call) ?? assert.fail(`no call ${call}`));
-    /** An emulator has no kernel of its own to install a filter in. */
+    /** An emulator has no kernel to install a filter in. */
     const ways = compiler === ARM ? (['emulate'] as const) : (['emulate', 'kernel'] as const);
-    const outcomes = (questions: Question[], way: (typeof ways)[number]): string[] => {
+    const outcomes = (queries: FilterQuery[], way: (typeof ways)[number]): string[] => {
       prepare();
-      const input = questions.map(({ filter, call, args = [], arch = 0 }) =>
+      const input = queries.map(({ filter, call, args = [], arch = 0 }) =>
         [filter, arch, numberOf(call), ...Array.from({ length: 6 }, (_, i) => args[i] ?? 0)].join(
           ' ',
         ),
@@ -139,11 +139,11 @@ for (const { name, compiler, run, others, skip } of machines)
     };
     const check = (
       expected: string,
-      questions: Omit<Question, 'filter'>[],
+      queries: Omit<FilterQuery, 'filter'>[],
       filters = [0, 1, 2],
     ) => {
       for (const way of ways) {
-        const native = questions.filter(({ arch }) => way === 'emulate' || arch === undefined);
+        const native = queries.filter(({ arch }) => way === 'emulate' || arch === undefined);
         const all = filters.flatMap((filter) => native.map((one) => ({ ...one, filter })));
         for (const [i, outcome] of outcomes(all, way).entries())
           assert.equal(
@@ -154,7 +154,7 @@ for (const { name, compiler, run, others, skip } of machines)
       }
     };
 
-    it('names every call that there is', () => {
+    it('names every system call', () => {
       prepare();
       const named = new Set(readTable(compiler).map(({ call }) => call));
       assert.ok(named.size > 250 && calls.size > 250, 'control');
@@ -170,7 +170,7 @@ for (const { name, compiler, run, others, skip } of machines)
       const asked = FILTERS.flatMap((_, filter) =>
         Array.from({ length: 520 }, (_, call) => ({ filter, call })),
       ).filter(({ call }) => !UNFILTERED_X64.includes(call) || compiler === ARM);
-      // A cell that depends on arguments has tests of its own below.
+      // Cells that depend on arguments have their own tests below.
       const expected = asked.map(({ filter, call }) => {
         const cells = table.get(call);
         return cells === undefined ? 'ENOSYS' : OUTCOMES[cells[filter]!];
@@ -182,7 +182,7 @@ for (const { name, compiler, run, others, skip } of machines)
       assert.ok(expected.filter((outcome) => outcome === 'EPERM').length > 240, 'control');
     });
 
-    it('lets ordinary calls through, however a C library makes them', () => {
+    it('allows ordinary calls, however a C library makes them', () => {
       const calls = [
         'read',
         'openat',
@@ -198,7 +198,7 @@ for (const { name, compiler, run, others, skip } of machines)
       );
     });
 
-    it('denies what leads out or up, and knows no call that it does not name', () => {
+    it('denies calls for escape or escalation, and returns ENOSYS for unnamed ones', () => {
       const ways = ['ptrace', 'mount', 'unshare', 'setns', 'bpf', 'io_uring_setup', 'keyctl'];
       const more = ['open_tree', 'move_mount', 'pidfd_getfd', 'userfaultfd', 'perf_event_open'];
       check(
@@ -208,14 +208,14 @@ for (const { name, compiler, run, others, skip } of machines)
       check('ENOSYS', [{ call: 'clone3' }, { call: 511 }, { call: 512 }, { call: 100_000 }]);
     });
 
-    it('kills calls of another table', () => {
+    it('kills on calls of another call table', () => {
       check('kill', [
         ...others.map((arch) => ({ call: 'read', arch })),
         ...[0x40000000, 0x40000001, 0xffffffff].map((call) => ({ call })),
       ]);
     });
 
-    it('looks at the arguments as the kernel does: their lower half', () => {
+    it('compares the lower half of arguments, as the kernel does', () => {
       check('EPERM', [{ call: 'clone', args: [NEWUSER + 17] }]);
       check('EPERM', [{ call: 'clone', args: [HIGH + NEWUSER] }]);
       check('allow', [{ call: 'clone', args: [17] }], [LEVEL_1, TOOL]);
@@ -230,7 +230,7 @@ for (const { name, compiler, run, others, skip } of machines)
       check('allow', [{ call: 'mknodat', args: [0, 0, 0o010666] }]);
     });
 
-    it('gives each its own sockets', () => {
+    it('allows each profile its own sockets', () => {
       const socket = (...args: number[]) => [{ call: 'socket', args }];
       check('allow', socket(2, 1), [TOOL]);
       check('EPERM', socket(2, 1), [LEVEL_1, RUNNER]);

@@ -1,4 +1,4 @@
-// docs/policy.md is true: every example is a good rule file, and answers as the page says.
+// Every example in docs/policy.md is a valid rule file and decides as the page says.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -67,7 +67,7 @@ const agents = {
 const people = { alice: { roles: ['approver'] }, eve: { roles: ['admin'] } };
 
 for (const { title, file, text, questions } of examples()) {
-  test(`the example "${title}" is good and answers as the page says`, async () => {
+  test(`the example "${title}" is valid and decides as the page says`, async () => {
     const cedar = await loadCedar();
     const known = { agents: Object.keys(agents), nearest: findNearest };
     const { problems, warnings, rules } = checkSiteFile(cedar, { file, text }, known);

@@ -1,13 +1,13 @@
-// ids.yaml claims only what is there: known ids, known statuses, tests that exist and cite the id.
+// ids.yaml has only known ids, known statuses, and tests that exist and cite the id.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { expandIds, judgeRequirements } from '../requirements/requirements.ts';
+import { checkRequirements, expandIds } from '../requirements/requirements.ts';
 import { type Files, makeTree, projectRoot } from './fixture.ts';
 
 const all = ['K1-K123', 'C1-C180', 'B1-B67', 'R1-R473'].map(
   (range) => `${range}: { status: later }`,
 );
-// Cut in two, so that these names are not taken for citations by tests of this file.
+// Built at run time, so that these names do not count as citations by this file.
 const cite = (id: string): string => `test('works [${id}]', () => {});`;
 
 const wrong: Record<string, { rows: string[]; files?: Files; says: RegExp }> = {
@@ -43,16 +43,16 @@ const wrong: Record<string, { rows: string[]; files?: Files; says: RegExp }> = {
 for (const [name, { rows, files = {}, says }] of Object.entries(wrong)) {
   test(`refused: ${name}`, (t) => {
     const root = makeTree(t, { 'test/requirements/ids.yaml': [...all, ...rows], ...files });
-    assert.match(judgeRequirements(root).wrong.join('\n'), says);
+    assert.match(checkRequirements(root).wrong.join('\n'), says);
   });
 }
 
 test('refused: an id without a row', (t) => {
   const root = makeTree(t, { 'test/requirements/ids.yaml': all.slice(0, 3) });
-  assert.match(judgeRequirements(root).wrong.join('\n'), /R473: has no row/);
+  assert.match(checkRequirements(root).wrong.join('\n'), /R473: has no row/);
 });
 
-test('a row for one id beats the range, and a list or range in a name cites each', (t) => {
+test('a row for one id overrides a range, and a list or range in a title cites each', (t) => {
   const root = makeTree(t, {
     'test/requirements/ids.yaml': [
       'R2: { status: wont, reason: not ours }',
@@ -61,7 +61,7 @@ test('a row for one id beats the range, and a list or range in a name cites each
     ],
     'test/a.test.ts': ["it('does it [R5-R6, K1]', () => {});"],
   });
-  const { wrong, counts } = judgeRequirements(root);
+  const { wrong, counts } = checkRequirements(root);
   assert.deepEqual(wrong, []);
   assert.deepEqual(counts, { done: 3, later: 839, wont: 1 });
 });
@@ -74,8 +74,8 @@ test('ranges are ids in order, within bounds', () => {
   }
 });
 
-test('the list of this project holds', (t) => {
-  const { wrong, counts } = judgeRequirements(projectRoot);
+test('the list of this project is valid', (t) => {
+  const { wrong, counts } = checkRequirements(projectRoot);
   const { done, later, wont } = counts;
   t.diagnostic(`requirements: ${done} done, ${later} later, ${wont} will not be done`);
   assert.deepEqual(wrong, []);

@@ -1,5 +1,4 @@
-// The test runner itself: what it counts, and that nothing which did not run can look as if it
-// passed.
+// The test runner itself: its counts, and that a file that did not run never counts as passed.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { makeTree, runTool } from './fixture.ts';
@@ -7,7 +6,7 @@ import { makeTree, runTool } from './fixture.ts';
 const suite = (...lines: string[]): string[] => ["import { test } from 'node:test';", ...lines];
 const lastLine = (output: string): string => output.trimEnd().split('\n').at(-1)!;
 
-test('counts what passed, failed and was skipped, and says why', (t) => {
+test('counts passed, failed and skipped tests, and shows the reasons', (t) => {
   const root = makeTree(t, {
     'test/scenario/mixed.test.ts': suite(
       "test('good', () => {});",
@@ -26,14 +25,14 @@ test('counts what passed, failed and was skipped, and says why', (t) => {
   assert.equal(status, 1);
 });
 
-test('all good is status 0', (t) => {
+test('exits with 0 when all tests pass', (t) => {
   const root = makeTree(t, { 'src/a.test.ts': suite("test('good', () => {});") });
   const { status, output } = runTool('test.ts', '--root', root);
   assert.equal(lastLine(output), '1 passed, 0 failed, 0 skipped');
   assert.equal(status, 0);
 });
 
-test('only what is named is run', (t) => {
+test('runs only the named files and folders', (t) => {
   const root = makeTree(t, {
     'src/a.test.ts': suite("test('a', () => {});"),
     'test/wire/b.test.ts': suite("test('b', () => { throw new Error('b'); });"),
@@ -69,7 +68,7 @@ for (const [name, { lines, says, limitS = 120 }] of Object.entries(bad)) {
   });
 }
 
-test('a run that only skips, and a run of nothing, fail', (t) => {
+test('a run with only skipped tests or without tests fails', (t) => {
   const root = makeTree(t, { 'src/a.test.ts': suite("test('a', { skip: 'no' }, () => {});") });
   const skipped = runTool('test.ts', '--root', root);
   assert.match(skipped.output, /nothing was run/);

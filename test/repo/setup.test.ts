@@ -1,5 +1,5 @@
-// tools/setup.sh and bin/agentctl on made-up machines: the commands a machine has are the links and
-// small scripts in one directory, and npm is a script that writes down how it was called.
+// tools/setup.sh and bin/agentctl on fake machines: the commands of a machine are links and small
+// scripts in one directory, and npm is a script that records its calls.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import {
@@ -22,7 +22,7 @@ const basics =
   'sh env sed cat head mktemp cp mv rm ln mkdir chmod dirname readlink flock find sleep'.split(' ');
 const copied = ['tools/setup.sh', 'tools/node/package.json', 'tools/node/package-lock.json'];
 
-/** A node that says this version; what it is asked to evaluate, a real one does. */
+/** A node that prints this version, and evaluates scripts with the real one. */
 const fakeNode = (version: string): string[] => [
   '#!/bin/sh',
   `case $1 in --version) echo ${version};; -p) readlink -f "$0";;`,
@@ -79,7 +79,7 @@ const calls = ({ env }: Machine): string[] =>
   existsSync(env.CALLS!) ? readFileSync(env.CALLS!, 'utf8').trim().split('\n') : [];
 const nodeOf = ({ clone }: Machine): string => readlinkSync(join(clone, 'build/node'));
 
-test('a new enough Node is taken from behind an old one on PATH', (t) => {
+test('a new enough Node is found behind an old one on PATH', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
   addFiles(join(machine.root, 'newer'), { node: fakeNode('v26.0.0') });
   machine.env.PATH += `:${join(machine.root, 'newer')}`;
@@ -88,25 +88,25 @@ test('a new enough Node is taken from behind an old one on PATH', (t) => {
   assert.match(calls(machine).join(), /\| v26\.0\.0 \|/, 'npm runs under it');
 });
 
-test('without one, Node is fetched once, by its lock, and said before', (t) => {
+test('without one, the locked Node is fetched once and announced before', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
   const first = setUp(machine);
   assert.equal(first.status, 0, first.output);
   assert.match(first.output, /Node 24\.21\.0 into .*: *\n.*at least 24.*node is v20\.1\.0/);
   const cache = join(machine.root, 'home/.cache/agentd');
-  assert.deepEqual(readdirSync(cache), ['node-24.21.0'], 'nothing half done is left');
+  assert.deepEqual(readdirSync(cache), ['node-24.21.0'], 'no partial download is left');
   assert.ok(nodeOf(machine).startsWith(cache));
   const [fetch, install] = calls(machine);
   for (const flag of ['ci', '--ignore-scripts', '--include=optional', '--no-global']) {
     assert.ok(fetch?.includes(flag), flag);
   }
-  assert.match(install!, /\| v24\.21\.0 \| \/nowhere\/npmrc/, 'and npm runs under it from then on');
+  assert.match(install!, /\| v24\.21\.0 \| \/nowhere\/npmrc/, 'npm runs under it from then on');
   assert.equal(calls(machine).length, 2);
 
-  assert.deepEqual(setUp(machine), { status: 0, output: '' }, 'then there is nothing to do');
+  assert.deepEqual(setUp(machine), { status: 0, output: '' }, 'nothing left to do');
   rmSync(join(machine.clone, 'build'), { recursive: true });
   assert.equal(setUp(machine).status, 0);
-  assert.equal(calls(machine).length, 2, 'and another build directory needs no other fetch');
+  assert.equal(calls(machine).length, 2, 'another build directory needs no second fetch');
 });
 
 test('two clones that fetch at once both end with the one Node', async (t) => {
@@ -122,13 +122,13 @@ test('two clones that fetch at once both end with the one Node', async (t) => {
   assert.deepEqual(readdirSync(join(machine.root, 'home/.cache/agentd')), ['node-24.21.0']);
 });
 
-test('packages are installed again when the lock says others, and only then', (t) => {
+test('packages are reinstalled only when the lock file’s content changes', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v24.0.0'), npm: fakeNpm });
   const lock = join(machine.clone, 'package-lock.json');
   const touch = (aheadS: number) => utimesSync(lock, Date.now() / 1000, Date.now() / 1000 + aheadS);
   setUp(machine);
   touch(1);
-  assert.deepEqual(setUp(machine), { status: 0, output: '' }, 'the same lock, only newer');
+  assert.deepEqual(setUp(machine), { status: 0, output: '' }, 'the same lock file, only newer');
   assert.equal(calls(machine).length, 1);
   addFiles(machine.clone, {
     'package-lock.json': '{ "packages": { "node_modules/a": { "integrity": "b" } } }',
@@ -138,14 +138,14 @@ test('packages are installed again when the lock says others, and only then', (t
   assert.equal(calls(machine).length, 2);
 });
 
-test('a user without a home keeps all in the clone, by a link that moves with it', (t) => {
+test('without a home directory everything is in the clone, behind a relative link', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
   machine.env.HOME = '/dev/null/none';
   assert.equal(setUp(machine).status, 0);
   assert.match(nodeOf(machine), /^\.\.\/build\/\.cache\/node-24/);
 });
 
-test('no npm: an ordinary user is told which package, and nothing is changed', (t) => {
+test('no npm: an ordinary user gets the package name, and nothing is changed', (t) => {
   const machine = makeMachine(t, {});
   const { status, output } = setUp(machine);
   assert.equal(status, 1);
@@ -153,7 +153,7 @@ test('no npm: an ordinary user is told which package, and nothing is changed', (
   assert.equal(existsSync(join(machine.clone, 'build/node')), false);
 });
 
-test('root installs what is missing with apt, and says why', (t) => {
+test('root installs missing packages with apt, and says why', (t) => {
   const apt = ['#!/bin/sh', 'echo "apt $*" >>"$CALLS"'];
   const machine = makeMachine(t, {
     node: fakeNode('v24.0.0'),
@@ -169,7 +169,7 @@ test('root installs what is missing with apt, and says why', (t) => {
   assert.match(calls(machine)[0]!, new RegExp(`^apt install -y .* ${packages}$`));
 });
 
-test('on a terminal it asks first, unless YES=1; a no changes nothing', (t) => {
+test('on a terminal it asks first, unless YES=1; after a no nothing changes', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
   const answer = (typed: string, more: Record<string, string> = {}): ToolRunResult => {
     const command = `sh '${join(machine.clone, 'tools/setup.sh')}' --for cli`;
@@ -197,7 +197,7 @@ test('on a terminal it asks first, unless YES=1; a no changes nothing', (t) => {
   assert.doesNotMatch(unasked.output, /\[y\/n\]/i);
 });
 
-test('a CPU without a pinned Node is told what to do', (t) => {
+test('on a CPU without a pinned Node it says what to do', (t) => {
   const uname = ['#!/bin/sh', 'case $1 in -s) echo Linux;; *) echo riscv64;; esac'];
   const { status, output } = setUp(makeMachine(t, { npm: fakeNpm, uname }));
   assert.equal(status, 1);
@@ -205,7 +205,7 @@ test('a CPU without a pinned Node is told what to do', (t) => {
   assert.match(output, /Install Node 24 or newer yourself/);
 });
 
-test('a fetch that fails shows what npm said and leaves no cache', (t) => {
+test('a failed fetch shows npm’s output and leaves no cache', (t) => {
   const npm = ['#!/bin/sh', 'echo "npm error network is down"; exit 1'];
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm });
   const { status, output } = setUp(machine);
@@ -214,7 +214,7 @@ test('a fetch that fails shows what npm said and leaves no cache', (t) => {
   assert.deepEqual(readdirSync(join(machine.root, 'home/.cache/agentd')), []);
 });
 
-test('agentctl builds what is stale, starts what is fresh, and works through links', (t) => {
+test('agentctl rebuilds a stale build, starts a fresh one, and works through links', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v24.0.0'), npm: fakeNpm });
   const { clone, env, root } = machine;
   addFiles(clone, {

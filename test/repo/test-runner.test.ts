@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type Files, makeTree, projectRoot, runTool, type ToolRunResult } from './fixture.ts';
 
-/** Makes a directory and a program that says how it was ended, and does not end by itself. */
+/** Creates a directory and starts a program that records its end and does not end by itself. */
 const HANGS = `import { spawn } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,7 +34,7 @@ function appears(dir: string, name: string): Promise<void> {
 }
 
 for (const signal of ['SIGTERM', 'SIGHUP'] as const)
-  test(`cut off by ${signal}, nothing stays`, { timeout: 60_000 }, async (t) => {
+  test(`interrupted by ${signal}, it leaves nothing`, { timeout: 60_000 }, async (t) => {
     const root = makeTree(t, { 'src/hangs.test.ts': HANGS });
     const [place, tmp] = [join(root, 'place'), join(root, 'tmp')];
     for (const dir of [place, tmp]) mkdirSync(dir);
@@ -50,7 +50,7 @@ for (const signal of ['SIGTERM', 'SIGHUP'] as const)
     runner.kill(signal);
     assert.equal(await ended, 130);
     assert.deepEqual(readdirSync(tmp), []);
-    assert.ok(existsSync(join(place, 'sign')), 'what was started could end in order');
+    assert.ok(existsSync(join(place, 'sign')), 'the process could exit cleanly');
   });
 
 /** A test file that does `badly` in its first run and passes in every later one. */
@@ -91,7 +91,7 @@ test('a file that fails once passes as flaky, and both outputs are shown', (t) =
   assert.match(output, /Error: unlucky/);
   assert.match(output, /unlucky, the first run[\s\S]*unlucky, the second run/);
   assert.doesNotMatch(output, /^FAILED/m);
-  assert.equal(countOf(output, /src\/good\.test\.ts/g), 1, 'what passed is run once');
+  assert.equal(countOf(output, /src\/good\.test\.ts/g), 1, 'a passed file is run once');
 });
 
 test('a file that fails twice fails the run and is counted once', (t) => {

@@ -1,11 +1,11 @@
-// The tidy check lets the tree pass and names each breach of the style rules.
+// The tidy check accepts this tree and reports each breach of the style rules.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Files, makeTree, runTool } from './fixture.ts';
 
 const head = '// Owns a thing.';
 const long = (count: number): string[] => [head, ...Array(count - 1).fill('export {};')];
-/** Put together here, so that this file does not hold what it forbids. */
+/** Joined at run time, so that this file does not contain what it forbids. */
 const glue = (...parts: string[]): string => parts.join('');
 
 const wrong: Record<string, { files: Files; says: RegExp }> = {
@@ -37,7 +37,7 @@ const wrong: Record<string, { files: Files; says: RegExp }> = {
     files: { 'src/platform/a.ts': [head, 'export const a = process.env.HOME;'] },
     says: /a\.ts:2: reads the environment/,
   },
-  'the environment read in a roundabout way': {
+  'the environment read indirectly': {
     files: { 'src/platform/a.ts': [head, "import { env } from 'node:process';", 'env;'] },
     says: /a\.ts:2: reads the environment/,
   },
@@ -130,7 +130,7 @@ for (const [name, expression] of Object.entries(messageTests)) {
   });
 }
 
-test('a file on the allow list may test messages, and must be there for a reason', (t) => {
+test('a file on the allow list may test messages, and must need it', (t) => {
   const path = 'src/policy/site.ts';
   const uses = [head, 'export const decide = (error) => /for Action/.test(error.message);'];
   const allowed = runTool('tidy.ts', '--root', makeTree(t, { [path]: uses }));
@@ -153,7 +153,7 @@ function daemonFiles(name: string, parts: readonly string[]): Files {
   return { [`src/daemons/${name}/README.md`]: [name], ...Object.fromEntries(files) };
 }
 
-test('what the rules allow passes', (t) => {
+test('conforming code passes', (t) => {
   const root = makeTree(t, {
     'src/platform/config.ts': [head, 'export const a = process.env.HOME;'],
     'src/platform/show.ts': [

@@ -1,5 +1,5 @@
-// Documents that say "this test shows it" as `path.test.ts` “name”: reads them, and tells which of
-// the tests they name are not there.
+// Reads documents that name tests as evidence, as `path.test.ts` “title”, and lists those that do
+// not exist.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readSource, walkSyntax } from '../../tools/source.ts';
@@ -17,7 +17,7 @@ export function namedTests(text: string): Named[] {
   });
 }
 
-/** Ids of requirements stand in front of a name; pages need not repeat them. */
+/** Removes the requirement ids in front of a title, which pages need not repeat. */
 const bare = (name: string): string => name.replace(/^(\[[^\]]+\][\s…]*)+/, '').trim();
 
 const testWords = new Set(['test', 'it', 'describe', 'suite']);
@@ -25,7 +25,7 @@ type Text = { value?: unknown; quasis?: { value: { cooked: string } }[] };
 const textOf = (node: Text | undefined): unknown =>
   node?.value ?? node?.quasis?.map(({ value }) => value.cooked).join('…');
 
-/** Names of tests, and the titles of those that a table makes; … stands for what is filled in. */
+/** Titles of tests, and those in tables of tests; … stands for interpolated values. */
 function testNamesIn(root: string, path: string): Set<string> {
   const names = new Set<string>();
   walkSyntax(readSource(root, path), (node) => {

@@ -1,11 +1,11 @@
-// Reads ids.yaml and holds it against the tests: every id has a status, and what is said to be done
-// names tests that exist and cite it. The tests themselves show whether it works.
+// Compares ids.yaml with the tests: every id has a status, and every id marked done names tests
+// that exist and cite it. Whether it works is up to those tests.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import { listFiles, readSource, walkSyntax } from '../../tools/source.ts';
 
-/** How many ids each letter has. */
+/** The number of ids per letter. */
 const COUNTS = { K: 123, C: 180, B: 67, R: 473 } as const;
 type Letter = keyof typeof COUNTS;
 
@@ -13,9 +13,9 @@ const STATUSES = ['done', 'later', 'wont'] as const;
 type Status = (typeof STATUSES)[number];
 type Row = { status?: unknown; tests?: unknown; reason?: unknown };
 
-export type Judgement = { wrong: string[]; counts: Record<Status, number> };
+export type RequirementsReport = { wrong: string[]; counts: Record<Status, number> };
 
-/** The ids of `R7` or `R7-R9`; undefined when it is neither or goes past the last id. */
+/** Returns the ids of `R7` or `R7-R9`; undefined if it is neither or exceeds the last id. */
 export function expandIds(text: string): string[] | undefined {
   const [, letter, first, last] = /^([KCBR])(\d+)(?:-\1(\d+))?$/.exec(text) ?? [];
   if (letter === undefined) return undefined;
@@ -58,7 +58,7 @@ export function readCites(root: string): Map<string, Set<string>> {
   return cites;
 }
 
-function judgeRow(id: string, row: Row, root: string, cites: Map<string, Set<string>>): string[] {
+function checkRow(id: string, row: Row, root: string, cites: Map<string, Set<string>>): string[] {
   const { status, tests, reason } = row;
   if (!STATUSES.includes(status as Status)) {
     return [`${id}: status is ${JSON.stringify(status)}, not one of ${STATUSES.join(', ')}`];
@@ -77,19 +77,19 @@ function judgeRow(id: string, row: Row, root: string, cites: Map<string, Set<str
   });
 }
 
-export function judgeRequirements(root: string): Judgement {
+export function checkRequirements(root: string): RequirementsReport {
   const text = readFileSync(join(root, 'test/requirements/ids.yaml'), 'utf8');
   const document = parseDocument(text, { uniqueKeys: true });
   const wrong = document.errors.map(({ message }) => `ids.yaml: ${message}`);
   const rows = Object.entries((document.toJS() ?? {}) as Record<string, Row>);
   const cites = readCites(root);
   const known = new Map<string, unknown>();
-  // Ranges first, so that a row for one id is the last word about it.
+  // Ranges first, so that a row for one id overrides them.
   for (const [key, row] of rows.sort(([a], [b]) => +b.includes('-') - +a.includes('-'))) {
     const ids = expandIds(key);
     if (ids === undefined) wrong.push(`${key}: is not an id, nor a range of them`);
     for (const id of ids ?? []) known.set(id, row.status);
-    wrong.push(...judgeRow(key, row, root, cites));
+    wrong.push(...checkRow(key, row, root, cites));
     if (key.includes('-') && row.status === 'done') wrong.push(`${key}: say done id by id`);
   }
   for (const [letter, count] of Object.entries(COUNTS)) {
@@ -101,6 +101,6 @@ export function judgeRequirements(root: string): Judgement {
     for (const id of ids) if (!known.has(id)) wrong.push(`${path}: cites ${id}, which is no id`);
   }
   const statuses = [...known.values()];
-  const count = (status: Status) => statuses.filter((one) => one === status).length;
+  const count = (status: Status) => statuses.filter((known) => known === status).length;
   return { wrong, counts: { done: count('done'), later: count('later'), wont: count('wont') } };
 }

@@ -112,7 +112,7 @@ describe('agents', () => {
       [1, 2, 3, 4].map((n) => create(world, `Take long ${n}`, { agent: 'coder' })),
     );
     await eventually('two at work', async () =>
-      world.model.askedFor('Take long').length === 2 ? true : undefined,
+      world.model.scenesFor('Take long').length === 2 ? true : undefined,
     );
     assert.equal((await liveRuns('coder')).length, 2);
     assert.deepEqual((await agentNow('coder')).tasks, {
@@ -124,7 +124,7 @@ describe('agents', () => {
     const working = (await liveRuns('coder')).map((run) => run.task_id);
     await world.agentd.cancelTask({ params: { id: working[0]! }, body: {} });
     await eventually('the third', async () =>
-      world.model.askedFor('Take long').length === 3 ? true : undefined,
+      world.model.scenesFor('Take long').length === 3 ? true : undefined,
     );
     assert.equal((await liveRuns('coder')).length, 2);
     for (const task of tasks)
@@ -160,7 +160,7 @@ describe('agents', () => {
     const task = await create(world, 'Work until stopped', { agent: 'writer' });
     const scene = await eventually(
       'the model call',
-      async () => world.model.askedFor('Work until stopped')[0],
+      async () => world.model.scenesFor('Work until stopped')[0],
     );
     await world.agentd.stopAgent({ params: { name: 'writer' } });
     await scene.left;
@@ -187,7 +187,7 @@ describe('agents', () => {
       (await agentNow('writer')).manifest_hash === hash ? true : undefined,
     );
     await doTask(world, 'Sing', { agent: 'writer' });
-    const [scene] = world.model.askedFor('Sing');
+    const [scene] = world.model.scenesFor('Sing');
     assert.match(String(scene?.messages[0]?.content), /Writes odes\./);
     const event = await eventually('the event', async () =>
       (
@@ -226,7 +226,7 @@ describe('agents', () => {
     world.model.on('Think for ever', { hang: true });
     const time = await create(world, 'Think for ever', { agent: 'writer' });
     await eventually('the model call', async () =>
-      world.model.askedFor('Think for ever').length > 0 ? true : undefined,
+      world.model.scenesFor('Think for ever').length > 0 ? true : undefined,
     );
     world.clock.advance(91_000);
     const ended = await taskEnded(world, time.id);

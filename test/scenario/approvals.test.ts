@@ -18,17 +18,17 @@ import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { CallId } from '../../src/wire/primitives.ts';
 import type { RouteTable } from '../../src/wire/route.ts';
 import {
-  askSocket,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 import { refusedWith } from '../support/scripted-world.ts';
 
-let world: Quiet;
+let world: IdleWorld;
 /** Calls as toold, through toold's sockets. */
 let agentdByToold: Client<typeof agentdRoutes>;
 let approvaldByToold: Client<typeof approvaldRoutes>;
@@ -55,7 +55,7 @@ const person = (key: string, name?: string) =>
   );
 
 before(async () => {
-  world = await startQuiet({ approvald: { expires_s: 3_600 } });
+  world = await startIdleWorld({ approvald: { expires_s: 3_600 } });
   mkdirSync(join(world.stateDir, 'people'), { mode: 0o700 });
   for (const [name, key] of Object.entries(KEYS))
     writeFileSync(join(world.stateDir, 'people', `${name}.key`), key, { mode: 0o600 });
@@ -117,7 +117,7 @@ async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<Parke
 }
 
 async function park({ run, id }: ParkedCall): Promise<void> {
-  const parked = await askSocket(runSocketOf(world, 'agentd', run), agentdRoutes.runPark, {
+  const parked = await callSocket(runSocketOf(world, 'agentd', run), agentdRoutes.runPark, {
     body: { call_ids: [id] },
   });
   assert.ok(parked.ok, JSON.stringify(parked));

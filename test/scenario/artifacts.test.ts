@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import { socketPathFor } from '../../src/platform/daemon.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { type ArtifactView, agentdRoutes, type TaskInput } from '../../src/wire/agentd.ts';
-import { type Quiet, startQuiet } from '../support/callers.ts';
+import { type IdleWorld, startIdleWorld } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
@@ -190,9 +190,9 @@ describe('artifacts', () => {
 });
 
 describe('a disk with only the reserve for the runtime left', () => {
-  let quiet: Quiet;
+  let quiet: IdleWorld;
   before(async () => {
-    quiet = await startQuiet({ agentd: { disk_reserve_bytes: 2 ** 50 } });
+    quiet = await startIdleWorld({ agentd: { disk_reserve_bytes: 2 ** 50 } });
   });
   after(() => quiet.stop());
 

@@ -128,7 +128,7 @@ describe('a full disk under the audit log', { skip: unable }, () => {
         },
       }),
     );
-    assert.deepEqual(model.askedFor('hi'), [], 'no model was called');
+    assert.deepEqual(model.scenesFor('hi'), [], 'no model was called');
     // The effect of the last attempt that fit may have happened since.
     const since = effects();
     assert.ok(

@@ -119,7 +119,7 @@ describe('the audit log', () => {
 
     model.on('Crash once', { hang: true });
     const crashing = await create(runtime, 'Crash once', { agent: 'coder' });
-    await eventually('it to work', async () => model.askedFor('Crash once')[0]);
+    await eventually('it to work', async () => model.scenesFor('Crash once')[0]);
     model.on('Crash once', finishes('crashed and back'));
     const [pid] = await runnerPids(runtime.stateDir, 1);
     process.kill(pid!, 'SIGKILL');
@@ -143,7 +143,7 @@ describe('the audit log', () => {
 
     model.on('Be halted', { hang: true });
     const halted = await create(runtime, 'Be halted', { agent: 'coder' });
-    await eventually('it to work', async () => model.askedFor('Be halted')[0]);
+    await eventually('it to work', async () => model.scenesFor('Be halted')[0]);
     await agentd.halt({ body: { reason: 'a test' } });
     model.on('Be halted', finishes('went on'));
     await agentd.unhalt({});

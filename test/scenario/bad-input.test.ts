@@ -11,7 +11,7 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { Fault } from '../../src/wire/errors.ts';
 import type { Message } from '../../src/wire/modeld.ts';
 import type { FileProblem, TaskId } from '../../src/wire/primitives.ts';
-import { askSocket } from '../support/callers.ts';
+import { callSocket } from '../support/callers.ts';
 import { type InProcessWorld, startWorld } from '../support/in-process.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 
@@ -158,7 +158,7 @@ describe('invalid requests', () => {
     const operator = socketPathFor(runtime.runtimeDir, 'agentd', 'operator');
     const headers = { authorization: `Bearer ${runtime.operatorKey}` };
     const text = Buffer.from('{"goal":"caf\xe9"}', 'latin1');
-    const latin = await askSocket(operator, agentdRoutes.createTask, { text }, { headers });
+    const latin = await callSocket(operator, agentdRoutes.createTask, { text }, { headers });
     assert.equal(latin.ok ? 'taken' : latin.code, 'bad_json');
     assert.equal((await runtime.agentd.listTasks({ query: {} })).tasks.length, before);
     await assertWorks(runtime, 'coder');

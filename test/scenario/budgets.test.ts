@@ -42,7 +42,7 @@ describe('budgets', () => {
     it(`[R100] the ${subject}: no call is sent beyond it, and work continues after a raise`, async () => {
       const spent = spentOf(await budget(subject));
       await limit(subject, { tokens_limit: spent + 50 });
-      const asked = world.model.asked.length;
+      const asked = world.model.scenes.length;
       const task = await doTask(world, `Spend for the ${subject}`, { agent: 'coder' });
       assert.equal(task.error?.code, 'budget');
       assert.match(task.error?.hint ?? '', new RegExp(`agentctl task retry ${task.id}$`));
@@ -54,7 +54,7 @@ describe('budgets', () => {
         task.error?.message ?? '',
         new RegExp(`An operator can raise it: agentctl model budget ${subject} --tokens N`),
       );
-      assert.equal(world.model.asked.length, asked, 'no provider was called');
+      assert.equal(world.model.scenes.length, asked, 'no provider was called');
       await limit(subject, { tokens_limit: null });
       const { task: again } = await world.agentd.retryTask({ params: { id: task.id } });
       assert.equal((await taskEnded(world, again.id)).status, 'completed');
@@ -131,7 +131,7 @@ describe('budgets', () => {
       messages: [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'briefly' }] }],
     };
     await world.modeld.generate({ body });
-    const asked = Number(world.model.askedFor('briefly')[0]?.body.max_completion_tokens);
+    const asked = Number(world.model.scenesFor('briefly')[0]?.body.max_completion_tokens);
     assert.ok(asked >= 16 && asked < 3_000, `${asked} of 8192`);
     await limit('day', { tokens_limit: spent + 120 + 20 });
     const error = await refusedWith('budget', world.modeld.generate({ body }));

@@ -9,11 +9,11 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
-  askSocket,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { freshDir } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
@@ -21,7 +21,7 @@ import { manifestOf } from '../support/scripted-world.ts';
 const HOSTS = ['good.test', 'evil.test'];
 
 describe('a declared tool with a network', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   let site: http.Server;
   let port: number;
   let base: string;
@@ -51,7 +51,7 @@ idempotent: true
       writeFileSync(join(dir, `${name}.yaml`), tool(name, network), { mode: 0o600 });
     const spec = `{ replicas: 9, tools: { allow: [site.get, site.evil, site.none] },
       network: { mode: restricted, allow: ['good.test:${port}'] } }`;
-    world = await startQuiet({
+    world = await startIdleWorld({
       agents: { worker: manifestOf('worker', spec) },
       toold: { tools_dir: dir },
       egressd: {
@@ -69,7 +69,7 @@ idempotent: true
   let step = 0;
   const ask = async (run: LiveRun, tool: string, host = 'good.test') => {
     const body = { call_id: run.callId(step++), tool, arguments: { host } };
-    const asked = await askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
     assert.ok(asked.ok, JSON.stringify(asked));
     return asked.value as CallAnswer;
   };

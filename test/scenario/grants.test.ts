@@ -41,7 +41,7 @@ describe('grants', () => {
     );
   /** The tools offered to each run, by agent. */
   const offered = (goal: string) =>
-    (world.model.askedFor(goal)[0]!.body.tools as { function: { name: string } }[]).map(
+    (world.model.scenesFor(goal)[0]!.body.tools as { function: { name: string } }[]).map(
       (tool) => tool.function.name,
     );
 
@@ -193,7 +193,7 @@ describe('grants', () => {
       task.result ?? '',
       /lead may not delegate to researcher.*Delegate to one of: coder/,
     );
-    const system = String(world.model.askedFor('Choose a helper')[0]!.messages[0]!.content);
+    const system = String(world.model.scenesFor('Choose a helper')[0]!.messages[0]!.content);
     assert.match(system, /- coder: /);
     assert.doesNotMatch(system, /- researcher: /);
   });

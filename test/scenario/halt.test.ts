@@ -56,7 +56,7 @@ describe('the kill switch', () => {
       ['planner', 'coder', 'researcher'].map((agent) => create(runtime, goal, { agent })),
     );
     await eventually('all at work', async () =>
-      model.askedFor(goal).length === 3 ? true : undefined,
+      model.scenesFor(goal).length === 3 ? true : undefined,
     );
     const runners = await runnerPids(runtime.stateDir, 3);
     process.kill(runners[0]!, 'SIGSTOP');
@@ -92,7 +92,7 @@ describe('the kill switch', () => {
     work.lifted();
     await runtime.agentd.resumeAgent({ params: { name: 'coder' } });
     assert.equal((await runtime.agentd.status({})).runs.live, 0);
-    assert.equal(model.askedFor('Work until halted').length, 3, 'no model was called meanwhile');
+    assert.equal(model.scenesFor('Work until halted').length, 3, 'no model was called meanwhile');
     await runtime.agentd.unhalt({});
     assert.ok(!existsSync(haltFile()));
     await work.goOn();

@@ -72,7 +72,7 @@ describe('keys', () => {
   it('[C78] [R98] the key reaches the provider, and no process but modeld has it', async () => {
     model.on('Use the key', { hang: true });
     const task = await create(runtime, 'Use the key', { agent: 'coder' });
-    const scene = await eventually('the model call', async () => model.askedFor('Use the key')[0]);
+    const scene = await eventually('the model call', async () => model.scenesFor('Use the key')[0]);
     assert.equal(scene.headers.authorization, `Bearer ${FILED}`);
     const pids = runtimePids();
     assert.ok(pids.length >= 6, 'a supervisor, four daemons and a runner');
@@ -144,7 +144,7 @@ describe('keys', () => {
       messages: [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'hello' }] }],
     };
     await keep(runtime.modeld.generate({ body }));
-    assert.equal(model.askedFor('hello')[0]?.headers.authorization, `Bearer ${TYPED}`);
+    assert.equal(model.scenesFor('hello')[0]?.headers.authorization, `Bearer ${TYPED}`);
     const shown = await agentctl(['model', 'list'], { state: runtime.stateDir, env: runtime.env });
     said.push(shown);
   });

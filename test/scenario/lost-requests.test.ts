@@ -9,11 +9,11 @@ import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
-  askSocket,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
@@ -21,7 +21,7 @@ import { manifestOf } from '../support/scripted-world.ts';
 const NAME = 'pay.example.com';
 
 describe('a request aborted after it was sent', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   let site: http.Server;
   let url: string;
   let seen: string[] = [];
@@ -39,7 +39,7 @@ describe('a request aborted after it was sent', () => {
     url = `http://${NAME}:${port}/`;
     const network = `network: { mode: restricted, allow: ['${NAME}:${port}'] }`;
     const spec = `{ replicas: 9, tools: { allow: [http.fetch] }, ${network} }`;
-    world = await startQuiet({
+    world = await startIdleWorld({
       agents: { worker: manifestOf('worker', spec) },
       egressd: { hosts: { [NAME]: '127.0.0.1' }, allow_private: [`${NAME}:${port}`] },
     });
@@ -57,7 +57,7 @@ describe('a request aborted after it was sent', () => {
   const ask = async (run: LiveRun, method: string, callId = run.callId(step++)) => {
     const args = { url, method, ...(method === 'POST' ? { body: 'pay' } : {}) };
     const body = { call_id: callId, tool: 'http.fetch', arguments: args };
-    const asked = await askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
     assert.ok(asked.ok, JSON.stringify(asked));
     return asked.value as CallAnswer;
   };
@@ -72,7 +72,7 @@ describe('a request aborted after it was sent', () => {
     });
   const park = async (run: LiveRun, callId: string): Promise<void> => {
     const path = runSocketOf(world, 'agentd', run);
-    const parked = await askSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
+    const parked = await callSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
     assert.ok(parked.ok, JSON.stringify(parked));
   };
 

@@ -14,12 +14,12 @@ import { modeldRoutes } from '../../src/wire/modeld.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
-  askSocket,
   type CallerOutcome,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { eventually, freshDir } from '../support/runtime.ts';
 import { type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
@@ -35,7 +35,7 @@ output_labels: [secret]
 `;
 
 describe('marks of a live run', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   let model: ScriptedModel;
   let site: http.Server;
   let page: string;
@@ -50,7 +50,7 @@ describe('marks of a live run', () => {
     const tools = join(freshDir(), 'tools');
     mkdirSync(tools, { mode: 0o700 });
     writeFileSync(join(tools, 'vault.yaml'), VAULT, { mode: 0o600 });
-    world = await startQuiet({
+    world = await startIdleWorld({
       upstream: model.url,
       toold: { tools_dir: tools },
       modeld: {
@@ -79,7 +79,7 @@ describe('marks of a live run', () => {
   let step = 0;
   const use = async (run: LiveRun, tool: string, args: object, callId = run.callId(step++)) => {
     const body = { call_id: callId, tool, arguments: args };
-    return askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    return callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
   };
   const doneWith = (outcome: CallerOutcome): CallAnswer => {
     assert.ok(outcome.ok, JSON.stringify(outcome));
@@ -92,7 +92,7 @@ describe('marks of a live run', () => {
     const parts = [{ type: 'text', text: 'what now' }];
     const body = { model: 'default', messages: [{ role: 'user', parts }] };
     const path = runSocketOf(world, 'modeld', run);
-    const outcome = await askSocket(path, modeldRoutes.generate, { body });
+    const outcome = await callSocket(path, modeldRoutes.generate, { body });
     return outcome.ok ? 'answered' : String(outcome.code);
   };
 
@@ -101,9 +101,9 @@ describe('marks of a live run', () => {
     assert.equal(await think(run), 'answered');
     const fetched = doneWith(await use(run, 'http.fetch', { url: page }));
     assert.equal(fetched.result?.text, 'words of a stranger');
-    const before = model.asked.length;
+    const before = model.scenes.length;
     assert.equal(await think(run), 'data_not_allowed');
-    assert.equal(model.asked.length, before);
+    assert.equal(model.scenes.length, before);
   });
 
   it('[R10] [R401] a result of logs.read marks the next model call', async () => {
@@ -255,7 +255,7 @@ describe('marks of a live run', () => {
     doneWith(await use(writer, 'http.fetch', { url: page }));
     const inbox = async (step: number) => {
       const path = runSocketOf(world, 'agentd', reader);
-      const outcome = await askSocket(path, agentdRoutes.runInbox, { body: { step } });
+      const outcome = await callSocket(path, agentdRoutes.runInbox, { body: { step } });
       assert.ok(outcome.ok, JSON.stringify(outcome));
       return (outcome.value as { messages: unknown[] }).messages.length;
     };

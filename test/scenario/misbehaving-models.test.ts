@@ -61,7 +61,7 @@ describe('a misbehaving model, scripted', () => {
     const task = await doTask(world, 'Pace up and down', { agent: 'coder' });
     assert.equal(task.error?.code, 'breaker');
     assert.match(task.error?.message ?? '', /no new outcome/);
-    assert.ok(world.model.askedFor('Pace up and down').length < 20);
+    assert.ok(world.model.scenesFor('Pace up and down').length < 20);
   });
 
   it('[R407] returns nothing: the call is repeated a few times, then the task fails', async () => {
@@ -69,7 +69,7 @@ describe('a misbehaving model, scripted', () => {
     const task = await doTask(world, 'Be silent', { agent: 'coder' });
     assert.equal(task.status, 'failed');
     assert.equal(task.error?.code, 'provider_malformed');
-    assert.equal(world.model.askedFor('Be silent').length, 3);
+    assert.equal(world.model.scenesFor('Be silent').length, 3);
   });
 
   it('responds with text only: the text is the result', async () => {
@@ -124,7 +124,7 @@ describe('a misbehaving model, scripted', () => {
       });
       const task = await taskEnded(small, made.task.id);
       assert.equal(task.result, 'read it all', JSON.stringify(task.error));
-      const scenes = small.model.askedFor('Read the whole book');
+      const scenes = small.model.scenesFor('Read the whole book');
       assert.equal(scenes.length, 26);
       for (const scene of scenes) {
         assertPaired(scene);

@@ -91,7 +91,7 @@ describe('models', () => {
     ]);
     const answer = await generate('cloud-only', 'hello');
     assert.deepEqual([answer.provider, answer.model], ['cloud', 'cloud-1']);
-    assert.equal(local.askedFor('hello')[0]?.body.model, 'cloud-1');
+    assert.equal(local.scenesFor('hello')[0]?.body.model, 'cloud-1');
   });
 
   it('[R99] [R27] [B6] an agent continues while the first provider of its model is down', async () => {
@@ -117,15 +117,15 @@ describe('models', () => {
       isBusy ? { status: 429, headers: { 'retry-after': '7' } } : { text: 'thanks for waiting' },
     );
     const asking = generate('cloud-only', 'be patient');
-    await eventually('the first try', async () => local.askedFor('be patient')[0]);
+    await eventually('the first try', async () => local.scenesFor('be patient')[0]);
     isBusy = false;
     world.clock.advance(6_900);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    assert.equal(local.askedFor('be patient').length, 1);
+    assert.equal(local.scenesFor('be patient').length, 1);
     // In several steps: modeld may have started its timer only after the first one.
     const answer = await timePasses(asking);
     assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'thanks for waiting' }]);
-    assert.equal(local.askedFor('be patient').length, 2);
+    assert.equal(local.scenesFor('be patient').length, 2);
   });
 
   it('[R98] a provider’s concurrency limit is enforced; other calls are queued', async () => {
@@ -146,10 +146,10 @@ describe('models', () => {
     await generate('slow-one', 'slowly 2');
     const third = generate('slow-one', 'slowly 3');
     await new Promise((resolve) => setTimeout(resolve, 100));
-    assert.equal(local.askedFor('slowly').length, 2);
+    assert.equal(local.scenesFor('slowly').length, 2);
     world.clock.advance(30_001);
     await third;
-    assert.equal(local.askedFor('slowly').length, 3);
+    assert.equal(local.scenesFor('slowly').length, 3);
   });
 
   it('[R104] labeled data goes only to providers that may see it', async () => {
@@ -159,7 +159,7 @@ describe('models', () => {
       world.modeld.generate({ body: { model: 'cloud-only', ...secret } }),
     );
     assert.match(error.message, /text labelled secret may not go to cloud/);
-    assert.equal(local.askedFor('the launch code').length, 0, 'it never left');
+    assert.equal(local.scenesFor('the launch code').length, 0, 'it never left');
     const answer = await world.modeld.generate({ body: { model: 'home-first', ...secret } });
     assert.equal(answer.provider, 'home', 'the route that may not see it was skipped');
     const personal = { messages: [words('my address', ['personal'])] };
@@ -219,7 +219,7 @@ describe('models', () => {
       },
     });
     assert.equal(answer.stop_reason, 'tool_calls');
-    const scene = local.asked.findLast(({ goal }) => goal.startsWith('Summarise'));
+    const scene = local.scenes.findLast(({ goal }) => goal.startsWith('Summarise'));
     assert.equal(scene?.body.max_completion_tokens, 77);
     await refusedWith(
       'context_too_long',
@@ -243,7 +243,7 @@ describe('models', () => {
     ]);
     assert.equal(first.recorded, false);
     const sent = () =>
-      local.asked.filter(({ body }) => body.input !== undefined).map(({ body }) => body.input);
+      local.scenes.filter(({ body }) => body.input !== undefined).map(({ body }) => body.input);
     assert.deepEqual(sent(), [['one', 'three']]);
     const again = await embed('three');
     assert.deepEqual(again.embeddings, [[5, 1]]);

@@ -12,11 +12,11 @@ import { hostDaemon } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
-  askSocket,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
@@ -25,14 +25,14 @@ const HANDS = '{ replicas: 9, tools: { allow: [network.external, shell.exec] } }
 const HOSTS = ['docs.example.com', 'other.example.com', 'evil.example.com'];
 
 describe('network.request', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   let site: http.Server;
   let port: number;
   before(async () => {
     site = http.createServer((request, response) => response.end(`${request.method} seen`));
     await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
     ({ port } = site.address() as AddressInfo);
-    world = await startQuiet({
+    world = await startIdleWorld({
       agents: { worker: manifestOf('worker', HANDS) },
       egressd: {
         hosts: Object.fromEntries(HOSTS.map((host) => [host, '127.0.0.1'])),
@@ -48,7 +48,7 @@ describe('network.request', () => {
   let step = 0;
   const ask = async (run: LiveRun, tool: string, args: object, callId = run.callId(step++)) => {
     const body = { call_id: callId, tool, arguments: args };
-    const asked = await askSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
     assert.ok(asked.ok, JSON.stringify(asked));
     return asked.value as CallAnswer;
   };
@@ -69,7 +69,7 @@ describe('network.request', () => {
     const asked = await pending(run);
     const path = runSocketOf(world, 'agentd', run);
     const body = { call_ids: [callId] };
-    assert.ok((await askSocket(path, agentdRoutes.runPark, { body })).ok);
+    assert.ok((await callSocket(path, agentdRoutes.runPark, { body })).ok);
     const params = { id: asked.id };
     if (isYes) await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     else await makeReviewer(world.approvald).reject({ params, body: { reason: 'no' } });

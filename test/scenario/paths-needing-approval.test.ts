@@ -7,11 +7,11 @@ import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
-  askSocket,
+  callSocket,
+  type IdleWorld,
   type LiveRun,
-  type Quiet,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
 } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
@@ -22,12 +22,12 @@ forbid (principal, action == Action::"file.write", resource in Path::"/workspace
 const SPEC = '{ replicas: 9, tools: { allow: [file.read, file.write_workspace, shell.exec] } }';
 
 describe('a path with an ask rule', () => {
-  let world: Quiet;
-  let free: Quiet;
+  let world: IdleWorld;
+  let free: IdleWorld;
   before(async () => {
     const agents = { worker: manifestOf('worker', SPEC) };
-    world = await startQuiet({ agents, policies: { '10-ci.cedar': RULE } });
-    free = await startQuiet({ agents });
+    world = await startIdleWorld({ agents, policies: { '10-ci.cedar': RULE } });
+    free = await startIdleWorld({ agents });
   });
   after(async () => {
     await world.stop();
@@ -35,13 +35,13 @@ describe('a path with an ask rule', () => {
   });
 
   let step = 0;
-  const ask = async (on: Quiet, run: LiveRun, tool: string, args: object, callId?: string) => {
+  const ask = async (on: IdleWorld, run: LiveRun, tool: string, args: object, callId?: string) => {
     const body = { call_id: callId ?? run.callId(step++), tool, arguments: args };
-    const asked = await askSocket(runSocketOf(on, 'toold', run), tooldRoutes.call, { body });
+    const asked = await callSocket(runSocketOf(on, 'toold', run), tooldRoutes.call, { body });
     assert.ok(asked.ok, JSON.stringify(asked));
     return asked.value as CallAnswer;
   };
-  const sh = async (on: Quiet, run: LiveRun, command: string) =>
+  const sh = async (on: IdleWorld, run: LiveRun, command: string) =>
     (await ask(on, run, 'shell.exec', { command })).result;
   const attempt = 'mkdir -p ci && echo evil > ci/build; cat ci/build';
 
@@ -53,7 +53,7 @@ describe('a path with an ask rule', () => {
     const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
     const params = { id: approvals.find(({ task_id }) => task_id === run.taskId)!.id };
     const path = runSocketOf(world, 'agentd', run);
-    const parked = await askSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
+    const parked = await callSocket(path, agentdRoutes.runPark, { body: { call_ids: [callId] } });
     assert.ok(parked.ok, JSON.stringify(parked));
     await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     const next = await eventually('the run to be woken', async () => {

@@ -27,7 +27,7 @@ describe('replay', () => {
   const replay = async (id: string) => {
     const logged = async () => (await world.audit.events({ query: { limit: 1_000 } })).events;
     const count = async () => ({
-      asked: world.model.asked.length,
+      asked: world.model.scenes.length,
       calls: (await world.toold.listCalls({ query: { limit: 1_000 } })).calls.length,
       events: (await logged()).length,
     });
@@ -100,7 +100,7 @@ describe('replay', () => {
     world.model.on('Think to be canceled', says(call('test.echo', { text: 'hm' })), { hang: true });
     const thinking = await create(world, 'Think to be canceled', { agent: 'coder' });
     await eventually('the second step', async () =>
-      world.model.askedFor('Think to be canceled').length === 2 ? true : undefined,
+      world.model.scenesFor('Think to be canceled').length === 2 ? true : undefined,
     );
     await world.agentd.cancelTask({ params: { id: thinking.id }, body: {} });
     const found = await replay(thinking.id);

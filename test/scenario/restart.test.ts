@@ -67,7 +67,7 @@ describe('a restart', () => {
     );
     const working = await create(runtime, `${name}: work`, { agent: 'single' });
     await eventually('its second step', async () =>
-      model.askedFor(`${name}: work`).length === 2 ? true : undefined,
+      model.scenesFor(`${name}: work`).length === 2 ? true : undefined,
     );
     const ready = await create(runtime, `${name}: be next`, { agent: 'single' });
     const blocked = await create(runtime, `${name}: be last`, {

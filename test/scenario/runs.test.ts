@@ -11,7 +11,7 @@ import { openSqlite } from '../../src/platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
-import { askLocal, type Quiet, startQuiet } from '../support/callers.ts';
+import { callLocal, type IdleWorld, startIdleWorld } from '../support/callers.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
@@ -43,7 +43,7 @@ describe('runs', () => {
     });
     const task = await create(world, 'Fall asleep', { agent: 'coder' });
     await eventually('the second step', async () =>
-      world.model.askedFor('Fall asleep').length === 2 ? true : undefined,
+      world.model.scenesFor('Fall asleep').length === 2 ? true : undefined,
     );
     const pid = await onlyRunner();
     process.kill(pid, 'SIGSTOP');
@@ -89,7 +89,7 @@ describe('runs', () => {
         const { runs } = await world.agentd.listRuns({ query: { task_id: task.id } });
         // Only during the backoff: the lease of a starting runner uses the same clock.
         if (runs.some(({ status }) => status === 'queued')) world.clock.advance(5_000);
-        return world.model.askedFor('Die').length === death ? true : undefined;
+        return world.model.scenesFor('Die').length === death ? true : undefined;
       });
       process.kill(await onlyRunner(), 'SIGKILL');
     }
@@ -103,7 +103,7 @@ describe('runs', () => {
     let count = 0;
     world.model.on('Race', () => (count++ === 0 ? { hang: true } : finishes('the second won')));
     const task = await create(world, 'Race', { agent: 'coder' });
-    const first = await eventually('the first', async () => world.model.askedFor('Race')[0]);
+    const first = await eventually('the first', async () => world.model.scenesFor('Race')[0]);
     const db = openSqlite({ file: join(world.stateDir, 'agentd.sqlite'), migrations: MIGRATIONS });
     const newId = world.options.newId;
     await db.write(async (sql) => {
@@ -127,9 +127,9 @@ describe('runs', () => {
 });
 
 describe('a stale activation', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   before(async () => {
-    world = await startQuiet();
+    world = await startIdleWorld();
   });
   after(() => world.stop());
 
@@ -147,13 +147,19 @@ describe('a stale activation', () => {
       messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
     };
     const outcomes = await Promise.all([
-      askLocal(world, 'toold', tooldRoutes.call, { body: echo }, old),
-      askLocal(world, 'toold', tooldRoutes.listTools, {}, old),
-      askLocal(world, 'modeld', modeldRoutes.generate, { body: say }, old),
-      askLocal(world, 'agentd', agentdRoutes.runBeat, {}, old),
-      askLocal(world, 'agentd', agentdRoutes.runBriefing, {}, old),
-      askLocal(world, 'agentd', agentdRoutes.runInbox, { body: { step: 0 } }, old),
-      askLocal(world, 'agentd', agentdRoutes.runPark, { body: { call_ids: [run.callId(0)] } }, old),
+      callLocal(world, 'toold', tooldRoutes.call, { body: echo }, old),
+      callLocal(world, 'toold', tooldRoutes.listTools, {}, old),
+      callLocal(world, 'modeld', modeldRoutes.generate, { body: say }, old),
+      callLocal(world, 'agentd', agentdRoutes.runBeat, {}, old),
+      callLocal(world, 'agentd', agentdRoutes.runBriefing, {}, old),
+      callLocal(world, 'agentd', agentdRoutes.runInbox, { body: { step: 0 } }, old),
+      callLocal(
+        world,
+        'agentd',
+        agentdRoutes.runPark,
+        { body: { call_ids: [run.callId(0)] } },
+        old,
+      ),
     ]);
     assert.deepEqual(
       outcomes.map((outcome) => (outcome.ok ? 'done' : outcome.code)),
@@ -173,7 +179,7 @@ describe('a stale activation', () => {
       call_id: run.callId(0),
       artifact: { name: 'a.txt', text: 'once' },
     };
-    const put = () => askLocal(world, 'agentd', agentdRoutes.toolPutArtifact, { body }, service);
+    const put = () => callLocal(world, 'agentd', agentdRoutes.toolPutArtifact, { body }, service);
     const first = await put();
     assert.ok(first.ok);
     await eventually('a new activation', async () => {
@@ -184,7 +190,7 @@ describe('a stale activation', () => {
     const again = await put();
     assert.deepEqual(again.ok && again.value, first.ok && first.value, 'returned from the record');
     const other = { ...body, call_id: run.callId(1) };
-    const late = await askLocal(
+    const late = await callLocal(
       world,
       'agentd',
       agentdRoutes.toolPutArtifact,

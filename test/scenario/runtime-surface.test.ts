@@ -111,7 +111,7 @@ describe('runtime surface', () => {
   it('[R167] every daemon logs one JSON document per line', async () => {
     model.on('Die and be logged', { hang: true });
     const task = await create(runtime, 'Die and be logged', { agent: 'coder' });
-    await eventually('it to work', async () => model.askedFor('Die and be logged')[0]);
+    await eventually('it to work', async () => model.scenesFor('Die and be logged')[0]);
     model.on('Die and be logged', finishes('logged'));
     const [pid] = await runnerPids(runtime.stateDir, 1);
     process.kill(pid!, 'SIGKILL');
@@ -216,7 +216,7 @@ describe('runtime surface', () => {
   it('[R88] a runner has no environment, no inherited descriptors, and no tool except through toold', async () => {
     model.on('Look around', { hang: true });
     const task = await create(runtime, 'Look around', { agent: 'coder' });
-    await eventually('it to work', async () => model.askedFor('Look around')[0]);
+    await eventually('it to work', async () => model.scenesFor('Look around')[0]);
     const [pid] = await runnerPids(runtime.stateDir, 1);
     assert.equal(readFileSync(`/proc/${pid}/environ`, 'utf8'), '');
     const targets = readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {

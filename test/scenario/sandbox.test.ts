@@ -90,7 +90,7 @@ for (const mode of MODES) {
     it('[K53] [R12] [R14] [R22] [R410] a runner sees Node, its program and three sockets, has no capability, and cannot start programs', async () => {
       model.on('Be looked at', { hang: true });
       const task = await create(runtime, 'Be looked at', { agent: 'coder' });
-      await eventually('it to work', async () => model.askedFor('Be looked at')[0]);
+      await eventually('it to work', async () => model.scenesFor('Be looked at')[0]);
       const [init] = await runnerPids(runtime.stateDir, 1);
       const [runner] = childrenOf(init!);
       assert.ok(runner !== undefined, 'the box has a process');

@@ -27,7 +27,7 @@ describe('tasks', () => {
   after(() => world.stop());
 
   const asked = (goal: string) =>
-    eventually(`the model to be asked about ${goal}`, async () => world.model.askedFor(goal)[0]);
+    eventually(`the model to be asked about ${goal}`, async () => world.model.scenesFor(goal)[0]);
 
   it('[R273] [R274] [R304] [R417] [K79] [K81] is created with a goal, and can be read with all its fields', async () => {
     const made = await create(world, 'Say yes', {
@@ -168,7 +168,7 @@ describe('tasks', () => {
     await world.agentd.cancelTask({ params: { id: busy.id }, body: {} });
     for (const id of ids) await taskEnded(world, id);
     assert.deepEqual(
-      world.model.askedFor('Queue').map(({ goal }) => goal),
+      world.model.scenesFor('Queue').map(({ goal }) => goal),
       ['Queue high', 'Queue older', 'Queue newer', 'Queue low'],
     );
   });
@@ -288,7 +288,7 @@ describe('tasks', () => {
       assert.equal(task.error?.code, 'limit');
       assert.match(task.error?.message ?? '', /limit of 3 steps/);
       assert.match(task.error?.hint ?? '', /^A retry has the same limits/);
-      assert.equal(world.model.askedFor('Step on').length, 3);
+      assert.equal(world.model.scenesFor('Step on').length, 3);
     });
 
     it('[R268] [R407] max_tokens: no call starts that could exceed it', async () => {

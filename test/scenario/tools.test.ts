@@ -6,22 +6,22 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { CallId } from '../../src/wire/primitives.ts';
 import { type CallAnswer, type ToolView, tooldRoutes } from '../../src/wire/toold.ts';
-import { askLocal, type LiveRun, type Quiet, startQuiet } from '../support/callers.ts';
+import { callLocal, type IdleWorld, type LiveRun, startIdleWorld } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 
 describe('a tool call', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   let run: LiveRun;
   let step = 0;
   before(async () => {
-    world = await startQuiet();
+    world = await startIdleWorld();
     run = world.someRun;
   });
   after(() => world.stop());
 
   const ask = async (tool: string, args: object, more: object = {}): Promise<CallAnswer> => {
     const body = { call_id: run.callId(step++), tool, arguments: args, ...more };
-    const outcome = await askLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
+    const outcome = await callLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
     assert.ok(outcome.ok, JSON.stringify(outcome));
     return outcome.value as CallAnswer;
   };
@@ -102,7 +102,7 @@ describe('a tool call', () => {
   });
 
   it('[R92] [R287] a run sees and can call only granted tools', async () => {
-    const listed = await askLocal(world, 'toold', tooldRoutes.listTools, {}, run.caller);
+    const listed = await callLocal(world, 'toold', tooldRoutes.listTools, {}, run.caller);
     const own = (listed.ok ? (listed.value as { tools: ToolView[] }).tools : []).map(
       ({ name }) => name,
     );
@@ -129,7 +129,7 @@ describe('a tool call', () => {
     assert.deepEqual(second.result, first.result);
     assert.deepEqual(effects(), ['once']);
     const body = { call_id: first.call_id, tool: 'test.count_effect', arguments: { key: 'other' } };
-    const other = await askLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
+    const other = await callLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
     assert.equal(other.ok ? 'done' : other.code, 'replay_differs');
     assert.deepEqual(effects(), ['once']);
   });

@@ -60,7 +60,7 @@ describe('waits', () => {
     assert.equal(ended.status, 'completed');
     assert.match(ended.result ?? '', /forty-two/);
     assert.match(ended.result ?? '', /the book is lost/);
-    assert.equal(world.model.askedFor('Ask two').length, 2, 'the first step was not repeated');
+    assert.equal(world.model.scenesFor('Ask two').length, 2, 'the first step was not repeated');
   });
 
   it('for a timer: the run is woken at its time and not before', async () => {

@@ -1,5 +1,5 @@
 // Builds boxfs when its sources are newer, plain or under the sanitizers, and starts one on
-// directories of the test's own.
+// directories of the test.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
@@ -22,7 +22,7 @@ export function buildBoxfs(build: BoxfsBuild = 'plain'): string {
   const newest = Math.max(...files.map((file) => statSync(file).mtimeMs));
   if (existsSync(output) && statSync(output).mtimeMs > newest) return output;
   mkdirSync(join(REPO, 'build'), { recursive: true });
-  // Test files run at the same time: the last rename wins, and each is whole.
+  // Test files run in parallel: the last rename wins, and each file is complete.
   const part = `${output}.${process.pid}`;
   const sources = files.filter((file) => file.endsWith('.c'));
   execFileSync('cc', [...FLAGS, ...BUILD_FLAGS[build], '-o', part, ...sources]);

@@ -1,5 +1,5 @@
-// Every kind of caller on both links: a world whose runners do nothing, so that a test can be the
-// run, the operator or a peer itself, and ask a route locally or over the socket of that caller.
+// Every kind of caller on both links: a world whose runners do nothing, so that a test can act as
+// the run, the operator or a peer, and call a route locally or over that caller's socket.
 import { existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
@@ -27,8 +27,8 @@ export type LiveRun = {
   caller: RunCaller;
   callId(step: number, index?: number): CallId;
 };
-export type Quiet = InProcessWorld & {
-  /** Stays, for whoever needs any run. */
+export type IdleWorld = InProcessWorld & {
+  /** A run that stays, for tests that need any run. */
   someRun: LiveRun;
   startRun(goal?: string): Promise<LiveRun>;
   /** A directory that tasks may work in. */
@@ -45,8 +45,8 @@ spec:
   tools: { allow: [test.tools, task.delegate] }
 `;
 
-/** All daemons in this process; runners start, hold their run, and do nothing. */
-export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
+/** Starts all daemons in this process; runners keep their run alive and do nothing. */
+export async function startIdleWorld(options: WorldOptions = {}): Promise<IdleWorld> {
   const dir = freshDir();
   const runner = join(dir, 'idle.mjs');
   const workspace = join(realpathSync(dir), 'workspace');
@@ -64,7 +64,7 @@ export async function startQuiet(options: WorldOptions = {}): Promise<Quiet> {
     await world.stop();
     rmSync(dir, { recursive: true, force: true });
   };
-  const quiet: Quiet = {
+  const quiet: IdleWorld = {
     ...world,
     stop,
     startRun,
@@ -130,7 +130,7 @@ export function runSocketOf(
   return socketPathFor(runtimeDir, daemon, runDirName({ runId: id, fence }, mode));
 }
 
-/** The socket of this caller at this daemon, or undefined when the daemon makes none for it. */
+/** The socket of this caller at this daemon, or undefined if the daemon has none for it. */
 export function socketOf(
   world: InProcessWorld,
   daemon: DaemonName,
@@ -154,16 +154,16 @@ export function pathOf(route: Route, { params = {}, query = {} }: TestRequest): 
   return search === '' ? path : `${path}?${search}`;
 }
 
-export type AskOptions = { headers?: Record<string, string>; key?: string };
+export type CallerOptions = { headers?: Record<string, string>; key?: string };
 
-/** Through dispatch, as a peer in the same process. */
-export async function askLocal(
+/** Calls a route through dispatch, as a peer in the same process. */
+export async function callLocal(
   world: InProcessWorld,
   daemon: DaemonName,
   route: Route,
   ask: TestRequest,
   caller: Caller,
-  { key }: AskOptions = {},
+  { key }: CallerOptions = {},
 ): Promise<CallerOutcome> {
   const { dispatch } = world.hosted.get(daemon)!;
   const [path, search = ''] = pathOf(route, ask).split('?');
@@ -197,12 +197,12 @@ function parsed(text: string, headers: Record<string, unknown>): unknown {
   return String(headers['content-type']).startsWith('application/json') ? JSON.parse(text) : text;
 }
 
-/** Over a Unix socket, as anybody who can reach it. `text` is sent as it is instead of `body`. */
-export function askSocket(
+/** Calls a route over a Unix socket. `text` is sent verbatim instead of `body`. */
+export function callSocket(
   socketPath: string,
   route: Route,
   ask: TestRequest & { text?: string | Buffer },
-  { headers = {}, key }: AskOptions = {},
+  { headers = {}, key }: CallerOptions = {},
 ): Promise<CallerOutcome> {
   const body = ask.text ?? (ask.body === undefined ? undefined : JSON.stringify(ask.body));
   return new Promise((resolve, reject) => {

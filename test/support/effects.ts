@@ -1,5 +1,5 @@
-// A runtime whose agents change real things in real boxes, in ways that can be counted: a line in a
-// file, an edit, a commit, what a declared program did, a request that a server saw.
+// A runtime whose agents make countable changes in real boxes: a line in a file, an edit, a commit,
+// an effect of a declared program, a request that a server received.
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path';
 import { startHttp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
-import { killWhoIsAsked } from './kills.ts';
+import { killRequested } from './kills.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
 import { call, finishes, type ScriptedText, says, startScriptedModel } from './scripted-model.ts';
 import { manifestOf, scriptedModels } from './scripted-world.ts';
@@ -47,15 +47,15 @@ export type EffectName = 'shell' | 'write' | 'edit' | 'commit' | 'box-tool' | 'h
 export type Effects = {
   runtime: TestRuntime;
   effects: Record<EffectName, Effect>;
-  /** The next time this moment comes, after `passes` times, that one dies; absent: who has it. */
+  /** At this failpoint, after `passes` passes, kills `who`, by default the daemon that has it. */
   armCrash(failpoint: string, options?: { passes?: number; who?: string | undefined }): void;
-  crashCame(): boolean;
-  /** A task that does this, its workspace made ready; people answer what is true. */
+  hasCrashed(): boolean;
+  /** Runs a task with this effect in a prepared workspace; questions are answered truthfully. */
   work(name: EffectName, key: string): Promise<{ task: TaskView; questions: number }>;
-  /** The same, with calls of the test's own. */
+  /** The same, with the given calls. */
   workOn(key: string, calls: ScriptedText['calls']): Promise<{ task: TaskView; questions: number }>;
   workspaceOf(key: string): string;
-  /** Requests that came to the server. */
+  /** Requests that the server received. */
   seen: string[];
   url(path: string): string;
   stop(): Promise<void>;
@@ -64,7 +64,7 @@ export type Effects = {
 export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects> {
   const base = freshDir();
   const roots = join(base, 'ws');
-  // A box has a /tmp of its own.
+  // A box has its own /tmp.
   const written = mkdtempSync('/var/tmp/agentd-t-');
   const seen: string[] = [];
   const web: WirePosition = await startHttp((request, response) => {
@@ -74,7 +74,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
   const model = await startScriptedModel();
   mkdirSync(join(base, 'state', 'tools'), { recursive: true, mode: 0o700 });
   mkdirSync(roots);
-  // Agents are other users there.
+  // Agents have other users there.
   chmodSync(written, 0o1777);
   writeFileSync(join(base, 'state', 'tools', 'box.yaml'), toolIn('box', ''));
   writeFileSync(
@@ -111,7 +111,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     }),
   });
   const crashFile = join(base, 'state', 'crash-at');
-  setInterval(() => killWhoIsAsked(runtime), 5).unref();
+  setInterval(() => killRequested(runtime), 5).unref();
   const workspaceOf = (key: string) => join(roots, key);
   const url = (path: string) => `http://${HOST}:${web.port}/${path}`;
   const linesIn = (file: string, key: string): number =>
@@ -127,7 +127,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
       encoding: 'utf8' as const,
     });
 
-  /** A box that closes takes away what stood for `commondir`, perhaps just as git reads it. */
+  /** A closing box removes the stub of `commondir`, perhaps while git reads it. */
   const subjectsOf = (key: string): string[] => {
     for (let triesLeft = 5; ; triesLeft--) {
       try {
@@ -138,7 +138,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     }
   };
 
-  /** A repository with a change that is not committed yet. */
+  /** Creates a repository with an uncommitted change. */
   const makeReady = (key: string): void => {
     mkdirSync(workspaceOf(key));
     git(key, 'init', '--quiet', '--initial-branch=main');
@@ -187,7 +187,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
   };
 
   const nameOf = new Map<string, EffectName>();
-  /** Whoever watches looks before answering, and agrees; a runtime that ended is started again. */
+  /** Answers truthfully and approves everything; restarts a runtime that has ended. */
   const answerAll = async (): Promise<number> => {
     const { exitCode, signalCode } = runtime.process;
     if (exitCode !== null || signalCode !== null) runtime = await runtime.restart();
@@ -242,7 +242,7 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     workOn,
     armCrash: (failpoint, { passes = 0, who } = {}) =>
       writeFileSync(crashFile, [failpoint, passes, who ?? ''].join(' ').trim()),
-    crashCame: () => !existsSync(crashFile),
+    hasCrashed: () => !existsSync(crashFile),
     work(name, key) {
       nameOf.set(key, name);
       return workOn(key, effects[name].calls(key));

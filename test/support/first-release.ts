@@ -1,6 +1,6 @@
 // A state directory as the first release left it when it was killed: its rows (SQL text) in the
-// tables of its migrations, its log, its files. All times are moved to just before now, so that
-// what waits in it has not expired.
+// tables of its migrations, its log, its files. All times are moved to just before now, so that no
+// wait has expired.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -15,7 +15,7 @@ import { ROOT } from './runtime.ts';
 const SQL = join(ROOT, 'test', 'scenario', 'first-release');
 const STATE_DIR = '/var/lib/agentd';
 const KILLED_MS = Date.parse('2026-11-15T13:41:26.000Z');
-/** The last that agentd had told of what it did. */
+/** The last event that agentd had sent. */
 const AGENTD_TOLD = 19;
 
 const SCHEMAS = { agentd: AGENTD[0]!, toold: TOOLD[0]!, modeld: MODELD[0]! };
@@ -33,7 +33,7 @@ export const OLD = {
   /** Waits for a person. */
   asks: 'task_01m7fq1sfh4s22j80zdd26v1as',
   question: 'wait_01m7fq1sxr8rr6bf0d14c52843',
-  /** Killed when its first delegation was made, and before that was answered. */
+  /** Killed after its first delegation, before the response. */
   plan: 'task_01m7fq1xzq9xdbvws3t9aq5dr4',
   child: 'task_01m7fq1yc14gxpynbzhsf4gwc0',
 };
@@ -49,7 +49,7 @@ const TEAM = [
   { name: 'researcher', description: 'Finds out.', persona: 'You find out.', tools: '' },
 ];
 
-/** Gives the checkpoint of the log, as somebody would have kept it elsewhere. */
+/** Resolves with the log's checkpoint, as if stored elsewhere. */
 export async function writeFirstRelease(stateDir: string): Promise<{ checkpoint: string }> {
   const nowMs = Date.now();
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });

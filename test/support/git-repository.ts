@@ -6,7 +6,7 @@ import { afterEach, beforeEach } from 'node:test';
 import { gitTools } from '../../src/daemons/toold/tools/git.ts';
 import { openTestBox, type TestBox } from './test-box.ts';
 
-/** That of the test that runs now. */
+/** The box of the current test. */
 export let world: TestBox;
 
 export const at = (name: string) => join(world.workspace, name);
@@ -21,7 +21,7 @@ export const env = {
   GIT_COMMITTER_NAME: 'p',
   GIT_COMMITTER_EMAIL: 'p@x',
 };
-/** As a person would use it. */
+/** Runs git as a person would. */
 export const gitIn = (dir: string, ...args: string[]) =>
   execFileSync('git', args, {
     cwd: dir,

@@ -1,4 +1,4 @@
-// For tests: a git repository that is served over HTTP by git itself.
+// For tests: a git repository served over HTTP by git itself.
 import { spawn, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import type http from 'node:http';
@@ -11,7 +11,7 @@ function git(home: string, ...argv: string[]): void {
   if (status !== 0) throw new Error(`git ${argv.join(' ')}: ${stderr}`);
 }
 
-/** Serves `/repo.git` with the file hello, out of `dir`, by the few lines of CGI that git needs. */
+/** Serves `/repo.git` with the file hello from `dir`, with the little CGI that git needs. */
 export function gitServer(dir: string): http.RequestListener {
   const work = join(dir, 'work');
   git(dir, 'init', '-q', work);

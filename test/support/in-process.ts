@@ -1,5 +1,5 @@
-// Every daemon in the test's own process, with a clock the test moves. Links, dispatch and stores
-// are the real ones; the runner and the rehearsal are real processes.
+// Every daemon in the test's own process, with a clock that the test advances. Links, dispatch and
+// stores are real; the runner and the rehearsal are real processes.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,9 +28,9 @@ export type InProcessWorld = Clients & {
 
 export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
   agents?: Record<string, string>;
-  /** Rules of the site, by the name of their file. */
+  /** Site rules by file name. */
   policies?: Record<string, string>;
-  /** The model that answers; the rehearsal when absent. */
+  /** The model; by default the rehearsal. */
   upstream?: string;
   startMs?: number;
 };

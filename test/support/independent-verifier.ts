@@ -1,5 +1,5 @@
-// A verifier of inclusion proofs written from RFC 6962 and the C2SP signed-note form alone, with
-// nothing of ours: what a stranger with the public key would write.
+// A verifier of inclusion proofs written from RFC 6962 and the C2SP signed-note format alone,
+// without product code, as a third party with the public key would write it.
 import { createHash, createPublicKey, verify } from 'node:crypto';
 
 export type Proof = {
@@ -17,7 +17,7 @@ const sha256 = (...parts: Uint8Array[]): Buffer => {
 };
 const DER_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 
-/** The size and root that the note says, when this key has signed it. */
+/** Returns size and root of the note if this key has signed it. */
 function readNote(note: string, vkey: string): { size: number; root: Buffer } | undefined {
   const [name = '', id = ''] = vkey.split('+');
   const key = Buffer.from(vkey.slice(name.length + id.length + 2), 'base64');

@@ -1,10 +1,10 @@
-// Whom a fault test kills: the processes of one runtime, found by what the kernel says of them.
+// Finds the processes of one runtime in /proc, and kills those that a fault test names.
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DAEMONS } from '../../src/wire/daemons.ts';
 import type { TestRuntime } from './runtime.ts';
 
-/** Children of the runtime by name, from the kernel: the supervisor gives no list. */
+/** Children of the runtime by name, from /proc: the supervisor offers no list. */
 export function daemonPids(parent: number): Map<string, number> {
   const found = new Map<string, number>();
   for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
@@ -18,14 +18,14 @@ export function daemonPids(parent: number): Map<string, number> {
       if (title.endsWith('/warden')) found.set('warden', Number(name));
       if ((DAEMONS as readonly string[]).includes(title)) found.set(title, Number(name));
     } catch {
-      // It ended while we looked.
+      // It has ended meanwhile.
     }
   }
   return found;
 }
 
-/** A daemon stands at the moment named in crash-at, and may have no right to kill others itself. */
-export function killWhoIsAsked({ stateDir, runtimePid }: TestRuntime): void {
+/** Kills for a daemon that waits at the failpoint of crash-at and may not kill others itself. */
+export function killRequested({ stateDir, runtimePid }: TestRuntime): void {
   const file = join(stateDir, 'crash-now');
   if (!existsSync(file)) return;
   const pidsOf = (who: string): number[] => {
@@ -47,14 +47,14 @@ export function killWhoIsAsked({ stateDir, runtimePid }: TestRuntime): void {
 const runnersOf = (stateDir: string): number[] =>
   readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
 
-/** The one of this runtime: it was told to watch this runtime's file. */
+/** The warden of this runtime, recognized by the HALT file in its arguments. */
 function wardensOf(stateDir: string): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
     try {
       const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
       const parent = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-      // Not what it left behind to tidy up after it.
+      // Not its janitor.
       const isWarden = argv[0]?.endsWith('/warden') && argv.includes(join(stateDir, 'HALT'));
       return isWarden && parent !== '1';
     } catch {

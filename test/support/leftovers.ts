@@ -16,22 +16,22 @@ import { eventually, type TestRuntime } from './runtime.ts';
 
 const OWN = new Set(['warden', 'warden-janitor', 'box-spare']);
 
-type Left = {
-  /** Who looks in the wrong place finds nothing, and nothing is what is hoped for. */
+type Leftover = {
+  /** A control: looking in the wrong directory would find nothing as well. */
   hasWarden: boolean;
   processes: string[];
   cgroups: number;
   mounts: string[];
   sockets: string[];
 };
-const NOTHING: Left = { hasWarden: true, processes: [], cgroups: 0, mounts: [], sockets: [] };
+const NOTHING: Leftover = { hasWarden: true, processes: [], cgroups: 0, mounts: [], sockets: [] };
 
-function leftOf({ runtimeDir }: TestRuntime): Left {
+function leftOf({ runtimeDir }: TestRuntime): Leftover {
   const warden = wardenPaths(runtimeDir).dir;
   const all = new Map(
-    [...processesIn(warden), ...processesOf(warden)].map((one) => [one.pid, one.name]),
+    [...processesIn(warden), ...processesOf(warden)].map(({ pid, name }) => [pid, name]),
   );
-  // One that is dead, and waits for its parent to say so, has nothing any more.
+  // A zombie holds nothing.
   const of = (wanted: (name: string) => boolean) =>
     [...all].filter(([pid, name]) => wanted(name) && !isExiting(pid));
   const spares = of((name) => name === 'box-spare');
@@ -39,7 +39,7 @@ function leftOf({ runtimeDir }: TestRuntime): Left {
   return {
     hasWarden: of((name) => name === 'warden').length > 0,
     processes: of((name) => !OWN.has(name)).map(([pid, name]) => `${pid} ${name}`),
-    // A box that waits to be used has one; where there are none at all, there is none to be left.
+    // A spare box has one; without cgroups there is nothing to count.
     cgroups: boxes.length === 0 ? 0 : boxes.length - spares.length,
     mounts: mountsOf(runtimeDir, process.pid),
     sockets: DAEMONS.flatMap((name) =>
@@ -50,21 +50,21 @@ function leftOf({ runtimeDir }: TestRuntime): Left {
   };
 }
 
-/** While it runs, and nothing is in hand. */
-export async function nothingLeft(runtime: TestRuntime): Promise<void> {
-  let left: Left | undefined;
+/** Asserts that a running, idle runtime has left nothing. */
+export async function assertNothingLeft(runtime: TestRuntime): Promise<void> {
+  let left: Leftover | undefined;
   const isClean = () => {
     left = leftOf(runtime);
     return JSON.stringify(left) === JSON.stringify(NOTHING);
   };
-  // The dead take a moment to go.
+  // The kernel reaps asynchronously.
   await eventually('nothing to be left', async () => (isClean() ? true : undefined), 30_000).catch(
     () => assert.deepEqual(left, NOTHING),
   );
 }
 
-/** After it has ended. */
-export async function nothingAtAll({ runtimeDir }: TestRuntime): Promise<void> {
+/** Asserts that an ended runtime has left nothing. */
+export async function assertHostClean({ runtimeDir }: TestRuntime): Promise<void> {
   const warden = wardenPaths(runtimeDir).dir;
   const look = () => ({
     processes: [...processesIn(warden), ...processesOf(runtimeDir)].filter(

@@ -1,9 +1,9 @@
-// For tests: a registry of npm packages with one package, as npm asks for it.
+// For tests: an npm registry with one package.
 import { createHash } from 'node:crypto';
 import type http from 'node:http';
 import { gzipSync } from 'node:zlib';
 
-/** A tar archive of plain files, as small as can be. */
+/** A minimal tar archive of plain files. */
 function tarOf(files: Record<string, string>): Buffer {
   const blocks = Object.entries(files).flatMap(([name, text]) => {
     const head = Buffer.alloc(512);

@@ -1,7 +1,7 @@
-// Processes as the kernel tells of them, for tests that look at boxes from outside.
+// Reads processes from /proc, for tests that inspect boxes from outside.
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
-/** Nothing of one that has gone, be it just now. */
+/** Returns an empty string for a process that has ended. */
 function statusOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/status`, 'utf8');
@@ -12,7 +12,7 @@ function statusOf(pid: number): string {
 export const fieldOf = (pid: number, name: string) =>
   new RegExp(`^${name}:\\s+(.*)$`, 'm').exec(statusOf(pid))?.[1]?.split(/\s+/)[0];
 
-/** The processes whose parent this is. */
+/** Lists the children of a process. */
 export function childrenOf(parent: number): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -25,7 +25,7 @@ export const descendantsOf = (pid: number): number[] =>
 
 export const linkOf = (pid: number, space: string) => readlinkSync(`/proc/${pid}/ns/${space}`);
 
-/** One that has ended may stay a zombie for as long as nobody collects it. */
+/** Returns false for a zombie too: it stays until its parent reaps it. */
 export function isAlive(pid: number): boolean {
   const state = fieldOf(pid, 'State');
   return state !== undefined && state !== 'Z';

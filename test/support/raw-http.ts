@@ -1,5 +1,5 @@
-// HTTP by hand: bytes as the test wants them go out, and what comes back is read strictly, so that
-// an answer that is not well-formed shows. Knows nothing of routes.
+// Raw HTTP: sends the bytes of a test as they are and parses responses strictly, so that a
+// malformed response is noticed. Knows nothing of routes.
 import net from 'node:net';
 
 export type RawResponse = { status: number; headers: Record<string, string>; body: Buffer };
@@ -10,7 +10,7 @@ export type ResponseReader = {
   /** Describes the defect in the bytes, if any. */
   broken(): string | undefined;
   push(chunk: Buffer): void;
-  /** The connection ended: a body without a length ends here, anything half is broken. */
+  /** The connection has ended: a body without a length ends, a partial response is broken. */
   end(): void;
 };
 
@@ -35,7 +35,7 @@ function readHead(bytes: Buffer): Head | undefined | string {
   return { status: Number(status), headers, size: end + 4 };
 }
 
-/** The body of chunks and how many bytes it took, undefined when more must come. */
+/** Returns the body and the bytes it took, or undefined if it is incomplete. */
 function readChunked(bytes: Buffer): { body: Buffer; size: number } | undefined | string {
   const parts: Buffer[] = [];
   let at = 0;
@@ -54,7 +54,7 @@ function readChunked(bytes: Buffer): { body: Buffer; size: number } | undefined 
   }
 }
 
-/** `isHead(i)`: the i-th request was HEAD, so its answer has no body whatever its head says. */
+/** `isHead(i)`: the i-th request was HEAD, so its response has no body, whatever its headers. */
 export function makeResponseReader(
   isHead: (index: number) => boolean = () => false,
 ): ResponseReader {
@@ -105,22 +105,22 @@ export function makeResponseReader(
 
 export type RawExchange = {
   responses: RawResponse[];
-  /** The other side ended the connection. */
+  /** The other side closed the connection. */
   closed: boolean;
   broken: string | undefined;
 };
 
 export type ExchangeOptions = {
-  /** Enough answers to stop at. */
+  /** Stops after this many responses. */
   answers?: number;
-  /** Stop anyway after so long. */
+  /** Stops after this time in any case. */
   waitMs?: number;
   isHead?: (index: number) => boolean;
   /** Half-close after sending. */
   endAfter?: boolean;
 };
 
-/** Opens a connection, sends the bytes, and gives what came back. */
+/** Opens a connection, sends the bytes, and resolves with the responses. */
 export function exchange(
   where: RawTarget,
   bytes: Buffer | string | (Buffer | string)[],
@@ -148,7 +148,7 @@ export function exchange(
     socket.on('end', onClose);
     socket.on('close', onClose);
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // The other side may close while we still write: what it said before is what counts.
+      // The other side may close while we still write: what it sent before counts.
       if (error.code === 'EPIPE' || error.code === 'ECONNRESET') return;
       clearTimeout(timer);
       reject(error);
@@ -159,7 +159,7 @@ export function exchange(
   });
 }
 
-/** A request as text, with the length of its body said. */
+/** A request as text, with Content-Length. */
 export function requestText(
   method: string,
   path: string,

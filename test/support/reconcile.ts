@@ -1,6 +1,5 @@
-// Journal = audit: every record of every daemon has exactly the events it should have, and every
-// event has its record. Also what a killed runtime must never show: an id twice, a hole, a record
-// left half done.
+// Compares journals and audit log: every record of every daemon has exactly its events, and every
+// event has its record. Also finds duplicate ids, gaps and unfinished records.
 import assert from 'node:assert/strict';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import type { Clients } from './runtime.ts';
@@ -26,7 +25,7 @@ export async function allEvents(clients: Clients): Promise<AuditEvent[]> {
   });
 }
 
-/** Ids of the events that the journals say must be there. */
+/** Ids of the events that follow from the journals. */
 async function expectedIds(
   clients: Clients,
 ): Promise<{ must: Set<string>; modelCalls: Set<string> }> {
@@ -91,7 +90,7 @@ async function expectedIds(
 const JOURNALED =
   /^[a-z]+_\w{26}\.(created|ended|opened|sent|stored|denied|(started|attempted)\.\d+)$/;
 
-/** Assumes that nothing is running any more and every outbox has been delivered. */
+/** Assumes that nothing is running and every outbox has been delivered. */
 export async function assertReconciled(clients: Clients): Promise<{ events: number }> {
   const events = await allEvents(clients);
   const ids = events.map((event) => event.id);
@@ -105,7 +104,7 @@ export async function assertReconciled(clients: Clients): Promise<{ events: numb
   const isModel = (id: string) => modelCalls.has(id.split('.')[0]!);
   const extra = ids.filter((id) => JOURNALED.test(id) && !must.has(id) && !isModel(id));
   assert.deepEqual(extra, [], 'events without their records');
-  // A model call may be tried several times; every attempt has its end.
+  // A model call may have several attempts; every attempt has its end.
   const modelIds = events.filter(
     (event) => event.event.startsWith('model.call.') && event.call_id !== undefined,
   );

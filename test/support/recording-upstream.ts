@@ -1,5 +1,5 @@
-// A provider on loopback that speaks both vendors' wires, keeps every request as it came, and
-// answers with a tool call when tools are offered and with words when it has their result.
+// A provider on loopback in both vendors' dialects. Records every request, and responds with a tool
+// call if tools are offered, and with text once it has their result.
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -14,13 +14,13 @@ export type RecordingUpstream = {
   url: string;
   requests: RecordedRequest[];
   last(): RecordedRequest;
-  /** The next request is refused with this status, in the vendor's form. */
+  /** Rejects the next request with this status, in the vendor's format. */
   refuseNext(status: number, message: string): void;
   close(): Promise<void>;
 };
 
 const CALL = { name: 'get_weather', input: { city: 'Oslo' } };
-/** Fields no version of ours knows: they must come through where both sides speak one wire. */
+/** Unknown fields: they must be passed through if both sides use the same dialect. */
 export const EXTRA = { x_vendor: { nested: [1, 'two', null], ratio: 0.1 } };
 
 type Reply = { tool: boolean; text: string };

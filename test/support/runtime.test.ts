@@ -1,4 +1,4 @@
-// The runtime of tests: one that is refused leaves nothing behind.
+// The test runtime leaves nothing behind when its start is refused.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,4 @@
-// A real runtime for tests: its own processes, state directory and sockets, reached as an operator
-// would.
+// A real runtime for tests: its own processes, state directory and sockets, called as an operator.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -44,16 +43,16 @@ export type TestRuntime = Clients & {
   operatorKey: string;
   /** The process that was started: the runtime, or the keeper above it. */
   process: ChildProcess;
-  /** The process that has the daemons in it or starts them. */
+  /** The process that contains the daemons or starts them. */
   runtimePid: number;
   env: Record<string, string>;
   /** Ends it as `agentctl down` does. */
   stop(): Promise<void>;
-  /** Ends it the hard way and waits until it is gone. */
+  /** Kills it and waits until it is gone. */
   kill(): Promise<void>;
   /** Starts it again on the same state. */
   restart(): Promise<TestRuntime>;
-  /** Stops it and removes everything it made. */
+  /** Stops it and removes everything it created. */
   remove(): Promise<void>;
 };
 
@@ -67,11 +66,11 @@ export type RuntimeOptions = {
   port?: number;
   /** Options of Node itself, for the runtime's own process. */
   nodeArgs?: readonly string[];
-  /** As this user instead of this process's own; only root can. */
+  /** The user to run as; needs root. */
   uid?: number;
   /** Reuse this directory instead of a fresh one. */
   base?: string;
-  /** Where the programs are, instead of those that the build made. */
+  /** The directory of the programs, by default the build's. */
   build?: string;
 };
 
@@ -85,7 +84,7 @@ export function operatorClients(runtimeDir: string, key: string): Clients {
   return Object.fromEntries(clients) as Clients;
 }
 
-/** A file that daemons may write to, whoever they are. */
+/** Creates a file that daemons of any user may write to. */
 export function writableFile(path: string): string {
   writeFileSync(path, '');
   chmodSync(path, 0o666);
@@ -98,19 +97,19 @@ process.once('exit', () => {
     try {
       rmSync(dir, { recursive: true, force: true });
     } catch {
-      // Something is still mounted or at work there. The test that left it has failed before.
+      // Something is still mounted or running there. The test that left it has failed before.
     }
   }
 });
 
-/** Whoever asks for it removes it; that of a test that broke off goes with this process. */
+/** The caller removes it; the directory of an aborted test is removed with this process. */
 export function freshDir(): string {
   const dir = mkdtempSync(join(tmpdir(), 't-'));
   made.push(dir);
   return dir;
 }
 
-/** As agentctl up starts it: as root by the keeper, so that no daemon is root. */
+/** The command of `agentctl up`: as root through the keeper, so that no daemon is root. */
 export function entryCommand(
   mode: 'embedded' | 'split',
   nodeArgs: readonly string[] = [],
@@ -131,7 +130,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   if (options.config !== undefined) writeFileSync(join(stateDir, 'agentd.yaml'), options.config);
   if (options.agents !== undefined) {
     mkdirSync(join(base, 'agents'), { recursive: true });
-    // Agents are made and changed by daemons that are not root.
+    // Manifests are written by daemons that are not root.
     if (IS_ROOT) chmodSync(join(base, 'agents'), 0o777);
     for (const [name, text] of Object.entries(options.agents))
       writeFileSync(join(base, 'agents', `${name}.yaml`), text);
@@ -172,7 +171,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   const info = await readyLine(child, () => log).catch(async (error: unknown) => {
     child.kill('SIGKILL');
     await gone();
-    // Nobody was given the directory, so nobody else can remove it.
+    // No caller has the directory yet, so remove it here.
     if (options.base === undefined) rmSync(base, { recursive: true, force: true });
     throw error;
   });
@@ -196,7 +195,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     env,
     stop,
     async kill() {
-      // Not the keeper: its end would not wait for that of the daemons.
+      // Not the keeper: it would end before the daemons.
       if (child.exitCode === null && child.signalCode === null) process.kill(runtimePid, 'SIGKILL');
       await gone();
     },
@@ -208,7 +207,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
   };
 }
 
-/** The kernel leaves some out of this list while others of them end, and they may end meanwhile. */
+/** The kernel's list may be incomplete while children end, and they may end meanwhile. */
 function nodeChildOf(pid: number): number | undefined {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
   return children.map(Number).find((child) => {
@@ -218,7 +217,7 @@ function nodeChildOf(pid: number): number | undefined {
 }
 
 /** Ignores files that an earlier runtime is still removing. */
-function giveTo(uid: number, base: string): void {
+function chownTo(uid: number, base: string): void {
   for (let triesLeft = 5; ; triesLeft--) {
     const { status, stderr } = spawnSync('chown', ['-R', `${uid}:${uid}`, base], {
       encoding: 'utf8',
@@ -228,12 +227,12 @@ function giveTo(uid: number, base: string): void {
   }
 }
 
-/** Node where that user can read it, all that is there already given to it, and its rights. */
+/** Copies Node where that user can read it, chowns `base`, and returns the setpriv command. */
 function asUser(uid: number, base: string): string[] {
   const node = join(base, 'node');
   if (!existsSync(node)) copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
   chmodSync(node, 0o755);
-  giveTo(uid, base);
+  chownTo(uid, base);
   return ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--', node];
 }
 
@@ -254,7 +253,7 @@ function readyLine(child: ChildProcess, log: () => string): Promise<RuntimeInfo>
           `the runtime ended (${child.signalCode ?? child.exitCode}) before it was ready:\n${log()}`,
         ),
       );
-    // Its last output may still be in the pipe; a process it left behind may hold the pipe open.
+    // Its last output may still be in the pipe, which a process it left may hold open.
     child.once('close', ended);
     child.once('exit', () => setTimeout(ended, 10_000).unref());
   });
@@ -279,7 +278,7 @@ export async function eventually<T>(
   throw new Error(`${what} did not happen within ${withinMs} ms`, { cause: last });
 }
 
-/** So long, and longer where the machine is too busy to let anybody run: each pause is late. */
+/** Sleeps at least this long; in small steps, so longer on a busy machine. */
 export async function pauses(ms: number): Promise<void> {
   for (let passed = 0; passed < ms; passed += 25)
     await new Promise((resolve) => setTimeout(resolve, 25));

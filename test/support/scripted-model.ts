@@ -1,6 +1,6 @@
-// A model whose words a test decides: a server on loopback that speaks OpenAI's dialect. Each goal
-// has its answers, one per step; the step follows from the conversation, so that asking again gives
-// the same.
+// A model scripted by a test: a server on loopback in OpenAI's dialect. Each goal has its
+// responses, one per step; the step follows from the conversation, so a repeated call gets the same
+// one.
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -11,20 +11,20 @@ export type ScriptedScene = {
   step: number;
   /** Results of tools so far, in order. */
   results: string[];
-  /** Everything the model was told, as the provider gets it. */
+  /** The whole context, as the provider receives it. */
   messages: WireMessage[];
   body: Record<string, unknown>;
   headers: http.IncomingHttpHeaders;
-  /** Resolves when the caller has left before it had an answer. */
+  /** Resolves when the caller disconnects before it had a response. */
   left: Promise<void>;
 };
 export type ScriptedText = {
   text?: string;
   calls?: { tool: string; arguments: Record<string, unknown> }[];
-  /** Gives no answer until the caller leaves or the server closes. */
+  /** Sends no response until the caller disconnects or the server closes. */
   hang?: boolean;
   delayMs?: number;
-  /** An error of the provider instead of an answer. */
+  /** A provider error instead of a response. */
   status?: number;
   headers?: Record<string, string>;
   usage?: Record<string, unknown>;
@@ -39,11 +39,11 @@ type WireMessage = {
 
 export type ScriptedModel = {
   url: string;
-  /** Goals that begin so; the last line serves all steps that follow. The latest script counts. */
+  /** Scripts goals with this prefix; the last line serves all later steps. The latest wins. */
   on(goal: string, ...script: Line[]): void;
-  asked: ScriptedScene[];
-  /** Scenes of one goal. */
-  askedFor(goal: string): ScriptedScene[];
+  scenes: ScriptedScene[];
+  /** Returns the scenes of one goal. */
+  scenesFor(goal: string): ScriptedScene[];
   close(): Promise<void>;
 };
 
@@ -57,7 +57,7 @@ export const finishes = (result: string, more: Record<string, unknown> = {}): Sc
 
 export async function startScriptedModel(): Promise<ScriptedModel> {
   const scripts: { goal: string; lines: Line[] }[] = [];
-  const asked: ScriptedScene[] = [];
+  const scenes: ScriptedScene[] = [];
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -67,7 +67,7 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
         response.on('close', () => (response.writableFinished ? undefined : resolve())),
       );
       const scene = sceneOf(body, request.headers, left);
-      asked.push(scene);
+      scenes.push(scene);
       if (request.url?.endsWith('/embeddings') === true) return embed(response, body);
       const lines = scripts.findLast(({ goal }) => scene.goal.startsWith(goal))?.lines ?? [
         finishes('Nobody wrote a script for this goal.'),
@@ -82,8 +82,8 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     on: (goal, ...lines) => void scripts.push({ goal, lines }),
-    asked,
-    askedFor: (goal) => asked.filter((scene) => scene.goal.startsWith(goal)),
+    scenes,
+    scenesFor: (goal) => scenes.filter((scene) => scene.goal.startsWith(goal)),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -113,7 +113,7 @@ function sceneOf(
   };
 }
 
-/** A text's vector is its length, so that a test knows which is which. */
+/** A text's vector is its length, so that a test can tell vectors apart. */
 function embed(response: http.ServerResponse, body: Record<string, unknown>): void {
   const input = body.input as string[];
   const data = input.map((text, index) => ({

@@ -1,4 +1,4 @@
-// A world whose model says what the test wrote, and the few questions that stories ask of it.
+// A world with a scripted model, and the queries that scenarios need.
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CreateTask, TaskView, WaitView } from '../../src/wire/agentd.ts';
@@ -21,7 +21,7 @@ export const TEAM = Object.fromEntries(
   ['planner', 'researcher', 'coder'].map((name) => [name, manifestOf(name, FREE)]),
 );
 
-/** Names a provider that is the scripted model, and one model it offers. */
+/** Configures the scripted model as a provider with one model. */
 export const scriptedModels = (url: string) => ({
   providers: { scripted: { dialect: 'openai', base_url: url } },
   models: { default: { routes: [{ provider: 'scripted', model: 'scripted-1' }] } },
@@ -84,7 +84,7 @@ export function openWait(
 }
 
 /**
- * The pids of runners, when there are as many as there should be: one that ends may still be there.
+ * Resolves with the pids of runners once there are `count`: one that is ending may still be listed.
  */
 export function runnerPids(stateDir: string, count: number): Promise<number[]> {
   return eventually(`${count} runners`, async () => {
@@ -93,7 +93,7 @@ export function runnerPids(stateDir: string, count: number): Promise<number[]> {
   });
 }
 
-/** The fault this is refused with. */
+/** Resolves with the fault, and asserts its code. */
 export async function refusedWith(code: FaultCode, work: Promise<unknown>): Promise<Fault> {
   const error = await work.then(
     () => new Error('it was not refused'),

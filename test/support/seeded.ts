@@ -1,5 +1,5 @@
-// Randomness that follows from words: the same seed gives the same choices, so that any one of a
-// million cases can be made again alone.
+// Seeded randomness: the same seed gives the same choices, so that each of a million cases can be
+// repeated alone.
 import { createHash } from 'node:crypto';
 
 export type Seeded = {
@@ -10,7 +10,7 @@ export type Seeded = {
   bytes(length: number): Buffer;
 };
 
-/** xoshiro128**, which passes the usual tests and needs no state but four numbers. */
+/** xoshiro128**, which passes the usual tests and has a state of four numbers. */
 export function seeded(...words: (string | number)[]): Seeded {
   const digest = createHash('sha256').update(words.join('\n')).digest();
   const s = Uint32Array.from([0, 4, 8, 12], (at) => digest.readUInt32LE(at));

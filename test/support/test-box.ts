@@ -1,5 +1,5 @@
-// A box without walls, for tests of tools: the real boxfs on directories of the test's own, and
-// commands as plain processes. What a box keeps out is tested against the warden elsewhere.
+// A box without confinement, for tests of tools: the real boxfs on directories of the test, and
+// commands as plain processes. Confinement is tested against the warden elsewhere.
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +21,7 @@ export type TestBox = {
   logs: string;
   /** Every command that was started, in order. */
   commands: ExecRequest[];
-  /** Calls a tool as the broker would, after its input schema. */
+  /** Calls a tool as toold would, after its input schema. */
   call(tool: Tool | undefined, input: object): Promise<Effect>;
   /** The preview for a person, and the state that it is based on. */
   show(tool: Tool | undefined, input: object): Promise<{ text: string; basis?: Basis }>;
@@ -106,7 +106,7 @@ function runPlain(request: ExecRequest): Promise<ExecResult> {
       try {
         process.kill(-child.pid!, 'SIGKILL');
       } catch {
-        // It has gone by itself.
+        // It has ended by itself.
       }
     };
     const timer = setTimeout(() => end('wall'), wallMs);

@@ -1,9 +1,9 @@
-// The routes of agentd: for each, what makes it succeed and what of its own it must refuse.
+// The rows of agentd's routes: for each, a request that succeeds and specific ones it must refuse.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
-import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
+import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { policyRows } from './policy-routes.ts';
 import { type Good, rows, withBody } from './row.ts';
@@ -13,21 +13,21 @@ const manifest = (name: string) =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name}, description: New. }\nspec: {}\n`;
 let made = 0;
 
-async function newTask(world: Quiet, more: object = {}): Promise<TaskId> {
+async function newTask(world: IdleWorld, more: object = {}): Promise<TaskId> {
   const body = { goal: 'Hold still', agent: 'worker', ...more };
   return (await world.agentd.createTask({ body })).task.id;
 }
 
-/** Never starts, because what it waits for never ends by itself. */
-const blockedTask = async (world: Quiet) => newTask(world, { after: [world.someRun.taskId] });
+/** Never starts, because its dependency never ends by itself. */
+const blockedTask = async (world: IdleWorld) => newTask(world, { after: [world.someRun.taskId] });
 
-async function endedTask(world: Quiet): Promise<TaskId> {
+async function endedTask(world: IdleWorld): Promise<TaskId> {
   const id = await blockedTask(world);
   await world.agentd.cancelTask({ params: { id }, body: {} });
   return id;
 }
 
-async function newAgent(world: Quiet): Promise<string> {
+async function newAgent(world: IdleWorld): Promise<string> {
   const name = `agent-${made++}`;
   await world.agentd.putAgent({ params: { name }, body: { manifest_yaml: manifest(name) } });
   return name;
@@ -39,41 +39,41 @@ const forRun = (run: LiveRun, step = 0) => ({
   call_id: run.callId(step),
 });
 
-/** Asks toold to ask a person, as the run would. */
-async function question(world: Quiet, run: LiveRun) {
+/** Calls person.ask, as the run would. */
+async function question(world: IdleWorld, run: LiveRun) {
   const body = { call_id: run.callId(9), tool: 'person.ask', arguments: { question: 'Which?' } };
   const path = runSocketOf(world, 'toold', run);
   const { tooldRoutes } = await import('../../src/wire/toold.ts');
-  const asked = await askSocket(path, tooldRoutes.call, { body });
-  assert.ok(asked.ok, JSON.stringify(asked));
-  return (asked.value as { wait: { id: string } }).wait.id;
+  const outcome = await callSocket(path, tooldRoutes.call, { body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return (outcome.value as { wait: { id: string } }).wait.id;
 }
 
-/** Plays the runner of a replay: waits for its socket and tells what it found. */
-function replayed(world: Quiet, run: LiveRun) {
+/** Acts as the runner of a replay: waits for its socket and reports what it found. */
+function replayed(world: IdleWorld, run: LiveRun) {
   return async (): Promise<void> => {
     const path = runSocketOf(world, 'agentd', run, 'replay');
     await eventually('the socket of the replay', async () => (existsSync(path) ? true : undefined));
     const body = { calls: 0, differences: [], result: null };
     await eventually('the replay to be open', async () => {
-      const told = await askSocket(path, agentdRoutes.runReplayed, { body });
+      const told = await callSocket(path, agentdRoutes.runReplayed, { body });
       return told.ok && (told.value as { noted: boolean }).noted ? true : undefined;
     });
   };
 }
 
 const byId =
-  (make: (world: Quiet) => Promise<string>) =>
-  async (world: Quiet): Promise<Good> => ({
+  (make: (world: IdleWorld) => Promise<string>) =>
+  async (world: IdleWorld): Promise<Good> => ({
     params: { id: await make(world) },
   });
-const byName = (make: (world: Quiet) => Promise<string>) => async (world: Quiet) => ({
+const byName = (make: (world: IdleWorld) => Promise<string>) => async (world: IdleWorld) => ({
   params: { name: await make(world) },
 });
 const nothing = async (): Promise<Good> => ({});
 const asTool =
-  (more: (world: Quiet) => object | Promise<object>) =>
-  async (world: Quiet): Promise<Good> => {
+  (more: (world: IdleWorld) => object | Promise<object>) =>
+  async (world: IdleWorld): Promise<Good> => {
     const run = await world.startRun();
     return { run, body: { ...forRun(run), ...(await more(world)) } };
   };
@@ -83,19 +83,15 @@ const tasks = rows({
   createTask: {
     cites: '[R273]',
     good: async () => ({ body: { goal: 'Do it', agent: 'worker', priority: 3, inputs: [] } }),
-    check: (answer: { task: { assigned_to: string } }) =>
-      assert.equal(answer.task.assigned_to, 'worker'),
+    check: (response: { task: { assigned_to: string } }) =>
+      assert.equal(response.task.assigned_to, 'worker'),
     bad: [
       ['a goal of 64 KiB and one', (g) => withBody(g, { goal: 'x'.repeat(65_537) }), 'bad_request'],
       ['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
-      [
-        'a parent nobody has',
-        (g) => withBody(g, { parent_task_id: `task_${NOBODY}` }),
-        'not_found',
-      ],
+      ['an unknown parent', (g) => withBody(g, { parent_task_id: `task_${NOBODY}` }), 'not_found'],
       ['a dependency nobody has', (g) => withBody(g, { after: [`task_${NOBODY}`] }), 'not_found'],
       [
-        'a time of another zone',
+        'a time in another zone',
         (g) => withBody(g, { deadline: '2026-01-01T00:00:00+01:00' }),
         'bad_request',
       ],
@@ -108,7 +104,7 @@ const tasks = rows({
       await newTask(world, { priority: 1 });
       return { query: { agent: 'worker', limit: '5' } };
     },
-    check: (answer: { tasks: unknown[] }) => assert.ok(answer.tasks.length > 0),
+    check: (response: { tasks: unknown[] }) => assert.ok(response.tasks.length > 0),
     bad: [
       ['a status there is not', (g) => ({ ...g, query: { status: 'lost' } }), 'bad_request'],
       ['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request'],
@@ -122,15 +118,15 @@ const tasks = rows({
       params: { id: await blockedTask(world) },
       body: { reason: 'Enough' },
     }),
-    check: (answer: { task: { status: string; reason: string } }) => {
-      assert.equal(answer.task.status, 'canceled');
-      assert.equal(answer.task.reason, 'Enough');
+    check: (response: { task: { status: string; reason: string } }) => {
+      assert.equal(response.task.status, 'canceled');
+      assert.equal(response.task.reason, 'Enough');
     },
   },
   retryTask: {
     good: byId(endedTask),
-    check: (answer: { task: { retry_of: string } }, good) =>
-      assert.equal(answer.task.retry_of, good.params!.id),
+    check: (response: { task: { retry_of: string } }, good) =>
+      assert.equal(response.task.retry_of, good.params!.id),
   },
   assignTask: {
     cites: '[R41]',
@@ -138,8 +134,8 @@ const tasks = rows({
       params: { id: await blockedTask(world) },
       body: { agent: 'helper' },
     }),
-    check: (answer: { task: { assigned_to: string } }) =>
-      assert.equal(answer.task.assigned_to, 'helper'),
+    check: (response: { task: { assigned_to: string } }) =>
+      assert.equal(response.task.assigned_to, 'helper'),
     bad: [['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found']],
   },
   replayTask: {
@@ -165,7 +161,7 @@ const agents = rows({
     bad: [
       ['a manifest that is no YAML', (g) => withBody(g, { manifest_yaml: '{' }), 'bad_manifest'],
       [
-        'a manifest of another',
+        'a manifest of another agent',
         (g) => withBody(g, { manifest_yaml: manifest('eve') }),
         'bad_manifest',
       ],
@@ -178,12 +174,14 @@ const agents = rows({
   },
   removeAgent: {
     good: byName(newAgent),
-    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'removed'),
+    check: (response: { agent: { status: string } }) =>
+      assert.equal(response.agent.status, 'removed'),
   },
   pauseAgent: {
     cites: '[R278]',
     good: byName(newAgent),
-    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'paused'),
+    check: (response: { agent: { status: string } }) =>
+      assert.equal(response.agent.status, 'paused'),
   },
   resumeAgent: {
     cites: '[R279]',
@@ -192,11 +190,13 @@ const agents = rows({
       await world.agentd.pauseAgent({ params: { name } });
       return { params: { name } };
     },
-    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'active'),
+    check: (response: { agent: { status: string } }) =>
+      assert.equal(response.agent.status, 'active'),
   },
   stopAgent: {
     good: byName(newAgent),
-    check: (answer: { agent: { status: string } }) => assert.equal(answer.agent.status, 'stopped'),
+    check: (response: { agent: { status: string } }) =>
+      assert.equal(response.agent.status, 'stopped'),
   },
 });
 
@@ -208,7 +208,7 @@ const threads = rows({
       params: { id: await question(world, await world.startRun()) },
       body: { answer: 'this one' },
     }),
-    check: (answer: { wait: { status: string } }) => assert.equal(answer.wait.status, 'ended'),
+    check: (response: { wait: { status: string } }) => assert.equal(response.wait.status, 'ended'),
   },
   sendMessage: {
     cites: '[R44]',
@@ -224,7 +224,7 @@ const threads = rows({
       ['an agent nobody has', (g) => withBody(g, { to: 'agent:nobody' }), 'not_found'],
       ['a task nobody has', (g) => withBody(g, { task_id: `task_${NOBODY}` }), 'not_found'],
       [
-        'a type whose service is absent',
+        'a type whose service is missing',
         (g) => withBody(g, { type: 'ToolRequest', to: 'service:toold' }),
         'unavailable',
       ],
@@ -247,7 +247,7 @@ const threads = rows({
       const body = { name: 'b.txt', text: 'kept' };
       return (await world.agentd.putArtifact({ body })).artifact.id;
     }),
-    check: (answer: { text: string }) => assert.equal(answer.text, 'kept'),
+    check: (response: { text: string }) => assert.equal(response.text, 'kept'),
   },
 });
 
@@ -261,15 +261,15 @@ const runs = rows({
       await question(world, run);
       return { run, body: { call_ids: [run.callId(9)] } };
     },
-    check: (answer: { parked: boolean }) => assert.equal(answer.parked, true),
+    check: (response: { parked: boolean }) => assert.equal(response.parked, true),
   },
   runReplayed: {
     good: async (world) => ({
       run: world.someRun,
       body: { calls: 0, differences: [], result: null },
     }),
-    check: (answer: { noted: boolean }) =>
-      assert.equal(answer.noted, false, 'nobody asked for one'),
+    check: (response: { noted: boolean }) =>
+      assert.equal(response.noted, false, 'no replay was requested'),
   },
 });
 
@@ -283,7 +283,8 @@ const calls = rows({
   },
   toolFinish: {
     good: asTool(() => ({ status: 'completed', result: 'Done' })),
-    check: (answer: { task: { status: string } }) => assert.equal(answer.task.status, 'completed'),
+    check: (response: { task: { status: string } }) =>
+      assert.equal(response.task.status, 'completed'),
   },
   toolMessage: {
     good: asTool(() => ({
@@ -302,7 +303,7 @@ const calls = rows({
       };
       const path = runSocketOf(world, 'toold', run);
       const { tooldRoutes } = await import('../../src/wire/toold.ts');
-      const stored = await askSocket(path, tooldRoutes.call, { body: put });
+      const stored = await callSocket(path, tooldRoutes.call, { body: put });
       assert.ok(stored.ok);
       const { result } = stored.value as { result: { id: string } };
       return { run, body: { ...forRun(run, 2), id: result.id } };
@@ -315,10 +316,10 @@ const calls = rows({
   toolTimer: { good: asTool(() => ({ after_s: 60 })) },
   toolAwaitApproval: {
     good: asTool(() => ({ approval_id: `approval_${NOBODY}`, expires_at: '2030-01-01T00:00:00Z' })),
-    check: (answer: { wait: { kind: string } }) => assert.equal(answer.wait.kind, 'approval'),
+    check: (response: { wait: { kind: string } }) => assert.equal(response.wait.kind, 'approval'),
   },
   approvalEnded: {
-    // The call may still be on its way to open its wait.
+    // The call may not have opened its wait yet.
     unknownId: 'fine',
     good: async (world) => ({
       params: { id: `approval_${NOBODY}` },
@@ -330,12 +331,12 @@ const calls = rows({
         by: 'person:tester',
       },
     }),
-    check: (answer: { ended: boolean }) => assert.equal(answer.ended, false),
+    check: (response: { ended: boolean }) => assert.equal(response.ended, false),
     bad: [['a run that nobody has', (g) => withBody(g, { run_id: `run_${NOBODY}` }), 'not_found']],
   },
   toolMark: {
     good: asTool(() => ({ labels: ['outside'], why: 'a page of a stranger' })),
-    check: (answer: { labels: string[] }) => assert.ok(answer.labels.includes('outside')),
+    check: (response: { labels: string[] }) => assert.ok(response.labels.includes('outside')),
     bad: [['a label there is not', (g) => withBody(g, { labels: ['nice'] }), 'bad_request']],
   },
   runMarks: { good: async (world) => ({ params: { id: world.someRun.id } }) },
@@ -345,7 +346,7 @@ const calls = rows({
       const run = await world.startRun();
       return { run, body: { run_id: run.id, fence: run.fence, reason: 'It went in circles' } };
     },
-    check: (answer: { ended: boolean }) => assert.equal(answer.ended, true),
+    check: (response: { ended: boolean }) => assert.equal(response.ended, true),
   },
 });
 
@@ -353,7 +354,7 @@ const site = rows({
   status: { good: nothing },
   halt: {
     good: async () => ({ body: { reason: 'A test' } }),
-    check: (answer: { halted: boolean }) => assert.equal(answer.halted, true),
+    check: (response: { halted: boolean }) => assert.equal(response.halted, true),
   },
   unhalt: { good: nothing },
 });

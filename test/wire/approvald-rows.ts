@@ -1,16 +1,17 @@
-// The routes of approvald: for each, what makes it succeed and what of its own it must refuse.
+// The rows of approvald's routes: for each, a request that succeeds and specific ones it must
+// refuse.
 import assert from 'node:assert/strict';
 import { writePersonKey } from '../../src/daemons/approvald/testing/person-key.ts';
 import { deriveId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
 import type { CallId, PermitId } from '../../src/wire/primitives.ts';
-import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
+import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
 import { type Bad, type Good, rows, withBody } from './row.ts';
 
 let made = 0;
 
-const asking = (world: Quiet) => {
+const newRequest = (world: IdleWorld) => {
   const { id, taskId } = world.someRun;
   const args = { commit: `abc${made++}`, target: 'production' };
   return {
@@ -35,33 +36,35 @@ const asking = (world: Quiet) => {
     each_call: false,
   };
 };
-type Asking = ReturnType<typeof asking>;
+type ApprovalBody = ReturnType<typeof newRequest>;
 
-async function asked(world: Quiet): Promise<{ body: Asking; approval: ApprovalView }> {
-  const body = asking(world);
+async function requestApproval(
+  world: IdleWorld,
+): Promise<{ body: ApprovalBody; approval: ApprovalView }> {
+  const body = newRequest(world);
   const path = socketOf(world, 'approvald', 'toold', world.someRun)!;
-  const outcome = await askSocket(path, approvaldRoutes.askApproval, { body });
+  const outcome = await callSocket(path, approvaldRoutes.askApproval, { body });
   assert.ok(outcome.ok, JSON.stringify(outcome));
   return { body, approval: (outcome.value as { approval: ApprovalView }).approval };
 }
-const idOf = async (world: Quiet): Promise<Good> => ({
-  params: { id: (await asked(world)).approval.id },
+const idOf = async (world: IdleWorld): Promise<Good> => ({
+  params: { id: (await requestApproval(world)).approval.id },
 });
-/** An answer to what the person saw. */
-const answering = async (world: Quiet, body: object): Promise<Good> => {
-  const { id, nonce } = (await asked(world)).approval;
+/** A decision on what the person saw. */
+const answering = async (world: IdleWorld, body: object): Promise<Good> => {
+  const { id, nonce } = (await requestApproval(world)).approval;
   return { params: { id }, body: { ...body, nonce } };
 };
 const unseen: Bad = [
-  'the nonce of something else',
+  'the nonce of another approval',
   (g) => withBody(g, { nonce: 'x'.repeat(22) }),
   'conflict',
 ];
-const becomes = (status: string) => (answer: { approval: ApprovalView }) =>
-  assert.equal(answer.approval.status, status);
+const becomes = (status: string) => (response: { approval: ApprovalView }) =>
+  assert.equal(response.approval.status, status);
 
-async function permit(world: Quiet): Promise<PermitId> {
-  const { id, nonce } = (await asked(world)).approval;
+async function permit(world: IdleWorld): Promise<PermitId> {
+  const { id, nonce } = (await requestApproval(world)).approval;
   const body = { for: 'task', nonce } as const;
   const { approval } = await world.approvald.approve({ params: { id }, body });
   await world.approvald.revokePermit({ params: { id: approval.permit_id! } });
@@ -70,10 +73,10 @@ async function permit(world: Quiet): Promise<PermitId> {
 
 export const ROWS = rows({
   askApproval: {
-    good: async (world) => ({ body: asking(world) }),
-    check: (answer: { status: string; approval: ApprovalView }, good) => {
-      assert.equal(answer.status, 'pending');
-      assert.deepEqual(answer.approval.arguments, (good.body as Asking).arguments);
+    good: async (world) => ({ body: newRequest(world) }),
+    check: (response: { status: string; approval: ApprovalView }, good) => {
+      assert.equal(response.status, 'pending');
+      assert.deepEqual(response.approval.arguments, (good.body as ApprovalBody).arguments);
     },
     bad: [
       ['other arguments', (g) => withBody(g, { arguments: { commit: 'evil' } }), 'bad_request'],
@@ -84,15 +87,15 @@ export const ROWS = rows({
   },
   redeemApproval: {
     good: async (world) => {
-      const { body, approval } = await asked(world);
+      const { body, approval } = await requestApproval(world);
       const answer = { nonce: approval.nonce };
       await world.approvald.approve({ params: { id: approval.id }, body: answer });
       const { call_id, run_id, arguments_hash } = body;
       return { params: { id: approval.id }, body: { call_id, run_id, arguments_hash, labels: [] } };
     },
-    check: (answer: Redeemed) => {
-      assert.equal(answer.decision, 'approved');
-      assert.deepEqual(answer.statement?.by, ['person:tester']);
+    check: (response: Redeemed) => {
+      assert.equal(response.decision, 'approved');
+      assert.deepEqual(response.statement?.by, ['person:tester']);
     },
     bad: [
       ['other arguments', (g) => withBody(g, { arguments_hash: 'f'.repeat(64) }), 'denied'],
@@ -102,33 +105,33 @@ export const ROWS = rows({
   },
   withdrawApprovals: {
     good: async (world) => {
-      const { body } = await asked(world);
+      const { body } = await requestApproval(world);
       return { body: { run_id: body.run_id, call_id: body.call_id, reason: 'over' } };
     },
-    check: (answer: { withdrawn: number }) => assert.equal(answer.withdrawn, 1),
+    check: (response: { withdrawn: number }) => assert.equal(response.withdrawn, 1),
   },
   approvalKey: {
     good: async () => ({}),
-    check: (answer: { public_key_pem: string }) =>
-      assert.match(answer.public_key_pem, /^-----BEGIN PUBLIC KEY-----/),
+    check: (response: { public_key_pem: string }) =>
+      assert.match(response.public_key_pem, /^-----BEGIN PUBLIC KEY-----/),
   },
   listApprovals: {
     cites: '[R294]',
     good: async (world) => {
-      await asked(world);
+      await requestApproval(world);
       return { query: { limit: '1', status: 'pending' } };
     },
-    check: (answer: { approvals: unknown[]; pending: number }) => {
-      assert.equal(answer.approvals.length, 1);
-      assert.ok(answer.pending >= 1);
+    check: (response: { approvals: unknown[]; pending: number }) => {
+      assert.equal(response.approvals.length, 1);
+      assert.ok(response.pending >= 1);
     },
     bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   getApproval: {
     cites: '[R295] [R108]',
     good: idOf,
-    check: (answer: { approval: ApprovalView }) =>
-      assert.equal(answer.approval.diff, '-slow\n+fast\n'),
+    check: (response: { approval: ApprovalView }) =>
+      assert.equal(response.approval.diff, '-slow\n+fast\n'),
   },
   approve: {
     cites: '[R296] [R109]',
@@ -166,11 +169,12 @@ export const ROWS = rows({
       await permit(world);
       return { query: { limit: '1' } };
     },
-    check: (answer: { permits: unknown[] }) => assert.equal(answer.permits.length, 1),
+    check: (response: { permits: unknown[] }) => assert.equal(response.permits.length, 1),
     bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   revokePermit: {
     good: async (world) => ({ params: { id: await permit(world) } }),
-    check: (answer: { permit: { active: boolean } }) => assert.equal(answer.permit.active, false),
+    check: (response: { permit: { active: boolean } }) =>
+      assert.equal(response.permit.active, false),
   },
 });

@@ -1,23 +1,23 @@
-// Arguments that a model writes are data of its own: whatever they hold, the call is answered for
-// the model to read, and never with a bug.
+// Arguments written by a model: whatever they contain, the call ends with a result for the model,
+// and never with a bug.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { tooldRoutes } from '../../src/wire/toold.ts';
-import { askSocket, type Quiet, socketOf, startQuiet } from '../support/callers.ts';
+import { callSocket, type IdleWorld, socketOf, startIdleWorld } from '../support/callers.ts';
 
 describe('[R288] arguments of a tool call', () => {
-  let world: Quiet;
+  let world: IdleWorld;
   before(async () => {
-    world = await startQuiet();
+    world = await startIdleWorld();
   });
   after(() => world.stop());
   let step = 0;
   const call = (tool: string, args: unknown) => {
     const body = { call_id: world.someRun.callId(step++), tool, arguments: args };
-    return askSocket(socketOf(world, 'toold', 'run', world.someRun)!, tooldRoutes.call, { body });
+    return callSocket(socketOf(world, 'toold', 'run', world.someRun)!, tooldRoutes.call, { body });
   };
 
-  it('of the wrong kind, or for a tool there is not, are denied or failed with words', async () => {
+  it('of the wrong type, or for an unknown tool, are denied or fail with a message', async () => {
     const odd = [
       {},
       { text: 1 },
@@ -29,17 +29,17 @@ describe('[R288] arguments of a tool call', () => {
     ];
     for (const tool of ['test.echo', 'no.such', '__proto__', 'constructor', 'git.status'])
       for (const args of odd) {
-        const answer = await call(tool, args);
-        assert.ok(answer.ok, `${tool} ${JSON.stringify(args)}: ${JSON.stringify(answer)}`);
-        if (!answer.ok) continue;
-        const { status, error } = answer.value as { status: string; error?: { message: string } };
+        const outcome = await call(tool, args);
+        assert.ok(outcome.ok, `${tool} ${JSON.stringify(args)}: ${JSON.stringify(outcome)}`);
+        if (!outcome.ok) continue;
+        const { status, error } = outcome.value as { status: string; error?: { message: string } };
         assert.ok(['denied', 'failed'].includes(status), status);
         assert.ok((error?.message.length ?? 0) > 5);
       }
   });
 
   it('whose members shadow length and toString are no bug', async () => {
-    const answer = await call('artifact.put', { name: { length: { toString: 1 } }, text: 'x' });
-    assert.ok(answer.ok, JSON.stringify(answer));
+    const outcome = await call('artifact.put', { name: { length: { toString: 1 } }, text: 'x' });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
   });
 });

@@ -23,7 +23,7 @@ const append = (more: object) => () => ({ body: { events: [{ ...event(), ...more
 export const ROWS = rows({
   append: {
     good: async (_, as) => ({ body: { events: [event(as)] } }),
-    check: (answer: { accepted: number }) => assert.equal(answer.accepted, 1),
+    check: (response: { accepted: number }) => assert.equal(response.accepted, 1),
     bad: [
       ['no events', () => ({ body: { events: [] } }), 'bad_request'],
       ['an event of no kind', append({ event: 'x.y' }), 'bad_request'],
@@ -34,7 +34,7 @@ export const ROWS = rows({
   own: {
     unknownId: 'fine',
     good: async () => ({ params: { store: 'wire-0' }, query: { after: '0' } }),
-    check: (answer: { events: unknown[] }) => assert.deepEqual(answer.events, []),
+    check: (response: { events: unknown[] }) => assert.deepEqual(response.events, []),
     bad: [
       ['a number below all', (g) => ({ ...g, query: { after: '-1' } }), 'bad_request'],
       ['no number', (g) => ({ ...g, query: {} }), 'bad_request'],
@@ -43,20 +43,20 @@ export const ROWS = rows({
   events: {
     cites: '[R299]',
     good: async () => ({ query: { limit: '3', order: 'desc' } }),
-    check: (answer: { events: unknown[] }) => assert.equal(answer.events.length, 3),
+    check: (response: { events: unknown[] }) => assert.equal(response.events.length, 3),
     bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   task: {
     cites: '[R300]',
     unknownId: 'fine',
     good: async (world) => ({ params: { task_id: world.someRun.taskId } }),
-    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+    check: (response: { events: unknown[] }) => assert.ok(response.events.length > 0),
   },
   agent: {
     cites: '[R301]',
     unknownId: 'fine',
     good: async () => ({ params: { agent: 'worker' } }),
-    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+    check: (response: { events: unknown[] }) => assert.ok(response.events.length > 0),
   },
   tool: {
     cites: '[R302]',
@@ -65,16 +65,16 @@ export const ROWS = rows({
       await madeCall(world);
       return { params: { tool: 'test.echo' } };
     },
-    check: (answer: { events: unknown[] }) => assert.ok(answer.events.length > 0),
+    check: (response: { events: unknown[] }) => assert.ok(response.events.length > 0),
   },
   checkpoint: { good: nothing },
   prove: {
     good: async (world) => ({ params: { id: `${world.someRun.taskId}.created` } }),
-    check: (answer: { index: number; size: number }) => assert.ok(answer.index < answer.size),
+    check: (response: { index: number; size: number }) => assert.ok(response.index < response.size),
   },
   rotateKey: {
     good: nothing,
-    check: (answer: { vkey: string; previous: string }) =>
-      assert.notEqual(answer.vkey, answer.previous),
+    check: (response: { vkey: string; previous: string }) =>
+      assert.notEqual(response.vkey, response.previous),
   },
 });

@@ -1,4 +1,4 @@
-// The ids of calls: what the runner names its calls by is what toold and modeld know as its own.
+// Call ids: toold and modeld recognize the ids that the runner derives as those of its run.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -7,7 +7,7 @@ import { deriveCallId } from '../../src/runner/loop.ts';
 import { isCallOfRun, makeCallId } from '../../src/wire/call-id.ts';
 import { CallId } from '../../src/wire/primitives.ts';
 
-test('an id follows from its place in the run, is of that run, and of no other', () => {
+test('an id is derived from its position in the run and belongs to that run only', () => {
   const place = fc.tuple(
     fc.constantFrom('m' as const, 't' as const),
     fc.nat(32_767),

@@ -7,10 +7,10 @@ const nothing = async (): Promise<Good> => ({});
 export const COMMON_ROWS = rows({
   health: {
     good: nothing,
-    check: (answer: { status: string }) => assert.equal(answer.status, 'ok'),
+    check: (response: { status: string }) => assert.equal(response.status, 'ok'),
   },
   metrics: {
     good: nothing,
-    check: (answer: string) => assert.match(answer, /^# TYPE agentd_requests_total counter$/m),
+    check: (response: string) => assert.match(response, /^# TYPE agentd_requests_total counter$/m),
   },
 });

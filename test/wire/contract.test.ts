@@ -8,13 +8,13 @@ import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import type { Route } from '../../src/wire/route.ts';
 import {
-  askLocal,
-  askSocket,
   type CallerOutcome,
   callerOf,
-  type Quiet,
+  callLocal,
+  callSocket,
+  type IdleWorld,
   runSocketOf,
-  startQuiet,
+  startIdleWorld,
   TABLES,
   type TestRequest,
 } from '../support/callers.ts';
@@ -22,9 +22,9 @@ import { allEvents } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 import { ROWS as APPROVALD_ROWS } from './approvald-rows.ts';
 
-let world: Quiet;
+let world: IdleWorld;
 before(async () => {
-  world = await startQuiet();
+  world = await startIdleWorld();
 });
 after(() => world.stop());
 
@@ -39,7 +39,7 @@ async function blockedTask(goal = 'Wait'): Promise<string> {
   return (await world.agentd.createTask({ body })).task.id;
 }
 
-/** Two requests for each route that makes something: one, and another that differs. */
+/** Two different requests for each route that creates something. */
 const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
   createTask: async () => {
     const task = (goal: string) => ({
@@ -76,17 +76,17 @@ const creating = everyRoute.filter(({ route }) => route.creates === true);
 let keys = 0;
 
 describe('Idempotency-Key', () => {
-  it('is tried on every route that makes something', () => {
+  it('is tested on every route that creates something', () => {
     assert.deepEqual(creating.map(({ name }) => name).sort(), Object.keys(CREATING).sort());
   });
 
   for (const { daemon, name, route } of creating) {
     const local = (ask: TestRequest, key?: string) =>
-      askLocal(world, daemon, route, ask, callerOf('operator', world.someRun), {
+      callLocal(world, daemon, route, ask, callerOf('operator', world.someRun), {
         ...(key === undefined ? {} : { key }),
       });
     const socket = (ask: TestRequest, key?: string) =>
-      askSocket(operatorSocket(daemon), route, ask, {
+      callSocket(operatorSocket(daemon), route, ask, {
         headers: headers(),
         ...(key === undefined ? {} : { key }),
       });
@@ -96,7 +96,7 @@ describe('Idempotency-Key', () => {
       return thing!.id;
     };
 
-    it(`${name}: the same key gives the same answer on both links, another request is refused`, async () => {
+    it(`${name}: the same key gives the same response on both links, another request is refused`, async () => {
       const [one, another] = await CREATING[name]!();
       const key = `wire-${keys++}`;
       const first = await socket(one, key);
@@ -111,7 +111,7 @@ describe('Idempotency-Key', () => {
       assert.notEqual(idOf(await local(one)), idOf(first), 'without a key it happens again');
     });
 
-    it(`${name}: twenty at once with one key make one thing`, async () => {
+    it(`${name}: twenty at once with one key create one thing`, async () => {
       const [one] = await CREATING[name]!();
       const key = `wire-${keys++}`;
       const all = await Promise.all(
@@ -140,7 +140,7 @@ describe('pages', () => {
       const path = runSocketOf(world, 'toold', run);
       const ask = { tool: 'person.ask', arguments: { question: `Which ${i}?` } };
       const body = { call_id: run.callId(0), ...ask };
-      assert.ok((await askSocket(path, TABLES.toold.call!, { body })).ok);
+      assert.ok((await callSocket(path, TABLES.toold.call!, { body })).ok);
       const messages = [{ role: 'user', parts: [{ type: 'text', text: `hello ${i}` }] }];
       await world.modeld.generate({ body: { model: 'default', messages: messages as never } });
       await APPROVALD_ROWS.listPermits!.good(world, 'operator');
@@ -175,7 +175,7 @@ describe('pages', () => {
   };
   const nameOf = (row: Row): string => String(row.seq ?? row.id ?? row.call_id);
 
-  it('are tried on every list that has them', () => {
+  it('are tested on every list that has them', () => {
     assert.ok(paged.length >= 10, paged.map(({ name }) => name).join(' '));
   });
 
@@ -186,7 +186,7 @@ describe('pages', () => {
         return { query, ...(found === undefined ? {} : { params: found }) };
       };
       const get = (query: Record<string, string>) =>
-        askSocket(operatorSocket(daemon), route, ask(query), { headers: headers() });
+        callSocket(operatorSocket(daemon), route, ask(query), { headers: headers() });
       const whole = rowsOf(await get({ limit: '1000' }));
       assert.equal(whole.cursor, null);
       assert.ok(whole.rows.length >= 3, `${whole.rows.length} rows`);
@@ -242,7 +242,7 @@ describe('[R299] server-sent events', () => {
   const reached = (follower: Follower, seq: number) =>
     eventually(`event ${seq}`, async () => (follower.ids.at(-1)! >= seq ? true : undefined));
 
-  it('begin after any number, and go on with what happens next', async () => {
+  it('start after any sequence number and continue with new events', async () => {
     const before = await allEvents(world);
     const at = Math.floor(before.length / 2);
     const follower = follow(`&after=${at}`);
@@ -254,7 +254,7 @@ describe('[R299] server-sent events', () => {
     const last = now.at(-1)!.seq;
     await reached(follower, last);
     follower.close();
-    // More may have come since.
+    // More may have arrived since.
     assert.deepEqual(
       follower.events.filter(({ seq }) => seq <= last),
       now.filter(({ seq }) => seq > at),
@@ -265,14 +265,14 @@ describe('[R299] server-sent events', () => {
     );
   });
 
-  it('read from the last id again after each cut give every event once', async () => {
+  it('resumed from the last id after each disconnect deliver every event once', async () => {
     const seen: number[] = [];
     const all = await allEvents(world);
     const last = all.at(-1)!.seq;
     while (seen.length === 0 || seen.at(-1)! < last) {
       const follower = follow(`&after=${seen.at(-1) ?? -1}`);
       await eventually('some events', async () => (follower.ids.length > 0 ? true : undefined));
-      // Cut at an odd place: only what had arrived whole counts.
+      // Disconnect in the middle of an event: only complete events count.
       seen.push(...follower.ids.slice(0, 1 + (seen.length % 7)));
       follower.close();
     }
@@ -282,7 +282,7 @@ describe('[R299] server-sent events', () => {
     );
   });
 
-  it('give only what was asked for', async () => {
+  it('deliver only what was filtered for', async () => {
     const follower = follow(`&after=-1&root_task_id=${world.someRun.taskId}`);
     await eventually('an event', async () => (follower.ids.length > 3 ? true : undefined));
     follower.close();
@@ -292,7 +292,7 @@ describe('[R299] server-sent events', () => {
   });
 });
 
-describe('every answer names its request', () => {
+describe('every response names its request', () => {
   const plain = everyRoute.filter(
     ({ route }) => route.method === 'GET' && route.params === undefined && !isRunOnly(route),
   );
@@ -300,11 +300,11 @@ describe('every answer names its request', () => {
     return !route.callers.includes('operator');
   }
 
-  it('with the id that the client gave, whether it succeeds or not', async () => {
+  it('with the client’s request id, on success and on failure', async () => {
     for (const { daemon, name, route } of plain) {
       const id = `req-${daemon}-${name}`;
       const more = { 'x-request-id': id, traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` };
-      const good = await askSocket(
+      const good = await callSocket(
         operatorSocket(daemon),
         route,
         {},
@@ -315,8 +315,8 @@ describe('every answer names its request', () => {
     }
   });
 
-  it('and with one of its own when the client gave none', async () => {
-    const good = await askSocket(
+  it('with a generated id if the client sent none', async () => {
+    const good = await callSocket(
       operatorSocket('agentd'),
       TABLES.agentd.status!,
       {},

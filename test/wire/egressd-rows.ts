@@ -1,11 +1,11 @@
-// The routes of egressd: for each, what makes it succeed and what of its own it must refuse.
+// The rows of egressd's routes: for each, a request that succeeds and specific ones it must refuse.
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { deriveId } from '../../src/platform/ids.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
-import { askSocket, type Quiet, socketOf } from '../support/callers.ts';
+import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -31,24 +31,24 @@ const opening = (port = 443) => {
   };
 };
 
-async function opened(world: Quiet, port?: number): Promise<RunId> {
+async function opened(world: IdleWorld, port?: number): Promise<RunId> {
   const id = deriveId<RunId>('run', 'wire', 'egress', made++);
   const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
   const ask = { params: { id }, body: opening(port) };
-  const outcome = await askSocket(path, egressdRoutes.putEgress, ask);
+  const outcome = await callSocket(path, egressdRoutes.putEgress, ask);
   assert.ok(outcome.ok, JSON.stringify(outcome));
   return id;
 }
 
-const params = async (world: Quiet): Promise<Good> => ({ params: { id: await opened(world) } });
+const params = async (world: IdleWorld): Promise<Good> => ({ params: { id: await opened(world) } });
 
 /** A call that has sent something. */
-async function fetched(world: Quiet): Promise<Good> {
+async function fetched(world: IdleWorld): Promise<Good> {
   const id = await opened(world, pagePort);
   const call_id = deriveId<CallId>('call', 'wire', 'egress', made++);
   const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
   const body = { fence: 1, call_id, method: 'POST', url: `http://${PAGE}/`, headers: {} };
-  const outcome = await askSocket(path, egressdRoutes.fetch, { params: { id }, body });
+  const outcome = await callSocket(path, egressdRoutes.fetch, { params: { id }, body });
   assert.ok(outcome.ok, JSON.stringify(outcome));
   return { params: { id, call_id } };
 }
@@ -60,9 +60,9 @@ export const ROWS = rows({
       params: { id: deriveId<RunId>('run', 'wire', 'egress', made++) },
       body: opening(),
     }),
-    check: (answer: { socket: string; cut: number }) => {
-      assert.match(answer.socket, /\/egressd\/run_\w{26}\.1\/proxy\.sock$/);
-      assert.equal(answer.cut, 0);
+    check: (response: { socket: string; cut: number }) => {
+      assert.match(response.socket, /\/egressd\/run_\w{26}\.1\/proxy\.sock$/);
+      assert.equal(response.cut, 0);
     },
     bad: [
       ['a rule without a host', (g) => withBody(g, { allow: [{ port: 1 }] }), 'bad_request'],
@@ -73,28 +73,28 @@ export const ROWS = rows({
   dropEgress: {
     unknownId: 'fine',
     good: async (world) => ({ ...(await params(world)), query: { fence: '1' } }),
-    check: (answer: { dropped: boolean }) => assert.equal(answer.dropped, true),
+    check: (response: { dropped: boolean }) => assert.equal(response.dropped, true),
   },
   getEgress: {
     good: params,
-    check: (answer: { egress: { open: number } }) => assert.equal(answer.egress.open, 0),
+    check: (response: { egress: { open: number } }) => assert.equal(response.egress.open, 0),
   },
   listEgress: {
     good: async (world) => {
       await opened(world);
       return {};
     },
-    check: (answer: { egress: unknown[] }) => assert.ok(answer.egress.length > 0),
+    check: (response: { egress: unknown[] }) => assert.ok(response.egress.length > 0),
   },
   getFetch: {
     unknownId: 'fine',
     good: fetched,
-    check: (answer: { outcome: string }) => assert.equal(answer.outcome, 'answered'),
+    check: (response: { outcome: string }) => assert.equal(response.outcome, 'answered'),
   },
   forgetFetch: {
     unknownId: 'fine',
     good: fetched,
-    check: (answer: { forgotten: boolean }) => assert.equal(answer.forgotten, false),
+    check: (response: { forgotten: boolean }) => assert.equal(response.forgotten, false),
   },
   fetch: {
     good: async (world) => ({
@@ -107,14 +107,14 @@ export const ROWS = rows({
         headers: {},
       },
     }),
-    check: (answer: { status: number; body_base64: string }) => {
-      assert.equal(answer.status, 200);
-      assert.equal(Buffer.from(answer.body_base64, 'base64').toString(), 'hello');
+    check: (response: { status: number; body_base64: string }) => {
+      assert.equal(response.status, 200);
+      assert.equal(Buffer.from(response.body_base64, 'base64').toString(), 'hello');
     },
     bad: [
       ['another activation', (g) => withBody(g, { fence: 2 }), 'stale_fence'],
       ['a host not listed', (g) => withBody(g, { url: 'http://example.com/' }), 'denied'],
-      ['a URL of no kind', (g) => withBody(g, { url: 'ftp://example.com/' }), 'denied'],
+      ['an unsupported URL', (g) => withBody(g, { url: 'ftp://example.com/' }), 'denied'],
     ],
   },
 });

@@ -1,6 +1,6 @@
 // The rows of modeld's routes.
 import assert from 'node:assert/strict';
-import type { Quiet } from '../support/callers.ts';
+import type { IdleWorld } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
 import { type Good, rows, withBody } from './row.ts';
 
@@ -17,7 +17,7 @@ const forModels = () => ({
 
 const said = (text: string) => [{ role: 'user', parts: [{ type: 'text', text }] }];
 
-async function modelCall(world: Quiet) {
+async function modelCall(world: IdleWorld) {
   return world.modeld.generate({ body: { model: 'default', messages: said('hello') as never } });
 }
 
@@ -28,14 +28,14 @@ export const ROWS = rows({
       run: world.someRun,
       body: { model: 'default', messages: said('hello'), purpose: 'a test' },
     }),
-    check: (answer: { rehearsal: boolean; message: { role: string } }) => {
-      assert.equal(answer.rehearsal, true);
-      assert.equal(answer.message.role, 'assistant');
+    check: (response: { rehearsal: boolean; message: { role: string } }) => {
+      assert.equal(response.rehearsal, true);
+      assert.equal(response.message.role, 'assistant');
     },
     bad: [
       ['neither messages nor a reference', () => ({ body: { model: 'default' } }), 'bad_request'],
       [
-        'a part of no kind',
+        'an unknown part type',
         (g) => withBody(g, { messages: [{ role: 'user', parts: [{ type: 'smoke' }] }] }),
         'bad_request',
       ],
@@ -44,7 +44,7 @@ export const ROWS = rows({
   embed: {
     cites: '[R291]',
     good: async (world) => ({ run: world.someRun, body: { model: 'embed', input: ['a', 'b'] } }),
-    check: (answer: { embeddings: unknown[] }) => assert.equal(answer.embeddings.length, 2),
+    check: (response: { embeddings: unknown[] }) => assert.equal(response.embeddings.length, 2),
     bad: [['an empty text', (g) => withBody(g, { input: [''] }), 'bad_request']],
   },
   listModels: { cites: '[R292]', good: async (world) => ({ run: world.someRun }) },
@@ -52,8 +52,8 @@ export const ROWS = rows({
   listBudgets: { good: nothing },
   setBudget: {
     good: async () => ({ body: { subject: 'agent', name: `a${made++}`, tokens_limit: 1_000 } }),
-    check: (answer: { budget: { tokens_limit: number } }) =>
-      assert.equal(answer.budget.tokens_limit, 1_000),
+    check: (response: { budget: { tokens_limit: number } }) =>
+      assert.equal(response.budget.tokens_limit, 1_000),
     bad: [
       ['no name for an agent', () => ({ body: { subject: 'agent' } }), 'bad_request'],
       ['a name for the site', () => ({ body: { subject: 'site', name: 'x' } }), 'bad_request'],
@@ -61,7 +61,7 @@ export const ROWS = rows({
   },
   testModel: {
     good: async () => ({ body: { name: 'default' } }),
-    check: (answer: { ok: boolean }) => assert.equal(answer.ok, true),
+    check: (response: { ok: boolean }) => assert.equal(response.ok, true),
   },
   listCalls: {
     good: async (world) => {
@@ -79,7 +79,7 @@ export const ROWS = rows({
       const { call } = await world.modeld.getCall({ params: { id: call_id } });
       return { params: { hash: call.context.at(-1)! } };
     },
-    check: (answer: { forgotten: boolean }) => assert.equal(answer.forgotten, true),
+    check: (response: { forgotten: boolean }) => assert.equal(response.forgotten, true),
   },
   openaiChat: {
     vendor: true,
@@ -87,7 +87,7 @@ export const ROWS = rows({
       run: world.someRun,
       body: { model: 'default', messages: [{ role: 'user', content: 'hello' }] },
     }),
-    check: (answer: { object: string }) => assert.equal(answer.object, 'chat.completion'),
+    check: (response: { object: string }) => assert.equal(response.object, 'chat.completion'),
     bad: [
       ['no messages', (g) => withBody(g, { messages: undefined }), 'bad_request'],
       ['a message of no role', (g) => withBody(g, { messages: [{}] }), 'provider_refused'],
@@ -95,7 +95,7 @@ export const ROWS = rows({
   },
   openaiModels: {
     good: async (world) => ({ run: world.someRun }),
-    check: (answer: { object: string }) => assert.equal(answer.object, 'list'),
+    check: (response: { object: string }) => assert.equal(response.object, 'list'),
   },
   anthropicMessages: {
     vendor: true,
@@ -103,12 +103,12 @@ export const ROWS = rows({
       run: world.someRun,
       body: { model: 'default', max_tokens: 50, messages: [{ role: 'user', content: 'hello' }] },
     }),
-    check: (answer: { type: string }) => assert.equal(answer.type, 'message'),
+    check: (response: { type: string }) => assert.equal(response.type, 'message'),
     bad: [['no messages', (g) => withBody(g, { messages: undefined }), 'bad_request']],
   },
   anthropicModels: {
     good: async (world) => ({ run: world.someRun }),
-    check: (answer: { has_more: boolean }) => assert.equal(answer.has_more, false),
+    check: (response: { has_more: boolean }) => assert.equal(response.has_more, false),
   },
   admitRun: {
     unknownId: 'fine',
@@ -121,20 +121,18 @@ export const ROWS = rows({
   markRun: {
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, body: { labels: ['outside'] } }),
-    check: (answer: { labels: string[] }) => assert.deepEqual(answer.labels, ['outside']),
+    check: (response: { labels: string[] }) => assert.deepEqual(response.labels, ['outside']),
     bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
   },
-  // Last: from then on the names of models mean the provider, and nobody answers there.
+  // Last: afterwards the model names are routed to this provider, which does not respond.
   addProvider: {
     unknownId: 'fine',
     good: async () => ({
       params: { name: `p${made++}` },
       body: { dialect: 'openai', base_url: 'http://127.0.0.1:9/v1', key: 'k', models: ['m'] },
     }),
-    check: (answer: { provider: { has_key: boolean } }) =>
-      assert.equal(answer.provider.has_key, true),
-    bad: [
-      ['a base that is no address', (g) => withBody(g, { base_url: 'ftp://x' }), 'bad_request'],
-    ],
+    check: (response: { provider: { has_key: boolean } }) =>
+      assert.equal(response.provider.has_key, true),
+    bad: [['an invalid base URL', (g) => withBody(g, { base_url: 'ftp://x' }), 'bad_request']],
   },
 });

@@ -1,19 +1,19 @@
-// Every route of every daemon on both links: a good input succeeds, bad ones and callers that may
-// not call are refused with the right fault. A route without a row here fails.
+// Every route of every daemon on both links: a valid request succeeds, invalid ones and callers
+// without access are refused with the right fault. A route without a row fails.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, it } from 'node:test';
 import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import { FAULTS } from '../../src/wire/errors.ts';
 import type { CallerKind, Route } from '../../src/wire/route.ts';
 import {
-  askLocal,
-  askSocket,
   CALLER_KINDS,
   type CallerOutcome,
   callerOf,
-  type Quiet,
+  callLocal,
+  callSocket,
+  type IdleWorld,
   socketOf,
-  startQuiet,
+  startIdleWorld,
   TABLES,
 } from '../support/callers.ts';
 import { errorCode, exchange, requestText } from '../support/raw-http.ts';
@@ -21,36 +21,36 @@ import { COMMON_ROWS } from './common-rows.ts';
 import { PAGE } from './egressd-rows.ts';
 import { badInputs, type Good, type RouteRow, type Rows } from './row.ts';
 
-/** Every daemon has its rows in a file that is named after it. */
+/** Every daemon has its rows in a file named after it. */
 const ROWS = new Map<DaemonName, Rows>();
 for (const daemon of DAEMONS) {
   const own = (await import(`./${daemon}-rows.ts`)) as { ROWS: Rows };
   ROWS.set(daemon, { ...own.ROWS, ...COMMON_ROWS });
 }
 
-let world: Quiet;
+let world: IdleWorld;
 before(async () => {
   const embeds =
     'permit (principal is Agent, action == Action::"model.use", resource == Model::"embed");';
-  world = await startQuiet({ egressd: { allow_private: [PAGE] }, policies: { embeds } });
+  world = await startIdleWorld({ egressd: { allow_private: [PAGE] }, policies: { embeds } });
 });
 afterEach(() => world.tidyUp());
 after(() => world.stop());
 
-type Asked = { daemon: DaemonName; route: Route; as: CallerKind };
+type RouteCall = { daemon: DaemonName; route: Route; as: CallerKind };
 const operatorHeaders = () => ({
   authorization: `Bearer ${world.operatorKey}`,
   'agentd-person': 'tester',
 });
 const headersFor = (as: CallerKind) => (as === 'operator' ? operatorHeaders() : {});
 
-const links: Record<string, (asked: Asked, good: Good) => Promise<CallerOutcome>> = {
+const links: Record<string, (call: RouteCall, good: Good) => Promise<CallerOutcome>> = {
   local: ({ daemon, route, as }, good) =>
-    askLocal(world, daemon, route, good, callerOf(as, good.run ?? world.someRun)),
+    callLocal(world, daemon, route, good, callerOf(as, good.run ?? world.someRun)),
   socket({ daemon, route, as }, good) {
     const path = socketOf(world, daemon, as, good.run ?? world.someRun);
     assert.ok(path !== undefined, `${daemon} has a socket for ${as}`);
-    return askSocket(path, route, good, { headers: headersFor(as) });
+    return callSocket(path, route, good, { headers: headersFor(as) });
   },
 };
 
@@ -66,8 +66,7 @@ function assertRefused(
     assert.equal(outcome.code, code, what);
     assert.equal(outcome.status, FAULTS[code].http, what);
   } else {
-    // A vendor's own form of error has the vendor's own codes, and what a provider refused with
-    // 400 its client sees as that.
+    // A vendor's error format has the vendor's codes, and a provider's 400 is passed on as 400.
     const statuses = [FAULTS[code].http, ...(code === 'provider_refused' ? [400] : [])];
     assert.ok(statuses.includes(outcome.status), `${what}: ${outcome.status}`);
   }
@@ -78,12 +77,12 @@ function assertRefused(
 const shapeOf = (value: unknown): unknown =>
   typeof value === 'object' && value !== null ? Object.keys(value).sort() : typeof value;
 
-function testGood(asked: Omit<Asked, 'as'>, name: string, row: RouteRow): void {
-  const { daemon, route } = asked;
+function testGood(call: Omit<RouteCall, 'as'>, name: string, row: RouteRow): void {
+  const { daemon, route } = call;
   for (const as of route.callers) {
-    // auditd-ai takes no calls of its own, and nobody makes a socket for it.
+    // auditd-ai accepts no calls from itself and has no socket for that.
     if (as === 'auditd-ai' || (as !== 'operator' && as !== 'run' && as === daemon)) continue;
-    it(`${row.cites ?? ''} takes a good request of ${as} on both links`.trim(), async () => {
+    it(`${row.cites ?? ''} accepts a valid request of ${as} on both links`.trim(), async () => {
       const shapes: unknown[] = [];
       for (const [link, send] of Object.entries(links)) {
         const good = await row.good(world, as);
@@ -93,7 +92,7 @@ function testGood(asked: Omit<Asked, 'as'>, name: string, row: RouteRow): void {
         )
           continue;
         const [outcome]: [CallerOutcome, unknown] = await Promise.all([
-          send({ ...asked, as }, good),
+          send({ ...call, as }, good),
           good.meanwhile?.() ?? Promise.resolve(),
         ]);
         assert.ok(outcome.ok, `${link}: ${JSON.stringify(outcome)}`);
@@ -110,15 +109,15 @@ function testGood(asked: Omit<Asked, 'as'>, name: string, row: RouteRow): void {
   }
 }
 
-function testBad(asked: Omit<Asked, 'as'>, row: RouteRow): void {
-  const { daemon, route } = asked;
+function testBad(call: Omit<RouteCall, 'as'>, row: RouteRow): void {
+  const { daemon, route } = call;
   const as = route.callers.find((kind) => kind !== daemon)!;
-  it('refuses bad inputs alike on both links', async () => {
+  it('refuses invalid requests alike on both links', async () => {
     const good = await row.good(world, as);
     for (const [what, change, code] of badInputs(route, good, row)) {
       for (const [link, send] of Object.entries(links))
         assertRefused(
-          await send({ ...asked, as }, { ...change(good), ...(good.run && { run: good.run }) }),
+          await send({ ...call, as }, { ...change(good), ...(good.run && { run: good.run }) }),
           code,
           route,
           `${link}: ${what}`,
@@ -126,7 +125,7 @@ function testBad(asked: Omit<Asked, 'as'>, row: RouteRow): void {
     }
   });
 
-  it('refuses what is too large, too deep, no JSON or no UTF-8', async () => {
+  it('refuses bodies that are too large, too deep, not JSON or not UTF-8', async () => {
     const good = await row.good(world, as);
     const path = socketOf(world, daemon, as, good.run ?? world.someRun)!;
     const headers = headersFor(as);
@@ -146,14 +145,14 @@ function testBad(asked: Omit<Asked, 'as'>, row: RouteRow): void {
     ];
     for (const [text, code] of texts)
       assertRefused(
-        await askSocket(path, route, { ...good, text }, { headers }),
+        await callSocket(path, route, { ...good, text }, { headers }),
         code,
         route,
         code,
       );
     const form = { headers: { ...headers, 'content-type': 'text/plain' } };
     assertRefused(
-      await askSocket(path, route, { ...good, text: 'a=b' }, form),
+      await callSocket(path, route, { ...good, text: 'a=b' }, form),
       'unsupported_media',
       route,
       'a form',
@@ -161,18 +160,18 @@ function testBad(asked: Omit<Asked, 'as'>, row: RouteRow): void {
   });
 }
 
-function testCallers(asked: Omit<Asked, 'as'>, row: RouteRow): void {
-  const { daemon, route } = asked;
+function testCallers(call: Omit<RouteCall, 'as'>, row: RouteRow): void {
+  const { daemon, route } = call;
   const refused = CALLER_KINDS.filter((kind) => !route.callers.includes(kind));
-  it(`refuses ${refused.join(', ') || 'nobody who is known'} on both links`, async () => {
+  it(`refuses ${refused.join(', ') || 'no known caller'} on both links`, async () => {
     const good = await row.good(world, route.callers.find((kind) => kind !== daemon)!);
     for (const as of refused) {
       const run = good.run ?? world.someRun;
-      const local = await askLocal(world, daemon, route, good, callerOf(as, run));
+      const local = await callLocal(world, daemon, route, good, callerOf(as, run));
       assertRefused(local, 'forbidden_caller', route, `local: ${as}`);
       const path = socketOf(world, daemon, as, run);
       if (path === undefined) continue;
-      const over = await askSocket(path, route, good, { headers: headersFor(as) });
+      const over = await callSocket(path, route, good, { headers: headersFor(as) });
       assertRefused(over, 'forbidden_caller', route, `socket: ${as}`);
     }
   });
@@ -182,14 +181,14 @@ function testCallers(asked: Omit<Asked, 'as'>, row: RouteRow): void {
     const path = socketOf(world, daemon, 'operator', world.someRun)!;
     for (const headers of [{}, { authorization: 'Bearer wrong' }, { 'x-api-key': '' }])
       assertRefused(
-        await askSocket(path, route, good, { headers: headers as Record<string, string> }),
+        await callSocket(path, route, good, { headers: headers as Record<string, string> }),
         'unauthenticated',
         route,
         JSON.stringify(headers),
       );
     const own = socketOf(world, daemon, 'run', world.someRun);
     if (own === undefined || route.callers.includes('run')) return;
-    const dressed = await askSocket(own, route, good, { headers: operatorHeaders() });
+    const dressed = await callSocket(own, route, good, { headers: operatorHeaders() });
     assertRefused(dressed, 'forbidden_caller', route, 'a run with the operator’s key');
   });
 }
@@ -197,7 +196,7 @@ function testCallers(asked: Omit<Asked, 'as'>, row: RouteRow): void {
 describe('[R273-R279, R287-R302] every route', () => {
   for (const [daemon, rows] of ROWS) {
     describe(daemon, () => {
-      it('has a row for every route, and no row for a route there is not', () => {
+      it('has a row for every route, and no row for a missing one', () => {
         assert.deepEqual(Object.keys(rows).sort(), Object.keys(TABLES[daemon]).sort());
       });
       for (const [name, row] of Object.entries(rows)) {

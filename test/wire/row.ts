@@ -1,32 +1,32 @@
-// One route's row in the table, and the bad inputs that follow from its schemas alone.
+// One route's row in the table, and the invalid requests that follow from its schemas alone.
 import assert from 'node:assert/strict';
 import type { FaultCode } from '../../src/wire/errors.ts';
 import type { CallerKind, Route } from '../../src/wire/route.ts';
-import type { LiveRun, Quiet, TestRequest } from '../support/callers.ts';
+import type { IdleWorld, LiveRun, TestRequest } from '../support/callers.ts';
 
-/** A request that must succeed, with the run that sends it and what must happen beside it. */
+/** A request that must succeed, with the run that sends it and what must happen meanwhile. */
 export type Good = TestRequest & { run?: LiveRun; meanwhile?: () => Promise<void> };
 export type Bad = readonly [what: string, change: (good: Good) => TestRequest, code: FaultCode];
 
 export type RouteRow = {
-  /** The requirements it shows. */
+  /** The requirements it covers. */
   cites?: string;
-  /** Makes what the route needs. Called once per link, so it may use its things up. */
-  good(world: Quiet, as: CallerKind): Promise<Good>;
-  check?(answer: never, good: Good): void;
+  /** Creates what the route needs. Called once per link, so the request may consume it. */
+  good(world: IdleWorld, as: CallerKind): Promise<Good>;
+  check?(response: never, good: Good): void;
   bad?: readonly Bad[];
   /** The fault for an unknown id; `fine` if the route creates it or searches for it. */
   unknownId?: FaultCode | 'fine';
-  /** `fine` when the route answers that it did nothing. */
+  /** `fine` if the route succeeds without doing anything. */
   unknownFence?: 'fine';
-  /** The route takes any run: it is asked only by those who know them. */
+  /** The route accepts any run: only daemons that know the runs call it. */
   unknownRun?: 'fine';
-  /** The body is the vendor's own: only its adapter can say what is wrong with it. */
+  /** The body is the vendor's: only its adapter can validate it. */
   vendor?: boolean;
 };
 export type Rows = Record<string, RouteRow>;
 
-/** Keeps the type of answers and lets rows be written as plain values. */
+/** Keeps the response types and lets rows be written as plain values. */
 export const rows = (table: Rows): Rows => table;
 
 export const withBody = (good: Good, change: Record<string, unknown>): TestRequest => ({
@@ -36,7 +36,7 @@ export const withBody = (good: Good, change: Record<string, unknown>): TestReque
 
 const WRONG = [{}, [], 'x', -1, 1.5, true, null, [1], { a: 1 }, 'x'.repeat(70_000)];
 
-/** One of these a schema must refuse: else it takes everything. */
+/** A schema must reject one of these, or it accepts everything. */
 function wrongFor(fits: (value: unknown) => boolean): unknown {
   return WRONG.find((value) => !fits(value));
 }
@@ -46,7 +46,7 @@ function badBodies(route: Route, good: Good): Bad[] {
   if (schema === undefined)
     return [['a body where none is taken', () => ({ ...good, body: { x: 1 } }), 'bad_request']];
   const fits = (body: unknown): boolean => schema.safeParse(body).success;
-  assert.ok(fits(good.body), 'the good body fits its own schema');
+  assert.ok(fits(good.body), 'the valid body matches its own schema');
   const body = good.body as Record<string, unknown>;
   const bad: Bad[] = [
     ['no body', () => ({ ...good, body: undefined }), 'bad_request'],
@@ -80,8 +80,8 @@ function badQueries(route: Route, good: Good): Bad[] {
   return bad;
 }
 
-/** An id of the same kind that nobody has. */
-const strange = (id: string): string =>
+/** An unknown id of the same kind. */
+const unknownId = (id: string): string =>
   /^[a-z]+_[0-9a-z]{26}$/.test(id) ? id.replace(/_.*/, `_${'0'.repeat(26)}`) : 'nobody';
 
 function badParams(route: Route, good: Good, row: RouteRow): Bad[] {
@@ -93,22 +93,22 @@ function badParams(route: Route, good: Good, row: RouteRow): Bad[] {
     const wrong = ['!!', 'x'.repeat(300)].find((other) => !fits(other));
     assert.notEqual(wrong, undefined, `${name} takes everything`);
     bad.push([`a wrong ${name} in the path`, () => put(wrong!), 'bad_request']);
-    if (row.unknownId !== 'fine' && fits(strange(String(value))))
+    if (row.unknownId !== 'fine' && fits(unknownId(String(value))))
       bad.push([
-        `a ${name} that nobody has`,
-        () => put(strange(String(value))),
+        `an unknown ${name}`,
+        () => put(unknownId(String(value))),
         row.unknownId ?? 'not_found',
       ]);
   }
   return bad;
 }
 
-/** A call that toold makes for a run: only while that run is held by the activation that asks. */
+/** A call of toold for a run: accepted only for the current activation of that run. */
 function badRuns(good: Good, row: RouteRow): Bad[] {
   const { run_id, fence } = (good.body ?? {}) as { run_id?: string; fence?: number };
   if (run_id === undefined || fence === undefined || row.unknownRun === 'fine') return [];
   return [
-    ['a run that nobody has', () => withBody(good, { run_id: strange(run_id) }), 'not_found'],
+    ['a run that nobody has', () => withBody(good, { run_id: unknownId(run_id) }), 'not_found'],
     ...(row.unknownFence === 'fine'
       ? []
       : [['a fence to come', () => withBody(good, { fence: fence + 1 }), 'stale_fence'] as const]),

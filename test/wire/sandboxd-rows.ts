@@ -1,11 +1,11 @@
-// The routes of sandboxd: runners and boxes are real ones.
+// The rows of sandboxd's routes. Runners and boxes are real.
 import assert from 'node:assert/strict';
 import { socketPathFor } from '../../src/platform/daemon.ts';
 import { deriveId } from '../../src/platform/ids.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import type { CommandEnd, FeaturesView } from '../../src/wire/sandboxd.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
-import { askSocket, type Quiet } from '../support/callers.ts';
+import { callSocket, type IdleWorld } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -24,21 +24,21 @@ const command = () => ({
   collect: true,
 });
 
-const peer = (world: Quiet, daemon: 'agentd' | 'toold') =>
+const peer = (world: IdleWorld, daemon: 'agentd' | 'toold') =>
   socketPathFor(world.runtimeDir, 'sandboxd', `peer-${daemon}`);
 
-async function startedRunner(world: Quiet) {
+async function startedRunner(world: IdleWorld) {
   const body = { ...fresh(), mode: 'live' };
-  const asked = await askSocket(peer(world, 'agentd'), sandboxdRoutes.startRunner, { body });
-  assert.ok(asked.ok, JSON.stringify(asked));
+  const outcome = await callSocket(peer(world, 'agentd'), sandboxdRoutes.startRunner, { body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
   return { params: { id: body.run_id }, query: { fence: '1' } };
 }
 
-async function openedBox(world: Quiet) {
+async function openedBox(world: IdleWorld) {
   const params = { id: deriveId<BoxId>('box', 'wire', made++) };
   const body = boxBody();
-  const asked = await askSocket(peer(world, 'toold'), sandboxdRoutes.openBox, { params, body });
-  assert.ok(asked.ok, JSON.stringify(asked));
+  const outcome = await callSocket(peer(world, 'toold'), sandboxdRoutes.openBox, { params, body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
   return { params };
 }
 
@@ -51,15 +51,15 @@ const tooHigh = ['a level that is not built', 'level_unavailable'] as const;
 export const ROWS = rows({
   identity: {
     good: async (): Promise<Good> => ({}),
-    check: (answer: { identity: string }) =>
-      assert.ok(['users', 'dynamic', 'single'].includes(answer.identity)),
+    check: (response: { identity: string }) =>
+      assert.ok(['users', 'dynamic', 'single'].includes(response.identity)),
   },
   checkWorkspace: {
     good: async ({ workspace }) => ({ body: { path: workspace } }),
     bad: [
       ['one nobody allowed', (good) => withBody(good, { path: '/etc' }), 'denied'],
       [
-        'one that is not there',
+        'a missing one',
         (good) => withBody(good, { path: `${(good.body as { path: string }).path}/none` }),
         'not_found',
       ],
@@ -67,35 +67,35 @@ export const ROWS = rows({
   },
   features: {
     good: async (): Promise<Good> => ({}),
-    check: (answer: FeaturesView) =>
+    check: (response: FeaturesView) =>
       assert.deepEqual(
-        answer.levels.map(({ name, works }) => [name, works]),
+        response.levels.map(({ name, works }) => [name, works]),
         [
           ['L1', true],
           ['L2', true],
           ['L3', false],
           ['L4', false],
         ],
-        JSON.stringify(answer),
+        JSON.stringify(response),
       ),
   },
   listBoxes: {
     good: async () => ({ query: { limit: '10' } }),
-    check: (answer: { boxes: unknown[] }) => assert.ok(answer.boxes.length > 0),
+    check: (response: { boxes: unknown[] }) => assert.ok(response.boxes.length > 0),
     bad: [['a cursor nobody gave', (good) => ({ ...good, query: { cursor: 'x' } }), 'bad_request']],
   },
   startRunner: {
     unknownRun: 'fine',
     good: async () => ({ body: { ...fresh(), mode: 'live' } }),
-    check: (answer: { pid: number }) => assert.ok(answer.pid > 1),
+    check: (response: { pid: number }) => assert.ok(response.pid > 1),
   },
   runnerEnds: {
     good: async (world) => {
       const runner = await startedRunner(world);
-      await askSocket(peer(world, 'agentd'), sandboxdRoutes.endRunner, runner);
+      await callSocket(peer(world, 'agentd'), sandboxdRoutes.endRunner, runner);
       return { query: { after: '0' } };
     },
-    check: (answer: { epoch: string }) => assert.match(answer.epoch, /^life_/),
+    check: (response: { epoch: string }) => assert.match(response.epoch, /^life_/),
   },
   tellRunner: {
     unknownId: 'fine',
@@ -104,14 +104,14 @@ export const ROWS = rows({
   endRunner: {
     unknownId: 'fine',
     good: startedRunner,
-    check: (answer: { ended: boolean }) => assert.equal(answer.ended, true),
+    check: (response: { ended: boolean }) => assert.equal(response.ended, true),
   },
   endRunners: {
     good: async (world) => {
       await startedRunner(world);
       return {};
     },
-    check: (answer: { ended: number }) => assert.ok(answer.ended >= 1),
+    check: (response: { ended: number }) => assert.ok(response.ended >= 1),
   },
   openBox: {
     unknownRun: 'fine',
@@ -120,11 +120,11 @@ export const ROWS = rows({
       params: { id: deriveId<BoxId>('box', 'wire', made++) },
       body: boxBody(),
     }),
-    check: (answer: { workspace: string }) => assert.equal(answer.workspace, '/workspace'),
+    check: (response: { workspace: string }) => assert.equal(response.workspace, '/workspace'),
     bad: [
       [tooHigh[0], (good) => withBody(good, { level: 'L3' }), tooHigh[1]],
       [
-        'a workspace the operator did not allow',
+        'a workspace that the operator did not allow',
         (good) => ({
           ...withBody(good, { workspace_path: '/etc', root_task_id: fresh().root_task_id }),
           params: { id: deriveId<BoxId>('box', 'wire', made++) },
@@ -138,7 +138,7 @@ export const ROWS = rows({
     check: isUid,
     bad: [
       [
-        'a program that is not there',
+        'a missing program',
         (good) => withBody(good, { argv: ['/usr/bin/nothing-of-that-name'] }),
         'bad_request',
       ],
@@ -149,7 +149,7 @@ export const ROWS = rows({
       ...(await openedBox(world)),
       body: { op: 'list', path: '/workspace' },
     }),
-    check: (answer: { entries: unknown[] }) => assert.ok(Array.isArray(answer.entries)),
+    check: (response: { entries: unknown[] }) => assert.ok(Array.isArray(response.entries)),
     bad: [
       ['a path of nobody', (good) => withBody(good, { path: '/etc/passwd' }), 'denied'],
       ['a path that is not there', (good) => withBody(good, { path: '/workspace/x' }), 'not_found'],
@@ -158,14 +158,14 @@ export const ROWS = rows({
   closeBox: {
     unknownId: 'fine',
     good: openedBox,
-    check: (answer: { closed: boolean }) => assert.equal(answer.closed, true),
+    check: (response: { closed: boolean }) => assert.equal(response.closed, true),
   },
   closeBoxes: {
     good: async (world) => {
       await openedBox(world);
       return {};
     },
-    check: (answer: { closed: number }) => assert.ok(answer.closed >= 1),
+    check: (response: { closed: number }) => assert.ok(response.closed >= 1),
   },
   runOnce: {
     unknownRun: 'fine',

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { socketPathFor } from '../../src/platform/daemon.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
-import { askSocket, type LiveRun, type Quiet, runSocketOf } from '../support/callers.ts';
+import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
 import { rows, withBody } from './row.ts';
 
@@ -15,11 +15,11 @@ const echo = (run: LiveRun) => ({
 });
 
 /** Makes a call of `test.echo` and returns its id. */
-export async function madeCall(world: Quiet) {
+export async function madeCall(world: IdleWorld) {
   const path = runSocketOf(world, 'toold', world.someRun);
   const body = echo(world.someRun);
-  const asked = await askSocket(path, tooldRoutes.call, { body });
-  assert.ok(asked.ok, JSON.stringify(asked));
+  const outcome = await callSocket(path, tooldRoutes.call, { body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
   return body.call_id;
 }
 
@@ -35,15 +35,15 @@ export const ROWS = rows({
   listTools: {
     cites: '[R287]',
     good: async (world) => ({ run: world.someRun }),
-    check: (answer: { tools: { name: string }[] }) =>
-      assert.ok(answer.tools.some(({ name }) => name === 'task.finish')),
+    check: (response: { tools: { name: string }[] }) =>
+      assert.ok(response.tools.some(({ name }) => name === 'task.finish')),
   },
   call: {
     cites: '[R288]',
     good: async (world) => ({ run: world.someRun, body: echo(world.someRun) }),
-    check: (answer: { status: string; result: { text: string } }) => {
-      assert.equal(answer.status, 'completed');
-      assert.equal(answer.result.text, 'hello');
+    check: (response: { status: string; result: { text: string } }) => {
+      assert.equal(response.status, 'completed');
+      assert.equal(response.result.text, 'hello');
     },
     bad: [
       ['a call of another shape', (g) => withBody(g, { call_id: 'call_1' }), 'bad_request'],
@@ -65,13 +65,13 @@ export const ROWS = rows({
   },
   checkArguments: {
     good: async () => ({ params: { name: 'test.echo' }, body: { arguments: { text: 1 } } }),
-    check: (answer: { problem: string }) => assert.match(answer.problem, /^text: /),
+    check: (response: { problem: string }) => assert.match(response.problem, /^text: /),
     bad: [['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request']],
   },
   suspendTool: {
     good: async () => ({ params: { name: 'test.count_effect' }, body: { reason: 'looks odd' } }),
-    check: (answer: { tool: { suspended: { reason: string } } }) =>
-      assert.equal(answer.tool.suspended.reason, 'looks odd'),
+    check: (response: { tool: { suspended: { reason: string } } }) =>
+      assert.equal(response.tool.suspended.reason, 'looks odd'),
     bad: [
       ['no reason', (g) => withBody(g, { reason: '' }), 'bad_request'],
       ['what every run needs', (g) => ({ ...g, params: { name: 'task.finish' } }), 'bad_request'],
@@ -83,8 +83,8 @@ export const ROWS = rows({
       await world.toold.suspendTool({ params, body: { reason: 'x' } });
       return { params };
     },
-    check: (answer: { tool: { suspended?: object } }) =>
-      assert.equal(answer.tool.suspended, undefined),
+    check: (response: { tool: { suspended?: object } }) =>
+      assert.equal(response.tool.suspended, undefined),
     bad: [['one that is not suspended', () => ({ params: { name: 'test.echo' } }), 'conflict']],
   },
   admitRun: {
@@ -97,15 +97,16 @@ export const ROWS = rows({
       const id = freshRun();
       const body = forTools();
       const path = socketPathFor(world.runtimeDir, 'toold', 'peer-agentd');
-      assert.ok((await askSocket(path, tooldRoutes.admitRun, { params: { id }, body })).ok);
+      assert.ok((await callSocket(path, tooldRoutes.admitRun, { params: { id }, body })).ok);
       return { params: { id }, query: { fence: '1' } };
     },
-    check: (answer: { dismissed: boolean }) => assert.equal(answer.dismissed, true),
+    check: (response: { dismissed: boolean }) => assert.equal(response.dismissed, true),
   },
   markRun: {
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, body: { labels: ['outside'] } }),
-    check: (answer: { labels: string[] }) => assert.deepEqual(answer.labels, [], 'not live here'),
+    check: (response: { labels: string[] }) =>
+      assert.deepEqual(response.labels, [], 'not live here'),
     bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
   },
 });

@@ -1,8 +1,8 @@
-// A runtime whose agents count: every effect they ask for is one line in a file, so that a test can
-// see how often each one really happened.
+// A runtime whose agents' effects are counted: each is one line in a file, so that a test sees how
+// often it really happened.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { killWhoIsAsked } from './kills.ts';
+import { killRequested } from './kills.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime, writableFile } from './runtime.ts';
 
 const worker = (name: string) => `apiVersion: agentd/v1
@@ -13,21 +13,24 @@ spec:
   tools: { allow: [test.tools, task.delegate] }
 `;
 
-export type Counting = {
+export type CountingRuntime = {
   runtime: TestRuntime;
   effectFile: string;
-  /** key → how often it happened. */
+  /** Key → number of times it happened. */
   effects(): Map<string, number>;
-  /** The next time this moment comes, after `passes` times, that daemon (or every runner) dies. */
+  /** At this failpoint, after `passes` passes, the daemon (or every runner) is killed. */
   armCrash(failpoint: string, options?: { passes?: number; who?: 'runners' | 'warden' }): void;
-  crashCame(): boolean;
+  hasCrashed(): boolean;
   /**
-   * Answers every question about an unknown outcome with the truth, until `done`. Gives how many.
+   * Answers every question about an unknown outcome truthfully, until `done`. Resolves with the
+   * number of answers.
    */
   answerTruthfully(done: () => Promise<boolean>, withinMs?: number): Promise<number>;
 };
 
-export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promise<Counting> {
+export async function startCountingRuntime(
+  mode: 'embedded' | 'split' = 'split',
+): Promise<CountingRuntime> {
   const base = freshDir();
   const effectFile = writableFile(join(base, 'effects'));
   const runtime = await startRuntime({
@@ -42,7 +45,7 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
     config: `agentd: { crashes_max: 100000, runs_live_max: 4 }\ntoold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
   });
   const crashFile = join(runtime.stateDir, 'crash-at');
-  setInterval(() => killWhoIsAsked(runtime), 5).unref();
+  setInterval(() => killRequested(runtime), 5).unref();
   const effects = (): Map<string, number> => {
     const counts = new Map<string, number>();
     if (!existsSync(effectFile)) return counts;
@@ -58,11 +61,11 @@ export async function startCounting(mode: 'embedded' | 'split' = 'split'): Promi
     effects,
     armCrash: (failpoint, { passes = 0, who } = {}) =>
       writeFileSync(crashFile, [failpoint, passes, who ?? ''].join(' ').trim()),
-    crashCame: () => !existsSync(crashFile),
+    hasCrashed: () => !existsSync(crashFile),
     async answerTruthfully(done, withinMs = 120_000) {
       let answered = 0;
       await eventually(
-        'everything to end',
+        'all tasks to end',
         async () => {
           const { waits } = await runtime.agentd.listWaits({
             query: { status: 'open', kind: 'question', limit: 500 },
