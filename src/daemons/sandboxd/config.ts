@@ -34,6 +34,10 @@ export const sandboxdConfig = z.strictObject({
     .min(64 * mebibyte)
     .default(1024 * mebibyte),
   runner_pids: z.int().min(16).max(4_096).default(64),
+  /** Runners that wait for the next run of agents that worked lately; 0: none. */
+  runner_spares: z.int().min(0).max(16).default(3),
+  /** An unused spare is ended after this time. */
+  runner_spare_idle_ms: z.int().min(1_000).max(3_600_000).default(20_000),
   /** Read-only in every tool box: programs and their dependencies. */
   system_paths: z
     .array(path)

@@ -110,6 +110,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     ]),
   });
   context.metrics.gauge('boxes', () => boxes.count() + runners.count());
+  context.metrics.gauge('runner_spares', () => runners.spareCount());
 
   return {
     handlers: makeHandlers({ runners, boxes, levels, identities, workspaces, store }),

@@ -107,7 +107,7 @@ describe('runners and boxes', () => {
   };
   const clock = systemClock();
   const common = () => ({
-    config: sandboxdConfig.parse({}),
+    config: sandboxdConfig.parse({ runner_spares: 0 }),
     warden,
     store,
     log: silentLog,
@@ -216,6 +216,41 @@ describe('runners and boxes', () => {
     const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
     await assert.rejects(boxes().runOnce(once, stays), { code: 'denied' });
     refusal = undefined;
+  });
+
+  it('a run takes over the socket directories of a spare, unless the identity changed', async () => {
+    const identity = { uid: 7, gid: 7, user: 'agent-coder' };
+    const all = makeRunners({
+      ...common(),
+      config: sandboxdConfig.parse({}),
+      identities: { ...common().identities, identityFor: async () => ({ ...identity }) },
+      runtimeDir: dir,
+      runnerFiles: () => ({ binds: [], argv: [], env: {} }),
+      records: { add: () => () => undefined, sweep: async () => 0 },
+    });
+    const untilSpare = async () => {
+      while (all.spareCount() === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    };
+    await all.start({ ...whose, mode: 'live' });
+    const spare = playedCommand();
+    played = spare;
+    await untilSpare();
+    await all.start({ ...whose, fence: 3, mode: 'live' });
+    assert.equal(plans.length, 2, 'no box was made for the second run');
+    assert.equal(all.sendLine({ ...key, fence: 3 }, 'sockets'), true);
+    assert.deepEqual(spare.told, ['sockets\n']);
+    assert.deepEqual(readdirSync(join(dir, 'toold')).sort(), ['run_1.2', 'run_1.3']);
+    const stale = playedCommand();
+    played = stale;
+    await untilSpare();
+    identity.uid = 8;
+    played = playedCommand();
+    await all.start({ ...whose, fence: 4, mode: 'live' });
+    assert.equal((plans[3] as WardenPlan).uid, 8);
+    const exit = await stale.command.ended;
+    assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
+    await all.endAll();
+    assert.deepEqual(readdirSync(join(dir, 'toold')), []);
   });
 
   it('two runners of one activation cannot be', async () => {

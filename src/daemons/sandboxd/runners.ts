@@ -1,6 +1,6 @@
 // Runs each runner in its own sandbox, with three sockets, Node and the runner's program, and
 // nothing else. Runners end when agentd stops polling for their ends.
-import { existsSync, mkdirSync, readdirSync, realpathSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { runDirName } from '../../platform/daemon.ts';
 import type { NewId } from '../../platform/ids.ts';
@@ -16,6 +16,7 @@ import type { CommandExit, SandboxCommand, Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
 import { makeRefusalRecorder } from './refusals.ts';
+import { makeSpareRunners, type StartedRunner } from './spare-runners.ts';
 import type { SandboxdStore } from './store.ts';
 
 type Sockets = Record<RunDaemonName, string>;
@@ -37,6 +38,7 @@ export type Runners = {
   end(key: RunnerKey): Promise<boolean>;
   endAll(): Promise<number>;
   count(): number;
+  spareCount(): number;
 };
 
 type LiveRunner = { command: SandboxCommand; ended: Promise<void> };
@@ -48,6 +50,7 @@ const STDERR_TAIL_BYTES = 8_192;
 const YEAR_MS = 365 * 86_400_000;
 
 const DAEMONS_DIR = '/run/agentd';
+const SPARE_PREFIX = 'spare_';
 
 export type RunnersOptions = {
   config: SandboxdConfig;
@@ -120,7 +123,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   // No runner is alive yet: empty directories are leftovers of a crash.
   for (const daemon of RUN_DAEMONS)
     for (const name of listDir(join(runtimeDir, daemon)))
-      if (name.startsWith('run_')) removeDirs(name);
+      if (name.startsWith('run_') || name.startsWith(SPARE_PREFIX)) removeDirs(name);
 
   const watch = (
     command: SandboxCommand,
@@ -152,16 +155,52 @@ export function makeRunners(options: RunnersOptions): Runners {
     return { command, ended };
   };
 
-  const startInBox = async (id: BoxId, name: string, agent: string) => {
+  const startInBox = async (id: BoxId, dirName: string, agent: string): Promise<StartedRunner> => {
     const identity = await options.identities.identityFor(agent);
     try {
-      for (const dir of socketDirs(name)) mkdirSync(dir, { recursive: true, mode: 0o755 });
+      for (const dir of socketDirs(dirName)) mkdirSync(dir, { recursive: true, mode: 0o755 });
       options.failpoint('sandboxd.before-runner');
-      const command = await options.warden.start(makePlan(id, name, identity));
-      return { command, uid: identity.uid };
+      const command = await options.warden.start(makePlan(id, dirName, identity));
+      return { id, dirName, identity, command };
     } catch (error) {
-      removeDirs(name);
+      removeDirs(dirName);
       throw error;
+    }
+  };
+
+  const spares = makeSpareRunners({
+    // On the host a runner is given the paths of its directories, which a spare's must not have.
+    countMax: onHost ? 0 : Math.min(config.runner_spares, Math.floor(config.boxes_max / 8)),
+    idleMs: config.runner_spare_idle_ms,
+    start(agent) {
+      const id = newId<BoxId>('box');
+      return startInBox(id, `${SPARE_PREFIX}${id}`, agent);
+    },
+    onGone: ({ dirName }) => removeDirs(dirName),
+    log,
+  });
+
+  /**
+   * Gives the agent's spare to a run: its socket directories get the run's name. The box sees the
+   * directories themselves, by whatever name.
+   */
+  const takeSpare = async (agent: string, name: string): Promise<StartedRunner | undefined> => {
+    const spare = spares.take(agent);
+    if (spare === undefined) return undefined;
+    try {
+      const { uid, gid, user } = await options.identities.identityFor(agent);
+      const { identity } = spare;
+      if (identity.uid !== uid || identity.gid !== gid || identity.user !== user)
+        throw new Error('the identity of the agent changed');
+      const to = socketDirs(name);
+      for (const [i, from] of socketDirs(spare.dirName).entries()) renameSync(from, to[i]!);
+      return { ...spare, dirName: name };
+    } catch (error) {
+      log.warn('a spare runner could not be used', { agent, error });
+      spare.command.kill();
+      removeDirs(spare.dirName);
+      removeDirs(name);
+      return undefined;
     }
   };
 
@@ -170,17 +209,21 @@ export function makeRunners(options: RunnersOptions): Runners {
     const name = runDirName(key, key.mode);
     if (live.has(name)) throw fault('conflict', `${name} already has a runner`);
     const { mode, ...owner } = body;
-    const id = newId<BoxId>('box');
+    const spare = await takeSpare(body.agent, name);
+    const id = spare?.id ?? newId<BoxId>('box');
     const box = { id, kind: 'runner' as const, level: config.runner_level, ...owner };
+    const startCold = () => startInBox(id, name, body.agent);
     // A replay is not recorded.
-    const { command, uid } = await (mode === 'live'
-      ? recordingRefusal(box, () => startInBox(id, name, body.agent))
-      : startInBox(id, name, body.agent));
+    const { command, identity } =
+      spare ?? (await (mode === 'live' ? recordingRefusal(box, startCold) : startCold()));
     const recorded =
-      mode === 'live' ? { id, opened: store.recordOpened({ ...box, uid }) } : undefined;
+      mode === 'live'
+        ? { id, opened: store.recordOpened({ ...box, uid: identity.uid }) }
+        : undefined;
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
     idleTimer.restart();
+    spares.noteUse(body.agent);
     options.failpoint('sandboxd.after-runner');
     await recorded?.opened.catch((error: unknown) => {
       // A runner that cannot be recorded must not run.
@@ -229,10 +272,11 @@ export function makeRunners(options: RunnersOptions): Runners {
     async endAll() {
       await Promise.allSettled([...starting]);
       const all = [...live.values()];
-      await Promise.all(all.map(endRunner));
+      await Promise.all([...all.map(endRunner), spares.endAll()]);
       return all.length;
     },
     count: () => live.size,
+    spareCount: spares.count,
   };
 }
 
