@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import type { SandboxCommand } from './adapters/warden.ts';
 import { makeHandlers, type SandboxdDeps } from './api.ts';
 
-function aCommand() {
+function fakeCommand() {
   const ended = Promise.withResolvers<never>();
   let kills = 0;
   const command = {
@@ -13,7 +13,7 @@ function aCommand() {
     discard() {},
     stdinEnd() {},
     signal() {},
-    async *pieces() {},
+    async *readOutput() {},
     stdin: async () => undefined,
     kill: () => void kills++,
   } as unknown as SandboxCommand;
@@ -22,11 +22,11 @@ function aCommand() {
 
 for (const route of ['execBox', 'runOnce'] as const) {
   describe(`the caller of ${route}`, () => {
-    const begin = (leaves: 'before' | 'after' | 'never') => {
-      const { command, kills } = aCommand();
+    const begin = (disconnects: 'before' | 'after' | 'never') => {
+      const { command, kills } = fakeCommand();
       const caller = new AbortController();
       const start = async (): Promise<SandboxCommand> => {
-        if (leaves === 'before') caller.abort();
+        if (disconnects === 'before') caller.abort();
         return command;
       };
       const boxes = { exec: start, runOnce: start };
@@ -35,19 +35,19 @@ for (const route of ['execBox', 'runOnce'] as const) {
       const answered = Promise.resolve(handlers[route](asked as never));
       return { answered, kills, leave: () => caller.abort() };
     };
-    it('goes while it is being started', async () => {
+    it('disconnects while the command starts', async () => {
       const { answered, kills } = begin('before');
       await answered;
       assert.equal(kills(), 1);
     });
-    it('goes while it runs', async () => {
+    it('disconnects while the command runs', async () => {
       const { answered, kills, leave } = begin('after');
       await answered;
       assert.equal(kills(), 0);
       leave();
       assert.equal(kills(), 1);
     });
-    it('stays', async () => {
+    it('stays connected', async () => {
       const { answered, kills } = begin('never');
       await answered;
       assert.equal(kills(), 0);

@@ -8,14 +8,14 @@ const config = sandboxdConfig.parse({});
 const limits = (resources: object) =>
   boxLimits(config, { read: [], write: [], deny: [], resources });
 
-test('a share of the processors is the whole box’s, in thousandths; none is no limit', () => {
+test('the CPU share is for the whole box, in thousandths; unset means no limit', () => {
   assert.equal(limits({ cpu: 1.5 }).cpuMilli, 1_500);
-  assert.equal(limits({ cpu: 0.0001 }).cpuMilli, 1, 'never none by rounding');
+  assert.equal(limits({ cpu: 0.0001 }).cpuMilli, 1, 'never rounded to no limit');
   assert.equal(limits({}).cpuMilli, 0);
-  assert.equal(commandLimits(config, {}, limits({ cpu: 0.5 })).cpuMilli, 0, 'its box holds it');
+  assert.equal(commandLimits(config, {}, limits({ cpu: 0.5 })).cpuMilli, 0, 'limited by its box');
 });
 
-test('memory and processes are the smaller of what the manifest and the site say', () => {
+test("memory and processes are the lower of the manifest's and the site's limit", () => {
   const asked = limits({ memory_bytes: 2 ** 30, pids: 10 });
   assert.deepEqual([asked.memoryBytes, asked.pids], [2 ** 30, 10]);
   const much = limits({ memory_bytes: 2 ** 50, pids: 100_000 });

@@ -38,7 +38,7 @@ function running(): { command: SandboxCommand; end: (exit: CommandExit) => void 
   return { command, end };
 }
 
-it('refuses what is begun without room, and says what to do', () => {
+it('refuses to start commands without free space, and says what to do', () => {
   const free: Record<string, number> = { '/a': 10_000_000, '/b': 1_000_000 };
   const few = (path: string) => path === '/c';
   const disk = makeDisk(5_000_000, (path) => free[path] ?? 10_000_000, few);
@@ -55,7 +55,7 @@ it('refuses what is begun without room, and says what to do', () => {
   makeDisk(0, () => 0, all).assertSpace(['/a']);
 });
 
-it('ends what runs when the room goes, and only what writes there', async () => {
+it('ends running commands when free space runs out, and only those that write there', async () => {
   let left = 100;
   const free = (path: string) => (path === '/full' ? left : 1_000);
   const disk = makeDisk(50, free, () => false);
@@ -72,7 +72,7 @@ it('ends what runs when the room goes, and only what writes there', async () => 
   assert.equal(own.endedBy, null);
 });
 
-it('a place that was removed meanwhile is looked at from above it', async () => {
+it('for a directory removed meanwhile its parent is checked', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'disk-'));
   const disk = makeDisk(1);
   const { command, end } = running();
@@ -85,7 +85,7 @@ it('a place that was removed meanwhile is looked at from above it', async () => 
   assert.ok(exit !== 'gone' && exit.endedBy === null);
 });
 
-it('nothing writes where nobody can say what is left', async () => {
+it('no command writes where free space cannot be read', async () => {
   const disk = makeDisk(1, () => {
     throw new Error('EIO');
   });

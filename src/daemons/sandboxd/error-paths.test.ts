@@ -4,22 +4,22 @@ import { it } from 'node:test';
 import { fault } from '../../wire/errors.ts';
 import { makePathRenamer } from './error-paths.ts';
 
-const inWords = makePathRenamer(
+const renamePaths = makePathRenamer(
   [
     ['/s/workspaces/t', '/workspace'],
     ['/s/homes/t/coder', '/home/coder'],
   ],
   ['/s', '/run/a', '/run/a.warden'],
 );
-const said = async (message: string) => {
-  const failing = inWords(Promise.reject(fault('sandbox_refused', message)));
+const rename = async (message: string) => {
+  const failing = renamePaths(Promise.reject(fault('sandbox_refused', message)));
   return failing.then(
     () => '',
     (error: Error) => error.message,
   );
 };
 
-it('names what the box shows as the box does, and the rest not at all', async () => {
+it('shows box paths as the box does, and no other host path', async () => {
   const cases = {
     'the disk of /s/workspaces/t has 3 MiB': 'the disk of /workspace has 3 MiB',
     '/s/workspaces/t/.git/hooks: no': '/workspace/.git/hooks: no',
@@ -28,13 +28,14 @@ it('names what the box shows as the box does, and the rest not at all', async ()
     'in /s, /run/a and (/s/x)': 'in …, … and (…/x)',
     '/s/workspaces/t2 and /s/workspaces/t': '…/workspaces/t2 and /workspace',
   };
-  for (const [message, wanted] of Object.entries(cases)) assert.equal(await said(message), wanted);
+  for (const [message, wanted] of Object.entries(cases))
+    assert.equal(await rename(message), wanted);
 });
 
-it('leaves other paths, that only look like it, and other errors alone', async () => {
+it('leaves other, similar paths and other errors unchanged', async () => {
   for (const message of ['/usr/share and /srv/s/x', '/sbin/s', 'a/s/b', '/run/ab', 'no path'])
-    assert.equal(await said(message), message);
+    assert.equal(await rename(message), message);
   const other = new Error('/s');
-  await assert.rejects(inWords(Promise.reject(other)), other);
-  assert.equal(await inWords(Promise.resolve('/s')), '/s');
+  await assert.rejects(renamePaths(Promise.reject(other)), other);
+  assert.equal(await renamePaths(Promise.resolve('/s')), '/s');
 });

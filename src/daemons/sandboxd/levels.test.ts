@@ -7,7 +7,7 @@ import type { SandboxCommand } from './adapters/warden.ts';
 import { sandboxdConfig } from './config.ts';
 import { assertLevel, makeLevels } from './levels.ts';
 
-const GIVES = {
+const CAPABLE = {
   version: '1',
   mode: 'user',
   landlock: '7',
@@ -21,8 +21,8 @@ const GIVES = {
   cpu: 'v2',
   tree: 'v2',
 };
-const FORBIDS = {
-  ...GIVES,
+const RESTRICTED = {
+  ...CAPABLE,
   namespaces: 'no',
   level2: 'no',
   missing: 'no namespaces: a rule forbids it',
@@ -68,8 +68,8 @@ function levels(
 }
 
 describe('levels', () => {
-  it('says what works, by having tried it', async () => {
-    const view = await levels(GIVES).view();
+  it('reports what works, from a real probe', async () => {
+    const view = await levels(CAPABLE).view();
     assert.deepEqual(
       view.levels.map(({ name, works, fix }) => [name, works, fix]),
       [
@@ -85,32 +85,32 @@ describe('levels', () => {
     );
   });
 
-  it('says what does not, why, and the one command that helps', async () => {
-    const view = await levels(FORBIDS).view();
+  it('reports what does not, why, and the one command that helps', async () => {
+    const view = await levels(RESTRICTED).view();
     const l2 = view.levels.find(({ name }) => name === 'L2');
     assert.deepEqual([l2?.works, l2?.fix], [false, 'sysctl -w the.rule=0']);
     assert.match(l2!.detail, /no namespaces/);
     const failed = view.features.filter(({ works }) => !works).map(({ name }) => name);
     assert.deepEqual(failed, ['namespaces', 'memory', 'users']);
-    await assert.rejects(levels(FORBIDS).assertRunners(), {
+    await assert.rejects(levels(RESTRICTED).assertRunners(), {
       code: 'level_unavailable',
       message: /not support L2 sandboxes for runners: no namespaces: a rule forbids it/,
       hint: /^sysctl -w the\.rule=0 .*runner_level: L1/,
     });
   });
 
-  it('a weaker level is taken only when the configuration says so, and never as root', async () => {
-    await levels(FORBIDS, { runner_level: 'L1' }).assertRunners();
-    await levels(GIVES).assertRunners();
-    const asRoot = levels(GIVES, { runner_level: 'L1', identity: 'dynamic' });
+  it('a weaker level is used only when the configuration says so, and never as root', async () => {
+    await levels(RESTRICTED, { runner_level: 'L1' }).assertRunners();
+    await levels(CAPABLE).assertRunners();
+    const asRoot = levels(CAPABLE, { runner_level: 'L1', identity: 'dynamic' });
     await assert.rejects(asRoot.assertRunners(), { code: 'bad_config' });
-    const nothing = { ...FORBIDS, level1: 'no', landlock: '0', missing: '', fix: '' };
+    const nothing = { ...RESTRICTED, level1: 'no', landlock: '0', missing: '', fix: '' };
     await assert.rejects(levels(nothing, { runner_level: 'L1' }).assertRunners(), /Landlock/);
   });
 
-  it('while halted nothing is tried, and nothing is called broken', async () => {
+  it('while halted nothing is probed, and nothing is reported as broken', async () => {
     const halted = () => Promise.reject(fault('halted', 'halted'));
-    const { levels: seen } = await levels(GIVES, {}, halted).view();
+    const { levels: seen } = await levels(CAPABLE, {}, halted).view();
     assert.deepEqual(
       seen.slice(0, 2).map(({ works, detail }) => [works, detail]),
       [
@@ -120,7 +120,7 @@ describe('levels', () => {
     );
   });
 
-  it('levels that are not built are refused with the reason', () => {
+  it('levels that are not implemented are refused with the reason', () => {
     for (const level of ['L0', 'L3', 'L4'] as const)
       assert.throws(() => assertLevel(level), { code: 'level_unavailable', message: /^L/ });
     assertLevel('L1');

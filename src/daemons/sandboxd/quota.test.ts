@@ -1,5 +1,5 @@
-// Tests the quota of a box: writes that do not fit are refused, a command that exceeds it is ended,
-// later commands can only delete; and walks are rare.
+// Tests a box's quota: writes that do not fit are refused, a command that exceeds it is ended,
+// later commands can only delete; and directory walks are rare.
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
@@ -39,7 +39,7 @@ function running(): { command: SandboxCommand; end: () => void } {
 }
 
 /** A one-gigabyte disk on which the test sets the size of each directory. */
-function world(sizes: Record<string, number>, others = 0) {
+function makeFixture(sizes: Record<string, number>, others = 0) {
   const walked: string[] = [];
   const state = { nowMs: 0, others };
   const used = () => Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
@@ -56,8 +56,8 @@ function world(sizes: Record<string, number>, others = 0) {
 }
 const place = (path: string, beforeBytes = 0) => ({ path, beforeBytes });
 
-it('refuses what does not fit, with use and limit, and takes it when there is room again', async () => {
-  const { quota, sizes } = world({ '/w': 9 * MIB, '/h': 1 * MIB });
+it('refuses writes that do not fit, with usage and limit, and accepts them when space is free again', async () => {
+  const { quota, sizes } = makeFixture({ '/w': 9 * MIB, '/h': 1 * MIB });
   const own = quota.allowanceFor([place('/w'), place('/h')], 12 * MIB);
   await own.assertSpace(2 * MIB);
   await assert.rejects(own.assertSpace(3 * MIB), {
@@ -70,7 +70,7 @@ it('refuses what does not fit, with use and limit, and takes it when there is ro
   await quota.allowanceFor([place('/w')], 0).assertSpace(1e12);
 });
 
-it('asks for no more walks at once than the warden takes, however many boxes there are', async () => {
+it('requests no more concurrent walks than the warden accepts, for any number of boxes', async () => {
   let [now, most] = [0, 0];
   const quota = makeQuota({
     measure: async (path) => {
@@ -92,8 +92,8 @@ it('asks for no more walks at once than the warden takes, however many boxes the
   assert.equal(most, 8);
 });
 
-it('does not count what was there before, nor a directory twice', async () => {
-  const { quota } = world({ '/w': 900 * MIB });
+it('does not count what existed before, nor a directory twice', async () => {
+  const { quota } = makeFixture({ '/w': 900 * MIB });
   const places = [place('/w', 899 * MIB), place('/w/sub'), place('/w', 899 * MIB)];
   await quota.allowanceFor(places, 2 * MIB).assertSpace(MIB);
   await assert.rejects(quota.allowanceFor([place('/w')], 2 * MIB).assertSpace(MIB), {
@@ -101,24 +101,24 @@ it('does not count what was there before, nor a directory twice', async () => {
   });
 });
 
-it('walks once for many writes, again when the disk says it may be too much, and when it is old', async () => {
-  const { quota, walked, state } = world({ '/w': 1 * MIB });
+it('walks once for many writes, again when the disk usage suggests too much, and when it is stale', async () => {
+  const { quota, walked, state } = makeFixture({ '/w': 1 * MIB });
   const own = quota.allowanceFor([place('/w')], 100 * MIB);
   for (let i = 0; i < 50; i++) await own.assertSpace(1000);
   assert.equal(walked.length, 1);
   state.others = 200 * MIB;
   await own.assertSpace(1000);
-  assert.equal(walked.length, 2, 'somebody else wrote: looked at, and fine');
+  assert.equal(walked.length, 2, 'another writer: measured, and within the limit');
   state.nowMs += 31_000;
   await own.assertSpace(1000);
   assert.equal(walked.length, 3);
   const second = quota.allowanceFor([place('/w')], 100 * MIB);
   await second.assertSpace(1000);
-  assert.equal(walked.length, 3, 'another box of the same directory knows it too');
+  assert.equal(walked.length, 3, 'shared with another box of the same directory');
 });
 
-it('ends what runs when it takes too much, and says so; who writes elsewhere goes on', async () => {
-  const { quota, sizes, state } = world({ '/w': MIB, '/x': MIB });
+it('ends a command that uses too much, and says so; one that writes elsewhere goes on', async () => {
+  const { quota, sizes, state } = makeFixture({ '/w': MIB, '/x': MIB });
   const [one, other] = [running(), running()];
   const own = quota.allowanceFor([place('/w')], 10 * MIB);
   const others = quota.allowanceFor([place('/x')], 10 * MIB);
@@ -135,7 +135,7 @@ it('ends what runs when it takes too much, and says so; who writes elsewhere goe
   assert.ok(ended !== 'gone' && ended.endedBy === null && ended.note === undefined);
 });
 
-it('ends what cannot be measured, after a while', async () => {
+it('ends a command that cannot be measured, after a while', async () => {
   const sizes: Record<string, number> = { '/w': 5 * MIB };
   const quota = makeQuota({
     measure: async (path) => {
@@ -154,8 +154,8 @@ it('ends what cannot be measured, after a while', async () => {
   assert.match(exit.note!, /could not be measured/);
 });
 
-it('what begins beyond the limit cannot write, is told so, and can delete', async () => {
-  const { quota, sizes } = world({ '/own/w': 20 * MIB });
+it('a command started over the limit cannot write, is informed, and can delete', async () => {
+  const { quota, sizes } = makeFixture({ '/own/w': 20 * MIB });
   const boxDisks = makeBoxDisks({
     disk: makeDisk(0),
     quota,
@@ -185,8 +185,8 @@ it('what begins beyond the limit cannot write, is told so, and can delete', asyn
   );
 });
 
-it('remembers what was in an operator’s directory when the task tree came', async () => {
-  const { quota, sizes } = world({ '/srv/repo': 500 * MIB });
+it('remembers the usage of an operator’s directory when the task tree first opened it', async () => {
+  const { quota, sizes } = makeFixture({ '/srv/repo': 500 * MIB });
   const kept = new Map<string, number>();
   const boxDisks = makeBoxDisks({
     disk: makeDisk(0),

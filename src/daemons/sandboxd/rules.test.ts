@@ -90,7 +90,7 @@ describe('box plans', () => {
     );
   });
 
-  it('only sources below what was declared, the workspace, the home or the system are shown', () => {
+  it('only sources below declared paths, the workspace, the home or the system are shown', () => {
     fc.assert(
       fc.property(rules, (given) => {
         for (const { kind, src } of boxBinds(given, places, () => true).binds) {
@@ -106,7 +106,7 @@ describe('box plans', () => {
     );
   });
 
-  it('shows what is declared, with deeper paths on top', () => {
+  it('shows declared paths, with deeper paths on top', () => {
     const given = { read: ['/srv/app', '/workspace'], write: ['/srv/app/out'], deny: [] };
     const { binds, missing } = boxBinds(given, places, () => true);
     assert.equal(accessOf(binds, '/srv/app/x'), 'read');
@@ -119,7 +119,7 @@ describe('box plans', () => {
     );
   });
 
-  it('protects what git would run, in every workspace that can be written', () => {
+  it('protects what git would run, in every writable workspace', () => {
     const given = { read: [], write: ['/workspace'], deny: [] };
     const { binds } = boxBinds(given, places, () => true);
     for (const file of ['.git/config', '.git/hooks/pre-commit', '.git/info/attributes'])
@@ -127,7 +127,7 @@ describe('box plans', () => {
     assert.equal(accessOf(binds, '/workspace/.git/index'), 'write');
   });
 
-  it('protects it under every name that the workspace has', () => {
+  it('protects it under every name of the workspace', () => {
     const own = { ...places, workspace: '/srv/repo' };
     const given = { read: ['/srv/all'], write: ['/workspace', '/srv/repo', '/srv/x'], deny: [] };
     const { binds } = boxBinds(given, own, () => true);
@@ -138,12 +138,12 @@ describe('box plans', () => {
     const above = { read: [], write: ['/workspace', '/srv'], deny: [] };
     const wide = boxBinds(above, own, () => true).binds;
     assert.equal(accessOf(wide, '/srv/repo/.git/config'), 'read');
-    assert.equal(accessOf(wide, '/srv/other/.git/config'), 'write', 'of another directory');
+    assert.equal(accessOf(wide, '/srv/other/.git/config'), 'write', 'another directory');
     const alone = boxBinds({ read: [], write: ['/srv/repo'], deny: [] }, own, () => true).binds;
-    assert.ok(!alone.some(({ kind }) => kind.startsWith('protect')), 'what an operator declared');
+    assert.ok(!alone.some(({ kind }) => kind.startsWith('protect')), 'declared by an operator');
   });
 
-  it('level 1 shows paths where they are, and names what it cannot hide or protect', () => {
+  it('level 1 shows paths at their host location, and names what it cannot hide or protect', () => {
     const read = { read: ['/srv/app', '/workspace'], write: [], deny: ['/etc/ssl'] };
     const { binds, needLevel2 } = hostBinds(read, places, () => true);
     assert.deepEqual(needLevel2, []);
@@ -161,7 +161,7 @@ describe('box plans', () => {
     assert.equal(hostBinds(written, places, () => true).needLevel2.length, PROTECTED.length);
   });
 
-  it('hides keys and denied paths under the name that the workspace gives them, too', () => {
+  it('hides keys and denied paths under their name in the workspace, too', () => {
     const bobs = { ...places, workspace: '/home/bob', secrets: ['/home/bob/.ssh', '/home/bob/st'] };
     const given = { read: ['/home/bob/docs'], write: ['/workspace'], deny: ['/home/bob/private'] };
     const { binds } = boxBinds(given, bobs, () => true);
@@ -173,7 +173,7 @@ describe('box plans', () => {
     assert.ok(hostBinds(given, bobs, () => true).needLevel2.includes('/workspace/.ssh'));
   });
 
-  it('show nothing of what lies among keys, though a rule names exactly that', () => {
+  it('show nothing inside key directories, even if a rule names exactly that', () => {
     const inside = ['/home/bob/.ssh/config', '/a/b/.ssh', '/a/b/.ssh/known/hosts', '/state/audit'];
     for (const given of [
       { read: inside, write: [], deny: [] },
@@ -225,7 +225,7 @@ describe('box plans', () => {
     );
   });
 
-  it('leaves out what is not on this host, and says so', () => {
+  it('leaves out paths that do not exist on this host, and says so', () => {
     const given = { read: ['/srv/none'], write: ['/workspace'], deny: [] };
     const { binds, missing } = boxBinds(given, places, (source) => !source.startsWith('/srv'));
     assert.deepEqual(missing, ['/srv/none']);

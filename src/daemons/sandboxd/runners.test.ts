@@ -31,9 +31,9 @@ const EXIT: Exclude<CommandExit, 'gone'> = {
   stderrBytes: 0,
 };
 
-function playedCommand(stderr = '') {
+function fakeCommand(stderr = '') {
   const ended = Promise.withResolvers<CommandExit>();
-  const told: string[] = [];
+  const sent: string[] = [];
   const command: SandboxCommand = {
     pid: process.pid,
     async *readOutput() {
@@ -41,13 +41,13 @@ function playedCommand(stderr = '') {
       await ended.promise;
     },
     discard: () => undefined,
-    stdin: async (bytes) => void told.push(bytes.toString()),
-    stdinEnd: () => void told.push('end'),
+    stdin: async (bytes) => void sent.push(bytes.toString()),
+    stdinEnd: () => void sent.push('end'),
     signal: () => undefined,
     kill: () => ended.resolve({ ...EXIT, endedBy: 'killed', exitCode: null, signal: 9 }),
     ended: ended.promise,
   };
-  return { command, told, end: ended.resolve };
+  return { command, sent, end: ended.resolve };
 }
 
 describe('runners and boxes', () => {
@@ -56,14 +56,14 @@ describe('runners and boxes', () => {
   let journal: string[];
   let canRecord: boolean;
   let why: string[];
-  let played: ReturnType<typeof playedCommand>;
+  let fake: ReturnType<typeof fakeCommand>;
   beforeEach(() => {
     dir = realpathSync(mkdtempSync(join(tmpdir(), 'runners-')));
     plans = [];
     journal = [];
     canRecord = true;
     why = [];
-    played = playedCommand('last words');
+    fake = fakeCommand('last words');
   });
   afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -86,7 +86,7 @@ describe('runners and boxes', () => {
       pid: 1,
       exec: async (command) => {
         plans.push(command as unknown as WardenPlan);
-        return played.command;
+        return fake.command;
       },
       close: async () => ended.resolve({ ...EXIT, endedBy: 'killed' }),
       ended: ended.promise,
@@ -97,7 +97,7 @@ describe('runners and boxes', () => {
     async start(plan: WardenPlan) {
       plans.push(plan);
       if (refusal !== undefined) throw refusal;
-      return played.command;
+      return fake.command;
     },
     async open(plan: BoxPlan) {
       plans.push(plan);
@@ -138,7 +138,7 @@ describe('runners and boxes', () => {
   const key = { runId: 'run_1' as RunId, fence: 2, mode: 'live' as const };
   const never = new AbortController().signal;
 
-  it('a runner gets three directories, made before the sockets, and its sockets are told as it sees them', async () => {
+  it('a runner gets three directories, created before the sockets, and paths of sockets as it sees them', async () => {
     const all = runners();
     const { sockets } = await all.start({ ...whose, mode: 'live' });
     const plan = plans[0] as WardenPlan;
@@ -157,8 +157,8 @@ describe('runners and boxes', () => {
     for (const { src } of plan.binds) assert.ok(existsSync(src!));
     assert.equal(sockets.toold, '/run/agentd/toold/toold.sock');
     assert.equal(all.sendLine(key, 'hello'), true);
-    assert.deepEqual(played.told, ['hello\n']);
-    played.end(EXIT);
+    assert.deepEqual(fake.sent, ['hello\n']);
+    fake.end(EXIT);
     const { ends } = await all.ends({ after: 0 }, never);
     assert.deepEqual(ends[0]!.end, {
       code: 0,
@@ -171,29 +171,29 @@ describe('runners and boxes', () => {
     assert.equal(all.sendLine(key, 'still there?'), false);
   });
 
-  it('an end is kept until whoever asks has it, and then not told again', async () => {
+  it('an end is kept until its reader has it, and then not returned again', async () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
-    played.end('gone');
+    fake.end('gone');
     const first = await all.ends({ after: 0 }, never);
     assert.deepEqual(
       first.ends.map(({ seq, end }) => [seq, end.ended_by]),
       [[1, 'warden']],
     );
     const again = await all.ends({ after: 0, epoch: first.epoch }, never);
-    assert.deepEqual(again, first, 'asked again: told again');
+    assert.deepEqual(again, first, 'the same request returns the same ends');
     const elsewhere = await all.ends({ after: 7, epoch: 'life_before' }, never);
-    assert.equal(elsewhere.ends.length, 1, 'whoever counted in another life is told all, at once');
+    assert.equal(elsewhere.ends.length, 1, 'a reader with another epoch gets all ends');
     const gone = new AbortController();
     const waiting = all.ends({ after: 1 }, gone.signal);
     gone.abort();
     assert.deepEqual((await waiting).ends, []);
   });
 
-  it('a runner whose opening cannot be recorded does not go on', async () => {
+  it('a runner whose opening cannot be recorded is ended', async () => {
     canRecord = false;
     await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'storage_full' });
-    const exit = await played.command.ended;
+    const exit = await fake.command.ended;
     assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
   });
 
@@ -209,7 +209,7 @@ describe('runners and boxes', () => {
     assert.deepEqual(journal, ['refused: denied']);
   });
 
-  it('a refusal that cannot be recorded is the refusal all the same', async () => {
+  it('a refusal that cannot be recorded is still the refusal', async () => {
     canRecord = false;
     refusal = fault('denied', 'out of bounds');
     await assert.rejects(runners().start({ ...whose, mode: 'live' }), { code: 'denied' });
@@ -218,7 +218,7 @@ describe('runners and boxes', () => {
     refusal = undefined;
   });
 
-  it('a run takes over the socket directories of a spare, unless the identity changed', async () => {
+  it("a run adopts a spare runner's socket directories, unless the identity changed", async () => {
     const identity = { uid: 7, gid: 7, user: 'agent-coder' };
     const all = makeRunners({
       ...common(),
@@ -232,19 +232,19 @@ describe('runners and boxes', () => {
       while (all.spareCount() === 0) await new Promise((resolve) => setTimeout(resolve, 20));
     };
     await all.start({ ...whose, mode: 'live' });
-    const spare = playedCommand();
-    played = spare;
+    const spare = fakeCommand();
+    fake = spare;
     await untilSpare();
     await all.start({ ...whose, fence: 3, mode: 'live' });
     assert.equal(plans.length, 2, 'no box was made for the second run');
     assert.equal(all.sendLine({ ...key, fence: 3 }, 'sockets'), true);
-    assert.deepEqual(spare.told, ['sockets\n']);
+    assert.deepEqual(spare.sent, ['sockets\n']);
     assert.deepEqual(readdirSync(join(dir, 'toold')).sort(), ['run_1.2', 'run_1.3']);
-    const stale = playedCommand();
-    played = stale;
+    const stale = fakeCommand();
+    fake = stale;
     await untilSpare();
     identity.uid = 8;
-    played = playedCommand();
+    fake = fakeCommand();
     await all.start({ ...whose, fence: 4, mode: 'live' });
     assert.equal((plans[3] as WardenPlan).uid, 8);
     const exit = await stale.command.ended;
@@ -253,7 +253,7 @@ describe('runners and boxes', () => {
     assert.deepEqual(readdirSync(join(dir, 'toold')), []);
   });
 
-  it('two runners of one activation cannot be', async () => {
+  it('one activation has at most one runner', async () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
     await assert.rejects(all.start({ ...whose, mode: 'live' }), { code: 'conflict' });
@@ -261,10 +261,10 @@ describe('runners and boxes', () => {
     assert.equal(await all.end(key), false);
   });
 
-  it('runners that nobody waits for are ended', async () => {
+  it('runners without a waiting caller are ended', async () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
-    const exit = await played.command.ended;
+    const exit = await fake.command.ended;
     assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
   });
 
@@ -300,7 +300,7 @@ describe('runners and boxes', () => {
   const id = 'box_1' as BoxId;
   const stays = new AbortController().signal;
 
-  it('a box has the workspace’s group, the limits of its rules, and its way out', async () => {
+  it("a box has the workspace’s group, its rules' limits, and its egress socket", async () => {
     const all = boxes();
     const [one, two] = await Promise.all([all.open(id, body), all.open(id, body)]);
     assert.deepEqual(one, two);
@@ -324,7 +324,7 @@ describe('runners and boxes', () => {
     assert.deepEqual(journal, ['tools opened', ...refused, 'ended: closed']);
   });
 
-  it('what an earlier activation opened is closed when a later one comes', async () => {
+  it("an earlier activation's boxes are closed when a later one starts", async () => {
     const all = boxes();
     await all.open(id, body);
     await all.open('box_2' as BoxId, { ...body, run_id: 'run_2' as RunId });
@@ -338,37 +338,37 @@ describe('runners and boxes', () => {
     assert.equal(await all.closeAll(), 2);
   });
 
-  it('who is in a box is told no path of the host; the log is', async () => {
+  it('a process in a box sees no host path; the log does', async () => {
     const words = `${dir}/.git/hooks: below /var/lib/agentd/x, not /usr`;
     refusal = fault('sandbox_refused', words, {
       hint: `rm ${dir}/.git`,
       details: { refused: 'box' },
     });
-    const told = {
+    const stdin = {
       code: 'sandbox_refused',
       message: '/workspace/.git/hooks: below …/x, not /usr',
       hint: 'rm /workspace/.git',
       details: { refused: 'box' },
     };
-    await assert.rejects(boxes().open(id, body), told);
+    await assert.rejects(boxes().open(id, body), stdin);
     const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
-    await assert.rejects(boxes().runOnce(once, stays), told);
+    await assert.rejects(boxes().runOnce(once, stays), stdin);
     assert.deepEqual(why, [words, words]);
     refusal = undefined;
   });
 
-  it('nothing is begun for who has gone', async () => {
+  it('nothing is started for a caller that disconnected', async () => {
     const all = boxes();
     await all.open(id, body);
     const gone = AbortSignal.abort();
     await assert.rejects(all.exec(id, { argv: ['true'] }, gone), { code: 'canceled' });
     const once = { ...body, call_id: 'call_1' as CallId, argv: ['true'] };
     await assert.rejects(all.runOnce(once, gone), { code: 'canceled' });
-    assert.equal(plans.length, 1, 'the open box alone');
+    assert.equal(plans.length, 1, 'only the open box');
     await all.closeAll();
   });
 
-  it('a command gets no more than its box, and only the environment that was declared', async () => {
+  it('a command gets no more than its box, and only the declared environment', async () => {
     const all = boxes();
     await all.open(id, body);
     const limits = { wall_ms: 50, pids: 1_000, memory_bytes: 2 ** 50 };
@@ -392,8 +392,8 @@ describe('runners and boxes', () => {
       'TMPDIR',
       'USER',
     ]);
-    assert.deepEqual(played.told, ['hi', 'end']);
-    played.end(EXIT);
+    assert.deepEqual(fake.sent, ['hi', 'end']);
+    fake.end(EXIT);
     await all.closeAll();
   });
 });

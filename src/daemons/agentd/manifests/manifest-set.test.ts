@@ -1,4 +1,4 @@
-// Which manifests are in force after files break, conflict, are renamed or swapped.
+// Which manifests are in load after files break, conflict, are renamed or swapped.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -20,7 +20,7 @@ function merge(readings: Reading[], inForce: FiledAgent[] = []) {
   return { set, agents, troubled: [...new Set(set.problems.map(({ file }) => file))] };
 }
 
-const force = (...readings: Reading[]) => mergeManifests(readings, []).agents;
+const load = (...readings: Reading[]) => mergeManifests(readings, []).agents;
 
 test('good files load beside a broken one, sorted by name', () => {
   const { agents, troubled } = merge([good('a', 'zoe'), broken('b'), good('c', 'adam')]);
@@ -29,13 +29,13 @@ test('good files load beside a broken one, sorted by name', () => {
 });
 
 test('a broken file keeps its agent as it was, and its hint says so', () => {
-  const { agents, set } = merge([broken('a')], force(good('a', 'coder')));
+  const { agents, set } = merge([broken('a')], load(good('a', 'coder')));
   assert.deepEqual(agents, ['a=coder']);
   assert.match(set.problems[0]!.hint, /Until then agent coder stays as it was\.$/);
 });
 
 test('removing a file removes its agent', () => {
-  assert.deepEqual(merge([], force(good('a', 'coder'))).agents, []);
+  assert.deepEqual(merge([], load(good('a', 'coder'))).agents, []);
 });
 
 test('of two agents with one name the first by file name wins, and the other is a problem', () => {
@@ -46,8 +46,8 @@ test('of two agents with one name the first by file name wins, and the other is 
   assert.equal(set.problems[0]!.message, 'agent coder is already declared by a');
 });
 
-test('of two agents with one name the one in force wins, broken or not', () => {
-  const before = force(good('b', 'coder'));
+test('of two agents with one name the one in load wins, broken or not', () => {
+  const before = load(good('b', 'coder'));
   assert.deepEqual(merge([good('a', 'coder'), good('b', 'coder')], before).agents, ['b=coder']);
   const halfBroken = merge([good('a', 'coder'), broken('b')], before);
   assert.deepEqual(halfBroken.agents, ['b=coder']);
@@ -56,14 +56,14 @@ test('of two agents with one name the one in force wins, broken or not', () => {
 });
 
 test('two files may swap their agents', () => {
-  const before = force(good('a', 'coder'), good('b', 'tester'));
+  const before = load(good('a', 'coder'), good('b', 'tester'));
   const swapped = merge([good('a', 'tester'), good('b', 'coder')], before);
   assert.deepEqual(swapped.agents, ['b=coder', 'a=tester']);
   assert.deepEqual(swapped.troubled, []);
 });
 
 test('a file that changes to a name in use keeps its previous agent', () => {
-  const before = force(good('a', 'coder'), good('b', 'tester'));
+  const before = load(good('a', 'coder'), good('b', 'tester'));
   const { agents, troubled } = merge([good('a', 'tester'), good('b', 'tester')], before);
   assert.deepEqual(agents, ['a=coder', 'b=tester']);
   assert.deepEqual(troubled, ['a']);
@@ -73,13 +73,13 @@ test('two agents never share a Linux user', () => {
   const { agents, set } = merge([good('a', 'coder'), good('b', 'x', '{ linuxUser: agent-coder }')]);
   assert.deepEqual(agents, ['a=coder']);
   assert.match(set.problems[0]!.message, /agent-coder already belongs to agent coder/);
-  const before = force(good('b', 'x', '{ linuxUser: agent-coder }'));
+  const before = load(good('b', 'x', '{ linuxUser: agent-coder }'));
   const later = merge([good('a', 'coder'), good('b', 'x', '{ linuxUser: agent-coder }')], before);
   assert.deepEqual(later.agents, ['b=x']);
 });
 
 test('an agent that lost its name to a file that is itself refused is accepted', () => {
-  const before = force(good('f2', 'c', '{ linuxUser: agent-a }'));
+  const before = load(good('f2', 'c', '{ linuxUser: agent-a }'));
   const { agents, troubled } = merge(
     [good('f0', 'b'), good('f1', 'c'), good('f2', 'c', '{ linuxUser: agent-b }'), good('f3', 'a')],
     before,

@@ -6,7 +6,7 @@ import { DATABASES, faultCode, makeCall, type StoreWorld, world } from './testin
 
 const APPROVAL = `approval_${'1'.repeat(26)}`;
 
-async function waiting(it: StoreWorld) {
+async function openWait(it: StoreWorld) {
   const task = await it.task();
   const run = (await it.claim()).find((claim) => claim.task.id === task.id)!.run;
   const call = makeCall(run);
@@ -34,9 +34,9 @@ async function waiting(it: StoreWorld) {
 }
 
 for (const [name, open] of Object.entries(DATABASES)) {
-  test(`a decision wakes the waiting run once, on ${name}`, async () => {
+  test(`a decision wakes the openWait run once, on ${name}`, async () => {
     const it = await world(open);
-    const call = await waiting(it);
+    const call = await openWait(it);
     await call.open();
     assert.equal(await call.park(), true);
     assert.equal(await call.ended(), true);
@@ -50,18 +50,18 @@ for (const [name, open] of Object.entries(DATABASES)) {
 
   test(`a decision that comes before the wait is not accepted, on ${name}`, async () => {
     const it = await world(open);
-    const call = await waiting(it);
+    const call = await openWait(it);
     assert.equal(await call.ended(), false, 'the call does not wait yet');
     await call.open();
     assert.equal(await call.ended({ approvalId: `approval_${'2'.repeat(26)}` }), false);
     assert.equal(await call.ended(), true);
-    assert.equal(await call.park(), false, 'there is nothing left to wait for');
+    assert.equal(await call.park(), false, 'every wait has ended');
     await it.store.close();
   });
 
   test(`an ended run has no open waits, on ${name}`, async () => {
     const it = await world(open);
-    const call = await waiting(it);
+    const call = await openWait(it);
     await call.open();
     await it.store.cancelTask(call.task.id, 'enough', 'person:alice');
     assert.equal(await call.ended(), true);
@@ -73,7 +73,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
 
   test(`an approval cannot be answered as a question, on ${name}`, async () => {
     const it = await world(open);
-    const call = await waiting(it);
+    const call = await openWait(it);
     const { id } = await call.open();
     await assert.rejects(it.store.answerWait(id, 'yes', 'person:bob'), faultCode('conflict'));
     assert.equal((await it.store.counts()).waitsOpen, 0, 'it is no open question');

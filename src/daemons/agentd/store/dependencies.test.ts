@@ -24,7 +24,7 @@ function settle(tasks: readonly Node[], status: Map<string, string>): void {
 const graph = fc.array(fc.array(fc.nat(), { maxLength: 3 }), { minLength: 2, maxLength: 10 });
 const endings = fc.array(fc.tuple(fc.nat(), fc.boolean()), { minLength: 1, maxLength: 12 });
 
-test('[K83] ends free or reject exactly those that come after', async () => {
+test("[K83] a task's end frees or rejects exactly its dependents", async () => {
   const { store, task, claim } = await world(DATABASES.SQLite!);
   await fc.assert(
     fc.asyncProperty(graph, endings, async (shape, order) => {

@@ -59,7 +59,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     await it.store.close();
   });
 
-  test(`[R10] [R401] messages and artifacts mark who reads them, on ${name}`, async () => {
+  test(`[R10] [R401] messages and artifacts mark their readers, on ${name}`, async () => {
     const it = await world(open);
     const [first, second] = [await it.task(), await it.task({ agent: 'coder' })];
     const claimed = await it.claim();

@@ -19,14 +19,14 @@ const RUN = 'run_01m7fq1xzq9xdbvws3t9aq5dr6';
 const OTHER = 'run_01m7fq1sfj08e5qre7n3fg3fgb';
 const CALL = 'call_1000001xzq9xdbvws3t9aq5dr6';
 const OF_OTHER = 'call_1002011sfj08e5qre7n3fg3fgb';
-const OF_NOBODY = 'call_10000000000000000000000000';
+const OF_NO_RUN = 'call_10000000000000000000000000';
 
 /** Scope, key and response as the first release wrote them, and the current scope. */
 const ROWS: [scope: string, key: string, answer: string, now: string][] = [
   ['run-call', CALL, '{"task":{}}', `run-call ${RUN}`],
   ['run-call', `${CALL}/result`, '{"id":"artifact_1"}', `run-call ${RUN}`],
   ['run-call', OF_OTHER, '{}', `run-call ${OTHER}`],
-  ['run-call', OF_NOBODY, '{}', 'run-call'],
+  ['run-call', OF_NO_RUN, '{}', 'run-call'],
   ['person:ann', 'a', '{"id":"task_1","retry_of":null,"result":null}', 'person:ann createTask'],
   [
     'person:ann',

@@ -177,7 +177,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await assert.rejects(
         task({ parent: child, after: [later.id] }),
         faultCode('cycle'),
-        'and through others',
+        'also through other tasks',
       );
       await task({ parent: child, after: [(await task()).id] });
       await store.close();
@@ -199,7 +199,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('[K60] gives a crashed run back with a pause that grows, and fails the task in the end', async () => {
+    it('[K60] requeues a crashed run with growing backoff, and finally fails the task', async () => {
       const { store, task, claim, advance } = await world(open);
       const { id } = await task();
       for (let crash = 1; crash <= 3; crash++) {
@@ -209,7 +209,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
           { runId: claimed!.run.id, fence: crash },
           { detail: 'boom', crashesMax: 2, counts: true },
         );
-        assert.deepEqual(await claim(), [], 'not before the pause is over');
+        assert.deepEqual(await claim(), [], 'not before the backoff ends');
         advance(1_000);
       }
       const failed = await store.task(id);
@@ -234,7 +234,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
-    it('numbers messages per pair and shows a step the same ones again', async () => {
+    it('numbers messages per pair and returns the same ones to a repeated step', async () => {
       const { store, task, claim } = await world(open);
       const root = await task();
       const [claimed] = await claim();

@@ -222,7 +222,7 @@ test('a usage chunk that only modeld requested is not passed on', async () => {
   }
 });
 
-test("an aborted stream gives whole events and then an error in the client's dialect", async () => {
+test("an aborted stream yields whole events and then an error in the client's dialect", async () => {
   for (const [dialect, parts, mark] of [
     [openai, OPENAI, /^data: \{"error":\{"message":"the provider p ended/],
     [anthropic, ANTHROPIC, /^event: error\ndata: \{"type":"error","error":\{"type":"api_error"/],
@@ -277,7 +277,7 @@ test('a slow client slows the provider', async () => {
     before = written;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  // Socket buffers bound the bytes in transit; without backpressure they would grow for ever.
+  // Socket buffers bound the bytes in transit; without backpressure they would grow without bound.
   assert.ok(written < 64 * 1024 * 1024);
   isOver = true;
   await items.return?.(undefined);

@@ -23,7 +23,7 @@ const usage = (more: Partial<Usage>): Usage => ({
 });
 const book = makePriceBook();
 
-test('a model is found by name, by family, by provider, and else costs the most', () => {
+test('a model is found by name, by family, by provider, and otherwise costs the most', () => {
   assert.equal(book.find('x', 'claude-opus-5-5').output, 20_000_000);
   assert.equal(book.find('x', 'claude-haiku-4-5-20251001').input, 1_000_000);
   assert.equal(book.find('x', 'gpt-5-2025-08-07').input, 1_250_000);
@@ -64,7 +64,7 @@ test('a cost is the sum of its parts, rounded up', () => {
   assert.equal(costMicrousd(row, { usage: spent, cacheWriteLongTokens: 100, times: 1.1 }), 19_580);
 });
 
-test('a long prompt has the long-prompt price for all of it', () => {
+test('the long-prompt price applies to a whole long prompt', () => {
   const row = book.find('x', 'claude-haiku-5-5');
   assert.equal(costMicrousd(row, { usage: usage({ input_tokens: 100_000 }) }), 10_000);
   assert.equal(
@@ -126,7 +126,7 @@ test('the bound is never below the bytes of the text, and never above the window
   );
 });
 
-test('tools, images and things of unknown size raise the bound', () => {
+test('tools, images and parts of unknown size raise the bound', () => {
   const plain = bound(says('x'));
   assert.ok(bound({ ...says('x'), tools: [{ name: 't' }] }) >= plain + 1_024);
   const image = { type: 'image', source: { type: 'url', url: 'http://x' } };

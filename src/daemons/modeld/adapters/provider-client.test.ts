@@ -153,7 +153,7 @@ test("the vendor's errors become faults with retry-after, without the key", asyn
   await assert.rejects(whole(provider), isFault('provider_down'));
 });
 
-test('a key that is echoed in a header or a content type goes no further', async () => {
+test('a key that is echoed in a header or a content type is not passed on', async () => {
   const provider = await provide((_, response) => {
     response.writeHead(200, { 'content-type': 'application/json', 'x-request-id': `r-${KEY}` });
     response.end('{}');
@@ -174,7 +174,7 @@ test('a key that is invalid in a header is reported without the key', async () =
 
 const broken: [string, ProviderScript, string, RegExp][] = [
   [
-    'half a JSON document',
+    'a truncated JSON document',
     (_, r) => r.writeHead(200, { 'content-type': 'application/json' }).end('{"a":'),
     'provider_malformed',
     /not JSON/,
@@ -187,7 +187,7 @@ const broken: [string, ProviderScript, string, RegExp][] = [
   ],
   ['no type', (_, r) => r.writeHead(200).end('{}'), 'provider_malformed', /without a content type/],
   [
-    'gzip unasked',
+    'unrequested gzip',
     (_, r) =>
       r.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }).end('x'),
     'provider_malformed',
@@ -210,7 +210,7 @@ const broken: [string, ProviderScript, string, RegExp][] = [
     /closed the connection/,
   ],
   [
-    'nesting without end',
+    'endless nesting',
     (_, r) => r.writeHead(200, { 'content-type': 'application/json' }).end('['.repeat(5000)),
     'provider_malformed',
     /not JSON/,
@@ -234,7 +234,7 @@ test('a refused connection is provider_down with its reason', async () => {
   );
 });
 
-test('silence before, silence within and too many bytes all end', async () => {
+test('no first byte, a stalled body and too many bytes all end the call', async () => {
   const silent = await provide(() => {});
   await assert.rejects(
     whole(silent, { limits: { ...LIMITS, firstByteTimeoutMs: 30 } }),

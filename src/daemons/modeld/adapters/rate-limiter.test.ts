@@ -80,7 +80,7 @@ test('calls a minute are spread over the minute', async () => {
   assert.equal(isIn, true);
 });
 
-test('tokens are corrected by what was used, and a call larger than the minute gets in when it is full', async () => {
+test('tokens are corrected by actual usage, and a call larger than the minute is admitted when it is full', async () => {
   const clock = manualClock(0);
   const gate = makeRateLimiter('p', clock, { inFlightMax: 9, tokensPerMinute: 100, queueMax: 9 });
   const first = await gate.acquire({ tokens: 100 });

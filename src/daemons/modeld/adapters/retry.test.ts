@@ -29,7 +29,7 @@ type Plan = Record<string, (Fault | 'ok')[]>;
 function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
   const clock = manualClock(0);
   const circuits = new Map<string, Circuit>();
-  const asked: { route: string; atMs: number; budgetMs: number }[] = [];
+  const tries: { route: string; atMs: number; budgetMs: number }[] = [];
   const next: string[] = [];
   const run = runRoutes<string, string>({
     routes: Object.keys(plan),
@@ -40,7 +40,7 @@ function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
     },
     getName: (route) => route,
     attempt: async ({ route, budgetMs }) => {
-      asked.push({ route, atMs: clock.nowMs(), budgetMs });
+      tries.push({ route, atMs: clock.nowMs(), budgetMs });
       const result = plan[route]?.shift() ?? 'ok';
       if (result === 'ok') return `${route} answered`;
       throw result;
@@ -51,37 +51,37 @@ function play(plan: Plan, more: Partial<RouteRun<string, string>> = {}) {
     onFailure: (failure) => next.push(failure.next),
     ...more,
   });
-  return { result: drive(clock, run), asked, next, clock };
+  return { result: drive(clock, run), tries, next, clock };
 }
 
 test('transient failures are retried with growing delays', async () => {
-  const { result, asked, next } = play({ a: [down(), down(), 'ok'] });
+  const { result, tries, next } = play({ a: [down(), down(), 'ok'] });
   assert.equal(await result, 'a answered');
-  assert.equal(asked.length, 3);
-  assert.ok(asked[1]!.atMs >= 125 && asked[2]!.atMs - asked[1]!.atMs >= 250);
+  assert.equal(tries.length, 3);
+  assert.ok(tries[1]!.atMs >= 125 && tries[2]!.atMs - tries[1]!.atMs >= 250);
   assert.deepEqual(next, ['retry', 'retry']);
 });
 
 test('Retry-After is respected', async () => {
-  const { result, asked } = play({
+  const { result, tries } = play({
     a: [fault('rate_limited', 'w', { retryAfterMs: 5_000 }), 'ok'],
   });
   await result;
-  assert.ok(asked[1]!.atMs >= 5_000);
+  assert.ok(tries[1]!.atMs >= 5_000);
 });
 
 test('a long delay goes to the next route instead', async () => {
   const wait = fault('rate_limited', 'w', { retryAfterMs: 5_000 });
-  const { result, asked } = play({ a: [wait], b: ['ok'] });
+  const { result, tries } = play({ a: [wait], b: ['ok'] });
   assert.equal(await result, 'b answered');
-  assert.ok(asked[1]!.atMs < 1_000);
+  assert.ok(tries[1]!.atMs < 1_000);
 });
 
 test('a delay beyond the total time ends the call with its fault', async () => {
   const wait = fault('rate_limited', 'w', { retryAfterMs: 90_000 });
-  const { result, asked } = play({ a: [wait] });
+  const { result, tries } = play({ a: [wait] });
   await assert.rejects(result, (error: Fault) => error.retryAfterMs === 90_000);
-  assert.equal(asked.length, 1);
+  assert.equal(tries.length, 1);
 });
 
 const kinds: [FaultCode, FaultExtra | undefined, string[]][] = [
@@ -98,12 +98,12 @@ const kinds: [FaultCode, FaultExtra | undefined, string[]][] = [
   ['deadline', undefined, ['a']],
 ];
 for (const [code, extra, expected] of kinds) {
-  test(`${code} ${JSON.stringify(extra?.details ?? {})}: asked are ${expected.join(', ')}`, async () => {
+  test(`${code} ${JSON.stringify(extra?.details ?? {})}: the tries go to ${expected.join(', ')}`, async () => {
     const same = Array.from({ length: 9 }, () => fault(code, 'm', extra));
-    const { result, asked } = play({ a: same, b: ['ok'] });
+    const { result, tries } = play({ a: same, b: ['ok'] });
     await result.catch((error) => assert.ok(isFault(code)(error)));
     assert.deepEqual(
-      asked.map((entry) => entry.route),
+      tries.map((entry) => entry.route),
       expected,
     );
   });
@@ -121,9 +121,9 @@ test('nothing is retried once the client got something', async () => {
 });
 
 test('the tries share one total time', async () => {
-  const { result, asked } = play({ a: Array.from({ length: 9 }, () => down()) }, { totalMs: 300 });
+  const { result, tries } = play({ a: Array.from({ length: 9 }, () => down()) }, { totalMs: 300 });
   await assert.rejects(result, isFault('provider_down'));
-  assert.ok(asked.every((entry) => entry.atMs < 300 && entry.budgetMs <= 300 - entry.atMs));
+  assert.ok(tries.every((entry) => entry.atMs < 300 && entry.budgetMs <= 300 - entry.atMs));
 });
 
 test('a cancel ends the wait', async () => {
@@ -207,10 +207,10 @@ test('an open circuit is skipped; if it is the only one, the caller gets the rea
   circuit.acquire()?.fail(down());
   const closed = makeCircuit(clock);
   const circuitOf = (route: string) => (route === 'a' ? circuit : closed);
-  const { result, asked } = play({ a: ['ok'], b: ['ok'] }, { getCircuit: circuitOf });
+  const { result, tries } = play({ a: ['ok'], b: ['ok'] }, { getCircuit: circuitOf });
   assert.equal(await result, 'b answered');
   assert.deepEqual(
-    asked.map((entry) => entry.route),
+    tries.map((entry) => entry.route),
     ['b'],
   );
   await assert.rejects(

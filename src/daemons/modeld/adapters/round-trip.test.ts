@@ -46,7 +46,8 @@ const calls = fc
   );
 
 /**
- * A turn with calls and their results, as every vendor wants it. Ids are made unique by the caller.
+ * A turn with calls and their results, as every vendor requires it. The caller makes the ids
+ * unique.
  */
 const toolTurn = fc.tuple(fc.option(words), calls, words);
 
@@ -63,10 +64,10 @@ function conversation(options: { marksErrors: boolean }): fc.Arbitrary<Message[]
       const messages: Message[] = [];
       if (system !== null)
         messages.push({ role: 'system', parts: [{ type: 'text', text: system }] });
-      turns.forEach(([asked, [said, made, outcome]], turn) => {
+      turns.forEach(([question, [reply, made, outcome]], turn) => {
         const own = made.map((call) => ({ ...call, id: `${call.id}.${turn}` }));
-        messages.push({ role: 'user', parts: asked });
-        const spoken: Part[] = said === null ? [] : [{ type: 'text', text: said }];
+        messages.push({ role: 'user', parts: question });
+        const spoken: Part[] = reply === null ? [] : [{ type: 'text', text: reply }];
         messages.push({ role: 'assistant', parts: [...spoken, ...own] });
         messages.push({
           role: 'user',
@@ -96,7 +97,7 @@ const restored = (messages: Message[], names: WireNames): Message[] =>
   }));
 
 for (const dialect of [openai, anthropic]) {
-  test(`${dialect.name}: a request goes out and comes back the same`, () => {
+  test(`${dialect.name}: a written request is read back the same`, () => {
     fc.assert(
       fc.property(
         conversation({ marksErrors: dialect.name === 'anthropic' }),
@@ -181,7 +182,7 @@ function cutText(text: string, at: number): string[] {
   return [text.slice(0, middle), text.slice(middle)].filter((piece) => piece !== '');
 }
 
-/** The events a provider of any dialect would have caused with this answer. */
+/** The events a provider of any dialect would have caused with this response. */
 function toEvents(response: ModelResponse, at: number): ResponseEvent[] {
   const events: ResponseEvent[] = [];
   for (const part of response.message.parts) {
@@ -212,7 +213,7 @@ function readBack(dialect: Dialect, text: string, cuts: number[]): ModelResponse
 }
 
 for (const dialect of [openai, anthropic]) {
-  test(`${dialect.name}: an answer goes to a client and reads the same`, () => {
+  test(`${dialect.name}: a response written to a client reads the same`, () => {
     fc.assert(
       fc.property(answerOf(dialect), (response) => {
         const body: unknown = JSON.parse(JSON.stringify(dialect.writeResponse(response, META)));
@@ -221,7 +222,7 @@ for (const dialect of [openai, anthropic]) {
     );
   });
 
-  test(`${dialect.name}: a streamed answer, cut anywhere, reads the same`, () => {
+  test(`${dialect.name}: a streamed response, split anywhere, reads the same`, () => {
     fc.assert(
       fc.property(
         answerOf(dialect),
@@ -240,7 +241,7 @@ for (const dialect of [openai, anthropic]) {
   });
 }
 
-test('from one dialect to the other and back: words, calls, counts and reasons stay', () => {
+test('from one dialect to the other and back: text, calls, counts and reasons stay', () => {
   for (const [first, second] of [
     [openai, anthropic],
     [anthropic, openai],
@@ -265,7 +266,7 @@ test('from one dialect to the other and back: words, calls, counts and reasons s
   }
 });
 
-test('thinking that Anthropic signed survives a client of OpenAI that sends the message back', () => {
+test('thinking that Anthropic signed survives an OpenAI client that sends the message back', () => {
   fc.assert(
     fc.property(answerOf(anthropic), fc.nat(), (response, at) => {
       const thought = response.message.parts.filter((part) => part.type === 'thinking');

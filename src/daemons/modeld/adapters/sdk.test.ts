@@ -92,7 +92,7 @@ const anthropicClient = () => new Anthropic({ apiKey: 'k', baseURL: base, maxRet
 const chat = { model: 'coder', messages: [{ role: 'user' as const, content: 'hi' }] };
 const message = { ...chat, max_tokens: 10 };
 
-test('the OpenAI SDK reads a whole answer', async () => {
+test('the OpenAI SDK reads a whole response', async () => {
   next = {};
   const response = await openaiClient().chat.completions.create(chat);
   const [choice] = response.choices;
@@ -109,7 +109,7 @@ test('the OpenAI SDK reads a whole answer', async () => {
   assert.equal(response.usage?.prompt_tokens_details?.cached_tokens, 3);
 });
 
-test('the OpenAI SDK puts a stream together', async () => {
+test('the OpenAI SDK reassembles a stream', async () => {
   next = {};
   const stream = openaiClient().chat.completions.stream({
     ...chat,
@@ -125,7 +125,7 @@ test('the OpenAI SDK puts a stream together', async () => {
   assert.equal(response.usage?.completion_tokens, 20);
 });
 
-test('the Anthropic SDK reads a whole answer', async () => {
+test('the Anthropic SDK reads a whole response', async () => {
   next = {};
   const response = await anthropicClient().messages.create(message);
   assert.deepEqual(
@@ -136,7 +136,7 @@ test('the Anthropic SDK reads a whole answer', async () => {
   assert.equal(response.usage.cache_read_input_tokens, 3);
 });
 
-test('the Anthropic SDK puts a stream together, also with alternating calls', async () => {
+test('the Anthropic SDK reassembles a stream, also with alternating calls', async () => {
   next = {};
   const response = await anthropicClient().messages.stream(message).finalMessage();
   assert.deepEqual(
@@ -168,7 +168,7 @@ const rows: Row[] = [
   ],
 ];
 for (const [reason, openaiClass, anthropicClass] of rows) {
-  test(`both SDKs raise the right class for ${reason.code} and repeat only what can help`, async () => {
+  test(`both SDKs raise the right class for ${reason.code} and retry only what can help`, async () => {
     next = { fault: reason };
     requests = 0;
     await assert.rejects(openaiClient().chat.completions.create(chat), openaiClass);
@@ -181,7 +181,7 @@ for (const [reason, openaiClass, anthropicClass] of rows) {
   });
 }
 
-test('both SDKs raise an error that comes in the middle of a stream', async () => {
+test('both SDKs raise an error in the middle of a stream', async () => {
   next = { midway: fault('provider_down', 'the provider went away') };
   const stream = await openaiClient().chat.completions.create({ ...chat, stream: true });
   await assert.rejects(async () => {

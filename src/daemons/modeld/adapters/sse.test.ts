@@ -20,7 +20,7 @@ function parseAll(bytes: Buffer, cuts: number[] = []): SseBlock[] {
   return blocks;
 }
 
-const said = (text: string) =>
+const eventsIn = (text: string) =>
   parseAll(Buffer.from(text))
     .filter((block) => block.data !== null)
     .map(({ event, data }) => [event, data]);
@@ -51,7 +51,7 @@ const cases: [string, string, [string, string][]][] = [
     ],
   ],
   [
-    'mixed ends',
+    'mixed line ends',
     'data: a\r\n\rdata: b\n\r\n',
     [
       ['', 'a'],
@@ -76,7 +76,7 @@ const cases: [string, string, [string, string][]][] = [
   ['empty data', 'data:\n\n', [['', '']]],
 ];
 for (const [name, text, expected] of cases) {
-  test(`the parser reads ${name}`, () => assert.deepEqual(said(text), expected));
+  test(`the parser reads ${name}`, () => assert.deepEqual(eventsIn(text), expected));
 }
 
 const line = fc.string({ unit: 'grapheme', maxLength: 12 }).map((s) => s.replace(/[\r\n]/g, ''));
@@ -90,7 +90,7 @@ const blockText = fc
   .map(([lines, end]) => `${lines.map(([head, text]) => head + text + end).join('')}${end}`);
 const streamText = fc.array(blockText, { maxLength: 6 }).map((blocks) => blocks.join(''));
 
-test('however a stream is split, it gives the same blocks and every byte', () => {
+test('however a stream is split, it yields the same blocks and every byte', () => {
   fc.assert(
     fc.property(streamText, fc.array(fc.nat(), { maxLength: 20 }), (text, cuts) => {
       const bytes = Buffer.from(text);
@@ -116,7 +116,7 @@ test('what is written is read back', () => {
   );
 });
 
-test('an event that does not end is cut at the limit', () => {
+test('an event that does not end is aborted at the limit', () => {
   const parser = new SseParser({ blockBytesMax: 100 });
   parser.push(Buffer.from('data: short\n\n'));
   assert.throws(

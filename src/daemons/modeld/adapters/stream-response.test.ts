@@ -47,7 +47,7 @@ async function readStream(provider: Provider, more: Partial<ProviderCall> = {}) 
   return { text, end };
 }
 
-test('a stream that ends as it should is whole, also if the server keeps the connection', async () => {
+test('a stream that ends properly is whole, also if the server keeps the connection', async () => {
   const parts = [chunk('a'), chunk('b'), FINISH, 'data: [DONE]\n\n'];
   for (const end of ['end', 'hang'] as const) {
     const { text, end: ended } = await readStream(await provide(sendStream(parts, end)));
@@ -65,7 +65,7 @@ const cutStreams: [string, ProviderScript, string, RegExp][] = [
     /closed the connection during/,
   ],
   [
-    'ended without its mark',
+    'ended without its end marker',
     sendStream([chunk('a'), FINISH], 'end'),
     'provider_malformed',
     /without an end marker/,
@@ -93,7 +93,7 @@ const cutStreams: [string, ProviderScript, string, RegExp][] = [
   ],
 ];
 for (const [name, answering, code, words] of cutStreams) {
-  test(`a stream ${name} gives what came and says how it ended`, async () => {
+  test(`a stream ${name} yields what arrived and says how it ended`, async () => {
     const limits = name === 'silent in the middle' ? { ...LIMITS, idleTimeoutMs: 300 } : LIMITS;
     const { text, end } = await readStream(await provide(answering), { limits });
     assert.match(text, /^ab?$/);
@@ -136,7 +136,7 @@ test('an endless stream is aborted, as one event or as many', async () => {
   }
 });
 
-test('bytes that come one by one make the same stream', async () => {
+test('bytes that arrive one by one make the same stream', async () => {
   const bytes = Buffer.from(`${chunk('é')}${chunk('€')}data: [DONE]\n\n`);
   const provider = await provide(async (_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });

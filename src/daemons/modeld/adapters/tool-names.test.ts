@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { makeNameTable } from './tool-names.ts';
 
-test('dots go out as underscores and come back as dots', () => {
+test('dots are written as underscores and read back as dots', () => {
   const table = makeNameTable(['task.delegate', 'message.send'], 64);
   assert.equal(table.toWire('task.delegate'), 'task_delegate');
   assert.equal(table.toName('task_delegate'), 'task.delegate');
@@ -25,7 +25,7 @@ test('an unknown name stays unchanged', () => {
   assert.equal(makeNameTable(['a.b'], 64).toName('invented'), 'invented');
 });
 
-test('any set of names is carried without a collision, in the form vendors take', () => {
+test('any set of names is mapped without a collision, to a form vendors accept', () => {
   const name = fc.oneof(
     fc.string({ minLength: 1, maxLength: 80, unit: 'binary' }),
     fc.string({ minLength: 1, maxLength: 8, unit: fc.constantFrom('a', '.', '_', '-', 'é') }),

@@ -17,7 +17,7 @@ import { filterRoutes, fromMask, toMask } from './labels.ts';
 import { listModels, type ModelEntry, type ModelOffer, resolveModel } from './models.ts';
 import { findRecorded, type RecordedAttempt } from './record.ts';
 
-describe('how much a call may reserve', () => {
+describe('the maximum reservation of a call', () => {
   const left = fc.record({
     tokens: fc.option(fc.nat({ max: 5_000 })),
     costMicrousd: fc.option(fc.nat({ max: 50_000 })),
@@ -34,7 +34,7 @@ describe('how much a call may reserve', () => {
       fc.property(fc.array(left, { maxLength: 5 }), bound, (lefts, given) => {
         const costOf = (output: number) =>
           Math.ceil((given.inputTokens * given.inputPrice + output * given.outputPrice) / 10);
-        const asked: CostBound = { ...given, computeCost: costOf };
+        const bound: CostBound = { ...given, computeCost: costOf };
         const budgets = lefts.map(
           (one): BudgetRemaining => ({
             key: makeBudgetKey('site', '', ''),
@@ -49,7 +49,7 @@ describe('how much a call may reserve', () => {
               (tokens === null || given.inputTokens + output <= tokens) &&
               (costMicrousd === null || costOf(output) <= costMicrousd),
           );
-        const result = fitToBudgets(budgets, asked);
+        const result = fitToBudgets(budgets, bound);
         const useful = Math.min(16, given.outputTokensWanted);
         if ('budget' in result) return assert.ok(!fits(useful));
         assert.ok(fits(result.outputTokensMax));
@@ -119,7 +119,7 @@ describe('recorded calls', () => {
     assert.equal(ask([attempt('unknown'), attempt('completed')]), 'recorded');
   });
 
-  test('a replay is never sent on', () => {
+  test('a replay is never sent to a provider', () => {
     assert.equal(ask([], 'replay'), 'differs');
     assert.equal(ask([attempt('unknown')], 'replay'), 'differs');
     assert.equal(ask([attempt('completed', 'b')], 'replay'), 'differs');
@@ -129,7 +129,7 @@ describe('recorded calls', () => {
 });
 
 describe('labels', () => {
-  test('a set of labels survives being bits', () => {
+  test('a set of labels survives being stored as bits', () => {
     const all: Label[] = ['person', 'own', 'agent', 'tool', 'outside', 'secret', 'personal'];
     fc.assert(
       fc.property(fc.subarray(all), (labels) => {
@@ -149,7 +149,7 @@ describe('labels', () => {
   });
 });
 
-describe('names of models', () => {
+describe('model names', () => {
   const entry = (provider: string, kind: 'chat' | 'embedding' = 'chat'): ModelEntry => ({
     routes: [{ provider, model: 'm' }],
     kind,

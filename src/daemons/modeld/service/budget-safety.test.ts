@@ -25,6 +25,7 @@ import type { BudgetView } from '../../../wire/modeld.ts';
 import { modeldConfig } from '../config.ts';
 import { openKeys } from '../store/keys.ts';
 import { MIGRATIONS } from '../store/tables.ts';
+import { type Bill, FakeUpstream, type PlayedPart, turns } from '../testing/fake-upstream.ts';
 import {
   admission,
   freshStateDir,
@@ -33,7 +34,6 @@ import {
   runId,
   userMessage,
 } from '../testing/harness.ts';
-import { type Bill, type PlayedPart, PlayedUpstream, turns } from '../testing/played-upstream.ts';
 import { openService } from './service.ts';
 
 const RUNS = 4;
@@ -71,11 +71,11 @@ type Caller = Callers[number];
 
 const epoch = fc.record({
   callers: fc.oneof(crowd, few),
-  /** In which turn the process dies, alone or with the machine; undefined: it stops in order. */
+  /** The tick in which the process dies, alone or with the machine; undefined: an orderly stop. */
   dies: fc.option(fc.record({ turn: fc.nat({ max: 25 }), withPower: fc.boolean() }), {
     nil: undefined,
   }),
-  /** From which turn on, and for how many, no transaction gets to its end. */
+  /** From this tick on, and for how many, no transaction commits. */
   full: fc.record({ from: fc.nat({ max: 30 }), turns: fc.nat({ max: 4 }) }),
 });
 type Death = { turn: number; withPower: boolean };
@@ -171,7 +171,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
   };
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, log: silentLog });
   const parts = new Map<string, PlayedPart>();
-  const upstream = new PlayedUpstream(
+  const upstream = new FakeUpstream(
     (ask) => parts.get(JSON.stringify(ask).match(/#\d+\.\d+/)![0])!,
   );
   const service = await openService({
@@ -335,7 +335,7 @@ async function assertBooks(opened: Open, billed: Bill): Promise<void> {
 /** The log names each attempt and each end once, and the journal has the same attempts. */
 async function assertReconciled({ db }: Open, audited: Audited): Promise<void> {
   const ids = audited.map(({ id }) => id);
-  assert.equal(new Set(ids).size, ids.length, 'an event is there twice');
+  assert.equal(new Set(ids).size, ids.length, 'an event is in the log twice');
   const rows = await db.read((sql) =>
     sql.all<{ id: string }>(
       `SELECT call_id || '.attempted.' || attempt AS id FROM model_calls ORDER BY id`,

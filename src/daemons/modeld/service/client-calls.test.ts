@@ -8,7 +8,7 @@ import { admission, OPERATOR, rejects, runCaller, runId, until } from '../testin
 import { openaiChunks, sendJson } from '../testing/provider.ts';
 import { modeld, provider, startWithProvider } from '../testing/with-provider.ts';
 
-describe('clients of a vendor', () => {
+describe('vendor clients', () => {
   startWithProvider(({ url }) => ({
     providers: {
       oai: { dialect: 'openai', base_url: `${url}/v1`, models: ['gpt-test'] },
@@ -62,7 +62,7 @@ describe('clients of a vendor', () => {
       response.end(sent);
     });
     const response = await post(CHAT, text);
-    assert.equal(provider.asked[0]!.text, text.replace('"oai/gpt-test"', '"gpt-test"'));
+    assert.equal(provider.requests[0]!.text, text.replace('"oai/gpt-test"', '"gpt-test"'));
     assert.equal(await textOf(response), sent);
     assert.equal(response.headers['agentd-provider'], 'oai');
     const { calls } = await modeld.operator.listCalls({ query: { limit: 1 } });
@@ -92,14 +92,14 @@ describe('clients of a vendor', () => {
     const body = JSON.parse(await textOf(response)) as Record<string, unknown>;
     assert.equal(body.type, 'message');
     assert.equal((body.content as { text: string }[])[0]!.text, 'hello');
-    assert.equal(provider.asked[0]!.path, '/v1/chat/completions');
+    assert.equal(provider.requests[0]!.path, '/v1/chat/completions');
     const other = await post(
       CHAT,
       '{"model":"ant/claude-test","messages":[{"role":"user","content":"hi"}]}',
     );
     const chat = JSON.parse(await textOf(other)) as { choices: { message: object }[] };
     assert.equal((chat.choices[0]!.message as { content: string }).content, 'hello');
-    assert.equal(provider.asked[1]!.path, '/v1/messages');
+    assert.equal(provider.requests[1]!.path, '/v1/messages');
   });
 
   test('when a route fails before it responds, the next is used; the log has the chain', async () => {
@@ -142,7 +142,7 @@ describe('clients of a vendor', () => {
     assert.match(writeDialectError('anthropic', refused).body, /"type":"error"/);
   });
 
-  test('lists of models in both shapes', async () => {
+  test('model lists in both formats', async () => {
     const openai = (await modeld.operator.openaiModels({})) as { data: { id: string }[] };
     const anthropic = (await modeld.operator.anthropicModels({ query: {} })) as {
       data: { id: string; type: string }[];
@@ -182,10 +182,10 @@ describe('clients of a vendor', () => {
     await assert.rejects(neutral, { code: 'not_found', message });
     const embedded = modeld.operator.embed({ body: { model: 'gpt-tset', input: ['x'] } });
     await assert.rejects(embedded, { code: 'not_found', message });
-    assert.deepEqual(provider.asked, [], 'nothing was sent');
+    assert.deepEqual(provider.requests, [], 'nothing was sent');
     for (const known of ['default', 'oai/anything', 'gpt-test']) await ask(known);
     await modeld.agentd.admitRun({ params: { id: runId(70) }, body: admission(70) });
     await ask('gpt-tset', runCaller(70, 1));
-    assert.equal(provider.asked.length, 4);
+    assert.equal(provider.requests.length, 4);
   });
 });

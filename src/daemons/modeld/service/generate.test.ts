@@ -16,7 +16,7 @@ import { callId, modeld, provider, startWithProvider } from '../testing/with-pro
 describe('generate', () => {
   startWithProvider();
 
-  test('an operator asks and gets an answer with usage and cost', async () => {
+  test("an operator's call returns a response with usage and cost", async () => {
     const response = await modeld.operator.generate({
       body: {
         model: 'coder-large',
@@ -57,13 +57,13 @@ describe('generate', () => {
     ]);
   });
 
-  test('the same call_id is answered from the record, once paid', async () => {
+  test('the same call_id is returned from the record, paid once', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(1) }, body: admission(1) });
     const run = modeld.as(runCaller(1, 1));
     const body = { model: 'coder-large', messages: [userMessage('once')], call_id: callId(1) };
     const first = await run.generate({ body });
     const second = await run.generate({ body });
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     assert.deepEqual({ ...second, recorded: false }, first);
     assert.equal(second.recorded, true);
     assert.equal(modeld.failpoints.at(-1), 'modeld.after-outcome');
@@ -76,20 +76,20 @@ describe('generate', () => {
   test('a call in flight is joined, not made twice', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
     const run = modeld.as(runCaller(2, 1));
-    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: requested, resolve: onRequest } = Promise.withResolvers<void>();
     const { promise: go, resolve: response } = Promise.withResolvers<void>();
     provider.plays.push(async ({ response }) => {
-      isAsked();
+      onRequest();
       await go;
       sendJson(response, 200, openaiAnswer('slow'));
     });
     const body = { model: 'coder-large', messages: [userMessage('slow')], call_id: callId(2) };
     const first = run.generate({ body });
-    await asked;
+    await requested;
     const second = run.generate({ body });
     response();
     const answers = await Promise.all([first, second]);
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     assert.deepEqual(answers[0].message, answers[1].message);
   });
 
@@ -106,7 +106,7 @@ describe('generate', () => {
     refuse(400);
     await rejects(run.generate({ body }), 'provider_refused');
     await rejects(run.generate({ body }), 'provider_refused');
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     const other = { ...body, call_id: callId(3, 1) };
     refuse(429, { 'retry-after': '3000' });
     const wait = await rejects(run.generate({ body: other }), 'rate_limited');
@@ -124,7 +124,7 @@ describe('generate', () => {
     );
   });
 
-  test('a replay is answered from the record only', async () => {
+  test('a replay is returned from the record only', async () => {
     const body = { model: 'coder-large', messages: [userMessage('once')], call_id: callId(1) };
     const events = modeld.events.length;
     await modeld.agentd.admitRun({
@@ -139,7 +139,7 @@ describe('generate', () => {
       'replay_differs',
     );
     await rejects(replay.generate({ body: { ...body, call_id: callId(1, 77) } }), 'replay_differs');
-    assert.equal(provider.asked.length, 0);
+    assert.equal(provider.requests.length, 0);
     assert.equal(modeld.events.length, events);
     await modeld.agentd.dismissRun({ params: { id: runId(1) }, query: { fence: 1 } });
   });
@@ -148,24 +148,24 @@ describe('generate', () => {
     for (const n of [4, 5])
       await modeld.agentd.admitRun({ params: { id: runId(n) }, body: admission(n) });
     const [thief, owner] = [modeld.as(runCaller(4, 1)), modeld.as(runCaller(5, 1))];
-    const asked = { model: 'coder-large', messages: [userMessage('once')] };
-    const body = { ...asked, call_id: callId(5, 9) };
+    const call = { model: 'coder-large', messages: [userMessage('once')] };
+    const body = { ...call, call_id: callId(5, 9) };
     await rejects(thief.generate({ body }), 'bad_request');
-    assert.equal((await owner.generate({ body })).recorded, false, 'it is still free');
+    assert.equal((await owner.generate({ body })).recorded, false, 'the id is still unused');
     await rejects(thief.generate({ body }), 'bad_request');
     assert.equal((await owner.generate({ body })).recorded, true);
-    const { call_id } = await thief.generate({ body: { ...asked, call_id: callId(4, 9) } });
-    assert.equal(call_id, callId(4, 9), 'the control');
+    const { call_id } = await thief.generate({ body: { ...call, call_id: callId(4, 9) } });
+    assert.equal(call_id, callId(4, 9), 'control');
     const embed = { model: 'coder-large', input: ['x'], call_id: callId(5, 10) };
     await rejects(thief.embed({ body: embed }), 'bad_request');
   });
 
-  test('an artifact is the last message and brings its labels', async () => {
+  test('an artifact becomes the last message and adds its labels', async () => {
     const id = `artifact_${'0'.repeat(25)}1`;
     modeld.artifacts.set(id, { text: 'the log of the incident', labels: ['outside'] });
     const body = { model: 'coder-large', input_ref: `artifact://${id}`, purpose: 'summarize' };
     const { call_id } = await modeld.operator.generate({ body });
-    assert.match(provider.asked[0]!.text, /the log of the incident/);
+    assert.match(provider.requests[0]!.text, /the log of the incident/);
     const { call, messages } = await modeld.operator.getCall({ params: { id: call_id } });
     assert.equal(call.purpose, 'summarize');
     assert.equal(messages.length, 1);
@@ -179,7 +179,7 @@ describe('generate', () => {
     const body = { model: 'coder-large', messages: [userMessage('born in 1970', ['personal'])] };
     const refused = await rejects(modeld.operator.generate({ body }), 'data_not_allowed');
     assert.deepEqual(refused.details?.labels, ['personal']);
-    assert.equal(provider.asked.length, 0);
+    assert.equal(provider.requests.length, 0);
     // A run that has read a secret cannot send anything to that provider.
     const marked = admission(8, { labels: ['secret'] });
     await modeld.agentd.admitRun({ params: { id: runId(8) }, body: marked });
@@ -216,10 +216,10 @@ describe('generate', () => {
         limits: { max_output_tokens: 33 },
       },
     });
-    assert.equal(provider.asked.at(-1)!.body.max_completion_tokens, 33);
+    assert.equal(provider.requests.at(-1)!.body.max_completion_tokens, 33);
   });
 
-  test('a stream gives deltas, then done; an aborted one ends with an error', async () => {
+  test('a stream yields deltas, then done; an aborted one ends with an error', async () => {
     let onFirst = () => {};
     const open = async (n: number, step: number) => {
       const response = await modeld.dispatch.run({
@@ -252,7 +252,7 @@ describe('generate', () => {
       again.map((event) => event.text ?? event.type),
       ['hello', 'done'],
     );
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     provider.plays.push(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       for (const chunk of openaiChunks(['hel', 'lo']).slice(0, 2)) response.write(chunk);
@@ -272,7 +272,7 @@ describe('generate', () => {
     assert.ok(calls[0]!.cost_microusd > calls[1]!.cost_microusd);
   });
 
-  test('messages are kept once, and what is forgotten stays forgotten', async () => {
+  test('messages are stored once, and a forgotten part stays forgotten', async () => {
     const secret = userMessage('the thing to forget');
     const ask = () =>
       modeld.operator.generate({
@@ -310,7 +310,7 @@ describe('generate', () => {
     assert.equal(later.total.calls, 0);
   });
 
-  test('pages of calls are whole and in order', async () => {
+  test('pages of calls are complete and in order', async () => {
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
@@ -328,7 +328,7 @@ describe('generate', () => {
     await rejects(modeld.operator.listCalls({ query: { cursor: 'nonsense' } }), 'bad_request');
   });
 
-  test('every attempt in the journal has its two events, and no event is there twice', async () => {
+  test('every attempt in the journal has its two events, and no event is duplicated', async () => {
     const { calls } = await modeld.operator.listCalls({ query: { limit: 1000 } });
     const isJournaled = ({ event }: { event: string }) => /\.(attempted|ended)$/.test(event);
     const count = () => modeld.events.filter(isJournaled).length;

@@ -30,7 +30,7 @@ describe('[R314] policy about models', () => {
   });
   after(() => provider.close());
   beforeEach(async () => {
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     const to = (model: string) => ({ routes: [{ provider: 'local', model }] });
     modeld = await startModeld({
       policy: { agents: AGENTS, site: '' },
@@ -60,7 +60,7 @@ describe('[R314] policy about models', () => {
     const refused = await rejects(ask('large'), 'denied');
     assert.match(refused.message, /does not let coder use model large: no rule allows/);
     await rejects(ask('a name that only the default would answer'), 'denied');
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     const [made] = eventsOf('model.call.attempted');
     assert.equal(made?.policy, 'manifest:coder:model.use:1');
     await until(() => eventsOf('model.call.refused').length > 0, 'the refusal in the log');
@@ -78,10 +78,10 @@ describe('[R314] policy about models', () => {
       'permit (principal is Agent, action == Action::"model.use", resource == Model::"large");',
     );
     await ask('large');
-    assert.equal(provider.asked.length, 2);
+    assert.equal(provider.requests.length, 2);
   });
 
-  test('a revoked right takes effect on the next call', async () => {
+  test('a revoked capability takes effect on the next call', async () => {
     await ask('small');
     await publish(
       2,
@@ -90,7 +90,7 @@ describe('[R314] policy about models', () => {
     await rejects(ask('small'), 'denied');
   });
 
-  test('labels of the text and of the run count', async () => {
+  test('labels of the text and of the run apply', async () => {
     await publish(2, NOT_OUTSIDE);
     await ask('small');
     const refused = await rejects(ask('small', ['outside']), 'denied');

@@ -63,10 +63,10 @@ describe('the calls of a run', () => {
       call(2, () => dismiss(2)),
       'canceled',
     );
-    assert.equal(provider.asked.length, 0);
+    assert.equal(provider.requests.length, 0);
     await admit(3);
     await call(3, async () => undefined);
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
   });
 
   test('max_steps counts calls, not repeats', async () => {
@@ -127,7 +127,7 @@ describe('the calls of a run', () => {
       await ask(one, 1);
       const { labels } = await one.agentd.markRun({ params, body: { labels: ['outside'] } });
       assert.deepEqual(labels, ['person', 'outside']);
-      const before = provider.asked.length;
+      const before = provider.requests.length;
       const refused = await rejects(ask(one, 1), 'data_not_allowed');
       assert.deepEqual(refused.details?.labels, ['outside']);
       await rejects(
@@ -142,7 +142,7 @@ describe('the calls of a run', () => {
       await one.stop();
       one = await startModeld({ stateDir, config });
       await rejects(ask(one, 2), 'data_not_allowed');
-      assert.equal(provider.asked.length, before);
+      assert.equal(provider.requests.length, before);
       // Control: an unmarked run may use the same provider.
       await one.agentd.admitRun({ params: { id: runId(2) }, body: admission(2) });
       await one.as(runCaller(2, 1)).generate({ body });
@@ -152,7 +152,7 @@ describe('the calls of a run', () => {
     }
   });
 
-  test('a mark that comes before the admission is not lost', async () => {
+  test('a mark that arrives before the admission is not lost', async () => {
     const params = { id: runId(31) };
     await modeld.agentd.markRun({ params, body: { labels: ['secret'] } });
     await modeld.agentd.admitRun({ params, body: admission(31) });
@@ -162,17 +162,17 @@ describe('the calls of a run', () => {
 
   test('dismissing a run ends its call at the provider', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(7) }, body: admission(7) });
-    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: requested, resolve: onRequest } = Promise.withResolvers<void>();
     const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
     provider.plays.push(({ response }) => {
       response.on('close', () => isCut());
-      isAsked();
+      onRequest();
     });
     const call = modeld.as(runCaller(7, 1)).generate({
       body: { model: 'coder-large', messages: [userMessage('long')], call_id: callId(7) },
     });
     const refused = rejects(call, 'canceled');
-    await asked;
+    await requested;
     await modeld.agentd.dismissRun({ params: { id: runId(7) }, query: { fence: 1 } });
     await refused;
     await cut;
@@ -182,11 +182,11 @@ describe('the calls of a run', () => {
   });
 
   test('a caller that disconnects ends its call at the provider', async () => {
-    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+    const { promise: requested, resolve: onRequest } = Promise.withResolvers<void>();
     const { promise: cut, resolve: isCut } = Promise.withResolvers<void>();
     provider.plays.push(({ response }) => {
       response.on('close', () => isCut());
-      isAsked();
+      onRequest();
     });
     const gone = new AbortController();
     const call = modeld.operator.generate(
@@ -194,7 +194,7 @@ describe('the calls of a run', () => {
       { signal: gone.signal },
     );
     const refused = rejects(call, 'canceled');
-    await asked;
+    await requested;
     gone.abort();
     await refused;
     await cut;
@@ -202,11 +202,11 @@ describe('the calls of a run', () => {
 
   test('a new activation ends the old call and makes its own', async () => {
     await modeld.agentd.admitRun({ params: { id: runId(11) }, body: admission(11) });
-    const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
-    provider.plays.push(() => isAsked());
+    const { promise: requested, resolve: onRequest } = Promise.withResolvers<void>();
+    provider.plays.push(() => onRequest());
     const body = { model: 'coder-large', messages: [userMessage('again')], call_id: callId(11) };
     const old = rejects(modeld.as(runCaller(11, 1)).generate({ body }), 'stale_fence');
-    await asked;
+    await requested;
     await modeld.agentd.admitRun({
       params: { id: runId(11) },
       body: admission(11, { fence: 2 }),

@@ -26,7 +26,7 @@ describe('budgets', () => {
   });
   after(() => provider.close());
   beforeEach(() => {
-    provider.asked.length = 0;
+    provider.requests.length = 0;
   });
 
   const withProvider = (more: Record<string, unknown> = {}) => ({
@@ -35,7 +35,7 @@ describe('budgets', () => {
     ...more,
   });
 
-  test('a refusal names the budget, the rest, and how to raise it', async () => {
+  test('a refusal names the budget, the remaining amount, and how to raise it', async () => {
     const modeld = await startModeld({
       config: withProvider({ budgets: { site: { tokens: 60 } } }),
     });
@@ -43,7 +43,7 @@ describe('budgets', () => {
     assert.match(refused.message, /the site budget has 60 tokens left of 60/);
     assert.match(refused.hint, /operator can raise it: agentctl model budget site --tokens N/);
     assert.equal(refused.details?.left, 60);
-    assert.equal(provider.asked.length, 0);
+    assert.equal(provider.requests.length, 0);
     const { budget } = await modeld.operator.setBudget({
       body: { subject: 'site', tokens_limit: 10_000 },
     });
@@ -53,12 +53,12 @@ describe('budgets', () => {
     await modeld.stop();
   });
 
-  test('the output limit of the request is clamped to the rest of the budget', async () => {
+  test('the output limit of the request is clamped to the remaining budget', async () => {
     const modeld = await startModeld({
       config: withProvider({ budgets: { day: { cost_usd: 0.002 } } }),
     });
     await modeld.operator.generate(ask('cut'));
-    const { text, body } = provider.asked[0]!;
+    const { text, body } = provider.requests[0]!;
     const sent = body.max_completion_tokens as number;
     assert.ok(sent < 8_192 && sent >= 16, String(sent));
     assert.ok(Buffer.byteLength(text) + sent * 10 <= 2_000);
@@ -132,7 +132,7 @@ describe('budgets', () => {
     await modeld.stop();
   });
 
-  test('limits and spending outlive a restart and a dismissal', async () => {
+  test('limits and spending survive a restart and a dismissal', async () => {
     const stateDir = freshStateDir();
     const first = await startModeld({ stateDir, config: withProvider() });
     await first.agentd.admitRun({
@@ -162,7 +162,7 @@ describe('budgets', () => {
     rmSync(stateDir, { recursive: true, force: true });
   });
 
-  test('a budget needs the right name', async () => {
+  test('a budget needs a valid name', async () => {
     const modeld = await startModeld({ config: withProvider() });
     await rejects(
       modeld.operator.setBudget({ body: { subject: 'site', name: 'x', tokens_limit: 1 } }),
@@ -208,7 +208,7 @@ describe('providers', () => {
     assert.deepEqual(view.labels_allowed, ['person', 'own', 'agent', 'tool', 'outside']);
     const response = await modeld.operator.generate(ask('hi'));
     assert.equal(response.provider, 'mine');
-    assert.equal(provider.asked[0]!.headers.authorization, `Bearer ${KEY}`);
+    assert.equal(provider.requests[0]!.headers.authorization, `Bearer ${KEY}`);
     // A provider that quotes the key in its error.
     provider.plays.push(({ response }) =>
       sendJson(response, 401, { error: { message: `bad key ${KEY}`, type: 'invalid_api_key' } }),
@@ -232,9 +232,9 @@ describe('providers', () => {
     await rejects(add('other', { base_url: 'http://u:secret@x/' }), 'bad_request');
     await modeld.stop();
     const again = await startModeld({ stateDir });
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     await again.operator.generate(ask('hi'));
-    assert.equal(provider.asked[0]!.headers.authorization, `Bearer ${KEY}`);
+    assert.equal(provider.requests[0]!.headers.authorization, `Bearer ${KEY}`);
     await again.stop();
   });
 
@@ -283,9 +283,9 @@ describe('providers', () => {
     };
     await rejects(startModeld({ config: { providers } }), 'bad_config');
     const modeld = await startModeld({ config: { providers, credentials_dir: stateDir } });
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     await modeld.operator.generate(ask('hi'));
-    assert.equal(provider.asked[0]!.headers['x-api-key'], 'from-credential');
+    assert.equal(provider.requests[0]!.headers['x-api-key'], 'from-credential');
     await modeld.stop();
   });
 

@@ -92,7 +92,7 @@ describe('groups', () => {
     await close();
   });
 
-  test('more than one transaction holds are written in several, in order', async () => {
+  test('more entries than one transaction fits are written in several, in order', async () => {
     const { journal, state, events, close } = await openJournal();
     const before = state.transactions;
     const numbers = Array.from({ length: 600 }, (_, n) => n + 1);
@@ -159,7 +159,7 @@ describe('groups', () => {
   });
 });
 
-describe('a disk that refuses', () => {
+describe('a disk that rejects writes', () => {
   for (const isFull of [true, 'at the end'] as const)
     test(`intents are refused, outcomes kept and written later, none twice (${isFull})`, async () => {
       const { journal, state, db, events, close } = await openJournal();
@@ -187,7 +187,7 @@ describe('a disk that refuses', () => {
       await close();
     });
 
-  test('no intent overtakes an outcome before it, though they are in different groups', async () => {
+  test('no intent overtakes an earlier outcome, even in different groups', async () => {
     const { journal, state, db, close } = await openJournal();
     const numbers = Array.from({ length: 300 }, (_, n) => n + 1);
     const open = await Promise.all(numbers.map((n) => journal.intent(intent(n))));
@@ -223,7 +223,7 @@ test('after a failed sync nothing is written, and no outcome is recorded again',
 });
 
 describe('an entry that cannot be written', () => {
-  test('an intent is refused alone, and its neighbours wait for the audit log', async () => {
+  test('an intent is refused alone, and others in its group wait for the audit log', async () => {
     const { journal, state, db, events, close } = await openJournal();
     const log = Promise.withResolvers<void>();
     state.logWaits = log.promise;
@@ -247,7 +247,7 @@ describe('an entry that cannot be written', () => {
     await close();
   });
 
-  test('an outcome is dropped and logged, and does not hold up those after it', async () => {
+  test('an outcome is dropped and logged, and does not delay those after it', async () => {
     const { journal, db, logged, close } = await openJournal();
     const [first, second] = await Promise.all([1, 2].map((n) => journal.intent(intent(n))));
     const event = { id: '', event: 'model.call.ended' } as const;
@@ -259,7 +259,7 @@ describe('an entry that cannot be written', () => {
     await close();
   });
 
-  test('when the disk refuses one of its neighbours, those behind are refused too', async () => {
+  test('when the disk rejects one of its group, those behind are refused too', async () => {
     const { journal, state, db, close } = await openJournal();
     const { seq } = await journal.intent(intent(1));
     journal.deferOutcome(outcome(seq));

@@ -90,8 +90,8 @@ test('calls written while the indexes were absent are found by time and by statu
     [4],
   );
   const since = async (sinceMs: number): Promise<number | undefined> => {
-    const asked = { agent: undefined, taskId: undefined, sinceMs };
-    return (await db.read((sql) => sumUsage(sql, asked)))[0]?.calls;
+    const query = { agent: undefined, taskId: undefined, sinceMs };
+    return (await db.read((sql) => sumUsage(sql, query)))[0]?.calls;
   };
   assert.deepEqual([await since(0), await since(5_000), await since(6_001)], [3, 2, undefined]);
   await db.close();

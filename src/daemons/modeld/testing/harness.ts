@@ -38,7 +38,7 @@ type ModeldClient = Client<typeof modeldRoutes>;
 
 export type Modeld = {
   dispatch: Dispatch;
-  /** As an operator. */
+  /** Calls as an operator. */
   operator: ModeldClient;
   agentd: ModeldClient;
   as(caller: Caller): ModeldClient;
@@ -227,10 +227,10 @@ function artifactHandler(
   };
 }
 
-/** Resolves when the condition holds; throws after 10 s. */
-export async function until(isSo: () => boolean | Promise<boolean>, what: string): Promise<void> {
+/** Resolves when the condition is true; throws after 10 s. */
+export async function until(isTrue: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const end = performance.now() + 10_000;
-  while (!(await isSo())) {
+  while (!(await isTrue())) {
     if (performance.now() > end) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }

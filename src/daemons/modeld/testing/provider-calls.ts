@@ -14,7 +14,7 @@ export const KEY = 'sk-very-secret-1234567890';
 export const clock = manualClock(Date.parse('2026-11-11T10:00:00Z'));
 const client = makeProviderClient({ clock });
 export const closing: (() => void)[] = [];
-/** After each test. */
+/** Call after each test. */
 export const closeServers = (): void => {
   for (const close of closing.splice(0)) close();
 };
@@ -73,10 +73,10 @@ export const whole = (provider: Provider, more: Partial<ProviderCall> = {}) =>
 export const streamed = (provider: Provider, more: Partial<ProviderCall> = {}) =>
   client.callProvider({ ...callOf(provider, more), stream: true });
 
-export const isFault = (code: string, words?: RegExp) => (error: unknown) => {
+export const isFault = (code: string, message?: RegExp) => (error: unknown) => {
   assert.ok(error instanceof Fault, String(error));
   assert.equal(error.code, code, error.message);
-  if (words !== undefined) assert.match(error.message, words);
+  if (message !== undefined) assert.match(error.message, message);
   assert.ok(!JSON.stringify(error.toBody()).includes(KEY), 'the key is in the fault');
   return true;
 };

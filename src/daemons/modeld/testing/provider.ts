@@ -10,11 +10,11 @@ export type ReceivedRequest = {
   body: Record<string, unknown>;
   response: http.ServerResponse;
 };
-export type ProviderPlay = (asked: ReceivedRequest) => void | Promise<void>;
+export type ProviderPlay = (request: ReceivedRequest) => void | Promise<void>;
 
 export type FakeProvider = {
   url: string;
-  asked: ReceivedRequest[];
+  requests: ReceivedRequest[];
   /** The responses to the next requests; then the default response. */
   plays: ProviderPlay[];
   /** Replaces the default response. */
@@ -53,12 +53,12 @@ export function sendJson(response: http.ServerResponse, status: number, value: u
   response.end(JSON.stringify(value));
 }
 
-export function openaiChunks(words: readonly string[]): string[] {
+export function openaiChunks(texts: readonly string[]): string[] {
   const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'gpt-test' };
   const chunk = (more: object) => `data: ${JSON.stringify({ ...head, ...more })}\n\n`;
   return [
     chunk({ choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] }),
-    ...words.map((content) => chunk({ choices: [{ index: 0, delta: { content } }] })),
+    ...texts.map((content) => chunk({ choices: [{ index: 0, delta: { content } }] })),
     chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }),
     chunk({ choices: [], usage: OPENAI_USAGE }),
     'data: [DONE]\n\n',
@@ -90,7 +90,7 @@ export const ordinary: ProviderPlay = ({ path, body, response }) => {
 };
 
 export async function startProvider(): Promise<FakeProvider> {
-  const asked: ReceivedRequest[] = [];
+  const requests: ReceivedRequest[] = [];
   const plays: ProviderPlay[] = [];
   const server = http.createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -99,14 +99,14 @@ export async function startProvider(): Promise<FakeProvider> {
       const text = Buffer.concat(chunks).toString('utf8');
       const body = JSON.parse(text) as Record<string, unknown>;
       const one = { path: request.url ?? '', headers: request.headers, text, body, response };
-      asked.push(one);
+      requests.push(one);
       void (plays.shift() ?? provider.usual)(one);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const provider: FakeProvider = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    asked,
+    requests,
     plays,
     usual: ordinary,
     close: () =>

@@ -26,5 +26,5 @@ export const result = (id: string, content: string, isError?: true): Part => ({
   content,
   ...(isError === undefined ? {} : { is_error: isError }),
 });
-export const isFault = (code: string, words?: RegExp) => (error: unknown) =>
-  error instanceof Fault && error.code === code && (words?.test(error.message) ?? true);
+export const isFault = (code: string, message?: RegExp) => (error: unknown) =>
+  error instanceof Fault && error.code === code && (message?.test(error.message) ?? true);

@@ -30,7 +30,7 @@ export function startWithProvider(configOf = oneModel): void {
     await provider.close();
   });
   beforeEach(() => {
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     provider.plays.length = 0;
   });
 }

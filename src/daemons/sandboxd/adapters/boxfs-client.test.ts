@@ -45,7 +45,7 @@ const write = (name: string, content: string, more: object = {}) =>
 setUpEachTest();
 
 describe('reading', () => {
-  it('gives text with its hash, in pages that never cut a character', async () => {
+  it('returns text with its hash, in pages that never split a character', async () => {
     const text = 'naïve 日本語 👩‍👩‍👧\n'.repeat(50);
     writeFileSync(inWork('a.txt'), text);
     const whole = await read('a.txt');
@@ -63,7 +63,7 @@ describe('reading', () => {
     assert.equal(pages, text);
   });
 
-  it('gives what is not text as base64, and the end when asked from the end', async () => {
+  it('returns content that is not text as base64, and the end when read from the end', async () => {
     const bytes = Buffer.from([0, 255, 1, 254]);
     writeFileSync(inWork('b'), bytes);
     const found = await read('b');
@@ -72,7 +72,7 @@ describe('reading', () => {
     assert.equal((await files.perform(ask)).content, 'two\n');
   });
 
-  it('refuses what is no regular file, and never waits for a pipe', async () => {
+  it('refuses anything but a regular file, and never blocks on a pipe', async () => {
     execFileSync('mkfifo', [inWork('pipe')]);
     await assert.rejects(read('pipe'), reason('not_regular'));
     await assert.rejects(read('.'), reason('is_directory'));
@@ -81,7 +81,7 @@ describe('reading', () => {
     await assert.rejects(device, reason('outside'));
   });
 
-  it('hashes like everybody else, whatever the length', async () => {
+  it('computes the standard SHA-256 for any length', async () => {
     for (const size of [0, 1, 55, 56, 63, 64, 65, 119, 120, 65_535, 65_536, 200_001]) {
       const bytes = Buffer.alloc(size, 'ab');
       writeFileSync(inWork('h'), bytes);
@@ -133,7 +133,7 @@ describe('a path stays in its root', () => {
     await assert.rejects(write('link', 'x'), reason('is_link'));
   });
 
-  it('a directory that becomes a link while it is used never leads out', async () => {
+  it('a directory that becomes a link while in use never leads out', async () => {
     mkdirSync(inWork('d'));
     writeFileSync(inWork('d/secret'), 'mine\n');
     const swap = () => {
@@ -168,7 +168,7 @@ describe('a path stays in its root', () => {
 });
 
 describe('writing', () => {
-  it('is whole, keeps the mode, leaves nothing beside it', async () => {
+  it('is atomic, keeps the mode, leaves nothing beside it', async () => {
     writeFileSync(inWork('run.sh'), 'old');
     chmodSync(inWork('run.sh'), 0o750);
     const done = await write('run.sh', 'new');
@@ -199,7 +199,7 @@ describe('writing', () => {
     await assert.rejects(write('gone', 'x', expected), reason('conflict'));
   });
 
-  it('create_only makes a file once', async () => {
+  it('create_only creates a file once', async () => {
     const more = { create_only: true };
     assert.equal((await write('n', 'one', more)).created, true);
     assert.equal((await write('n', 'one', more)).unchanged, true);
@@ -242,7 +242,7 @@ describe('writing', () => {
 });
 
 describe('the protocol', () => {
-  it('answers many requests at once, each its own', async () => {
+  it('responds to many concurrent requests, each with its own result', async () => {
     for (let i = 0; i < 40; i++) writeFileSync(inWork(`f${i}`), `content ${i}`);
     const asked = Array.from({ length: 40 }, (_, i) => read(`f${i}`));
     const texts = (await Promise.all(asked)).map(({ content }) => content);
@@ -252,7 +252,7 @@ describe('the protocol', () => {
     );
   });
 
-  it('refuses more at once than it may hold, and tells everybody when boxfs dies', async () => {
+  it('refuses requests over its limit, and fails all of them when boxfs dies', async () => {
     const asked = Array.from({ length: 80 }, () => read('none').catch((e: Fault) => e.code));
     const codes = await Promise.all(asked);
     assert.ok(codes.includes('overloaded'));
@@ -264,7 +264,7 @@ describe('the protocol', () => {
     await assert.rejects(read('a'), { code: 'unavailable' });
   });
 
-  it('frames of any bytes never crash it', async () => {
+  it('arbitrary bytes as frames never crash it', async () => {
     const anyFrame = fc.tuple(fc.integer({ min: 0, max: 10 }), fc.uint8Array({ maxLength: 300 }));
     await fc.assert(
       fc.asyncProperty(fc.array(anyFrame, { minLength: 1, maxLength: 20 }), async (frames) => {
@@ -277,7 +277,7 @@ describe('the protocol', () => {
     );
   });
 
-  it('frames that almost fit never crash it', async () => {
+  it('almost valid frames never crash it', async () => {
     const text = fc.string({ unit: 'binary', maxLength: 40 });
     const anyRequest = fc.record({
       op: fc.integer({ min: 1, max: 8 }),
@@ -298,13 +298,13 @@ describe('the protocol', () => {
     );
   });
 
-  it('ends when the frame is not of this protocol, or too long', async () => {
+  it('ends on a frame of another protocol, or one that is too long', async () => {
     started.stream.write(Buffer.alloc(HEADER_BYTES, 'x'));
     await files.ended;
     await assert.rejects(read('a'), { code: 'unavailable' });
     // stderr has its own pipe, so it may arrive later.
     await eventually(
-      'its last words',
+      'its error output',
       async () => /invalid frame header/.test(started.stderr()) || undefined,
     );
   });
@@ -320,8 +320,8 @@ function rawFrame(op: number, payload: Buffer): Buffer {
   return Buffer.concat([head, payload]);
 }
 
-describe('placeOf', () => {
-  it('chooses the innermost root, by whole names', () => {
+describe('locateInRoots', () => {
+  it('chooses the innermost root, by whole path segments', () => {
     const roots = ['/workspace', '/workspace/in', '/home/a'].map((path) => ({
       path,
       writable: true,

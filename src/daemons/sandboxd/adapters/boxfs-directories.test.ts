@@ -81,7 +81,7 @@ describe('searching', () => {
     assert.equal((await search('secret')).matches.length, 0);
   });
 
-  it('takes extended regular expressions and names a wrong one', async () => {
+  it('accepts extended regular expressions and reports an invalid one', async () => {
     const found = await search('^(one|three) ?[A-Z]?', { mode: 'regex' });
     assert.deepEqual(
       found.matches.map(({ line }) => line),
@@ -91,7 +91,7 @@ describe('searching', () => {
     await assert.rejects(search(''), reason('bad_pattern'));
   });
 
-  it('honours globs, and finds by name', async () => {
+  it('honors globs, and finds by name', async () => {
     const paths = async (glob: string, more: object = {}) =>
       (await search('needle', { glob, ...more })).matches.map(({ path }) => path);
     assert.deepEqual(await paths('*.md'), ['src/deep/b.md']);
@@ -112,7 +112,7 @@ describe('searching', () => {
     assert.deepEqual([found.matches.length, found.cut], [10, 'results']);
   });
 
-  it('a regular expression that never ends is ended, and others are answered meanwhile', async () => {
+  it('a regular expression that never ends is aborted, and other requests are served meanwhile', async () => {
     writeFileSync(inWork('evil'), `${'a'.repeat(5_000)}\n`.repeat(2_000));
     writeFileSync(inWork('src/a.ts'), 'small');
     const slow = search('(a*)*\\1(a*)*\\2b', { mode: 'regex', glob: 'evil', limit_ms: 500 });
@@ -125,8 +125,8 @@ describe('searching', () => {
   });
 });
 
-describe('deleting and making directories', () => {
-  it('deletes a file or an empty directory; a tree only when asked to', async () => {
+describe('deleting and creating directories', () => {
+  it('deletes a file or an empty directory; a tree only if recursive', async () => {
     mkdirSync(inWork('d/e'), { recursive: true });
     writeFileSync(inWork('d/e/f'), 'x');
     symlinkSync(outside, inWork('d/way'));
@@ -141,7 +141,7 @@ describe('deleting and making directories', () => {
     await assert.rejects(root, reason('denied'));
   });
 
-  it('deletes a file only as it was seen, when that was said', async () => {
+  it('deletes a file only in the expected state, if one is given', async () => {
     writeFileSync(inWork('f'), 'one');
     const seen = createHash('sha256').update('one').digest('hex');
     const ask = (path: string) =>
@@ -158,7 +158,7 @@ describe('deleting and making directories', () => {
     assert.equal((await ask('f')).deleted, 1);
   });
 
-  it('makes a directory once, with its parents when asked', async () => {
+  it('creates a directory once, with its parents if requested', async () => {
     const path = inWork('a/b/c');
     await assert.rejects(files.perform({ op: 'mkdir', path }), reason('not_found'));
     assert.equal((await files.perform({ op: 'mkdir', path, make_parents: true })).created, true);

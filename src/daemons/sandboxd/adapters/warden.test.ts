@@ -41,7 +41,7 @@ function ended(by = 0, signal = 0, code = 0): Buffer {
 const refused = (code: number, message: string, hint = '') =>
   frame(0x85, Buffer.concat([Buffer.from([code, 0]), Buffer.from(`${message}\0${hint}\0`)]));
 
-describe('the client of the warden', () => {
+describe('the warden client', () => {
   const dir = mkdtempSync(join(tmpdir(), 'warden-client-'));
   let server: Server;
   let warden: Warden;
@@ -80,7 +80,7 @@ describe('the client of the warden', () => {
   const until = (isSo: () => boolean) =>
     eventually('what the warden is to hear', async () => isSo() || undefined);
 
-  it('uses a connection again, and says nothing on it for a command that is over', async () => {
+  it('reuses a connection, and sends nothing on it for a command that has ended', async () => {
     answer = (type, socket) =>
       void (type === 1 && socket.write(Buffer.concat([started(), ended(0, 0, 3)])));
     const first = await warden.start(plan);
@@ -105,7 +105,7 @@ describe('the client of the warden', () => {
     assert.deepEqual([killed.endedBy, killed.signal, killed.exitCode], ['killed', 9, null]);
   });
 
-  it('a command that ends before it has begun has ended, and is no fault', async () => {
+  it('a command that ends before it has started has ended, and is no fault', async () => {
     answer = (type, socket) => void (type === 1 && socket.write(ended(1, 9)));
     const command = await warden.start(plan);
     const exit = await command.ended;
@@ -122,7 +122,7 @@ describe('the client of the warden', () => {
     [9, 'bad_request'],
     [11, 'unavailable'],
   ] as const)
-    it(`a refusal ${code} is ${fault}, with the warden's words`, async () => {
+    it(`a refusal ${code} is ${fault}, with the warden's message`, async () => {
       answer = (_type, socket) => void socket.write(refused(code, 'not so', 'do this'));
       await assert.rejects(warden.start(plan), {
         code: fault,
@@ -131,7 +131,7 @@ describe('the client of the warden', () => {
       });
     });
 
-  it('stdin is sent as far as the window goes, then as it is taken', async () => {
+  it('stdin is sent up to the window, then as it is consumed', async () => {
     answer = (type, socket) => void (type === 1 && socket.write(started()));
     const command = await warden.start(plan);
     const bytes = Buffer.alloc(100_000, 'x');
@@ -156,7 +156,7 @@ describe('the client of the warden', () => {
     await command.ended;
   });
 
-  it('output that nobody reads waits at the warden, and none of it is lost', async () => {
+  it('unread output waits at the warden, and none of it is lost', async () => {
     const whole = 4_000_000;
     let done = false;
     answer = (type, socket) => {
@@ -176,7 +176,7 @@ describe('the client of the warden', () => {
     };
     const command = await warden.start(plan);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    assert.equal(done, false, 'the warden was asked to wait');
+    assert.equal(done, false, 'backpressure at the warden');
     let size = 0;
     for await (const { stream, bytes } of command.readOutput()) {
       assert.equal(stream, 'stdout');
@@ -185,7 +185,7 @@ describe('the client of the warden', () => {
     assert.equal(size, whole);
   });
 
-  it('a warden that goes away ends what it ran, and the next is asked anew', async () => {
+  it('a warden that exits ends its commands, and the next one is connected to', async () => {
     answer = (type, socket) => void (type === 1 && socket.write(started()));
     const command = await warden.start(plan);
     heard[0]!.socket.destroy();
@@ -195,7 +195,7 @@ describe('the client of the warden', () => {
     await assert.rejects(makeWarden(join(dir, 'none')).start(plan), { code: 'unavailable' });
   });
 
-  it('holds a box on a connection of its own and runs in it by its number', async () => {
+  it('opens a box on a connection of its own and runs commands in it by number', async () => {
     answer = (type, socket) => {
       const opened = Buffer.alloc(17);
       opened.writeBigUInt64LE(42n, 0);

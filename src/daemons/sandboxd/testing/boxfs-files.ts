@@ -1,4 +1,4 @@
-// For tests: boxfs under the sanitizers, restarted for each test of a file. It may write in two
+// Test helper: boxfs under the sanitizers, restarted for each test of a file. It may write in two
 // directories and read a log; one more directory is outside its roots.
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { systemClock } from '../../../platform/clock.ts';
 import { Fault } from '../../../wire/errors.ts';
 import { type BoxfsClient, boxfsArgs, openBoxfs } from '../adapters/boxfs-client.ts';
 
-/** The current test's. */
+/** Set for the current test. */
 export let work: string;
 export let outside: string;
 export let logs: string;

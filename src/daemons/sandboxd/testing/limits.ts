@@ -1,4 +1,4 @@
-// For tests: box limits that no test reaches.
+// Test helper: box limits that no test reaches.
 import type { PlanLimits } from '../adapters/plan.ts';
 
 export const LIMITS: PlanLimits = {

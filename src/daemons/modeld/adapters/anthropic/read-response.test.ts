@@ -95,7 +95,7 @@ function readEvents(values: (RawMessageStreamEvent | JsonObject)[]) {
   return { reader, events };
 }
 
-test('a stream is put together again', () => {
+test('a stream is reassembled', () => {
   const { reader, events } = readEvents([
     {
       type: 'message_start',

@@ -155,7 +155,7 @@ const chunk = (delta: object, finish: string | null = null): ChatCompletionChunk
     choices: [{ index: 0, delta, finish_reason: finish }],
   }) as ChatCompletionChunk;
 
-test('a stream is put together again', () => {
+test('a stream is reassembled', () => {
   const { reader, events } = readChunks([
     chunk({ role: 'assistant', content: '' }),
     chunk({ content: 'Hel' }),

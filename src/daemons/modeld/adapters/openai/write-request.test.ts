@@ -98,7 +98,7 @@ const written: [string, Partial<ModelRequest>, Partial<WriteOptions>, JsonObject
     { messages: [{ role: 'tool', tool_call_id: 'c', content: 'Error: no such file' }] },
   ],
   [
-    'results go before all text of their turn',
+    'results precede all text of their turn',
     { messages: [user(text('wait')), user(result('a', '1'), result('b', '2'))] },
     {},
     {

@@ -74,11 +74,11 @@ describe('durability', () => {
     assert.equal(site.tokens_reserved, 0);
     // The run was admitted before the crash and still is: its runner may continue.
     const again = second.as(runCaller(1, 1));
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     assert.equal((await again.generate({ body: body(0) })).recorded, true);
     const made = await again.generate({ body: body(1) });
     assert.equal(made.recorded, false);
-    assert.equal(provider.asked.length, 1);
+    assert.equal(provider.requests.length, 1);
     const { calls } = await second.operator.listCalls({ query: { run_id: runId(1) } });
     assert.deepEqual(
       calls.map(({ attempt, status }) => `${attempt} ${status}`),
@@ -96,8 +96,8 @@ describe('durability', () => {
     await run.generate({ body: body(0) });
     const disk = snapshot(stateDir);
     await run.generate({ body: body(1) });
-    const asked = { model: 'default', messages: [userMessage('of nobody')] };
-    const unnamed = await first.operator.generate({ body: asked });
+    const call = { model: 'default', messages: [userMessage('of no run')] };
+    const unnamed = await first.operator.generate({ body: call });
     await first.stop();
     // The log does not have the end of the last call.
     const audited = first.events.filter(({ id }) => id !== `${unnamed.call_id}.ended.1`);
@@ -144,14 +144,14 @@ describe('durability', () => {
   });
 
   test('startup waits for an audit log that is not available yet', async () => {
-    let asked = 0;
+    let requests = 0;
     const modeld = await startModeld({
       config: config(),
       own: () => {
-        if (++asked < 3) throw fault('unavailable', 'not available');
+        if (++requests < 3) throw fault('unavailable', 'not available');
       },
     });
-    assert.equal(asked, 3);
+    assert.equal(requests, 3);
     await modeld.stop();
     const own = () => {
       throw fault('log_damaged', 'the store is an older copy');
@@ -186,13 +186,13 @@ describe('durability', () => {
     await modeld.operator.generate({
       body: { model: 'default', messages: [userMessage('before')] },
     });
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     isTaking = false;
     await rejects(
       modeld.operator.generate({ body: { model: 'default', messages: [userMessage('during')] } }),
       'audit_unavailable',
     );
-    assert.equal(provider.asked.length, 0);
+    assert.equal(provider.requests.length, 0);
     await rejects(
       modeld.operator.generate({ body: { model: 'default', messages: [userMessage('still')] } }),
       'audit_unavailable',
@@ -219,7 +219,7 @@ describe('durability', () => {
         providers: { local: { dialect: 'openai', base_url: provider.url, models: ['embed-test'] } },
       },
     });
-    provider.asked.length = 0;
+    provider.requests.length = 0;
     const embed = (input: string[]) =>
       modeld.operator.embed({ body: { model: 'embed-test', input } });
     const first = await embed(['one', 'three', 'one']);
@@ -227,16 +227,16 @@ describe('durability', () => {
       first.embeddings.map((vector) => vector[0]),
       [3, 5, 3],
     );
-    assert.deepEqual(provider.asked[0]!.body.input, ['one', 'three']);
+    assert.deepEqual(provider.requests[0]!.body.input, ['one', 'three']);
     assert.equal(first.recorded, false);
     const second = await embed(['three', 'one']);
     assert.equal(second.recorded, true);
     assert.equal(second.cost_microusd, 0);
     assert.deepEqual(second.embeddings, [first.embeddings[1], first.embeddings[0]]);
     const third = await embed(['one', 'eleven']);
-    assert.deepEqual(provider.asked[1]!.body.input, ['eleven']);
+    assert.deepEqual(provider.requests[1]!.body.input, ['eleven']);
     assert.deepEqual(third.embeddings[0], first.embeddings[0]);
-    assert.equal(provider.asked.length, 2);
+    assert.equal(provider.requests.length, 2);
     await rejects(embed(['']), 'bad_request');
     await modeld.stop();
   });

@@ -29,10 +29,10 @@ import { MIGRATIONS, makeStore, type NewBox, type SandboxdStore } from './store.
 import { makeWorkspaces } from './workspaces.ts';
 
 /** The daemons' user beside a root warden, and a person with her own warden. */
-const KEPT = { uid: 265_534, gid: 265_534, wardenIsRoot: true };
+const DAEMONS = { uid: 265_534, gid: 265_534, wardenIsRoot: true };
 const ALICE = { uid: 1_000, gid: 1_000, wardenIsRoot: false };
 
-describe('sandboxd remembers', () => {
+describe("sandboxd's store", () => {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'sandboxd-')));
   const events: NewEvent[] = [];
   let db: Database;
@@ -50,7 +50,7 @@ describe('sandboxd remembers', () => {
     rmSync(dir, { recursive: true, force: true });
   });
   const config = sandboxdConfig.parse({});
-  const identities = (more: object, host = KEPT, passwd = '') =>
+  const identities = (more: object, host = DAEMONS, passwd = '') =>
     makeIdentities({
       config: sandboxdConfig.parse(more),
       store,
@@ -58,7 +58,7 @@ describe('sandboxd remembers', () => {
       passwd: () => passwd,
     });
 
-  it('a name has one uid for ever, and nobody else gets it', async () => {
+  it('a name has one uid permanently, and no other name gets it', async () => {
     const { identityFor: of } = identities({});
     const names = ['coder', 'planner', 'coder', 'tester'];
     const found = await Promise.all(names.map(of));
@@ -73,7 +73,7 @@ describe('sandboxd remembers', () => {
     assert.equal((await identities({}).identityFor('other')).uid, 200_003);
   });
 
-  it('a range that is used up is a refusal, not a second use', async () => {
+  it('an exhausted range is a refusal, not a second use', async () => {
     const { identityFor: of } = identities({ uid_first: 5_000, uid_last: 5_003 });
     assert.equal((await of('one')).uid, 5_000);
     assert.equal((await of('two')).uid, 5_001);
@@ -82,10 +82,10 @@ describe('sandboxd remembers', () => {
     assert.equal((await of('coder')).uid, 200_000);
   });
 
-  it('users are accounts of the host; single is this user, and never root', async () => {
+  it('users are host accounts; single is this user, and never root', async () => {
     const passwd =
       'root:x:0:0::/root:/bin/sh\nagent-coder:x:200500:200500::/:/bin/false\nagent-bad:x:7:7::/:\n';
-    const users = identities({ identity: 'users' }, KEPT, passwd);
+    const users = identities({ identity: 'users' }, DAEMONS, passwd);
     assert.deepEqual(await users.identityFor('coder'), {
       uid: 200_500,
       gid: 200_500,
@@ -100,7 +100,7 @@ describe('sandboxd remembers', () => {
     const byManifest = makeIdentities({
       config: sandboxdConfig.parse({ identity: 'users' }),
       store,
-      host: KEPT,
+      host: DAEMONS,
       passwd: () => passwd,
       linuxUsers: () => new Map(Object.entries(named)),
     });
@@ -117,14 +117,14 @@ describe('sandboxd remembers', () => {
     await assert.rejects(
       byManifest.identityFor('tester'),
       /account agent-gone not found/,
-      'a changed manifest counts',
+      'a changed manifest applies',
     );
     assert.deepEqual(await identities({}, ALICE).identityFor('coder'), {
       uid: 1_000,
       gid: 1_000,
       user: 'agent-coder',
     });
-    assert.throws(() => identities({ identity: 'single' }, KEPT), { code: 'bad_config' });
+    assert.throws(() => identities({ identity: 'single' }, DAEMONS), { code: 'bad_config' });
     assert.throws(() => identities({ identity: 'dynamic' }, ALICE), { code: 'bad_config' });
   });
 
@@ -160,7 +160,7 @@ describe('sandboxd remembers', () => {
     assert.deepEqual(
       [alone.gid, owned],
       [process.getgid?.(), []],
-      'without users nothing is given',
+      'without users nothing is shared',
     );
   });
 
@@ -177,7 +177,7 @@ describe('sandboxd remembers', () => {
     await assert.rejects(workspaceFor({ rootTaskId: 'task_4', path: '/etc' }), { code: 'denied' });
     const up = join(roots, '..', 'workspaces');
     await assert.rejects(workspaceFor({ rootTaskId: 'task_4', path: up }), { code: 'denied' });
-    // A link at the end of the path or on the way; the control is the same path without it.
+    // A link at the end of the path or within it; the control is the same path without it.
     symlinkSync(place, join(roots, 'alias'));
     const onTheWay = join(roots, 'alias', 'sub');
     await workspaces({ workspace_roots: [roots] }).check(join(place, 'sub'));
@@ -203,10 +203,10 @@ describe('sandboxd remembers', () => {
       code: 'conflict',
     });
     const shared = { path: place, uid: null, gid: used.gid };
-    assert.deepEqual(owned.splice(0), [shared, shared], 'by the warden, in each life');
+    assert.deepEqual(owned.splice(0), [shared, shared], 'by the warden, after each start');
   });
 
-  it('a home is given to its agent by the warden', async () => {
+  it('the warden assigns a home to its agent', async () => {
     const agent = { uid: 200_007, gid: 200_007, user: 'agent-coder' };
     const home = await workspaces({}).homeFor('coder', 'task_1', agent);
     assert.equal(home, join(dir, 'homes', 'task_1', 'coder'));
@@ -215,7 +215,7 @@ describe('sandboxd remembers', () => {
     assert.deepEqual(owned, []);
   });
 
-  it('boxes are told when they open and when they end, once; those left are ended', async () => {
+  it("a box's opening and end are logged once; leftover boxes are ended", async () => {
     const box = (id: string): NewBox => ({
       id: id as BoxId,
       kind: 'tools',
@@ -256,11 +256,11 @@ describe('sandboxd remembers', () => {
     assert.deepEqual(
       next.map(({ id }) => id),
       ['box_a'],
-      'the next page goes on where the last one ended',
+      'the next page starts where the last one ended',
     );
   });
 
-  it('bounds: the ranges, the client, and paths without a link in them', (t) => {
+  it('bounds: the ranges, the client, and paths without links', (t) => {
     const runner = join(dir, 'runner.mjs');
     writeFileSync(runner, '');
     const outside = realpathSync(mkdtempSync(join(tmpdir(), 'bounds-')));
@@ -271,7 +271,7 @@ describe('sandboxd remembers', () => {
       config: { ...sandboxdConfig.parse({ write_roots: [join(outside, 'link')] }), runner },
       stateDir: dir,
       runtimeDir: dir,
-      host: KEPT,
+      host: DAEMONS,
       clientPid: 42,
     });
     const lines = text.trimEnd().split('\n');
@@ -280,7 +280,7 @@ describe('sandboxd remembers', () => {
     assert.ok(lines.includes('client_uid 265534') && lines.includes('client_gid 265534'));
     assert.ok(lines.includes('client_pid 42'));
     assert.ok(lines.includes(`own ${dir}/homes`) && lines.includes(`share ${dir}/workspaces`));
-    assert.ok(!lines.includes(`share ${dir}/data`), 'what may be written is not given away');
+    assert.ok(!lines.includes(`share ${dir}/data`), 'a writable path is not shared');
     assert.ok(lines.includes(`ro ${runner}`));
     for (const daemon of ['agentd', 'toold', 'modeld'])
       assert.ok(lines.includes(`ro ${dir}/${daemon}`));
@@ -295,7 +295,7 @@ describe('sandboxd remembers', () => {
       host: ALICE,
     });
     assert.match(single, /^uid 1000 1000\ngid 1000 1000\nclient_uid 1000\nclient_gid 1000\nboxes/);
-    assert.doesNotMatch(single, /^(own|share) /m, 'there is nobody to give anything to');
+    assert.doesNotMatch(single, /^(own|share) /m, 'there are no other users');
   });
 
   it('A6 bounds: a link where agents or daemons write declares nothing', (t) => {
@@ -311,7 +311,7 @@ describe('sandboxd remembers', () => {
         config: { ...sandboxdConfig.parse(given), runner },
         stateDir,
         runtimeDir: dir,
-        host: KEPT,
+        host: DAEMONS,
       }).split('\n');
     const workspace_roots = [join(outside, 'alias')];
     const asked = [
@@ -334,7 +334,7 @@ describe('sandboxd remembers', () => {
     assert.throws(() => linesFor({}, odd), { code: 'bad_config', message: /line break/ });
   });
 
-  it('secrets are those of every home of the host, and our own state', () => {
+  it('secrets are those of every home on the host, and our own state', () => {
     const file = join(dir, 'passwd');
     writeFileSync(file, 'root:x:0:0::/root:/bin/sh\nann:x:1:1::/home/ann:/bin/sh\nd:x:2:2::/:/\n');
     const paths = secretPaths(['/state'], file);

@@ -61,7 +61,7 @@ function ended(usage: Usage | undefined): ModelResult {
   };
 }
 
-export class PlayedUpstream implements Upstream {
+export class FakeUpstream implements Upstream {
   readonly bill: Bill = new Map();
   /** False after a crash, when nothing is sent. */
   isAlive = true;
