@@ -1,4 +1,4 @@
-// auditd-ai alone: batches of events over its socket, each answered when they are durable.
+// Measures auditd-ai alone: batches of events over its socket, each acknowledged once durable.
 import http from 'node:http';
 import { deriveId } from '../src/platform/ids.ts';
 import type { NewEvent } from '../src/wire/events.ts';
@@ -12,7 +12,7 @@ const WARM_UP_MS = 1_500;
 const ROUND_MS = 1_500;
 const ROUNDS = 8;
 
-/** One source as an outbox is one: its own store, numbers that grow, one batch at a time. */
+/** One source, like an outbox: its own store, growing numbers, one batch at a time. */
 function makeBatches(sender: number): () => string {
   let seq = 0;
   return () => {
@@ -101,7 +101,7 @@ async function run(): Promise<Figure[]> {
         name: 'audit events durable, batches of 500',
         unit: 'events/s',
         own: seeRounds(rounds.map(({ perSecond }) => perSecond)),
-        bar: { of: 'value', least: 50_000 },
+        bar: { of: 'value', min: 50_000 },
       },
       {
         name: '… processor time of one event, auditd-ai',

@@ -1,11 +1,10 @@
-// A bare start of the same Node: what every program of ours that is a Node process is measured
-// against.
+// A bare start of the same Node: the baseline for our own Node programs.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** From the spawn to the exit, in ms. */
+/** Resolves with the time from spawn to exit, in ms. */
 export function timeProcess(
   program: string,
   argv: string[],
@@ -23,7 +22,7 @@ export function timeProcess(
   });
 }
 
-/** Gives a function that starts Node with an empty program and waits for its end. */
+/** Returns a function that starts Node with an empty program and waits for its exit. */
 export function bareStart(): () => Promise<number> {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-bench-'));
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-// The bench's own processes and the programs it runs beside us: started, asked, ended, never left
+// Starts, drives and ends the bench's own processes and the peers' programs, and leaves none
 // behind.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
@@ -10,7 +10,7 @@ process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL');
 });
 
-/** Ends with this process, however that ends by itself. */
+/** Kills the child when this process exits. */
 export function keep(child: ChildProcess): ChildProcess {
   children.add(child);
   child.once('exit', () => children.delete(child));
@@ -26,7 +26,7 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** BENCH_PROFILE=DIR: a process of ours leaves a CPU profile there when it ends. */
+/** BENCH_PROFILE=DIR: our processes write a CPU profile there when they end. */
 export function profiling(): string[] {
   const dir = process.env.BENCH_PROFILE ?? '';
   return dir === '' ? [] : ['--cpu-prof', `--cpu-prof-dir=${dir}`];
@@ -39,7 +39,7 @@ export type BenchProcess = {
   stop(): Promise<void>;
 };
 
-type Said = { value?: unknown; error?: string };
+type ProcessReply = { value?: unknown; error?: string };
 
 export async function startProcess(url: URL): Promise<BenchProcess> {
   const child = keep(
@@ -48,7 +48,7 @@ export async function startProcess(url: URL): Promise<BenchProcess> {
   const waiting: { resolve: (value: unknown) => void; reject: (error: Error) => void }[] = [];
   const lines = createInterface({ input: child.stdout! });
   lines.on('line', (line) => {
-    const { value, error } = JSON.parse(line) as Said;
+    const { value, error } = JSON.parse(line) as ProcessReply;
     const next = waiting.shift();
     if (error === undefined) next?.resolve(value);
     else next?.reject(new Error(error));
@@ -78,9 +78,9 @@ export async function startLoad(): Promise<Load> {
 
 export type BenchUpstream = {
   port: number;
-  /** When the first request about this goal came, in ms of the monotonic clock. */
+  /** The time of the first request about this goal, in ms of the monotonic clock. */
   arrivalOf(goal: number): Promise<number | null>;
-  /** How many requests there were so far. */
+  /** The number of requests so far. */
   requests(): Promise<number>;
   stop(): Promise<void>;
 };

@@ -1,5 +1,5 @@
-// toold and auditd-ai in processes of their own, as split mode runs them, without the rest of a
-// runtime: the bench takes agentd's place and speaks to them over the sockets agentd would use.
+// toold and auditd-ai in their own processes, as in split mode, without the rest of a runtime: the
+// bench acts as agentd and calls them over the sockets that agentd would use.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -36,7 +36,8 @@ export async function startDaemons(
   const children: ChildProcess[] = [];
   const stop = async () => {
     for (const child of children.reverse()) await end(child);
-    // As root they are another user than the daemons of a whole runtime, which would refuse it.
+    // As root they have another user than the daemons of a whole runtime, which would refuse the
+    // state.
     rmSync(join(env.XDG_RUNTIME_DIR, 'agentd'), { recursive: true, force: true });
   };
   const remove = async () => {

@@ -1,5 +1,5 @@
-// Measures lists and single tasks with little history and with much: they must not get slower as
-// history grows. Requests go over the operator sockets, as agentctl's do.
+// Measures lists and single tasks with a short and a long history: they must not get slower as
+// history grows. Requests use the operator sockets, as agentctl's do.
 import { rmSync } from 'node:fs';
 import { startRuntime, type TestRuntime } from '../test/support/runtime.ts';
 import type { Benchmark, Figure } from './figure.ts';
@@ -12,10 +12,10 @@ const TURNS = { rounds: 5, turnsPerRound: 80, share: 0.95 };
 const WARM_UP = 100;
 
 type Site = { runtime: TestRuntime; taskIds: string[] };
-type Look = (site: Site, id: string) => Promise<unknown>;
+type TaskQuery = (site: Site, id: string) => Promise<unknown>;
 
-/** The same requests as the commands of these names make. */
-const LOOKS: readonly { name: string; look: Look }[] = [
+/** The requests of the commands with these names. */
+const LOOKS: readonly { name: string; look: TaskQuery }[] = [
   {
     name: 'task list',
     look: ({ runtime: { agentd } }) => agentd.listTasks({ query: { limit: 50 } }),
@@ -40,10 +40,10 @@ const LOOKS: readonly { name: string; look: Look }[] = [
   },
 ];
 
-function timed(site: Site, look: Look): () => Promise<number> {
+function timed(site: Site, look: TaskQuery): () => Promise<number> {
   let turn = 0;
   return async () => {
-    // Steps through the whole past; 7,919 is prime, so that every task has its turn.
+    // Steps through the whole history; 7,919 is prime, so every task is used.
     const id = site.taskIds[(turn++ * 7_919) % site.taskIds.length]!;
     const began = performance.now();
     await look(site, id);
@@ -65,7 +65,7 @@ async function measure(few: Site, many: Site): Promise<Figure[]> {
       unit: 'ms',
       ...seen,
       peer: { name: 'at 1,000', ...seen.peer },
-      bar: { of: 'ratio', most: 2 },
+      bar: { of: 'ratio', max: 2 },
     });
   }
   return figures;

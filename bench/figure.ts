@@ -1,19 +1,19 @@
-// One measured figure beside its bar, and how it is told: a line for people, an object for
-// machines. How it is measured is each benchmark's own.
+// One measured figure with its peer and its bar, and its output: a line for people, an object for
+// machines. Measuring is up to each benchmark.
 
-/** Middle and spread of what was seen. */
+/** Median and spread of the samples. */
 export type Measured = { value: number; low: number; high: number; samples: number };
 
-type Bar = { of: 'value' | 'ratio'; most?: number; least?: number };
+type Bar = { of: 'value' | 'ratio'; max?: number; min?: number };
 
 export type Figure = {
   name: string;
   unit: string;
   own: Measured;
   peer?: Measured & { name: string };
-  /** Ours against the peer's, taken round by round. */
+  /** Our value divided by the peer's, round by round. */
   ratio?: Measured;
-  /** Absent: told for what it explains, no bar. */
+  /** Absent: reported as an explanation, without a bar. */
   bar?: Bar;
   note?: string;
 };
@@ -26,9 +26,9 @@ export type Benchmark = {
 
 export function isOk({ bar, own, ratio }: Figure): boolean {
   if (bar === undefined) return true;
-  const judged = bar.of === 'ratio' ? ratio?.value : own.value;
-  if (judged === undefined || !Number.isFinite(judged)) return false;
-  return judged <= (bar.most ?? Infinity) && judged >= (bar.least ?? -Infinity);
+  const compared = bar.of === 'ratio' ? ratio?.value : own.value;
+  if (compared === undefined || !Number.isFinite(compared)) return false;
+  return compared <= (bar.max ?? Infinity) && compared >= (bar.min ?? -Infinity);
 }
 
 export function quantile(sorted: readonly number[], share: number): number {
@@ -74,9 +74,7 @@ function seenText({ value, low, high }: Measured, unit: string): string {
 function barText(bar: Bar | undefined, unit: string): string {
   if (bar === undefined) return '–';
   const after = bar.of === 'ratio' ? '×' : unit === '' ? '' : ` ${unit}`;
-  return bar.most !== undefined
-    ? `≤ ${digits(bar.most)}${after}`
-    : `≥ ${digits(bar.least!)}${after}`;
+  return bar.max !== undefined ? `≤ ${digits(bar.max)}${after}` : `≥ ${digits(bar.min!)}${after}`;
 }
 
 /** `name | value unit | peer value | ratio | bar | ok` */

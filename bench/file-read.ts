@@ -1,5 +1,6 @@
-// A governed file.read: caller, grant, policy, intent and attempt durable, the path resolved by the
-// kernel inside the run's box, outcome and its event. Beside it, Node reading the same file.
+// Measures a governed file.read: caller, grant, policy, intent and attempt durable, the path
+// resolved by the kernel inside the run's box, outcome and its event. The peer is Node reading the
+// same file.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { deriveId } from '../src/platform/ids.ts';
@@ -23,7 +24,7 @@ spec: { tools: { allow: [file.read, file.write_workspace] } }
 `,
 };
 
-/** As agentd does before it starts their runners. */
+/** Admits the runs, as agentd does before it starts their runners. */
 async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
   const socketPath = join(runtime.runtimeDir, 'toold', 'peer-agentd', 'toold.sock');
   const link = socketLink({ socketPath });
@@ -47,7 +48,7 @@ async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
         max_calls: 100_000_000,
       },
     });
-    // agentd knows nothing of these runs, so what they read is put there from outside.
+    // agentd knows nothing of these runs, so the bench writes the files they read.
     const workspace = join(runtime.stateDir, 'workspaces', task_id);
     mkdirSync(join(workspace, 'src'), { recursive: true, mode: 0o700 });
     writeFileSync(join(workspace, 'src', 'file.ts'), TEXT);
@@ -57,7 +58,7 @@ async function admitRuns(runtime: TestRuntime): Promise<LoadTarget[]> {
   return targets;
 }
 
-/** The same file by another name each time: the breaker ends a run that asks the same for ever. */
+/** The same file by another name each time: the breaker ends a run that repeats one call. */
 const BODY = JSON.stringify({
   call_id: 'call_#{6}#{20}',
   tool: 'file.read',
@@ -103,13 +104,13 @@ async function run(): Promise<Figure[]> {
         unit: 'ms',
         own: seeRounds(p50s),
         peer: { name: 'readFileSync in Node', ...seeRounds(bare) },
-        bar: { of: 'value', most: 1.5 },
+        bar: { of: 'value', max: 1.5 },
       },
       {
         name: `governed file.read, ${RUNS} runs, sustained`,
         unit: 'calls/s',
         own: seeRounds(rates),
-        bar: { of: 'value', least: 1_000 },
+        bar: { of: 'value', min: 1_000 },
       },
     ];
   } finally {

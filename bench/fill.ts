@@ -1,5 +1,5 @@
-// A state directory in which many tasks have been done: written through agentd's own store and a
-// real auditd-ai, so that rows, indexes and events are those of tasks that were really run.
+// Creates a state directory with many ended tasks, through agentd's own store and a real auditd-ai,
+// so that rows, indexes and events equal those of real tasks.
 import { join } from 'node:path';
 import { readManifest } from '../src/daemons/agentd/manifests/read-manifest.ts';
 import { openStore } from '../src/daemons/agentd/store/open-store.ts';
@@ -15,7 +15,7 @@ import { auditRoutes } from '../src/wire/auditd-ai.ts';
 import type { NewEvent } from '../src/wire/events.ts';
 import { startDaemons } from './daemons.ts';
 
-/** So many tasks are under way at once: their events lie mixed in the log, as in earnest. */
+/** Concurrent tasks: their events are interleaved in the log, as in real use. */
 const AT_ONCE = 500;
 const AGENTS = 10;
 const GOAL =

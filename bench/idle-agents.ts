@@ -1,4 +1,4 @@
-// A thousand declared agents with nothing to do: no process, no model call, little memory.
+// Measures a thousand idle agents: no process, no model call, little memory.
 import { startWorld } from '../test/support/in-process.ts';
 import { eventually, startRuntime } from '../test/support/runtime.ts';
 import { startUpstream } from './children.ts';
@@ -37,7 +37,7 @@ ${PERSONA}
   return texts;
 }
 
-/** The real runtime, after it has come to rest. */
+/** Measures the real runtime once it is idle. */
 async function atRest(agents: Record<string, string> | undefined): Promise<Memory> {
   const runtime = await startRuntime(agents === undefined ? {} : { agents });
   try {
@@ -59,7 +59,7 @@ type Site = {
   stop(): Promise<void>;
 };
 
-/** The same daemons in this process, under a clock that only moves when told. */
+/** Starts the same daemons in this process, with a clock that only the bench advances. */
 async function hostAll(upstreamPort: number): Promise<Site> {
   const base_url = `http://127.0.0.1:${upstreamPort}/v1`;
   const provider = { dialect: 'openai', models: [MODEL], base_url };
@@ -83,7 +83,7 @@ async function hostAll(upstreamPort: number): Promise<Site> {
   };
 }
 
-/** How many model calls ten minutes bring, and that one would have been seen. */
+/** Counts the model calls in ten minutes; a control checks that one would be counted. */
 async function callsWhileIdle(): Promise<number> {
   const upstream = await startUpstream();
   try {
@@ -122,18 +122,18 @@ async function run(): Promise<Figure[]> {
       own: exactly(many.processes),
       peer: { name: 'starter team', ...exactly(few.processes) },
       ratio: exactly(many.processes / few.processes),
-      bar: { of: 'ratio', most: 1 },
+      bar: { of: 'ratio', max: 1 },
     },
     {
       name: 'model calls in 10 minutes of clock, 1,000 idle agents',
       unit: '',
       own: exactly(calls),
-      bar: { of: 'value', most: 0 },
+      bar: { of: 'value', max: 0 },
     },
     {
       name: 'memory, 1,000 idle agents (private, and shared once)',
       ...compared(({ onceBytes }) => onceBytes),
-      bar: { of: 'value', most: 150 },
+      bar: { of: 'value', max: 150 },
     },
     { name: '… as PSS', ...compared(({ pssBytes }) => pssBytes) },
     { name: '… as the sum of RSS', ...compared(({ rssBytes }) => rssBytes) },

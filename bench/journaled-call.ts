@@ -1,6 +1,6 @@
-// A tool call with everything durable: caller, grant, policy, intent, attempt in the audit log,
-// effect, outcome, its event. 32 runs each ask the next call as soon as they have the answer, over
-// their own sockets.
+// Measures a tool call with everything durable: caller, grant, policy, intent, attempt in the audit
+// log, effect, outcome, its event. 32 runs each send the next call as soon as they have the
+// response, over their own sockets.
 import { deriveId } from '../src/platform/ids.ts';
 import { makeClient, socketLink } from '../src/platform/link.ts';
 import { publishPolicy } from '../src/policy/testing/publish.ts';
@@ -17,7 +17,7 @@ const SHAPE = { callers: RUNS, ms: 2_000 };
 const ROUNDS = 8;
 const CONFIG = 'toold:\n  test_tools: true\n';
 
-/** Tells toold of the runs, as agentd does before it starts their runners. */
+/** Admits the runs at toold, as agentd does before it starts their runners. */
 async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
   const link = socketLink({ socketPath: daemons.socketOf('toold', 'peer-agentd') });
   const toold = makeClient(tooldRoutes, link);
@@ -85,7 +85,7 @@ async function run(): Promise<Figure[]> {
         name: 'journaled calls, 32 runs in flight',
         unit: 'calls/s',
         own: seeRounds(seen.map(({ perSecond }) => perSecond)),
-        bar: { of: 'value', least: 4_000 },
+        bar: { of: 'value', min: 4_000 },
       },
       {
         name: 'one journaled call of 32 in flight, p50',

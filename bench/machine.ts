@@ -1,4 +1,4 @@
-// Describes the machine and how busy it is, for reading the figures beside it.
+// Describes the machine and its load, as context for the figures.
 import { closeSync, fdatasyncSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { type Figure, quantile } from './figure.ts';
 const SYNCS = 60;
 const PAGE = Buffer.alloc(4096, 1);
 
-/** The median of writing and syncing one page, where the benchmarks keep their state. */
+/** The median time to write and sync one page, on the disk of the benchmarks' state. */
 export function timeSync(): number {
   const file = join(tmpdir(), `agentd-bench-sync-${process.pid}`);
   const fd = openSync(file, 'w', 0o600);
@@ -29,7 +29,7 @@ export function timeSync(): number {
   );
 }
 
-/** Processor time that a process has used so far, in ms. */
+/** CPU time that a process has used so far, in ms. */
 export function cpuMsOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');

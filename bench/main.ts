@@ -1,4 +1,4 @@
-// Runs the benchmarks one after another and tells every figure beside its peer and its bar.
+// Runs the benchmarks one after another and prints every figure with its peer and its bar.
 //   bench/main.ts [name…]
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,11 +1,11 @@
-// How much memory a tree of processes holds, as the kernel counts it.
+// Measures the memory of a process tree, as the kernel counts it.
 import { readdirSync, readFileSync } from 'node:fs';
 
 export type Memory = {
   processes: number;
-  /** Every process's own count added up: what they share is counted once for each. */
+  /** The sum over all processes: shared memory is counted once for each. */
   rssBytes: number;
-  /** Shared pages divided among all who share them, also those outside the tree. */
+  /** Shared pages divided among all processes that share them, also those outside the tree. */
   pssBytes: number;
   /** Private memory, plus shared memory counted once. */
   onceBytes: number;
@@ -19,7 +19,7 @@ function read(file: string): string | undefined {
   }
 }
 
-/** The process and everything below it. */
+/** Lists the process and its descendants. */
 export function treeOf(pid: number): number[] {
   const children = new Map<number, number[]>();
   for (const name of readdirSync('/proc')) {

@@ -1,6 +1,6 @@
-// modeld beside another gateway in front of the same upstream: what it adds to one call, and how
-// many calls a second it carries. Ours journals, reserves and audits every call durably first; the
-// peer does not.
+// Measures modeld against another gateway in front of the same upstream: the latency it adds to one
+// call, and its throughput. Ours journals, reserves and audits every call durably first; the peer
+// does not.
 import { socketPathFor } from '../src/platform/daemon.ts';
 import { type Load, profiling, startLoad, startUpstream } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
@@ -11,9 +11,9 @@ import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
 import { CHAT, startBenchRuntime } from './world.ts';
 
 const ONE = { callers: 1, warmUpMs: 150, ms: 900, rounds: 8 };
-/** Short and many: the machine's speed moves from second to second, the peer's as well as ours. */
+/** Many short rounds: the machine's speed varies from second to second, for the peer and for us. */
 const MANY = { callers: 50, warmUpMs: 200, ms: 1_000, rounds: 16 };
-/** Until the compiler has seen enough: after three seconds a call costs half as much again. */
+/** Until the JIT has warmed up: after only three seconds a call still costs 50 % more. */
 const WARM_UP = { callers: 50, warmUpMs: 0, ms: 12_000 };
 
 type Shape = { callers: number; warmUpMs: number; ms: number };
@@ -23,12 +23,12 @@ type Ways = { direct: Way; tcp: Way; unix: Way; peer: Way };
 type Gate = 'tcp' | 'unix' | 'peer';
 const GATES: readonly Gate[] = ['tcp', 'peer', 'unix'];
 
-/** Forth and back: whoever follows the peer finds the disk at rest, and both do as often. */
+/** Alternating order: after the peer's turn the disk is idle, which must favor both alike. */
 const gatesOf = (round: number): readonly Gate[] => (round % 2 === 0 ? GATES : GATES.toReversed());
 
 type To = Pick<LoadOrder, 'path' | 'headers'> & { target: LoadTarget; pids: readonly number[] };
 
-/** Asking one place, and what it cost its processes. */
+/** Drives one target, and measures the CPU time of its processes. */
 function wayTo(load: Load, { target, pids, ...rest }: To): Way {
   const order = { targets: [target], method: 'POST', body: CHAT, ...rest };
   const cpuMs = (): number => pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
@@ -48,16 +48,16 @@ function figureOf(
   gate: 'tcp' | 'unix',
   more: Pick<Figure, 'name' | 'unit' | 'bar'> & { peerName: string },
 ): Figure {
-  const { peerName, ...told } = more;
+  const { peerName, ...latency } = more;
   return {
-    ...told,
+    ...latency,
     own: seeRounds(seen[gate]),
     peer: { name: peerName, ...seeRounds(seen.peer) },
     ratio: seeRounds(seen[gate].map((value, i) => value / seen.peer[i]!)),
   };
 }
 
-/** One caller: the median of each way, less the median of asking the upstream directly. */
+/** One caller: the median of each route, less the median of direct requests to the upstream. */
 async function oneCaller(ways: Ways, peerName: string): Promise<Figure[]> {
   const added = rows();
   const direct: number[] = [];
@@ -71,11 +71,11 @@ async function oneCaller(ways: Ways, peerName: string): Promise<Figure[]> {
     for (const gate of GATES) added[gate].push(p50Ms[gate] - bare);
     syncs.push(timeSync());
   }
-  const told = { unit: 'ms', bar: { of: 'value', most: 1 }, peerName } as const;
+  const latency = { unit: 'ms', bar: { of: 'value', max: 1 }, peerName } as const;
   const name = 'modeld adds to a call, 1 caller, p50';
   return [
-    figureOf(added, 'tcp', { ...told, name: `${name} (TCP)` }),
-    figureOf(added, 'unix', { ...told, name: `${name} (Unix socket)` }),
+    figureOf(added, 'tcp', { ...latency, name: `${name} (TCP)` }),
+    figureOf(added, 'unix', { ...latency, name: `${name} (Unix socket)` }),
     { name: 'the upstream asked directly, 1 caller, p50', unit: 'ms', own: seeRounds(direct) },
     syncFigure(seeRounds(syncs)),
   ];
@@ -90,7 +90,7 @@ async function manyCallers(ways: Ways, peerName: string): Promise<Figure[]> {
       rates[gate].push(perSecond);
       cpuMs[gate].push(cpuMsPerRequest);
     }
-  const rate = { unit: 'requests/s', bar: { of: 'ratio', least: 3 }, peerName } as const;
+  const rate = { unit: 'requests/s', bar: { of: 'ratio', min: 3 }, peerName } as const;
   const cpu = { unit: 'ms', peerName } as const;
   const [carried, used] = ['modeld carries, 50 callers', 'processor time of a call, 50 callers'];
   return [

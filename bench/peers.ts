@@ -1,5 +1,5 @@
-// The programs that run beside us: installed from their own lock file into build/, never into the
-// project, without running any script of theirs.
+// The peers' programs: installed from their own lock file into build/, never into the project, and
+// without running their install scripts.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import net from 'node:net';
@@ -17,7 +17,7 @@ const isSame = (name: string, installed: string): boolean =>
   existsSync(installed) &&
   readFileSync(join(SOURCE, name), 'utf8') === readFileSync(installed, 'utf8');
 
-/** Installs what the lock file names, unless it is there already. */
+/** Installs the packages of the lock file, unless they are installed. */
 export function installPeers(): void {
   const lock = 'package-lock.json';
   const done = join(TARGET, 'node_modules', '.package-lock.json');
@@ -35,7 +35,7 @@ export function installPeers(): void {
 
 export type BenchPeer = { name: string; port: number; pid: number; stop(): Promise<void> };
 
-/** The gateway as its own start command runs it, without its web page, on loopback only. */
+/** Starts the gateway as its own start command does, without its web page, on loopback only. */
 export async function startPortkey(): Promise<BenchPeer> {
   installPeers();
   const port = await freePort();

@@ -1,4 +1,4 @@
-// Two things measured in turns, A B A B …, so that whatever else the machine does meets both alike.
+// Measures two things in turns, A B A B …, so that other load on the machine affects both alike.
 import { type Measured, quantile, seeRounds } from './figure.ts';
 
 export type Measure = () => Promise<number>;
@@ -10,9 +10,8 @@ export type RoundOrder = { rounds: number; turnsPerRound: number; share?: number
 const ascending = (values: number[]): number[] => values.sort((a, b) => a - b);
 
 /**
- * A round is some turns of each; it gives one quantile per side (the median unless said
- * otherwise) and the ratio of the two. What is told of the rounds is their median and how far
- * apart they were.
+ * A round is a number of turns of each; it yields one quantile per side (by default the median) and
+ * the ratio of the two. The result is the median and the spread over the rounds.
  */
 export async function compare(
   { rounds, turnsPerRound, share = 0.5 }: RoundOrder,
@@ -24,7 +23,7 @@ export async function compare(
     const owns: number[] = [];
     const peers: number[] = [];
     for (let turn = 0; turn < turnsPerRound; turn++) {
-      // Who goes first changes, so that neither always finds what the other left in the caches.
+      // The order alternates, so that neither always benefits from the other's caches.
       if (turn % 2 === 0) owns.push(await own());
       peers.push(await peer());
       if (turn % 2 === 1) owns.push(await own());

@@ -1,5 +1,5 @@
-// The sandboxes others offer, each around the same empty command: what is not on this machine, or
-// does not work here, is left out and named.
+// Other sandboxes, each around the same empty command. Those that are not installed or do not work
+// on this machine are skipped and named.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ export const EMPTY = '/usr/bin/true';
 
 export type User = { uid?: number; gid?: number };
 
-/** From the spawn until the process has ended and its streams are closed, in ms. */
+/** Resolves with the time from spawn to exit with closed streams, in ms. */
 export function timeSpawn(argv: readonly string[], user: User = {}): Promise<number> {
   return new Promise((resolve, reject) => {
     const began = performance.now();
@@ -104,7 +104,7 @@ async function sandboxRuntime(): Promise<SandboxPeer> {
 async function crun(): Promise<SandboxPeer> {
   if (!isHere('crun')) throw new Error('not on this machine');
   const bundle = mkdtempSync(join(tmpdir(), 'agentd-bench-crun-'));
-  // Also of one that does not answer here, which nobody stops.
+  // Also if it does not work here, as nothing else stops it.
   process.on('exit', () => rmSync(bundle, { recursive: true, force: true }));
   mkdirSync(join(bundle, 'state'));
   const types = ['pid', 'network', 'ipc', 'uts', 'mount'];
@@ -125,7 +125,7 @@ async function crun(): Promise<SandboxPeer> {
   };
 }
 
-/** Those that answer here, tried once; why the others do not. */
+/** Tries each once; returns those that work, and why the others do not. */
 export async function otherSandboxes(): Promise<{ peers: SandboxPeer[]; missing: string[] }> {
   const peers: SandboxPeer[] = [];
   const missing: string[] = [];

@@ -1,5 +1,5 @@
-// Measures the cost of a box: an empty command through the warden, beside a bare spawn and other
-// sandboxes; and a Node start in a runner box, beside a bare one.
+// Measures the cost of a box: an empty command through the warden, against a bare spawn and other
+// sandboxes; and a Node start in a runner box, against a bare one.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MODES, TestWarden } from '../test/escape/support/warden.ts';
@@ -29,7 +29,7 @@ async function beside(
   turns: RoundOrder,
   own: Measure,
   peer: { name: string; measure: Measure },
-  most?: number,
+  max?: number,
 ): Promise<Figure> {
   for (let i = 0; i < Math.min(WARM_UP, turns.turnsPerRound); i++) {
     await own();
@@ -42,7 +42,7 @@ async function beside(
     own: seen.own,
     peer: { name: peer.name, ...seen.peer },
     ratio: seen.ratio,
-    ...(most === undefined ? {} : { bar: { of: 'ratio', most } }),
+    ...(max === undefined ? {} : { bar: { of: 'ratio', max } }),
   };
 }
 

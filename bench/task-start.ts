@@ -1,4 +1,4 @@
-// From asking for a task to its runner's first model call: how long until an agent thinks.
+// Measures the time from a task's creation to its runner's first model call.
 import { eventually, type TestRuntime, taskEnded } from '../test/support/runtime.ts';
 import { bareStart } from './bare-start.ts';
 import { type BenchUpstream, startUpstream } from './children.ts';
@@ -8,7 +8,7 @@ import { startBenchRuntime } from './world.ts';
 
 const TURNS = { rounds: 5, turnsPerRound: 10 };
 const WARM_UP = 3;
-/** The process of the task before, and what it leaves to be cleaned up, must be gone. */
+/** The process of the previous task and its cleanup must have ended. */
 const REST_MS = 40;
 /** A spare runner is started when no run has started for 200 ms, and then needs its own time. */
 const SPARE_REST_MS = 450;
@@ -34,21 +34,21 @@ function makeMeasure(
   };
 }
 
-type Kind = { name: string; config: string; restMs: number; firstGoal: number; most: number };
+type Kind = { name: string; config: string; restMs: number; firstGoal: number; max: number };
 const KINDS: readonly Kind[] = [
   {
     name: 'task asked for → first model call at the provider, p50',
     config: 'sandboxd: { runner_spares: 0 }\n',
     restMs: REST_MS,
     firstGoal: 1,
-    most: 2,
+    max: 2,
   },
   {
     name: '… of an agent with a spare runner, p50',
     config: '',
     restMs: SPARE_REST_MS,
     firstGoal: 1_001,
-    most: 1,
+    max: 1,
   },
 ];
 
@@ -65,7 +65,7 @@ async function measureKind(kind: Kind, upstream: BenchUpstream): Promise<Figure>
       own,
       peer: { name: 'bare Node start', ...peer },
       ratio,
-      bar: { of: 'ratio', most: kind.most },
+      bar: { of: 'ratio', max: kind.max },
     };
   } finally {
     await runtime.remove();

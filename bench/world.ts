@@ -1,5 +1,5 @@
-// Where the benchmarks run: a runtime whose only provider is the bench's own upstream, and what
-// every request to it carries.
+// The runtime of the benchmarks, whose only provider is the bench's own upstream, and the body of
+// every request to it.
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -47,7 +47,7 @@ const PERSONA =
   'You are the reviewer of a small team. Read with care what you are given, say what is wrong, ' +
   'and propose the smallest change that mends it. Do not praise. Name files and lines. '.repeat(5);
 
-/** A chat completion as an SDK sends it; no two are the same. */
+/** A chat completion as an SDK sends it; each is different. */
 export const CHAT = JSON.stringify({
   model: MODEL,
   messages: [

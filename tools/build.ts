@@ -1,7 +1,6 @@
-// Makes what runs from what is written: one bundle per program, the programs in C and the data
-// beside them, in build/.
-// Every file is written whole and renamed into place, so that a program that starts meanwhile sees
-// old or new.
+// Builds everything that runs into build/: one bundle per program, the C programs, and their data.
+// Every file is written completely and then renamed into place, so that a program that starts
+// meanwhile sees the old one or the new one.
 //   tools/build.ts [--root DIR] [--verbose]
 import { spawnSync } from 'node:child_process';
 import {
@@ -24,9 +23,9 @@ type Banned = { input: RegExp; why: string };
 type Program = {
   name: string;
   source: string;
-  /** Parts behind `await import()` become files of their own, loaded when first needed. */
+  /** Modules behind `await import()` become separate files, loaded when first needed. */
   splits?: true;
-  /** Some of its packages are CommonJS and ask for Node's own modules with `require`. */
+  /** Some of its packages are CommonJS and load Node's own modules with `require`. */
   requires?: true;
   /** Runs for as long as the runtime: memory counts. */
   stays?: true;
@@ -59,7 +58,7 @@ const NATIVE: readonly { name: string; folder: string; flags: readonly string[] 
 ];
 const CC_FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror'];
 
-/** Copied beside the bundles, where `new URL('./name', import.meta.url)` finds them. */
+/** Copied next to the bundles, where `new URL('./name', import.meta.url)` finds them. */
 const DATA: readonly { from: string; to: string }[] = [
   { from: 'rehearsal/screenplays', to: 'screenplays' },
   { from: 'personas', to: 'personas' },
@@ -72,14 +71,14 @@ const DATA: readonly { from: string; to: string }[] = [
   },
 ];
 
-/** CommonJS packages look beside themselves for their data: here that is beside the bundle. */
+/** CommonJS packages look for data in their own directory: here that is the bundle's. */
 const requireBanner =
   "const require = process.getBuiltinModule('node:module').createRequire(import.meta.url)," +
   ' __dirname = import.meta.dirname;';
 
 /**
- * Node's own modules are asked for directly. An `import` of one reads everything it exports, and so
- * loads what is otherwise loaded when first used: with http comes undici, 5 MB a process.
+ * Node's own modules are loaded directly. An `import` of one reads all its exports, and so loads
+ * what is otherwise loaded lazily: http brings undici, 5 MB per process.
  */
 const builtins: esbuild.Plugin = {
   name: 'builtins',
@@ -89,23 +88,25 @@ const builtins: esbuild.Plugin = {
       return isBuiltin(path) ? { path, namespace, sideEffects: false } : undefined;
     });
     onLoad({ filter: /^/, namespace: 'builtin-cjs' }, ({ path }) => ({
-      contents: `module.exports = ${askFor(path)};`,
+      contents: `module.exports = ${loadBuiltin(path)};`,
     }));
-    // Each name by itself and marked as pure: what nobody imports is left out of the bundle.
+    // Each name separately and marked as pure: unused names are left out of the bundle.
     onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => {
       const names = Object.keys(process.getBuiltinModule(path) as object);
       const lines = names
         .filter((name) => /^[A-Za-z_]\w*$/.test(name) && name !== 'default')
         .map((name) => `export const ${name} = /* @__PURE__ */ (() => builtin.${name})();`);
       return {
-        contents: [`const builtin = ${askFor(path)};`, 'export default builtin;', ...lines].join(
-          '\n',
-        ),
+        contents: [
+          `const builtin = ${loadBuiltin(path)};`,
+          'export default builtin;',
+          ...lines,
+        ].join('\n'),
       };
     });
   },
 };
-const askFor = (path: string): string =>
+const loadBuiltin = (path: string): string =>
   `/* @__PURE__ */ process.getBuiltinModule(${JSON.stringify(path)})`;
 
 const { values: options } = parseArgs({
@@ -113,7 +114,7 @@ const { values: options } = parseArgs({
 });
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
 const out = join(root, 'build');
-// Outputs carry the time the build began: a file saved while it ran is newer, and is built next
+// Outputs have the time of the build's start: a file saved meanwhile is newer, and is built next
 // time.
 const startedAt = new Date();
 
@@ -130,7 +131,7 @@ function writeWhole(path: string, contents: Uint8Array): void {
   renameSync(half, path);
 }
 
-/** Sentences for what must not be in this bundle. */
+/** Describes each forbidden input of this bundle. */
 function findBanned(program: Program, meta: esbuild.Metafile): string[] {
   return (program.banned ?? []).flatMap(({ input, why }) => {
     const imported = Object.values(meta.inputs).flatMap(({ imports }) => imports);
@@ -152,7 +153,7 @@ function findHiddenRequire(program: Program, files: readonly esbuild.OutputFile[
   return ["one of its packages calls require(); import another, or set 'requires'"];
 }
 
-/** The names of the files written; none when the bundle is refused. */
+/** Returns the names of the files written; none if the bundle is refused. */
 async function bundle(program: Program): Promise<string[]> {
   const result = await esbuild.build({
     absWorkingDir: root,
@@ -161,7 +162,7 @@ async function bundle(program: Program): Promise<string[]> {
     outExtension: { '.js': '.mjs' },
     bundle: true,
     splitting: program.splits ?? false,
-    // Chunks lie beside the bundle so that import.meta.url means the same directory in both.
+    // Chunks are next to the bundle, so that import.meta.url is in the same directory for both.
     chunkNames: `${program.name}-[name]-[hash]`,
     platform: 'node',
     format: 'esm',
@@ -169,7 +170,7 @@ async function bundle(program: Program): Promise<string[]> {
     sourcemap: 'linked',
     sourcesContent: false,
     legalComments: 'none',
-    // Less text to hold in memory; names stay, so that stacks can be read.
+    // Less text in memory; names are kept, so that stacks are readable.
     minifyWhitespace: program.stays ?? false,
     minifySyntax: program.stays ?? false,
     plugins: program.stays ? [builtins] : [],
@@ -191,7 +192,7 @@ async function bundle(program: Program): Promise<string[]> {
   return files.map(({ path }) => basename(path));
 }
 
-/** The chunks that the program in build/ names, and those that they name. */
+/** Returns the chunks that the program in build/ refers to, directly or indirectly. */
 function namedChunks(program: Program): Set<string> {
   const named = new Set<string>();
   const pattern = new RegExp(`(?<=\\./)${program.name}-[\\w-]+\\.mjs`, 'g');
@@ -208,7 +209,7 @@ function namedChunks(program: Program): Set<string> {
   return named;
 }
 
-/** Those of the build before stay: a program that started with it may not have loaded them yet. */
+/** Chunks of the previous build stay: a program started from it may not have loaded them yet. */
 function removeStaleChunks(program: Program, kept: ReadonlySet<string>): void {
   for (const name of readdirSync(out))
     if (name.startsWith(`${program.name}-`) && !kept.has(name)) rmSync(join(out, name));
@@ -222,7 +223,7 @@ function filesUnder(path: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name).slice(path.length + 1));
 }
 
-/** Only when a source is newer: a compiler costs more than all bundles together. */
+/** Compiles only if a source is newer: the compiler takes longer than all bundles together. */
 function compile({ name, folder, flags }: (typeof NATIVE)[number]): void {
   const source = join(root, folder);
   if (!existsSync(source)) return;

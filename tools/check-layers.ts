@@ -1,6 +1,5 @@
-// Who may import whom, as a table, checked over every import of the tree; no files import each
-// other, even by type. What a rules.ts may do is checked here too, because being pure is what lets
-// everybody trust it.
+// Checks every import of the tree against a table of layers. Files must not import each other in a
+// cycle, even by type. Also checks that rules.ts files are pure, because their callers rely on it.
 //   tools/check-layers.ts [--root DIR]
 import { join, posix, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -17,7 +16,7 @@ import {
 } from './source.ts';
 
 type Layer = {
-  /** Files below this folder live in the layer; the first layer that fits a file is its own. */
+  /** Files below this folder belong to the layer; the first layer that matches a file wins. */
   folder: string;
   /** Folders whose values and types it may import, besides itself. */
   imports: readonly string[];
@@ -53,7 +52,7 @@ const LAYERS: readonly Layer[] = [
     packages: ['yaml', 'zod'],
     why: 'platform knows no daemon: wire, node:* and few packages',
   },
-  // The three files of policy that touch the disk, so that the others stay pure.
+  // The three files of policy that access the disk, so that the others stay pure.
   ...['cedar.ts', 'bundle-file.ts', 'source.ts'].map((file) => ({
     folder: `src/policy/${file}`,
     imports: ['src/wire', 'src/platform', 'src/policy'],
@@ -111,7 +110,7 @@ const LAYERS: readonly Layer[] = [
   { folder: 'bench', imports: everything, node: true, packages: 'any', why: '' },
 ];
 
-/** Tests live in their subject's layer, and may also use these and the values of its `types`. */
+/** Tests belong to their subject's layer, and may also use these and the values of its `types`. */
 const forTests = {
   packages: [
     '@anthropic-ai/sdk',
@@ -138,7 +137,7 @@ const INSIDE: Readonly<Record<string, readonly string[]>> = {
 /** A test, or what only tests use: x.test.ts, testing.ts, testing/x.ts. */
 const isTest = (path: string): boolean => /\.test\.ts$|(^|\/)testing(\.ts$|\/)/.test(path);
 
-/** The folder of the layer as it is for this file: `src/daemons/*` becomes `src/daemons/toold`. */
+/** The layer's folder for this file: `src/daemons/*` becomes `src/daemons/toold`. */
 function folderFor(layer: Layer, path: string): string | undefined {
   const parts = layer.folder.split('/');
   const own = path.split('/').slice(0, parts.length);
@@ -149,7 +148,7 @@ function lies(path: string, folders: readonly string[]): boolean {
   return folders.some((folder) => path === folder || path.startsWith(`${folder}/`));
 }
 
-/** Why this import may not be, or undefined. */
+/** Returns why this import is forbidden, or undefined. */
 function checkImport(path: string, layer: Layer, one: Import): string | undefined {
   const { specifier, typeOnly } = one;
   const refused = `imports ${specifier}: ${layer.why}`;

@@ -1,5 +1,5 @@
-// Runs every check at once and shows one line for each, with its output only where it failed or
-// warns. What a check means is in its own tool.
+// Runs all checks in parallel and prints one line for each, with its output only if it failed or
+// warns. Each check is documented in its own tool.
 //   tools/check.ts [NAME...]
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Finds or fetches what a target needs: Debian packages, a Node that is new enough (linked as
-# build/node) and the locked npm packages. Says first what it will install and why. Building is
-# tools/build.ts's work.
+# Finds or installs what a target needs: Debian packages, a Node that is new enough (linked as
+# build/node) and the locked npm packages. Lists first what it will install and why. Building is
+# done by tools/build.ts.
 #
 #   tools/setup.sh [--for cli|demo|test|bench|check|native]      YES=1: never ask
 set -eu
@@ -12,10 +12,10 @@ node_major_min=24
 system_needs='
 git     | git             | test check                 | to list the files of the project
 curl    | curl            | test                       | to call the API as any script would
-cc      | build-essential | cli demo test bench native | to build what starts every sandbox
+cc      | build-essential | cli demo test bench native | to build the sandbox launcher
 setpriv | util-linux      | test                       | to run the warden as an ordinary user
 script  | bsdutils        | test                       | to run the demo in a terminal
-bwrap   | bubblewrap      | bench                      | the peer of the sandbox figures
+bwrap   | bubblewrap      | bench                      | to compare the sandbox figures with
 '
 npm_why='to fetch the locked packages'
 
@@ -50,7 +50,7 @@ missing_system() {
   done
 }
 
-# The stamps are newer than what they were made from: nothing to look into.
+# The stamps are newer than their inputs: nothing to check.
 ready() {
   [ -x build/node ] && [ build/.setup -nt package-lock.json ] &&
     [ build/.setup -nt tools/node/package-lock.json ] && [ -f node_modules/.package-lock.json ] &&
@@ -65,8 +65,8 @@ new_enough() { # NODE: sets version
   [ "$major" -ge "$node_major_min" ]
 }
 
-# Every node on PATH is tried, because an old one often comes first. The binary itself is taken,
-# since the shims of version managers choose by the directory they are called from.
+# Tries every node on PATH, because an old one often comes first. Uses the binary itself, since the
+# shims of version managers choose by the current directory.
 find_node_on_path() {
   seen=
   old_ifs=$IFS
@@ -88,7 +88,7 @@ find_node_on_path() {
 choose_cache() {
   cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
   case $cache in /*) cache=$cache/agentd ;; *) cache= ;; esac
-  # A user without a home, as services are: all stays in this directory, npm's own cache too.
+  # A user without a home, such as a service: everything stays in this directory, npm's cache too.
   if [ -z "$cache" ] || ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then
     cache=$root/build/.cache
     export npm_config_cache="$cache/npm"
@@ -113,8 +113,8 @@ packages_match() {
     process.exit(Object.entries(read("package-lock.json")).every(same) ? 0 : 1);'
 }
 
-# A user's npm settings stay in force for the registry, proxies and certificates; what would change
-# the outcome (omit, global, scripts, the lock) is said here. Packages run no script of theirs.
+# A user's npm settings for registry, proxies and certificates apply; settings that would change the
+# result (omit, global, scripts, the lock file) are set here. Packages run no install scripts.
 npm_ci() { # DIR PATH-TO-FIND-NODE-IN
   # Under another Node npm would look for its global settings elsewhere.
   npm_global=$(npm config get globalconfig 2>/dev/null) || npm_global=
@@ -126,13 +126,13 @@ npm_ci() { # DIR PATH-TO-FIND-NODE-IN
       >"$root/build/.npm.log" 2>&1
   ) || {
     head -n 20 build/.npm.log
-    fail "npm ci failed in $1; all it said is in build/.npm.log." \
+    fail "npm ci failed in $1; its full output is in build/.npm.log." \
       'Check the network, proxy and registry settings of npm, and run this again.'
   }
 }
 
-# Into a directory of its own first, then renamed: a cut-off fetch leaves nothing that looks whole,
-# and of two at once the second finds the first's and uses it.
+# Into a temporary directory first, then renamed: an interrupted fetch leaves nothing that looks
+# complete, and of two at once the second uses the first's.
 fetch_node() {
   mkdir -p "$cache"
   fetching=$(mktemp -d "$cache/.fetching.XXXXXX")
@@ -163,11 +163,11 @@ link_node() {
 
 ask() {
   [ "${YES:-}" != 1 ] && [ -t 0 ] && [ -t 2 ] || return 0
-  printf 'Go on? [Y/n] '
+  printf 'Continue? [Y/n] '
   read -r answer || answer=n
   case $answer in
     '' | [yY]*) ;;
-    *) fail 'Nothing was installed.' 'Run it again when you want to.' ;;
+    *) fail 'Nothing was installed.' 'Run it again and answer y, or set YES=1.' ;;
   esac
 }
 
@@ -177,7 +177,7 @@ install_system() { # PACKAGE...
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; } \
       >build/.apt.log 2>&1 || {
     tail -n 20 build/.apt.log
-    fail 'apt-get could not install them; all it said is in build/.apt.log.' \
+    fail 'apt-get could not install them; its full output is in build/.apt.log.' \
       "Install these packages yourself: $*"
   }
 }
@@ -186,7 +186,7 @@ missing=$(missing_system)
 [ -z "$missing" ] && ready && exit 0
 
 mkdir -p build
-# Two setups in one clone take turns; the second then finds all done.
+# Two setups in one clone run one after the other; the second finds everything done.
 if command -v flock >/dev/null; then
   exec 9>build/.setup.lock
   flock -n 9 || { say 'setup: waiting for another setup in this directory'; flock 9; }
@@ -210,13 +210,13 @@ elif ! find_node_on_path; then
     [ -n "$arch" ] || fail "No Node is pinned for this machine ($(uname -s) $(uname -m))." \
       "Install Node $node_major_min or newer yourself and put it on PATH."
     add "Node $pinned into $cache (npm package node-linux-$arch):
-    at least $node_major_min is needed, ${seen:-there is none on PATH}"
+    at least $node_major_min is needed, ${seen:-none found on PATH}"
   fi
 fi
 packages_match || {
   fetch="$fetch packages"
   add 'the npm packages of package-lock.json into node_modules:
-    what the code, its build and its checks use'
+    used by the code, its build and its checks'
 }
 if [ -n "$fetch" ] && ! command -v npm >/dev/null; then
   missing="${missing:+$missing
@@ -232,18 +232,18 @@ $missing
 END
 
 if [ -n "$plan" ]; then
-  say "setup: for '$target' this will be installed:"
+  say "setup: '$target' needs the following, which will be installed:"
   printf '%s' "$plan"
   [ -z "$packages" ] || { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; } ||
     fail "these are missing and only root can install them:$packages" \
-      "As root: apt-get install$packages     (or your system's packages of that kind)"
+      "As root: apt-get install$packages     (or the equivalent packages of your system)"
   ask
 fi
 # shellcheck disable=SC2086 # a list of package names
 [ -z "$packages" ] || install_system $packages
 case $fetch in node*) fetch_node ;; esac
 link_node
-# Node is there by now, so this looks again where it could only guess before.
+# Node exists by now, so this can compare what it could only assume before.
 packages_match || npm_ci "$root" "$root/build:$PATH"
 : >build/.setup
 [ -z "$plan" ] || say "setup: done, with Node $(build/node --version)"

@@ -5,13 +5,13 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { type ParseResult, parseSync } from 'oxc-parser';
 
-/** A complaint of a check; `warning` ones are shown and do not fail it. */
+/** A finding of a check; a `warning` is shown and does not fail it. */
 export type Finding = { path: string; line?: number; text: string; warning?: true };
 
 const neverOurs = new Set(['node_modules', 'build', 'coverage', '.git']);
 
 /**
- * Paths of the project's files, relative to root: what git tracks or would, else all that is there.
+ * Lists the project's files relative to root: those git tracks or would track, else all files.
  */
 export function listFiles(root: string): string[] {
   if (existsSync(join(root, '.git'))) {
@@ -79,7 +79,7 @@ export function listImports(source: Source): Import[] {
   }
   for (const { moduleRequest, start } of dynamicImports) {
     const written = source.text.slice(moduleRequest.start, moduleRequest.end);
-    // A computed name cannot be judged here; bundles and types still see it.
+    // A computed name cannot be checked here; the bundler and the type check still see it.
     if (!/^['"`][^$]*['"`]$/.test(written)) continue;
     const specifier = written.slice(1, -1);
     found.push({ specifier, typeOnly: false, line: source.lineAt(start) });

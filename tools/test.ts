@@ -17,7 +17,7 @@ import { hasFailed, makeFileRunner } from './test/run-file.ts';
 import { type FileResult, printOutcome, printRerun, printSummary } from './test/summary.ts';
 
 const everywhere = '{src,rehearsal,tools,bench,test}/**/*.test.ts';
-/** These take longest, so they start first and the others fill the time beside them. */
+/** These take longest, so they start first, and the others run in parallel. */
 const slowFirst = [
   'test/fault/',
   'test/escape/',

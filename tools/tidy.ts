@@ -1,5 +1,5 @@
-// The style rules a machine can hold: names, sizes, headers, what may stand in a file and what a
-// daemon's folder contains. Formatting and lint are biome's, imports are check-layers'.
+// Checks style rules: names, sizes, headers, forbidden text, and the parts of a daemon's folder.
+// Formatting and lint are biome's, imports are check-layers'.
 //   tools/tidy.ts [--root DIR]
 import { readFileSync, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
@@ -19,7 +19,7 @@ import { checkMessageTests } from './tidy/message-tests.ts';
 import { checkTypeNames, listExportedTypes, type TypeName } from './tidy/type-names.ts';
 
 const columnsMax = 100;
-/** One string may go further: messages, statements and names of tests are searched for whole. */
+/** One string may exceed it: messages, statements and test titles are searched for as a whole. */
 const columnsWithStringMax = 180;
 const lengthWarn = 400;
 const lengthMax = 600;
@@ -29,10 +29,10 @@ const binaryEndings = new Set(['.png', '.jpg', '.gif', '.ico', '.gz', '.sqlite',
 
 const knownNames = new Set(['README.md', 'LICENSE', 'NOTICE', 'Makefile', 'CHANGELOG.md', 'HALT']);
 const kebabCase = /^\.?[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9]+(?:-[a-z0-9]+)*)*$/;
-/** Names without a subject: everything ends up there. */
+/** Names without a subject: they attract everything. */
 const emptyNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'core', 'shared']);
 
-/** The only places that read the environment; the rest is told. */
+/** The only files that read the environment; others get values passed in. */
 const envPlaces =
   /^(src\/platform\/config[^/]*\.ts$|src\/entry\/|src\/clients\/|tools\/|demo\/|test\/|bench\/)/;
 
@@ -65,7 +65,7 @@ function checkName(path: string): string[] {
   return wrong;
 }
 
-/** Without its longest string the line must fit; inside a long template all of it is one. */
+/** Without its longest string the line must fit; a line inside a long template is one string. */
 function allowedColumns(line: string): number {
   const strings = line.match(/'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`/g) ?? [];
   const longest = Math.max(0, ...strings.map((text) => [...text].length));

@@ -1,6 +1,6 @@
-// Makes package-lock.json complete in itself: takes out the names of optional packages it has no
-// entry for (other systems' binaries that were not on offer when it was written). With them `npm
-// ci` refuses the whole lock. Run it after npm has changed the lock.
+// Makes package-lock.json self-contained: removes the names of optional packages without an entry
+// (other systems' binaries that were not available when it was written). With them `npm ci` refuses
+// the whole file. Run it after npm has changed the lock file.
 //   tools/trim-lock.ts [--check] [--root DIR]
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -10,7 +10,7 @@ import { type Finding, report } from './source.ts';
 type Entry = { optionalDependencies?: Record<string, string> };
 type Lock = { packages: Record<string, Entry> };
 
-/** As Node looks it up: beside the package, then beside each package around it. */
+/** Resolves as Node does: next to the package, then next to each package around it. */
 function isInLock(packages: Lock['packages'], from: string, name: string): boolean {
   for (let around = from; ; around = around.slice(0, around.lastIndexOf('/node_modules/'))) {
     if (`${around === '' ? '' : `${around}/`}node_modules/${name}` in packages) return true;

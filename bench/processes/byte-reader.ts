@@ -1,16 +1,15 @@
-// Opens a connection, says the first message of TLS as a client would, then reads, or sends, until
-// the other side closes. Tells how long that took, and how long it was until the connection could
-// be used.
+// Opens a connection, sends a ClientHello as a TLS client would, then reads or sends until the
+// other side closes. Reports the time that took, and the time until the connection was usable.
 import net from 'node:net';
 import { Duplex } from 'node:stream';
 import tls from 'node:tls';
-import { pourInto } from './byte-source.ts';
-import { takeOrders } from './orders.ts';
+import { sendBytes } from './byte-source.ts';
+import { serveCommands } from './commands.ts';
 
 export type ReadOrder = {
   socketPath: string;
   serverName: string;
-  /** Ask the proxy for this first. */
+  /** Sends CONNECT for this target first. */
   connect?: string;
   sends?: boolean;
 };
@@ -41,7 +40,7 @@ async function read({ socketPath, serverName, connect, sends }: ReadOrder): Prom
     const ready = (): void => {
       readyAt = performance.now();
       socket.write(hello);
-      if (sends === true) pourInto(socket);
+      if (sends === true) sendBytes(socket);
     };
     socket.on('connect', () => {
       if (isOpen) ready();
@@ -64,4 +63,4 @@ async function read({ socketPath, serverName, connect, sends }: ReadOrder): Prom
   });
 }
 
-takeOrders<ReadOrder>(process.pid, read);
+serveCommands<ReadOrder>(process.pid, read);

@@ -1,14 +1,14 @@
-// A server that sends many bytes to whoever says something, and one that takes as many; both close
-// after the last.
+// A server that sends many bytes to each client that sends something, and one that receives as
+// many; both close after the last.
 import net from 'node:net';
-import { takeOrders } from './orders.ts';
+import { serveCommands } from './commands.ts';
 
 export const STREAM_BYTES = 256 * 1024 * 1024;
 const CHUNK = Buffer.alloc(256 * 1024, 7);
 
 export type BytePorts = { source: number; sink: number };
 
-export function pourInto(socket: net.Socket): void {
+export function sendBytes(socket: net.Socket): void {
   let left = STREAM_BYTES;
   const more = (): void => {
     while (left > 0) {
@@ -20,8 +20,8 @@ export function pourInto(socket: net.Socket): void {
   more();
 }
 
-/** Says one byte when all have come. */
-function takeFrom(socket: net.Socket): void {
+/** Sends one byte once all have arrived. */
+function receiveBytes(socket: net.Socket): void {
   let left = STREAM_BYTES;
   socket.on('data', (chunk: Buffer) => {
     left -= chunk.length;
@@ -40,7 +40,7 @@ function listen(serve: (socket: net.Socket) => void): Promise<number> {
 }
 
 if (import.meta.main) {
-  const source = await listen((socket) => socket.once('data', () => pourInto(socket)));
-  const ports: BytePorts = { source, sink: await listen(takeFrom) };
-  takeOrders(ports, async () => ports);
+  const source = await listen((socket) => socket.once('data', () => sendBytes(socket)));
+  const ports: BytePorts = { source, sink: await listen(receiveBytes) };
+  serveCommands(ports, async () => ports);
 }

@@ -1,13 +1,12 @@
-// Reading HTTP/1.1 messages off a kept connection, as little work as it takes: the benchmarks' own
-// load and upstream must never be what is measured. Texts are latin1, so that characters are
-// bytes.
+// Reads HTTP/1.1 messages from a kept connection with minimal work: the benchmarks' own load and
+// upstream must not dominate a measurement. Texts are latin1, so that characters are bytes.
 
 export type HttpMessage = { head: string; body: string; length: number };
 
 const HEAD_END = '\r\n\r\n';
 const CHUNKS_END = '0\r\n\r\n';
 
-/** The first whole message of the text, or undefined while some of it is missing. */
+/** Returns the first complete message of the text, or undefined if it is incomplete. */
 export function readMessage(text: string): HttpMessage | undefined {
   const headEnd = text.indexOf(HEAD_END);
   if (headEnd < 0) return undefined;

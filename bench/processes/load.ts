@@ -1,10 +1,9 @@
-// The load generator, in a process of its own: so many callers, each asking again as soon as it
-// has its answer, over kept connections, for a while. Counts what was answered and how long each
-// took.
+// The load generator, in its own process: a number of callers over kept connections, each sending
+// its next request as soon as it has the response. Counts responses and latencies.
 import net from 'node:net';
 import { quantile } from '../figure.ts';
+import { serveCommands } from './commands.ts';
 import { readMessage } from './http-message.ts';
-import { takeOrders } from './orders.ts';
 
 export type LoadTarget = ({ port: number } | { socketPath: string }) & {
   /** Replaces `#{20}` in a body. */
@@ -12,7 +11,7 @@ export type LoadTarget = ({ port: number } | { socketPath: string }) & {
 };
 
 export type LoadOrder = {
-  /** Callers are dealt out over these in turn. */
+  /** Callers are distributed over these in turn. */
   targets: LoadTarget[];
   method: string;
   path: string;
@@ -61,7 +60,7 @@ function makeRequest(order: LoadOrder, tail = ''): () => string {
   return () => head + filled();
 }
 
-/** All answers are read into this, one after another: each is taken out before the next comes. */
+/** A shared read buffer: each response is copied out before the next arrives. */
 const buffer = Buffer.alloc(65_536);
 
 class Caller {
@@ -154,4 +153,4 @@ async function drive(order: LoadOrder): Promise<LoadResult> {
   };
 }
 
-takeOrders<LoadOrder>('load', drive);
+serveCommands<LoadOrder>('load', drive);

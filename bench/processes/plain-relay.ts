@@ -1,11 +1,11 @@
-// The plainest relay in Node: every connection to a Unix socket is piped to one TCP port. What
-// egressd does besides is measured against it.
+// A plain relay in Node: every connection to a Unix socket is piped to one TCP port. The baseline
+// for egressd.
 import net from 'node:net';
-import { takeOrders } from './orders.ts';
+import { serveCommands } from './commands.ts';
 
 export type RelayOrder = { socketPath: string; port: number };
 
-takeOrders<RelayOrder>(process.pid, ({ socketPath, port }) => {
+serveCommands<RelayOrder>(process.pid, ({ socketPath, port }) => {
   const server = net.createServer({ allowHalfOpen: true }, (client) => {
     const target = net.connect({ host: '127.0.0.1', port, noDelay: true, allowHalfOpen: true });
     for (const socket of [client, target])

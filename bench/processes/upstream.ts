@@ -1,8 +1,8 @@
-// A provider that answers at once, in OpenAI's form: what every gateway is put in front of. It
-// notes when the first request about each numbered goal came, on the machine's monotonic clock.
+// A provider that responds immediately in OpenAI's format, behind every measured gateway. Records
+// the time of the first request about each numbered goal, on the machine's monotonic clock.
 import net from 'node:net';
+import { serveCommands } from './commands.ts';
 import { readMessage } from './http-message.ts';
-import { takeOrders } from './orders.ts';
 
 const TEXT =
   'A careful answer of ordinary length, so that reading, keeping and passing it on costs what ' +
@@ -51,7 +51,7 @@ const server = net.createServer({ noDelay: true }, (socket) => {
 
 server.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as net.AddressInfo;
-  takeOrders<{ arrivalOf?: string }>(port, async ({ arrivalOf }) =>
+  serveCommands<{ arrivalOf?: string }>(port, async ({ arrivalOf }) =>
     arrivalOf === undefined ? requests : (arrivals.get(arrivalOf) ?? null),
   );
 });

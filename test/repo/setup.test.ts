@@ -183,7 +183,7 @@ test('on a terminal it asks first, unless YES=1; after a no nothing changes', (t
   };
   for (const no of ['n\n', 'what?\n', '\u0004']) {
     const refused = answer(no);
-    assert.match(refused.output, /Go on\? \[Y\/n\]/, JSON.stringify(no));
+    assert.match(refused.output, /Continue\? \[Y\/n\]/, JSON.stringify(no));
     assert.notEqual(refused.status, 0, refused.output);
     assert.deepEqual(calls(machine), [], 'nothing was fetched');
   }

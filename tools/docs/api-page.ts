@@ -5,12 +5,12 @@ const code = (text: string): string => `\`${text}\``;
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const anchor = (name: string): string => name.toLowerCase();
 
-/** `≥ 1`, `≤ 64 characters` …: the limits that JSON Schema can say, in words. */
+/** Describes the limits that JSON Schema can express: `≥ 1`, `≤ 64 characters` … */
 function limits(schema: JsonSchema): string {
   const one = (key: string, before: string, after = ''): string[] => {
     const value = schema[key];
-    // Every integer is bound by what JSON numbers hold; saying so each time would hide the real
-    // ones.
+    // Every integer is limited by the range of JSON numbers; repeating that would hide real
+    // limits.
     if (typeof value !== 'number' || Math.abs(value) >= Number.MAX_SAFE_INTEGER) return [];
     return [`${before} ${value}${after}`];
   };

@@ -50,7 +50,7 @@ async function readSchemas(folder: string): Promise<Ids> {
 }
 
 /**
- * Every named schema in one direction. What we send out may grow: clients ignore unknown fields.
+ * Every named schema in one direction. Responses may grow: clients ignore unknown fields.
  */
 function schemasFor(io: 'input' | 'output', ids: Ids): Record<string, JsonSchema> {
   const registry = z.registry<{ id: string }>();

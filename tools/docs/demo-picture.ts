@@ -45,7 +45,7 @@ const LINE_PX = 16.8;
 const STEP_GAP_PX = 7.5;
 const MARGIN_PX = 16;
 const BAR_PX = 32;
-/** How long all lines are shown first, for whoever takes a still of the picture. */
+/** The time for which all lines are shown first, for still images of the picture. */
 const POSTER_S = 2;
 /** The pace of the replay; the demo itself runs faster than anyone could read. */
 const STEP_S = 0.9;

@@ -1,5 +1,5 @@
 // docs/openapi.json: the routes people and runs may call, as OpenAPI 3.1. Routes that only daemons
-// call are left out: on the one port nobody can reach them.
+// call are left out: they are not reachable through the one port.
 import assert from 'node:assert/strict';
 import { type Contract, follow, type JsonSchema, listRefs, type NamedRoute } from './contract.ts';
 

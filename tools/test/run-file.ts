@@ -55,7 +55,7 @@ export function makeFileRunner({ root, env, limitMs }: FileRunnerOptions): FileR
       child.on('exit', () => {
         // Processes that the test left behind end with it; in stop() they get time to exit first.
         if (!isStopping) killGroup(pid);
-        // A process that left the group may keep the pipes open for ever: do not wait for them.
+        // A process that left the group may keep the pipes open forever: do not wait for them.
         setTimeout(() => [child.stdout, child.stderr].map((pipe) => pipe.destroy()), 1000).unref();
       });
       child.on('close', (status, signal) => {

@@ -5,7 +5,7 @@ import { type Finding, type Node, type Source, walkSyntax } from '../source.ts';
 /** Product code only: tests may look at every text. */
 const productCode = /^src\/(?!.*(?:\.test\.ts$|\/testing\/))/;
 
-/** Files that may test foreign messages, because the text is all that the foreign code gives. */
+/** Files that may test foreign messages, because the foreign code provides only text. */
 const ALLOWED: Readonly<Record<string, string>> = {
   'src/policy/site.ts': 'Cedar names the action of an error only in its message',
   'src/daemons/modeld/adapters/vendor-faults.ts':
@@ -52,7 +52,7 @@ function isMessage(node: Node): boolean {
   return member !== undefined && !member.computed && textNames.has(String(member.property.name));
 }
 
-/** A text that stands in the code, in place or as a constant. An empty one has no meaning. */
+/** A literal text, in place or as a constant. An empty one has no meaning. */
 const isFixedText = (node: Node): boolean =>
   (node.type === 'Literal' && typeof node.value === 'string' && node.value !== '') ||
   node.type === 'TemplateLiteral' ||

@@ -1,8 +1,8 @@
-// A bench process takes orders on standard input and answers on standard output, one JSON line
-// each, until its input ends.
+// A bench process reads commands from standard input and writes results to standard output, one
+// JSON line each, until its input ends.
 import { createInterface } from 'node:readline';
 
-export function takeOrders<Order>(
+export function serveCommands<Order>(
   ready: unknown,
   answer: (order: Order) => Promise<unknown>,
 ): void {
