@@ -25,6 +25,9 @@ const scope = z
   .regex(/^[a-z][a-z0-9_-]*(:[A-Za-z0-9._/-]+)?$/, 'must look like project:app')
   .max(200);
 
+/** Concurrent runs of an agent whose manifest sets no number, so that a new team is parallel. */
+export const REPLICAS_DEFAULT = 4;
+
 export const Manifest = z.strictObject({
   apiVersion: z.literal('agentd/v1'),
   kind: z.literal('Agent'),

@@ -115,6 +115,9 @@ describe('agents', () => {
       world.model.scenesFor('Take long').length === 2 ? true : undefined,
     );
     assert.equal((await liveRuns('coder')).length, 2);
+    const { queue } = await world.agentd.status({});
+    assert.deepEqual(queue.for_agents, [{ agent: 'coder', runs: 2, replicas: 2 }]);
+    assert.equal(queue.for_machine, 0);
     assert.deepEqual((await agentNow('coder')).tasks, {
       ready: 2,
       working: 2,

@@ -93,7 +93,7 @@ describe('[R39] manifests that are invalid, duplicated or misspelled', () => {
     const problem = await problemIn('zz-copy.yaml');
     assert.match(problem.message, /good is already declared by .*good\.yaml/);
     const { agent } = await world.agentd.getAgent({ params: { name: 'good' } });
-    assert.equal(agent.replicas, 1);
+    assert.equal(agent.replicas, 4);
     await assertWorks(world, 'good');
   });
 

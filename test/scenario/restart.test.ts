@@ -30,7 +30,10 @@ describe('a restart', () => {
   before(async () => {
     model = await startScriptedModel();
     runtime = await startRuntime({
-      agents: { ...TEAM, single: manifestOf('single', '{ tools: { allow: [test.tools] } }') },
+      agents: {
+        ...TEAM,
+        single: manifestOf('single', '{ replicas: 1, tools: { allow: [test.tools] } }'),
+      },
       config: JSON.stringify({
         modeld: scriptedModels(model.url),
         toold: { test_tools: true },

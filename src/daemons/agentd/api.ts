@@ -16,6 +16,7 @@ import type { LegacyBriefing, LegacyBriefings } from './legacy-briefings.ts';
 import type { Agents } from './manifests/agents.ts';
 import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
+import { explainQueue } from './queue-rules.ts';
 import type { Replays } from './replay.ts';
 import type { AgentdService } from './service.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
@@ -318,17 +319,23 @@ function makeRunHandlers(deps: ApiDeps) {
   };
 }
 
-function makeSiteHandlers({ store, halt, agents, about }: ApiDeps) {
+function makeSiteHandlers({ store, halt, agents, about, config }: ApiDeps) {
   return {
     async status(): Promise<StatusView> {
-      const [counts, list, halted, problems] = await Promise.all([
+      const [counts, runs, list, halted, problems] = await Promise.all([
         store.counts(),
+        store.countRunsByAgent(),
         store.agents(),
         store.halt(),
         agents.listProblems(),
       ]);
       const countByStatus = (status: string) =>
         list.filter(({ row }) => row.status === status).length;
+      const loads = list.map(({ row, spec: { replicas } }) => {
+        const { queued = 0, live = 0 } = runs.get(row.name) ?? {};
+        // Runs of a paused agent wait for an operator.
+        return { agent: row.name, replicas, live, queued: row.status === 'active' ? queued : 0 };
+      });
       return {
         version: about.version,
         mode: about.mode,
@@ -347,6 +354,7 @@ function makeSiteHandlers({ store, halt, agents, about }: ApiDeps) {
           live: counts.runs.live ?? 0,
           parked: counts.runs.parked ?? 0,
         },
+        queue: explainQueue(loads, config.runs_live_max),
         waits_open: counts.waitsOpen,
         problems,
       };

@@ -33,6 +33,14 @@ export const StatusView = z.object({
   agents: z.object({ active: z.int(), paused: z.int(), stopped: z.int() }),
   tasks: z.record(z.string(), z.int()),
   runs: z.object({ queued: z.int(), live: z.int(), parked: z.int() }),
+  /** Queued runs, by what they wait for. Those that neither number counts are starting. */
+  queue: z.object({
+    /** Runs that wait for an agent, all of whose replicas are busy. */
+    for_agents: z.array(z.object({ agent: AgentName, runs: z.int(), replicas: z.int() })),
+    /** Runs that wait because runs_live_max runs are live. */
+    for_machine: z.int(),
+    runs_live_max: z.int(),
+  }),
   waits_open: z.int(),
   problems: z.array(FileProblem),
 });

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, makeStateDir, startFake } from '../testing/fake-runtime.ts';
@@ -68,6 +69,30 @@ test('status is one screen; --json prints all of it', async () => {
   assert.deepEqual(view.spent_today, { cost_microusd: 12_300, tokens: 1_500 });
   assert.equal(view.started_at, '2026-06-29T18:00:00.000Z');
   assert.ok(fake.seen.every(({ principal }) => /^person:./.test(principal)));
+});
+
+test('status shows whether tasks wait for an agent or for the machine', async () => {
+  const show = async (queue: Partial<StatusView['queue']>) => {
+    const full = { for_agents: [], for_machine: 0, runs_live_max: 16, ...queue };
+    fake.script({ agentd: { status: async () => status({ queue: full }) } });
+    return /^queue +(.*\n(?: .*\n)*)/m
+      .exec((await run('status')).stdout)?.[1]
+      ?.replace(/\s+/g, ' ');
+  };
+  const busy = (agent: string, runs: number) => ({ agent, runs, replicas: 4 });
+  assert.equal(await show({}), undefined);
+  assert.equal(
+    await show({ for_agents: [busy('coder', 1)] }),
+    '1 task waits for coder (replicas: 4, all busy) ',
+  );
+  assert.match(
+    (await show({ for_agents: ['a', 'b', 'c', 'd', 'e'].map((name) => busy(name, 2)) }))!,
+    /^2 tasks wait for a .*; 2 tasks wait for c [^;]*; 4 for 2 other agents $/,
+  );
+  assert.equal(
+    await show({ for_machine: 1_200 }),
+    '1,200 tasks wait for the machine (agentd.runs_live_max: 16) ',
+  );
 });
 
 test('status still works when modeld does not respond', async () => {

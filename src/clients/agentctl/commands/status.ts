@@ -108,6 +108,7 @@ function renderStatus(facts: Facts, { paint, columns }: Out, nowMs: number): str
     ['agents', formatCounts(view.agents) || 'none'],
     ['tasks', formatCounts(view.tasks) || 'none yet'],
     ['runs', formatCounts(view.runs) || 'none'],
+    ['queue', formatQueue(view.queue)],
     ['questions', formatQuestions(view.waits_open)],
     ['approvals', formatApprovals(facts.approvals)],
     ['tools', formatTools(facts.toolProblems)],
@@ -132,6 +133,28 @@ function formatDaemons(daemons: Facts['daemons']): string {
 function formatCounts(counts: Readonly<Record<string, number>>): string {
   const some = Object.entries(counts).filter(([, n]) => n > 0);
   return some.map(([word, n]) => `${formatCount(n)} ${word}`).join(', ');
+}
+
+const BUSY_AGENTS_MAX = 3;
+
+/** Undefined when no task waits, or the runtime is of a version that does not report it. */
+function formatQueue(queue: StatusView['queue'] | undefined): string | undefined {
+  if (queue === undefined) return undefined;
+  const { for_agents: busy, for_machine: runs, runs_live_max: max } = queue;
+  const waiting = busy.slice(0, BUSY_AGENTS_MAX).map(({ agent, runs, replicas }) => {
+    const tasks = pluralize(runs, 'task waits', 'tasks wait');
+    return `${tasks} for ${agent} (replicas: ${formatCount(replicas)}, all busy)`;
+  });
+  const others = busy.slice(BUSY_AGENTS_MAX);
+  if (others.length > 0) {
+    const more = others.reduce((sum, { runs }) => sum + runs, 0);
+    waiting.push(`${formatCount(more)} for ${pluralize(others.length, 'other agent')}`);
+  }
+  if (runs > 0) {
+    const tasks = pluralize(runs, 'task waits', 'tasks wait');
+    waiting.push(`${tasks} for the machine (agentd.runs_live_max: ${formatCount(max)})`);
+  }
+  return waiting.length === 0 ? undefined : waiting.join('; ');
 }
 
 function formatQuestions(questions: number): string {

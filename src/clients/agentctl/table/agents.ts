@@ -20,7 +20,12 @@ const manifestOptions: readonly Option[] = [
     many: true,
     help: 'deny a capability; repeat for the full list',
   },
-  { name: 'replicas', value: 'N', kind: 'count', help: 'number of tasks it works on at a time' },
+  {
+    name: 'replicas',
+    value: 'N',
+    kind: 'count',
+    help: 'number of tasks it works on at a time (default 4)',
+  },
 ];
 
 const commands: readonly Command[] = [

@@ -231,6 +231,7 @@ export const status = (more: Plain<StatusView> = {}): StatusView =>
     agents: { active: 3, paused: 1, stopped: 0 },
     tasks: { completed: 12, working: 1 },
     runs: { queued: 0, live: 1, parked: 0 },
+    queue: { for_agents: [], for_machine: 0, runs_live_max: 16 },
     waits_open: 1,
     problems: [],
     ...more,

@@ -75,7 +75,9 @@ test('nothing is reported for a task that starts, may start at any moment, or ca
   facts.isDown = true;
   assert.deepEqual(await poll(), []);
   facts.isDown = false;
-  assert.match((await poll())[0]!, /it is queued: 1 run is live/);
+  assert.match((await poll())[0]!, /it is queued: 1 run is live in this runtime\n/);
+  facts.status = status({ queue: { for_agents: [], for_machine: 3, runs_live_max: 1 } });
+  assert.match((await poll())[0]!, /1 run is live in this runtime, its maximum \(agentd\.runs/);
   const started = makeRuntime();
   const tree = readyTree({ runs: [run(1, { status: 'queued', activations: 1 })] });
   await started.poll(tree);

@@ -94,5 +94,10 @@ function explain({ task, runs }: TreeNode, facts: Facts, isLong: boolean): strin
   // A run that has started before is in backoff after a failure, which was reported.
   if (!isLong || runs.some(({ activations }) => activations > 0)) return undefined;
   const others = `${pluralize(status.runs.live, 'run is', 'runs are')} live in this runtime`;
-  return format(`it is queued: ${others}`, 'see: agentctl status');
+  // A runtime of an older version does not report its queue.
+  const isFull = status.queue?.for_machine > 0;
+  return format(
+    `it is queued: ${others}${isFull ? ', its maximum (agentd.runs_live_max)' : ''}`,
+    'see: agentctl status',
+  );
 }

@@ -55,7 +55,7 @@ test('a minimal manifest gets safe defaults', () => {
   const agent = agentIn(`${named('helper')}  description: Reads things.\nspec: {}\n`);
   assert.equal(agent.linuxUser, 'agent-helper');
   assert.equal(agent.model, 'default');
-  assert.equal(agent.replicas, 1);
+  assert.equal(agent.replicas, 4);
   assert.equal(agent.persona, 'You are helper. Reads things.');
   assert.deepEqual(agent.capabilities, []);
   assert.ok(agent.tools.includes('task.finish'));

@@ -12,7 +12,7 @@ import { parseHostRule } from '../../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../../policy/paths.ts';
 import type { AgentView, Limits } from '../../../wire/agentd.ts';
-import { Manifest } from '../../../wire/manifest.ts';
+import { Manifest, REPLICAS_DEFAULT } from '../../../wire/manifest.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
 
 export const manifestSizeBytesMax = 262_144;
@@ -227,7 +227,7 @@ function buildAgent(manifest: Manifest, hash: string): DeclaredAgent {
     description,
     linuxUser: spec.linuxUser ?? defaultLinuxUser(metadata.name),
     model: spec.model ?? 'default',
-    replicas: spec.replicas ?? 1,
+    replicas: spec.replicas ?? REPLICAS_DEFAULT,
     persona: spec.persona ?? `You are ${metadata.name}. ${description}`.trim(),
     capabilities: [...new Set(spec.tools?.allow)].filter((name) => !deny.has(name)),
     tools: findAllowedTools(manifest).tools,

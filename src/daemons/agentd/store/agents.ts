@@ -23,6 +23,8 @@ export async function applyAgents(tx: AgentdTx, set: AgentSet): Promise<void> {
       row === undefined ||
       row.status === 'removed' ||
       row.manifest_hash !== agent.spec.hash ||
+      // Another version of this program reads the same manifest in another way.
+      row.spec !== JSON.stringify(agent.spec) ||
       row.manifest_file !== agent.file
     )
       await writeAgent(tx, agent, row);

@@ -77,9 +77,9 @@ export async function world(open: () => Promise<Database>): Promise<StoreWorld> 
   });
   await store.applyAgents({
     agents: [
-      declareAgent('planner'),
+      declareAgent('planner', ', replicas: 1'),
       declareAgent('coder', ', replicas: 2'),
-      declareAgent('tester'),
+      declareAgent('tester', ', replicas: 1'),
     ],
   });
   const task = (over: Partial<NewTask> = {}) =>

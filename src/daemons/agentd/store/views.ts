@@ -15,6 +15,7 @@ import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
+import { countRunsByAgent, type RunCounts } from './queue.ts';
 import {
   type AgentRow,
   type ArtifactRow,
@@ -62,6 +63,7 @@ export type Views = {
     runs: Record<string, number>;
     waitsOpen: number;
   }>;
+  countRunsByAgent(): Promise<RunCounts>;
   halt(): Promise<{ reason: string } | undefined>;
   /** Returns all parked runs and the `count` most recently ended ones. */
   listStoppedRuns(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
@@ -148,6 +150,7 @@ export function makeViews(db: Database, clock: Clock): Views {
           });
         return toArtifactView(row);
       }),
+    countRunsByAgent: () => db.read((sql) => countRunsByAgent(sql, clock.nowMs())),
     halt: () => db.read((sql) => sql.one<{ reason: string }>('SELECT reason FROM halt')),
     listStoppedRuns: (count) =>
       db.read(async (sql) => {
