@@ -206,6 +206,20 @@ describe("sandboxd's store", () => {
     assert.deepEqual(owned.splice(0), [shared, shared], 'by the warden, after each start');
   });
 
+  it('trees that were not used for long are forgotten, and their files shared again', async () => {
+    const { workspaceFor } = workspaces({});
+    const trees = Array.from({ length: 1_000 }, (_, i) => `task_many_${i}`);
+    const made = await Promise.all(trees.map((rootTaskId) => workspaceFor({ rootTaskId })));
+    assert.equal(owned.splice(0).length, 1_000);
+    assert.deepEqual(await workspaceFor({ rootTaskId: trees[0]! }), made[0]);
+    await workspaceFor({ rootTaskId: 'task_one_more' });
+    assert.equal(owned.splice(0).length, 1);
+    assert.deepEqual(await workspaceFor({ rootTaskId: trees[0]! }), made[0]);
+    assert.deepEqual(owned, [], 'it was used last');
+    assert.deepEqual(await workspaceFor({ rootTaskId: trees[1]! }), made[1], 'the same group');
+    assert.equal(owned.splice(0).length, 1);
+  });
+
   it('the warden assigns a home to its agent', async () => {
     const agent = { uid: 200_007, gid: 200_007, user: 'agent-coder' };
     const home = await workspaces({}).homeFor('coder', 'task_1', agent);

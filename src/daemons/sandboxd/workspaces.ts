@@ -29,6 +29,9 @@ export type Workspaces = {
   pathAliases(box: { agent: string; rootTaskId: string; path?: string | undefined }): PathAlias[];
 };
 
+/** Trees whose directories are known to be made; the least recently used are forgotten first. */
+const KNOWN_MAX = 1_000;
+
 export function makeWorkspaces(options: {
   stateDir: string;
   config: SandboxdConfig;
@@ -44,7 +47,8 @@ export function makeWorkspaces(options: {
   const { config, store, ownUsers, warden, log } = options;
   const stateDir = realpathSync(options.stateDir);
   const range = { first: config.gid_first, last: config.gid_last };
-  const workspaces = new Map<string, Promise<Workspace>>();
+  /** In the order of their last use. */
+  const known = new Map<string, Promise<Workspace>>();
 
   /** A directory above a secret is mounted without it; one inside a secret is denied. */
   const assertAllowed = async (path: string): Promise<void> => {
@@ -80,9 +84,11 @@ export function makeWorkspaces(options: {
   return {
     check: assertAllowed,
     workspaceFor({ rootTaskId, path }) {
-      const found = workspaces.get(rootTaskId) ?? makeWorkspace(rootTaskId, path);
-      workspaces.set(rootTaskId, found);
-      found.catch(() => workspaces.delete(rootTaskId));
+      const found = known.get(rootTaskId) ?? makeWorkspace(rootTaskId, path);
+      known.delete(rootTaskId);
+      known.set(rootTaskId, found);
+      if (known.size > KNOWN_MAX) known.delete(known.keys().next().value!);
+      found.catch(() => known.get(rootTaskId) === found && known.delete(rootTaskId));
       return found;
     },
     async homeFor(agent, rootTaskId, { uid, gid }) {

@@ -50,6 +50,15 @@ test('a blob is read back by its hash, also from a new store', async (t) => {
   assert.equal(statSync(pathFor(dir, hash)).mode & 0o077, 0);
 });
 
+test('a blob can be stored again after its directory was removed', async (t) => {
+  const dir = freshDir(t);
+  const store = await openBlobStore({ dir });
+  const { hash } = await store.put(Buffer.from('a'));
+  rmSync(join(dir, 'sha256', hash.slice(0, 2)), { recursive: true });
+  await store.put(Buffer.from('a'));
+  assert.equal((await store.get(hash)).toString(), 'a');
+});
+
 test('an empty blob can be stored', async (t) => {
   const store = await openBlobStore({ dir: freshDir(t) });
   const { hash } = await store.put(new Uint8Array());

@@ -28,6 +28,9 @@ export async function openBlobStore({ dir, write }: BlobStoreOptions): Promise<B
   return store;
 }
 
+/** Past this size the set is cleared; the directories are then synced once more. */
+const DURABLE_DIRS_MAX = 4_096;
+
 class Store implements BlobStore {
   readonly #dir: string;
   readonly #halfDir: string;
@@ -121,10 +124,12 @@ class Store implements BlobStore {
   }
 
   async #makeDirs(dir: string): Promise<void> {
-    if (this.#durableDirs.has(dir)) return;
-    await mkdir(dir, { recursive: true, mode: 0o700 });
+    // Also for a known one: it is removed when its last blob is deleted.
+    const made = await mkdir(dir, { recursive: true, mode: 0o700 });
+    if (made === undefined && this.#durableDirs.has(dir)) return;
     await syncDir(dirname(dir));
     await syncDir(dirname(dirname(dir)));
+    if (this.#durableDirs.size >= DURABLE_DIRS_MAX) this.#durableDirs.clear();
     this.#durableDirs.add(dir);
   }
 
