@@ -20,7 +20,7 @@ after(() => settle());
 const at = (id: string) => ({ params: { id: id as never } });
 
 describe('[R108-R109] approve once', () => {
-  it('shows exactly what is asked, and lets exactly that be done', async () => {
+  it('shows exactly what is requested, and permits exactly that', async () => {
     const { approval, body, redeem, status } = await host.ask({ purpose: 'it is slow' });
     assert.equal(status, 'pending');
     const seen = (await host.alice.getApproval(at(approval.id))).approval;
@@ -44,7 +44,7 @@ describe('[R108-R109] approve once', () => {
     assert.equal(answer.edited, false);
   });
 
-  it('signs the answer over everything it is bound to', async () => {
+  it('signs the decision over everything it is bound to', async () => {
     const { approval, body, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     const { statement, signature } = await redeem();
@@ -80,7 +80,7 @@ describe('[R108-R109] approve once', () => {
       assert.equal(verifyJson({ ...statement, ...change }, signature, public_key_pem), false);
   });
 
-  it('gives a call one nonce, and the same answer whenever it asks again', async () => {
+  it('issues one nonce per call, and the same decision for a repeated request', async () => {
     const first = await host.ask();
     const second = await host.ask({
       arguments: { other: 1 },
@@ -95,7 +95,7 @@ describe('[R108-R109] approve once', () => {
     assert.equal(redeemed.length, 2);
   });
 
-  it('is in the audit log before anybody can act on it', async () => {
+  it('is in the audit log before it can be used', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await redeem();
@@ -109,7 +109,7 @@ describe('[R108-R109] approve once', () => {
 });
 
 describe('[R368] counters', () => {
-  it('say how many were requested and how they were answered', async () => {
+  it('count requests and decisions', async () => {
     const { approval } = await host.ask();
     await host.alice.reject({ ...at(approval.id), body: {} });
     const link = localLink(() => host.hosted.dispatch, {
@@ -123,8 +123,8 @@ describe('[R368] counters', () => {
   });
 });
 
-describe('an answer holds for nothing else', () => {
-  it('refuses other arguments, another call and another run, and writes it down', async () => {
+describe('a decision is bound to its request', () => {
+  it('refuses other arguments, another call and another run, and records the refusal', async () => {
     const { approval, redeem } = await host.ask();
     const other = await host.ask({ arguments: { a: 1 }, arguments_hash: hashJson({ a: 1 }) });
     await host.alice.approve({ ...at(approval.id), body: {} });
@@ -144,19 +144,19 @@ describe('an answer holds for nothing else', () => {
     assert.equal((await redeem()).decision, 'approved');
   });
 
-  it('refuses a call that asks again for something else', async () => {
+  it('refuses a repeated call with a different request', async () => {
     const { body } = await host.ask();
     const args = { commit: 'evil' };
     const again = { ...body, arguments: args, arguments_hash: hashJson(args) };
     await assert.rejects(host.toold.askApproval({ body: again }), isCode('conflict'));
   });
 
-  it('refuses arguments that are not those of the hash', async () => {
+  it('refuses arguments that do not match their hash', async () => {
     const body = { ...makeRequest(), arguments: { commit: 'evil' } };
     await assert.rejects(host.toold.askApproval({ body }), isCode('bad_request'));
   });
 
-  it('does not hold once the diff has changed', async () => {
+  it('is void once the diff has changed', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     const answer = await redeem({ diff_hash: 'e'.repeat(64) });
@@ -164,7 +164,7 @@ describe('an answer holds for nothing else', () => {
     assert.match(answer.text ?? '', /no longer the one the person saw/);
   });
 
-  it('nor when the person edited the arguments looking at that diff', async () => {
+  it('is void for edited arguments, too, once the diff has changed', async () => {
     for (const [more, decision] of [
       [{ diff_hash: 'e'.repeat(64) }, 'changed'],
       [{}, 'approved'],
@@ -176,7 +176,7 @@ describe('an answer holds for nothing else', () => {
     }
   });
 
-  it('does not hold for another diff or a marked run when it is used once more, either', async () => {
+  it('is void for another diff or a marked run when it is reused, too', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     const answer = await redeem();
@@ -187,7 +187,7 @@ describe('an answer holds for nothing else', () => {
     assert.deepEqual(await redeem(), answer);
   });
 
-  it('does not hold once the run has read text from outside', async () => {
+  it('is void once the run has read text from outside', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     assert.equal((await redeem({ labels: ['outside'] })).decision, 'changed');
@@ -201,8 +201,8 @@ describe('an answer holds for nothing else', () => {
   });
 });
 
-describe('[R113-R115] the other answers', () => {
-  it('a no is a no, with its reason', async () => {
+describe('[R113-R115] the other decisions', () => {
+  it('a rejection returns its reason', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.reject({ ...at(approval.id), body: { reason: 'not on a Friday' } });
     const answer = await redeem();
@@ -212,7 +212,7 @@ describe('[R113-R115] the other answers', () => {
     assert.deepEqual(answer.statement?.by, ['person:alice']);
   });
 
-  it('a question reaches the agent, and the next ask shows it', async () => {
+  it('a question reaches the agent, and the next request shows it', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.requestInfo({ ...at(approval.id), body: { question: 'Was it tested?' } });
     const answer = await redeem();
@@ -226,7 +226,7 @@ describe('[R113-R115] the other answers', () => {
     );
   });
 
-  it('who passes it on cannot approve it any more; the other person can', async () => {
+  it('a person who escalated can no longer approve; the other person can', async () => {
     const { approval, redeem } = await host.ask();
     const { approval: passed } = await host.alice.escalate({
       ...at(approval.id),
@@ -246,7 +246,7 @@ describe('[R113-R115] the other answers', () => {
     assert.deepEqual((await redeem()).statement?.by, ['person:bob']);
   });
 
-  it('passing it on to nobody in particular leaves it to anybody else', async () => {
+  it('escalating without a name leaves it to any other person', async () => {
     const { approval } = await host.ask();
     await host.alice.escalate({ ...at(approval.id), body: {} });
     await host.bob.approve({ ...at(approval.id), body: {} });
@@ -260,21 +260,21 @@ describe('[R113-R115] the other answers', () => {
     await assert.rejects(host.shared.approve({ ...at(approval.id), body: {} }), isCode('denied'));
   });
 
-  it('is refused where nobody else could decide it: it is not locked for good', async () => {
+  it('escalating is refused when no other person could decide: the approval is not locked', async () => {
     for (const name of ['alice', 'bob']) rmSync(join(world.dir, `state/people/${name}.key`));
     const { approval, redeem } = await host.ask();
-    const nobody = isCode('conflict', /no other person could decide/);
+    const noOther = isCode('conflict', /no other person could decide/);
     for (const body of [{}, { to: 'person:bob' }])
-      await assert.rejects(host.operator.escalate({ ...at(approval.id), body }), nobody);
+      await assert.rejects(host.operator.escalate({ ...at(approval.id), body }), noOther);
     const hint = await host.operator
       .escalate({ ...at(approval.id), body: {} })
       .catch((error: Fault) => error.hint);
     assert.match(String(hint), /agentctl person add/);
     await host.operator.approve({ ...at(approval.id), body: {} });
-    assert.equal((await redeem()).decision, 'approved', 'who could not pass it on decides it');
+    assert.equal((await redeem()).decision, 'approved', 'a person who could not escalate decides');
   });
 
-  it('is refused to whom could not decide it, and says who could', async () => {
+  it('escalating to a person who may not decide is refused with who may', async () => {
     const { approval } = await host.ask();
     const to = (person: string) =>
       host.alice.escalate({ ...at(approval.id), body: { to: `person:${person}` } });
@@ -291,7 +291,7 @@ describe('[R113-R115] the other answers', () => {
     assert.equal((await to('carol')).approval.escalated_to, 'person:carol');
   });
 
-  it('nobody passes it on to themselves', async () => {
+  it('escalating to oneself is refused', async () => {
     const { approval } = await host.ask();
     const body = { to: 'person:alice' };
     await assert.rejects(host.alice.escalate({ ...at(approval.id), body }), isCode('bad_request'));
@@ -303,7 +303,7 @@ describe('two people', () => {
     await restart({ second_approver_for: ['production.*'] });
   });
 
-  it('one is not enough, however often; a second is', async () => {
+  it('one approval is not enough, however often; a second is', async () => {
     const { approval, redeem } = await host.ask();
     assert.equal(approval.approvers_needed, 2);
     for (const client of [host.operator, host.operator, host.shared]) {
@@ -314,10 +314,10 @@ describe('two people', () => {
     await host.bob.approve({ ...at(approval.id), body: {} });
     const answer = await redeem();
     assert.equal(answer.decision, 'approved');
-    assert.deepEqual(answer.statement?.by, ['person:somebody', 'person:bob']);
+    assert.deepEqual(answer.statement?.by, ['person:oscar', 'person:bob']);
   });
 
-  it('one no ends it', async () => {
+  it('one rejection ends it', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await host.bob.reject({ ...at(approval.id), body: {} });
@@ -341,7 +341,7 @@ describe('two people', () => {
     assert.deepEqual(answer.statement?.by, ['person:bob', 'person:alice']);
   });
 
-  it('the narrower of two reaches holds', async () => {
+  it('the narrower of two scopes applies', async () => {
     const { approval } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: { for: 'class' } });
     const { approval: done } = await host.bob.approve({
@@ -354,7 +354,7 @@ describe('two people', () => {
 });
 
 describe('edit before approve', () => {
-  it('what is given out is what the person wrote, with its own hash', async () => {
+  it('returns the edited arguments, with their own hash', async () => {
     const { approval, body, redeem } = await host.ask();
     const edited_arguments = { commit: 'abc123', target: 'staging' };
     await host.alice.approve({ ...at(approval.id), body: { edited_arguments } });
@@ -363,10 +363,10 @@ describe('edit before approve', () => {
     assert.deepEqual(answer.arguments, edited_arguments);
     assert.equal(answer.statement?.arguments_hash, hashJson(edited_arguments));
     assert.equal(answer.statement?.asked_hash, body.arguments_hash);
-    assert.equal(answer.statement?.diff_hash, null, 'nobody saw a diff of this');
+    assert.equal(answer.statement?.diff_hash, null, 'no person saw a diff of this');
   });
 
-  it('is for once only', async () => {
+  it('is for one call only', async () => {
     const { approval } = await host.ask();
     const body = { for: 'task' as const, edited_arguments: { a: 1 } };
     await assert.rejects(host.alice.approve({ ...at(approval.id), body }), isCode('bad_request'));

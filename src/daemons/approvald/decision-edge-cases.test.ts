@@ -13,8 +13,8 @@ after(() => settle());
 
 const at = (id: string) => ({ params: { id: id as never } });
 
-describe('clicking twice, answering late, answering what has changed', () => {
-  it('the same answer twice is one answer and one permit', async () => {
+describe('repeated, late and outdated decisions', () => {
+  it('the same decision twice is one decision and one permit', async () => {
     const { approval } = await host.ask();
     const body = { for: 'task' as const };
     const [one, two] = await Promise.all([
@@ -31,7 +31,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     );
   });
 
-  it('another answer to what is over is refused', async () => {
+  it('another decision after the first is refused', async () => {
     const { approval } = await host.ask();
     await host.alice.reject({ ...at(approval.id), body: {} });
     await assert.rejects(
@@ -41,7 +41,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     await assert.rejects(host.alice.approve({ ...at(approval.id), body: {} }), isCode('conflict'));
   });
 
-  it('no answer in time is a no, and a late one changes nothing', async () => {
+  it('without a decision in time it is rejected, and a late one changes nothing', async () => {
     await restart({ expires_s_for: { 'production.change': 60 } });
     const { approval, redeem } = await host.ask();
     world.clock.advance(59_999);
@@ -57,7 +57,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     assert.ok(listEventKinds(world).includes('approval.expired expired'));
   });
 
-  it('time itself ends it, without anybody asking', async () => {
+  it('it expires by time, without a request', async () => {
     const { body } = await host.ask();
     world.waits.add(body.call_id);
     world.clock.advance(86_400_000);
@@ -65,7 +65,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     assert.deepEqual(world.notifications[0]?.outcome, 'expired');
   });
 
-  it('an answer to what somebody else has changed meanwhile is refused', async () => {
+  it('a decision on arguments that another person edited meanwhile is refused', async () => {
     const { approval } = await host.ask();
     const joined = await host.ask();
     assert.equal(joined.approval.id, approval.id);
@@ -77,7 +77,7 @@ describe('clicking twice, answering late, answering what has changed', () => {
     await host.alice.approve({ ...at(approval.id), body: { nonce: joined.approval.nonce } });
   });
 
-  it('a used nonce is worth nothing', async () => {
+  it('a used nonce is refused', async () => {
     const { approval } = await host.ask();
     await host.alice.escalate({ ...at(approval.id), body: { nonce: approval.nonce } });
     const body = { nonce: approval.nonce };
@@ -85,8 +85,8 @@ describe('clicking twice, answering late, answering what has changed', () => {
   });
 });
 
-describe('equal asks', () => {
-  it('are one approval, and one answer answers each call once', async () => {
+describe('equal requests', () => {
+  it('share one approval, and one decision applies to each call once', async () => {
     const one = await host.ask();
     const two = await host.ask({ run_id: deriveId<RunId>('run', 'two') });
     assert.equal(two.approval.id, one.approval.id);
@@ -102,7 +102,7 @@ describe('equal asks', () => {
     );
     assert.notEqual(answers[0]?.statement?.nonce, answers[1]?.statement?.nonce);
     const three = await host.ask();
-    assert.notEqual(three.approval.id, one.approval.id, 'who comes later asks anew');
+    assert.notEqual(three.approval.id, one.approval.id, 'a later request is a new approval');
   });
 
   for (const [what, more] of [
@@ -117,7 +117,7 @@ describe('equal asks', () => {
       assert.notEqual((await host.ask(more)).approval.id, one.approval.id);
     });
 
-  it('an agent cannot ask without end', async () => {
+  it('an agent cannot request without limit', async () => {
     await restart({ pending_per_agent_max: 2 });
     for (const n of [1, 2]) await host.ask({ arguments: { n }, arguments_hash: hashJson({ n }) });
     const third = { arguments: { n: 3 }, arguments_hash: hashJson({ n: 3 }) };
@@ -126,7 +126,7 @@ describe('equal asks', () => {
   });
 });
 
-describe('only people answer', () => {
+describe('only people decide', () => {
   it('no daemon, no run', async () => {
     const { approval } = await host.ask();
     const { nonce } = approval;
@@ -149,8 +149,8 @@ describe('only people answer', () => {
   });
 });
 
-describe('who waits', () => {
-  it('agentd is told once the call waits, and until it has heard', async () => {
+describe('waiting calls', () => {
+  it('agentd is notified once the call waits, until it acknowledges', async () => {
     const { approval, body } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await settle();
@@ -180,7 +180,7 @@ describe('who waits', () => {
     assert.equal(world.notifications.length, 1);
   });
 
-  it('what nobody asks for any more is over', async () => {
+  it('an approval without a waiting call is canceled', async () => {
     const one = await host.ask();
     const two = await host.ask({ run_id: deriveId<RunId>('run', 'two') });
     const agentd = host.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
@@ -188,7 +188,7 @@ describe('who waits', () => {
       agentd.withdrawApprovals({ body: { run_id, reason: 'canceled' } });
     assert.deepEqual(await withdraw(one.body.run_id), { withdrawn: 1 });
     const status = async () => (await host.alice.getApproval(at(one.approval.id))).approval.status;
-    assert.equal(await status(), 'pending', 'the other call still asks');
+    assert.equal(await status(), 'pending', 'the other call still waits');
     assert.equal((await one.redeem()).decision, 'canceled');
     await withdraw(two.body.run_id);
     assert.equal(await status(), 'canceled');
@@ -198,7 +198,7 @@ describe('who waits', () => {
     );
   });
 
-  it('a run that ended while nobody told is found', async () => {
+  it('the end of a run that was not reported is found', async () => {
     const { approval, body } = await host.ask();
     world.endedRuns.add(body.run_id);
     world.clock.advance(60_000);
@@ -207,8 +207,8 @@ describe('who waits', () => {
   });
 });
 
-describe('when the audit log is away', () => {
-  it('an answer is not given out before it is on record', async () => {
+describe('while the audit log is down', () => {
+  it('a decision is not returned before it is recorded', async () => {
     const { approval, redeem } = await host.ask();
     await host.alice.approve({ ...at(approval.id), body: {} });
     await settle();

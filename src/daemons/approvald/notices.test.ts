@@ -31,14 +31,14 @@ afterEach(async () => {
 type Post = { headers: http.IncomingHttpHeaders; body: string };
 
 /** Waits in real time: the notice goes through a process or a socket. */
-async function soon(what: () => boolean): Promise<void> {
+async function waitFor(what: () => boolean): Promise<void> {
   for (let i = 0; i < 3_000 && !what(); i++) await new Promise((done) => setTimeout(done, 10));
-  assert.ok(what(), 'it came to pass');
+  assert.ok(what(), 'timed out');
 }
 
 /** Also advances the clock: the event that starts the delay may not have been seen yet. */
-function later(what: () => boolean): Promise<void> {
-  return soon(() => {
+function advanceUntil(what: () => boolean): Promise<void> {
+  return waitFor(() => {
     if (!what()) world.clock.advance(1_000);
     return what();
   });
@@ -72,7 +72,7 @@ describe('webhooks', () => {
     writeFileSync(secret_file, `whsec_${secret.toString('base64')}\n`, { mode: 0o600 });
     host = await hostApprovald(world, { webhooks: [{ url, secret_file }] });
     const { approval } = await host.ask();
-    await soon(() => posts.length === 1);
+    await waitFor(() => posts.length === 1);
     const signature = createHmac('sha256', secret).update(content(posts[0]!)).digest('base64');
     assert.equal(posts[0]!.headers['webhook-signature'], `v1,${signature}`);
     const notice = JSON.parse(posts[0]!.body) as {
@@ -81,15 +81,15 @@ describe('webhooks', () => {
     };
     assert.equal(notice.type, 'approval.requested');
     assert.equal(notice.data.approval.id, approval.id);
-    assert.equal(posts[0]!.body.includes('"target"'), false, 'the arguments stay here');
-    assert.equal(posts[0]!.body.includes('+fast'), false, 'the diff stays here');
+    assert.equal(posts[0]!.body.includes('"target"'), false, 'no arguments are sent');
+    assert.equal(posts[0]!.body.includes('+fast'), false, 'no diff is sent');
   });
 
   it("are signed with approvald's own key otherwise", async () => {
     const { url, posts } = await receiver(() => 200);
     host = await hostApprovald(world, { webhooks: [{ url }] });
     await host.ask();
-    await soon(() => posts.length === 1);
+    await waitFor(() => posts.length === 1);
     const { public_key_pem } = await host.operator.approvalKey({});
     const [version, signature] = String(posts[0]!.headers['webhook-signature']).split(',');
     assert.equal(version, 'v1a');
@@ -104,12 +104,12 @@ describe('webhooks', () => {
     const { url, posts } = await receiver((n) => (n < 3 ? 500 : 200));
     host = await hostApprovald(world, { webhooks: [{ url }] });
     await host.ask();
-    await soon(() => posts.length === 1);
+    await waitFor(() => posts.length === 1);
     await host.stop();
     world.clock.advance(5_000);
     host = await hostApprovald(world, { webhooks: [{ url }] });
-    await soon(() => posts.length === 2);
-    await later(() => posts.length === 3);
+    await waitFor(() => posts.length === 2);
+    await advanceUntil(() => posts.length === 3);
     await new Promise((done) => setTimeout(done, 50));
     world.clock.advance(600_000);
     await new Promise((done) => setTimeout(done, 50));
@@ -121,27 +121,27 @@ describe('webhooks', () => {
     const { url, posts } = await receiver(() => 500);
     host = await hostApprovald(world, { webhooks: [{ url }], webhook_attempts_max: 2 });
     await host.ask();
-    await soon(() => posts.length === 1);
-    await later(() => posts.length === 2);
+    await waitFor(() => posts.length === 1);
+    await advanceUntil(() => posts.length === 2);
     await new Promise((done) => setTimeout(done, 50));
     world.clock.advance(3_600_000);
     await new Promise((done) => setTimeout(done, 50));
     assert.equal(posts.length, 2);
   });
 
-  it('tell of each answer', async () => {
+  it('report each decision', async () => {
     const { url, posts } = await receiver(() => 200);
     host = await hostApprovald(world, { webhooks: [{ url }] });
     const { approval } = await host.ask();
     const params = { id: approval.id };
     await host.alice.escalate({ params, body: {} });
     await host.bob.reject({ params, body: {} });
-    await soon(() => posts.length === 3);
+    await waitFor(() => posts.length === 3);
     const types = posts.map(({ body }) => (JSON.parse(body) as { type: string }).type).sort();
     assert.deepEqual(types, ['approval.decided', 'approval.escalated', 'approval.requested']);
   });
 
-  it('never go unencrypted to another host, and need a secret nobody else can read', async () => {
+  it('are never sent unencrypted to another host, and need a private secret', async () => {
     const webhooks = [{ url: 'http://example.com/hook' }];
     await assert.rejects(hostApprovald(world, { webhooks }), isCode('bad_config', /unencrypted/));
     const secret_file = join(world.dir, 'secret');
@@ -168,16 +168,16 @@ describe('the command', () => {
     const notice_command = [process.execPath, '-e', script, out, odd];
     host = await hostApprovald(world, { notice_command });
     const { approval } = await host.ask({ summary: `"; touch ${marker}; echo "` });
-    await soon(() => existsSync(out) && readFileSync(out, 'utf8') !== '');
-    const said = JSON.parse(readFileSync(out, 'utf8')) as {
+    await waitFor(() => existsSync(out) && readFileSync(out, 'utf8') !== '');
+    const report = JSON.parse(readFileSync(out, 'utf8')) as {
       t: string;
       argv: string[];
       env: Record<string, string>;
     };
-    const notice = JSON.parse(said.t) as { data: { approval: { id: string } } };
+    const notice = JSON.parse(report.t) as { data: { approval: { id: string } } };
     assert.equal(notice.data.approval.id, approval.id);
-    assert.deepEqual(said.argv, [odd]);
-    assert.deepEqual(Object.keys(said.env), ['PATH']);
+    assert.deepEqual(report.argv, [odd]);
+    assert.deepEqual(Object.keys(report.env), ['PATH']);
     assert.equal(existsSync(marker), false);
   });
 

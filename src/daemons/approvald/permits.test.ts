@@ -16,10 +16,10 @@ function next(more: Partial<AskApproval> = {}) {
   const args = { commit: `next-${n++}` };
   return host.ask({ arguments: args, arguments_hash: hashJson(args), ...more });
 }
-async function permit(reach: ApprovalReach, more: { expires_in_s?: number } = {}) {
+async function permit(scope: ApprovalReach, more: { expires_in_s?: number } = {}) {
   const { approval } = await next();
   const params = { id: approval.id };
-  const done = await host.alice.approve({ params, body: { for: reach, ...more } });
+  const done = await host.alice.approve({ params, body: { for: scope, ...more } });
   return done.approval.permit_id!;
 }
 const NETWORK = {
@@ -28,13 +28,13 @@ const NETWORK = {
 const PART = { part: 'brings', what: '' } as const;
 const otherTask = { root_task_id: deriveId<TaskId>('task', 'elsewhere') };
 
-const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'granted'][] = [
+const scopes: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'granted'][] = [
   ['once', 'nothing else', {}, 'pending'],
   ['task', 'the same tool in the task', {}, 'granted'],
   ['task', 'no other task', otherTask, 'pending'],
   [
     'task',
-    'nothing that another rule asks about',
+    'no call that another rule asks about',
     { rules: ['base:production', 'site:x:1'] },
     'pending',
   ],
@@ -50,19 +50,19 @@ const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'grante
   ['class', 'nothing worse', { reversibility: 'irreversible' }, 'pending'],
   [
     'class',
-    'no chain that does something of another class besides',
+    'no chain with a link of another class',
     { chain: [{ ...NETWORK, part: 'brings' }] },
     'pending',
   ],
   [
     'class',
-    'a call beside one of another class that is no worse',
+    'a call in a step with one of another class that is no worse',
     { chain: [{ ...NETWORK, part: 'beside' }] },
     'granted',
   ],
   [
     'class',
-    'no call beside one that is worse',
+    'no call in a step with one that is worse',
     { chain: [{ ...NETWORK, reversibility: 'irreversible', part: 'beside' }] },
     'pending',
   ],
@@ -71,20 +71,20 @@ const reaches: [ApprovalReach, string, Partial<AskApproval>, 'pending' | 'grante
   ['class', 'no marked run', { labels: ['outside', 'tool'] }, 'pending'],
 ];
 
-describe('[R110-R112] how far an approval reaches', () => {
-  for (const [reach, what, more, status] of reaches)
-    it(`for ${reach}: ${what}`, async () => {
-      await permit(reach);
+describe('[R110-R112] the scope of an approval', () => {
+  for (const [scope, what, more, status] of scopes)
+    it(`for ${scope}: ${what}`, async () => {
+      await permit(scope);
       assert.equal((await next(more)).status, status);
     });
 
-  it('a tool that wants a person for every call has no permit', async () => {
+  it('a tool that needs approval for every call has no permit', async () => {
     const { approval } = await next({ each_call: true });
     const params = { id: approval.id };
     assert.deepEqual(Object.keys(approval.would_permit), ['once']);
-    for (const reach of ['task', 'repo', 'class'] as const)
+    for (const scope of ['task', 'repo', 'class'] as const)
       await assert.rejects(
-        host.alice.approve({ params, body: { for: reach } }),
+        host.alice.approve({ params, body: { for: scope } }),
         isCode('denied', /every call/),
       );
     await host.alice.approve({ params, body: {} });
@@ -93,7 +93,7 @@ describe('[R110-R112] how far an approval reaches', () => {
     assert.equal((await next()).status, 'granted', 'the permit covers other calls');
   });
 
-  it('what a permit covers can be done at once, and says by whose word', async () => {
+  it('a call covered by a permit is granted at once, and names the approver', async () => {
     const id = await permit('task');
     const { redeem, approval } = await next();
     assert.equal(approval.status, 'approved');
@@ -107,7 +107,7 @@ describe('[R110-R112] how far an approval reaches', () => {
     assert.equal(permits[0]?.uses, 1);
   });
 
-  it('a chain of actions takes its riskiest class', async () => {
+  it('a chain of calls has its riskiest class', async () => {
     const { approval } = await next({
       class: 'file.write_workspace',
       risk: 'low',
@@ -127,7 +127,7 @@ describe('[R110-R112] how far an approval reaches', () => {
     assert.equal(approval.reversibility, 'irreversible');
   });
 
-  it('a permit of a low class does not cover a chain with a worse part', async () => {
+  it('a permit of a low class does not cover a chain with a worse link', async () => {
     const low = {
       class: 'file.write_workspace',
       risk: 'low',
@@ -142,24 +142,24 @@ describe('[R110-R112] how far an approval reaches', () => {
       reversibility: 'reversible',
     } as const;
     for (const part of ['brings', 'beside'] as const) {
-      const { approval: asked, status } = await next({
+      const { approval: chained, status } = await next({
         ...low,
         chain: [{ ...worse, part, what: '' }],
       });
       assert.equal(status, 'pending');
-      assert.equal(asked.class, 'production.change');
+      assert.equal(chained.class, 'production.change');
       // Approving a file does not approve every change of production.
-      assert.deepEqual(Object.keys(asked.would_permit).sort(), ['once', 'repo', 'task']);
-      const params = { id: asked.id };
+      assert.deepEqual(Object.keys(chained.would_permit).sort(), ['once', 'repo', 'task']);
+      const params = { id: chained.id };
       const body = { for: 'class' as const };
       await assert.rejects(host.alice.approve({ params, body }), isCode('bad_request', /class/));
     }
   });
 });
 
-describe('what a call brings along', () => {
+describe('the chain of a call', () => {
   const shown = { ...NETWORK, ...PART };
-  it('must be what was shown, when the answer is used', async () => {
+  it('must be the one shown when the decision is used', async () => {
     for (const [brings, decision] of [
       [[], 'approved'],
       [[shown], 'approved'],
@@ -174,20 +174,20 @@ describe('what a call brings along', () => {
 });
 
 describe('a permit ends', () => {
-  it('when it is revoked, at once, and also for what it had granted and was not yet done', async () => {
+  it('when it is revoked, at once, also for calls it granted that are not done yet', async () => {
     const id = await permit('task');
     const granted = await next();
     assert.equal(granted.status, 'granted');
-    const { permit: gone } = await host.bob.revokePermit({ params: { id } });
-    assert.equal(gone.active, false);
-    assert.equal(gone.revoked_by, 'person:bob');
+    const { permit: revoked } = await host.bob.revokePermit({ params: { id } });
+    assert.equal(revoked.active, false);
+    assert.equal(revoked.revoked_by, 'person:bob');
     assert.equal((await granted.redeem()).decision, 'rejected');
     assert.equal((await next()).status, 'pending');
     await settle();
     assert.ok(listEventKinds(world).includes('permit.revoked task'));
   });
 
-  it('when its time is over', async () => {
+  it('when it expires', async () => {
     await permit('task', { expires_in_s: 60 });
     world.clock.advance(59_999);
     const last = await next();
@@ -197,7 +197,7 @@ describe('a permit ends', () => {
     assert.equal((await next()).status, 'pending');
   });
 
-  it('when the run that it covered reads text from outside before it acts', async () => {
+  it('when its run reads text from outside before it acts', async () => {
     await permit('task');
     const { redeem } = await next();
     assert.equal((await redeem({ labels: ['outside'] })).decision, 'changed');
@@ -212,13 +212,13 @@ describe('a permit ends', () => {
 });
 
 describe('what cannot be permitted', () => {
-  it('anything that a marked run asks for, but once', async () => {
+  it('any call of a marked run, except once', async () => {
     const { approval } = await next({ labels: ['outside'] });
     assert.deepEqual(Object.keys(approval.would_permit), ['once']);
     const params = { id: approval.id };
-    for (const reach of ['task', 'repo', 'class'] as const)
+    for (const scope of ['task', 'repo', 'class'] as const)
       await assert.rejects(
-        host.alice.approve({ params, body: { for: reach } }),
+        host.alice.approve({ params, body: { for: scope } }),
         isCode('denied', /text from outside/),
       );
     await host.alice.approve({ params, body: { for: 'once' } });

@@ -9,14 +9,14 @@ import { isCode, publishPolicy } from './testing/host.ts';
 setUpEachTest();
 
 const rule = (text: string) => ({ site: [{ file: '10-site.cedar', text }] });
-async function answering() {
+async function pendingApproval() {
   const { approval, redeem } = await host.ask();
   return { redeem, params: { id: approval.id } };
 }
 
-test('only people with the role answer, and the record names the rule', async () => {
+test('only people with the role decide, and the record names the rule', async () => {
   publishPolicy(world, { people: { alice: { roles: ['approver'] }, bob: { roles: [] } } });
-  const { params } = await answering();
+  const { params } = await pendingApproval();
   await assert.rejects(host.bob.approve({ params, body: {} }), isCode('denied', /person:bob/));
   await assert.rejects(host.operator.reject({ params, body: {} }), isCode('denied'));
   const { approval } = await host.alice.approve({ params, body: {} });
@@ -24,7 +24,7 @@ test('only people with the role answer, and the record names the rule', async ()
   assert.match(approval.answers[0]?.rule ?? '', /approvers/);
 });
 
-test('a rule of the site forbids one person one class, and one reach', async () => {
+test('a site rule denies one person one class, and one scope', async () => {
   publishPolicy(
     world,
     rule(`
@@ -33,7 +33,7 @@ test('a rule of the site forbids one person one class, and one reach', async () 
       @id("no-class") forbid (principal, action == Action::"approval.decide", resource)
       when { context.reach == "class" };`),
   );
-  const { params } = await answering();
+  const { params } = await pendingApproval();
   await assert.rejects(host.bob.approve({ params, body: {} }), isCode('denied', /10-site.cedar:1/));
   await assert.rejects(
     host.alice.approve({ params, body: { for: 'class' } }),
@@ -44,14 +44,14 @@ test('a rule of the site forbids one person one class, and one reach', async () 
   assert.equal(approval.status, 'approved');
 });
 
-test('a rule that asks wants two people', async () => {
+test('a rule with the effect ask requires two people', async () => {
   publishPolicy(
     world,
     rule(`@id("two") @ask("two people for what is high")
       forbid (principal, action == Action::"approval.decide", resource)
       when { context.risk == "high" };`),
   );
-  const { params, redeem } = await answering();
+  const { params, redeem } = await pendingApproval();
   const { approval } = await host.alice.approve({ params, body: {} });
   assert.equal(approval.status, 'pending');
   assert.equal(approval.approvers_needed, 2);
@@ -61,20 +61,20 @@ test('a rule that asks wants two people', async () => {
   assert.deepEqual((await redeem()).statement?.by, ['person:alice', 'person:bob']);
 });
 
-test('one person may still say no where two must say yes', async () => {
+test('one person may still reject where two must approve', async () => {
   publishPolicy(
     world,
     rule(
       `@id("two") @ask("two") forbid (principal, action == Action::"approval.decide", resource);`,
     ),
   );
-  const { params } = await answering();
+  const { params } = await pendingApproval();
   const { approval } = await host.alice.reject({ params, body: {} });
   assert.equal(approval.status, 'rejected');
 });
 
-test('without any policy nobody answers', async () => {
+test('without any policy every decision is denied', async () => {
   rmSync(join(world.dir, 'state', 'policy', 'bundle.json'));
-  const { params } = await answering();
+  const { params } = await pendingApproval();
   await assert.rejects(host.alice.approve({ params, body: {} }), isCode('unavailable'));
 });

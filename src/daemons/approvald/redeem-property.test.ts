@@ -75,7 +75,7 @@ async function play(
   salt: string,
 ) {
   const approvals: string[] = [];
-  const asked = new Map<string, AskApproval & { approval: string }>();
+  const requests = new Map<string, AskApproval & { approval: string }>();
   const seen = new Map<string, Seen[]>();
   const given = new Map<string, string>();
   const { public_key_pem } = await host.toold.approvalKey({});
@@ -102,7 +102,8 @@ async function play(
       const now = await quietly(host.toold.askApproval({ body }));
       if (now === undefined) continue;
       if (!approvals.includes(now.approval.id)) approvals.push(now.approval.id);
-      if (!asked.has(body.call_id)) asked.set(body.call_id, { ...body, approval: now.approval.id });
+      if (!requests.has(body.call_id))
+        requests.set(body.call_id, { ...body, approval: now.approval.id });
     }
     if (id === undefined) continue;
     const params = { id: id as never };
@@ -110,7 +111,7 @@ async function play(
       const edit = one.edit === null ? {} : { edited_arguments: argsOf(one.edit) };
       const before = (await host.alice.getApproval({ params })).approval;
       const done = await quietly(host[one.who].approve({ params, body: edit }));
-      if (done !== undefined) note(seen, before, done.approval, one, world.clock.nowMs());
+      if (done !== undefined) recordDecision(seen, before, done.approval, one, world.clock.nowMs());
     }
     if (one.do === 'reject') await quietly(host[one.who].reject({ params, body: {} }));
     if (one.do === 'info')
@@ -128,27 +129,27 @@ async function play(
     const answer = await quietly(host.toold.redeemApproval({ params, body: redeeming }));
     if (answer?.decision !== 'approved') continue;
     // Approved: then all of this must be true.
-    const own = asked.get(call_id)!;
-    assert.equal(own.approval, id, 'this call asked for this approval');
+    const own = requests.get(call_id)!;
+    assert.equal(own.approval, id, 'this call requested this approval');
     assert.equal(own.run_id, redeeming.run_id, 'in this run');
     assert.equal(own.arguments_hash, hash, 'with these arguments');
     const people = seen.get(id) ?? [];
     const last = people.at(-1);
     assert.ok(last !== undefined, 'a person approved it');
-    assert.equal(last.args, hashJson(answer.arguments), 'and saw exactly what may be done');
+    assert.equal(last.args, hashJson(answer.arguments), 'of exactly these arguments');
     assert.equal(hashJson(answer.arguments), answer.statement?.arguments_hash);
     assert.ok(verifyJson(answer.statement, answer.signature!, public_key_pem));
     if (given.has(call_id)) assert.equal(given.get(call_id), answer.signature, 'once');
     else {
       assert.ok(world.clock.nowMs() - last.atMs < 3_600_000, 'in time');
-      if (one.marked) assert.ok(last.marked, 'knowing what the run has read');
+      if (one.marked) assert.ok(last.marked, 'with the marks shown');
     }
     given.set(call_id, answer.signature!);
   }
   return given.size;
 }
 
-function note(
+function recordDecision(
   seen: Map<string, Seen[]>,
   before: ApprovalView,
   after: ApprovalView,
@@ -157,13 +158,13 @@ function note(
 ): void {
   if (before.status !== 'pending') return;
   const args = one.edit === null ? before.arguments : argsOf(one.edit);
-  const said = {
+  const decision = {
     by: one.who,
     args: hashJson(args),
     marked: before.labels.includes('outside'),
     atMs,
   };
-  seen.set(after.id, [...(seen.get(after.id) ?? []), said]);
+  seen.set(after.id, [...(seen.get(after.id) ?? []), decision]);
 }
 
 test('a redeem succeeds only for exactly what a person saw and approved', async () => {
@@ -178,7 +179,7 @@ test('a redeem succeeds only for exactly what a person saw and approved', async 
       }),
       { numRuns: 1_000 },
     );
-    assert.ok(letThrough > 5, `and something is let through (${letThrough})`);
+    assert.ok(letThrough > 5, `some are redeemed (${letThrough})`);
   } finally {
     await host.stop();
     world.remove();

@@ -16,48 +16,48 @@ import {
 
 setUpEachTest();
 
-const redeemAgain = (asked: Awaited<ReturnType<ApprovaldTestHost['ask']>>) => {
-  const { call_id, run_id, arguments_hash, labels } = asked.body;
-  const params = { id: asked.approval.id };
+const redeemAgain = (requested: Awaited<ReturnType<ApprovaldTestHost['ask']>>) => {
+  const { call_id, run_id, arguments_hash, labels } = requested.body;
+  const params = { id: requested.approval.id };
   return host.toold.redeemApproval({ params, body: { call_id, run_id, arguments_hash, labels } });
 };
 
-test('between ask and answer', async () => {
-  const asked = await host.ask();
+test('between request and decision', async () => {
+  const requested = await host.ask();
   await restart();
-  const again = await host.toold.askApproval({ body: asked.body });
+  const again = await host.toold.askApproval({ body: requested.body });
   assert.equal(again.status, 'pending');
-  assert.equal(again.approval.id, asked.approval.id);
+  assert.equal(again.approval.id, requested.approval.id);
   assert.equal(again.approval.calls, 1);
-  const body = { nonce: asked.approval.nonce };
-  await host.alice.approve({ params: { id: asked.approval.id }, body });
-  assert.equal((await redeemAgain(asked)).decision, 'approved');
+  const body = { nonce: requested.approval.nonce };
+  await host.alice.approve({ params: { id: requested.approval.id }, body });
+  assert.equal((await redeemAgain(requested)).decision, 'approved');
 });
 
-test('between answer and redeeming; the same key still signs', async () => {
+test('between decision and redeem; the same key still signs', async () => {
   const { public_key_pem } = await host.toold.approvalKey({});
-  const asked = await host.ask();
-  await host.alice.approve({ params: { id: asked.approval.id }, body: {} });
+  const requested = await host.ask();
+  await host.alice.approve({ params: { id: requested.approval.id }, body: {} });
   await restart();
-  const { statement, signature } = await redeemAgain(asked);
+  const { statement, signature } = await redeemAgain(requested);
   assert.equal(verifyJson(statement, signature!, public_key_pem), true);
 });
 
-test('between redeeming and redeeming again', async () => {
-  const asked = await host.ask();
-  await host.alice.approve({ params: { id: asked.approval.id }, body: {} });
-  const before = await redeemAgain(asked);
+test('between a redeem and the next', async () => {
+  const requested = await host.ask();
+  await host.alice.approve({ params: { id: requested.approval.id }, body: {} });
+  const before = await redeemAgain(requested);
   await restart();
-  assert.deepEqual(await redeemAgain(asked), before);
+  assert.deepEqual(await redeemAgain(requested), before);
 });
 
 test('a decision that agentd did not acknowledge is sent after the restart', async () => {
-  const asked = await host.ask();
-  world.waits.add(asked.body.call_id);
+  const requested = await host.ask();
+  world.waits.add(requested.body.call_id);
   world.beforeCall = (name) => {
     if (name === 'agentd') throw unavailableFault();
   };
-  await host.alice.reject({ params: { id: asked.approval.id }, body: {} });
+  await host.alice.reject({ params: { id: requested.approval.id }, body: {} });
   await settle();
   assert.equal(world.notifications.length, 0);
   await restart({}, () => {
@@ -68,20 +68,20 @@ test('a decision that agentd did not acknowledge is sent after the restart', asy
 });
 
 test('an approval expires while approvald is down', async () => {
-  const asked = await host.ask();
-  world.waits.add(asked.body.call_id);
+  const requested = await host.ask();
+  world.waits.add(requested.body.call_id);
   await restart({}, () => world.clock.advance(86_400_001));
   await advanceUntil(world, () => world.notifications.length === 1);
   assert.equal(world.notifications[0]?.outcome, 'expired');
   await assert.rejects(
-    host.alice.approve({ params: { id: asked.approval.id }, body: {} }),
+    host.alice.approve({ params: { id: requested.approval.id }, body: {} }),
     isCode('conflict'),
   );
 });
 
-test('permits and their end', async () => {
-  const asked = await host.ask();
-  const params = { id: asked.approval.id };
+test('permits and their expiry', async () => {
+  const requested = await host.ask();
+  const params = { id: requested.approval.id };
   const { approval } = await host.alice.approve({ params, body: { for: 'task' } });
   await restart();
   assert.equal((await host.ask()).status, 'granted');
@@ -90,7 +90,7 @@ test('permits and their end', async () => {
   assert.equal((await host.ask()).status, 'pending');
 });
 
-test('an approval of an earlier version keeps what its rules said of permits', async () => {
+test('an approval of an earlier version keeps its rules about permits', async () => {
   const each = await host.ask({ rules: ['base:x', 'tool:x:approval'], repo: '/srv/one' });
   const other = await host.ask({ rules: ['base:x', 'site:x:approval'], repo: '/srv/other' });
   await restart({}, () => {
@@ -104,7 +104,7 @@ test('an approval of an earlier version keeps what its rules said of permits', a
   assert.notEqual((await approve(other)).approval.permit_id, null);
 });
 
-test('the key is in a file of its own that nobody else can read, and nowhere else', async () => {
+test('the key is in a private file of its own, and nowhere else', async () => {
   const file = join(world.dir, 'state', 'approvald.key');
   assert.equal(statSync(file).mode & 0o777, 0o600);
   const secret = readFileSync(file, 'utf8').split('\n')[1]!;

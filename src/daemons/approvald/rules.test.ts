@@ -55,7 +55,7 @@ const permit: fc.Arbitrary<PermitScope> = fc.record({
   shown: fc.subarray(['a.b', 'a.c', 'd']),
 });
 
-test('a chain is as bad as the worst of each', () => {
+test('a chain is as risky as its worst link in each respect', () => {
   fc.assert(
     fc.property(fc.array(link, { minLength: 1 }), (chain) => {
       const worst = combineRisks(chain as [ChainLink, ...ChainLink[]]);
@@ -98,10 +98,10 @@ test('a permit covers only its agent, class, scope, and nothing riskier or marke
     }),
     { numRuns: 5_000 },
   );
-  assert.ok(covered > 0, 'and it covers something');
+  assert.ok(covered > 0, 'some requests are covered');
 });
 
-test('who agrees to a call is not offered the class of something worse beside it', () => {
+test('approving a call does not offer a permit for the worse class of a sibling', () => {
   fc.assert(
     fc.property(ask, (wanted) => {
       const { class: offered } = describePermits(wanted);
@@ -110,7 +110,7 @@ test('who agrees to a call is not offered the class of something worse beside it
   );
 });
 
-test('what a call brings now and was not shown is found', () => {
+test('links that a call has now and that were not shown are found', () => {
   const own = { class: 'shell.exec', risk: 'medium', reversibility: 'reversible' } as const;
   const out = { class: 'network.external', risk: 'low', reversibility: 'read-only' } as const;
   const as = (link: Omit<ChainLink, 'part' | 'what'>, part: ChainLink['part']) => ({
@@ -121,12 +121,12 @@ test('what a call brings now and was not shown is found', () => {
   const shown = [as(own, 'call'), as(out, 'brings')];
   assert.equal(findUnshown([as(out, 'brings')], shown), undefined);
   assert.equal(findUnshown([], shown), undefined);
-  assert.ok(findUnshown([as({ ...out, risk: 'high' }, 'brings')], shown), 'it is worse');
-  assert.ok(findUnshown([as({ ...out, class: 'x' }, 'brings')], shown), 'it is another');
+  assert.ok(findUnshown([as({ ...out, risk: 'high' }, 'brings')], shown), 'a worse link');
+  assert.ok(findUnshown([as({ ...out, class: 'x' }, 'brings')], shown), 'another link');
   assert.ok(findUnshown([as(out, 'brings')], [as(own, 'call'), as(out, 'beside')]));
 });
 
-test('a run that has read text from outside is offered nothing but once', () => {
+test('a run that has read text from outside is offered only once', () => {
   fc.assert(
     fc.property(ask, (wanted) => {
       const offered = Object.keys(describePermits(wanted));
@@ -136,7 +136,7 @@ test('a run that has read text from outside is offered nothing but once', () => 
   );
 });
 
-test('words of rules', () => {
+test('scopes of rules', () => {
   assert.equal(matchesPattern('production.*', 'production.change'), true);
   assert.equal(matchesPattern('production.*', 'productionx'), false);
   assert.equal(matchesPattern('deploy.run', 'deploy.runner'), false);
@@ -148,7 +148,7 @@ test('words of rules', () => {
   assert.equal(pickNarrowest(['class', 'task', 'repo']), 'task');
 });
 
-const said: fc.Arbitrary<DecisionRecord> = fc
+const decisionRecord: fc.Arbitrary<DecisionRecord> = fc
   .record({
     person: fc.constantFrom(
       { by: 'person:a', key: 'people/a' },
@@ -168,9 +168,9 @@ const said: fc.Arbitrary<DecisionRecord> = fc
     to: null,
   }));
 
-test('no key and no name counts twice, and nothing said before an edit counts', () => {
+test('no key and no name counts twice, and no decision before an edit counts', () => {
   fc.assert(
-    fc.property(fc.array(said, { maxLength: 8 }), (all) => {
+    fc.property(fc.array(decisionRecord, { maxLength: 8 }), (all) => {
       const people = selectApprovals(all);
       assert.equal(new Set(people.map(({ key }) => key)).size, people.length);
       assert.equal(new Set(people.map(({ by }) => by)).size, people.length);
@@ -180,9 +180,9 @@ test('no key and no name counts twice, and nothing said before an edit counts', 
   );
 });
 
-test('who passed it on never approves, under any name', () => {
+test('a person who escalated never approves, under any name', () => {
   fc.assert(
-    fc.property(fc.array(said, { maxLength: 6 }), said, (all, next) => {
+    fc.property(fc.array(decisionRecord, { maxLength: 6 }), decisionRecord, (all, next) => {
       const passed = all.some(
         (one) => one.answer === 'escalate' && (one.key === next.key || one.by === next.by),
       );
@@ -192,7 +192,7 @@ test('who passed it on never approves, under any name', () => {
   );
 });
 
-test('approving what somebody edited since is no repetition', () => {
+test('approving arguments that were edited since is not a repeat', () => {
   const mine: DecisionRecord = {
     by: 'person:a',
     key: 'people/a',

@@ -19,14 +19,14 @@ const untoldOf = (callId: string): PendingNotification =>
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 test('a decision made while agentd is notified of the last one is passed on, too', async () => {
-  for (let later = 0; later < 30; later++) {
+  for (let ticks = 0; ticks < 30; ticks++) {
     const listUnsent = [untoldOf('first')];
-    const told: string[] = [];
+    const notified: string[] = [];
     const store = {
       listUnsent: async () => [...listUnsent],
       async markNotified(callId: string) {
         listUnsent.shift();
-        told.push(callId);
+        notified.push(callId);
         if (callId === 'first') void answerLater();
         return 1;
       },
@@ -41,14 +41,14 @@ test('a decision made while agentd is notified of the last one is passed on, too
       agentd: agentd as never,
     });
     const answerLater = async () => {
-      for (let turn = 0; turn < later; turn++) await undefined;
+      for (let tick = 0; tick < ticks; tick++) await undefined;
       listUnsent.push(untoldOf('second'));
       notifier.wake();
     };
     notifier.wake();
     await settle();
     await settle();
-    assert.deepEqual(told, ['first', 'second'], `${later} turns later`);
+    assert.deepEqual(notified, ['first', 'second'], `${ticks} ticks later`);
     await notifier.stop();
   }
 });

@@ -60,7 +60,7 @@ const clientOf = (hosted: RunningDaemon, caller: Caller) =>
     localLink(() => hosted.dispatch, caller),
   );
 
-const event = (seq: number, over: Partial<NewEvent> = {}): NewEvent => ({
+const event = (seq: number, fields: Partial<NewEvent> = {}): NewEvent => ({
   id: `e${seq}`,
   ts: '2026-01-01T00:00:00Z',
   event: 'task.created',
@@ -69,7 +69,7 @@ const event = (seq: number, over: Partial<NewEvent> = {}): NewEvent => ({
   source_seq: seq,
   task_id: `task_${seq % 3}`,
   agent: 'coder',
-  ...over,
+  ...fields,
 });
 
 async function inDir(work: (dir: string) => Promise<void>): Promise<void> {
@@ -105,7 +105,7 @@ test('a resent event is accepted once, also after a restart', () =>
     await second.hosted.stop();
   }));
 
-/** Changes the index behind the daemon's back. */
+/** Changes the index while the daemon does not look. */
 function changeIndex(dir: string, text: string): void {
   const db = new DatabaseSync(join(dir, 'auditd-ai.sqlite'));
   db.exec(text);
@@ -163,7 +163,7 @@ test('a store restored from an older copy is refused, and none of its events is 
     await refused([event(1), event(2, { id: 'other' })]);
     await refused([event(2, { id: 'e3' })]);
     await refused([event(3, { ts: '2026-01-01T00:00:01Z' })]);
-    // Also what is new by its number waits: it would be acknowledged together with the lost one.
+    // New events wait, too: they would be acknowledged together with the lost one.
     await refused([event(3, { id: 'other' }), event(4)]);
     await refused([event(6), event(5)]);
     const { events } = await first.as(operator).events({ query: {} });
@@ -220,7 +220,7 @@ for (const [what, damage] of Object.entries(damages))
       await second.hosted.stop();
     }));
 
-test('a daemon speaks for itself only, and cannot use up the numbers of another', () =>
+test("a daemon can only append as itself, and cannot use up another's numbers", () =>
   inDir(async (dir) => {
     const { hosted, as } = await start(dir);
     const forged = event(1_000_000, { source: 'agentd', source_store: 'a1' });

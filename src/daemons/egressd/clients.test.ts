@@ -37,7 +37,7 @@ function run(env: Record<string, string>, command: string, ...argv: string[]): P
   });
 }
 
-describe('clients with the settings of a box', () => {
+describe("clients with a box's settings", () => {
   const dir = mkdtempSync(join(tmpdir(), 'egress-clients-'));
   const places: WirePosition[] = [];
   let host: EgressdTestHost;
@@ -108,7 +108,7 @@ describe('clients with the settings of a box', () => {
     assert.equal(tls.out, 'secret', tls.err);
   });
 
-  it('curl: a denied host is answered at once, in words', async () => {
+  it('curl: a denied host fails at once, with the reason', async () => {
     const plain = await run(env, 'curl', '-sS', `http://evil.test:${web.port}/`);
     const { error } = JSON.parse(plain.out) as { error: { code: string; hint: string } };
     assert.equal(error.code, 'denied');
@@ -122,7 +122,7 @@ describe('clients with the settings of a box', () => {
     );
   });
 
-  it('git clones and fetches, whatever proxy a repository names', async () => {
+  it('git clones and fetches, whatever proxy a repository configures', async () => {
     const url = `http://git.good.test:${repository.port}/repo.git`;
     const target = join(dir, 'clone');
     const cloned = await run(env, 'git', 'clone', '-q', url, target);
@@ -173,7 +173,7 @@ describe('clients with the settings of a box', () => {
     assert.match(refused.err, /403/);
   });
 
-  it("Node's fetch and http need no code of their own", async () => {
+  it("Node's fetch and http need no extra code", async () => {
     const url = `http://good.test:${web.port}`;
     const script = `const url = process.argv[1];
       console.log(await (await fetch(url + '/fetch')).text());
@@ -197,11 +197,11 @@ describe('clients with the settings of a box', () => {
     assert.equal(tls.out, 'secret\n', tls.err);
   });
 
-  it('[R148] what it says of them: who was reached, who was not', async () => {
+  it('[R148] the log names the hosts that were reached and denied', async () => {
     const { egress } = await host.operator.getEgress({ params: { id: way.id } });
     assert.ok(egress.bytes_sent > 3_000_000);
-    const asked = egress.denials.filter(({ askable }) => askable).map(({ host }) => host);
-    assert.deepEqual([...new Set(asked)], ['evil.test']);
+    const askable = egress.denials.filter((denial) => denial.askable).map(({ host }) => host);
+    assert.deepEqual([...new Set(askable)], ['evil.test']);
     const allowed = await host.eventsOf('network.allowed');
     const hosts = new Set(allowed.map(({ data }) => data?.host));
     assert.deepEqual([...hosts].sort(), ['git.good.test', 'good.test', 'packages.good.test']);

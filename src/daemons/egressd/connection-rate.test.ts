@@ -8,7 +8,7 @@ import { makeRefusal } from './rules/refusal.ts';
 
 const HOUR_S = 3_600;
 
-it('connections come in bursts, and for long only slowly', () => {
+it('allows bursts of connections, then a steady rate', () => {
   const clock = manualClock(0);
   const pace = makeConnectionRateLimit(clock);
   let opened = 0;
@@ -17,7 +17,7 @@ it('connections come in bursts, and for long only slowly', () => {
   };
   openAll();
   assert.equal(opened, 256);
-  assert.ok(pace.tryAcquire() <= 16, 'the next is soon');
+  assert.ok(pace.tryAcquire() <= 16, 'the next follows shortly');
   clock.advance(1_000);
   openAll();
   assert.equal(opened, 256 + 64);
@@ -29,7 +29,7 @@ it('connections come in bursts, and for long only slowly', () => {
   assert.ok(pace.tryAcquire() > 400);
 });
 
-it('a program that opens many for some minutes is not held back', () => {
+it('does not slow a program that opens many for some minutes', () => {
   const clock = manualClock(0);
   const pace = makeConnectionRateLimit(clock);
   for (let s = 0; s < 180; s++) {
@@ -38,28 +38,28 @@ it('a program that opens many for some minutes is not held back', () => {
   }
 });
 
-it('refusals are told one by one, and those of a run that never stops a few a minute', () => {
+it('denials are logged one by one, those of a run that never stops a few per minute', () => {
   const clock = manualClock(0);
-  let [events, told] = [0, 0];
+  let [events, counted] = [0, 0];
   const denials = makeDenials({
     clock,
     report(_, repeats) {
       events++;
-      told += 1 + repeats;
+      counted += 1 + repeats;
     },
   });
-  let asked = 0;
+  let denied = 0;
   const ask = (host: string) => {
-    asked++;
+    denied++;
     denials.record(makeRefusal('host', { host, port: 443 }));
   };
   for (let i = 0; i < 15; i++) ask(`few${i}.test`);
   assert.equal(events, 15, 'the first ones at once');
   for (let s = 0; s < HOUR_S; s++) {
-    for (let i = 0; i < 100; i++) ask(`host${(asked * 7) % 1_000}.test`);
+    for (let i = 0; i < 100; i++) ask(`host${(denied * 7) % 1_000}.test`);
     clock.advance(1_000);
   }
   denials.flush();
-  assert.equal(told, asked, 'none is forgotten');
-  assert.ok(events < 10_000, `${events} events for ${asked} refusals`);
+  assert.equal(counted, denied, 'all are counted');
+  assert.ok(events < 10_000, `${events} events for ${denied} refusals`);
 });

@@ -24,7 +24,7 @@ const isCode = (code: string) => (error: unknown) => error instanceof Fault && e
 const get = (authority: string, path = '/') =>
   `GET http://${authority}${path} HTTP/1.1\r\nHost: ${authority}\r\nConnection: close\r\n\r\n`;
 
-describe('the way out of a run', () => {
+describe("a run's egress", () => {
   let echo: WirePosition;
   let web: WirePosition;
   let flood: WirePosition;
@@ -38,7 +38,7 @@ describe('the way out of a run', () => {
 
   before(async () => {
     echo = await startTcp((socket) => socket.pipe(socket));
-    web = await startHttp((request, response) => response.end(`you asked for ${request.url}`));
+    web = await startHttp((request, response) => response.end(`you requested ${request.url}`));
     flood = await startTcp((socket) =>
       socket.once('data', () => socket.end(Buffer.alloc(300_000))),
     );
@@ -57,7 +57,7 @@ describe('the way out of a run', () => {
     return wire;
   };
 
-  it('belongs to the newest activation; an older one is cut and refused', async () => {
+  it('belongs to the newest activation; an older one is closed and refused', async () => {
     const first = await host.open('fence', [rule(echo)], { fence: 3 });
     const wire = await openTunnel(first.socket, at(echo));
     await assert.rejects(host.open('fence', [rule(echo)], { fence: 2 }), isCode('stale_fence'));
@@ -73,11 +73,11 @@ describe('the way out of a run', () => {
     assert.equal((await drop(4)).dropped, true);
     assert.equal(existsSync(second.socket), false);
     assert.equal((await drop(4)).dropped, false);
-    const asked = host.toold.getEgress({ params: { id: second.id } });
-    await assert.rejects(asked, isCode('not_found'));
+    const reading = host.toold.getEgress({ params: { id: second.id } });
+    await assert.rejects(reading, isCode('not_found'));
   });
 
-  it('is tightened at once: what is no longer allowed is cut, the rest goes on', async () => {
+  it('is tightened at once: connections no longer allowed are closed, the others go on', async () => {
     const all = [rule(echo), rule(echo, 'other.test'), rule(web)];
     const run = await host.open('tighten', all);
     const stays = await openTunnel(run.socket, at(echo));
@@ -99,7 +99,7 @@ describe('the way out of a run', () => {
     await stays.closed();
   });
 
-  it('is widened by what a person grants, until that ends', async () => {
+  it('is widened by what a person approves, until that expires', async () => {
     const clock = manualClock(Date.parse('2026-06-29T18:00:00Z'));
     const own = await startHost({ config: configOf(), clock });
     try {
@@ -125,7 +125,7 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('carries so many bytes and not one more, also after a restart', async () => {
+  it('carries up to its byte limit, also after a restart', async () => {
     let own = await startHost({ config: configOf() });
     const bytes_max = 100_000;
     const rules = [rule(flood), rule(web)];
@@ -145,7 +145,7 @@ describe('the way out of a run', () => {
     own = await startHost({ config: configOf(), dir: own.dir });
     try {
       const after = (await own.operator.getEgress({ params: { id: run.id } })).egress;
-      assert.equal(after.bytes_received, used.bytes_received, 'the same socket, the same account');
+      assert.equal(after.bytes_received, used.bytes_received, 'the same socket, the same count');
       await own.open('budget', rules, { bytes_max: after.bytes_received + after.bytes_sent });
       assert.equal(parseErrorBody(await exchange(run.socket, get(at(web)))).code, 'budget');
       await own.open('budget', rules, { bytes_max: 1_000_000 });
@@ -155,7 +155,7 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('closes what nobody uses', async () => {
+  it('closes idle connections', async () => {
     const own = await startHost({ config: { ...configOf(), idle_timeout_ms: 1_000 } });
     try {
       const run = await own.open('idle', [rule(echo)]);
@@ -171,24 +171,24 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('[R147] counts a flood of denials instead of telling each', async () => {
+  it('[R147] counts a flood of denials instead of logging each', async () => {
     const clock = manualClock(Date.parse('2026-06-29T18:00:00Z'));
     const own = await startHost({ clock });
     const sumOf = (events: NewEvent[]) =>
       events.reduce((n, { data }) => n + 1 + Number(data?.repeats ?? 0), 0);
-    const told = async (sumMin: number) => {
+    const counts = async (sumMin: number) => {
       const events = await own.eventsOf('network.denied', (all) => sumOf(all) >= sumMin);
       return { events: events.length, sum: sumOf(events) };
     };
     try {
       const run = await own.open('flood', []);
       for (let i = 0; i < 200; i++) await exchange(run.socket, get('evil.test'));
-      assert.deepEqual(await told(1), { events: 1, sum: 1 });
+      assert.deepEqual(await counts(1), { events: 1, sum: 1 });
       clock.advance(1_000);
-      assert.deepEqual(await told(200), { events: 2, sum: 200 });
+      assert.deepEqual(await counts(200), { events: 2, sum: 200 });
       for (let i = 0; i < 300; i++) await exchange(run.socket, get(`e${i}.evil.test`));
       clock.advance(1_000);
-      const { events, sum } = await told(500);
+      const { events, sum } = await counts(500);
       assert.equal(sum, 500);
       assert.ok(events < 120, `${events} events`);
       const { egress } = await own.toold.getEgress({ params: { id: run.id } });
@@ -206,7 +206,7 @@ describe('the way out of a run', () => {
       config: configOf(),
       async dial() {
         dialled++;
-        throw new Error('nobody should come here');
+        throw new Error('must not be called');
       },
     });
     try {
@@ -228,7 +228,7 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('after a crash has its sockets again, and what was open is said to be closed', async () => {
+  it('after a crash has its sockets again, and open connections are logged as closed', async () => {
     const own = await startHost({ config: configOf() });
     const dir = mkdtempSync(join(tmpdir(), 'egressd-'));
     try {
@@ -252,7 +252,7 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('is shut while everything is halted', async () => {
+  it('is closed while halted', async () => {
     const own = await startHost({ config: configOf() });
     try {
       const run = await own.open('halt', [rule(echo), rule(web)]);
@@ -268,16 +268,16 @@ describe('the way out of a run', () => {
     }
   });
 
-  it('says what is wrong with a place that does not answer', async () => {
-    const gone = await startTcp(() => undefined);
-    await gone.close();
+  it('says why a target does not respond', async () => {
+    const closed = await startTcp(() => undefined);
+    await closed.close();
     const own = await startHost({
-      config: { hosts: { 'good.test': '127.0.0.1' }, allow_private: [at(gone)] },
+      config: { hosts: { 'good.test': '127.0.0.1' }, allow_private: [at(closed)] },
     });
     try {
-      const run = await own.open('gone', [rule(gone)]);
-      assert.equal(parseErrorBody(await exchange(run.socket, get(at(gone)))).code, 'unreachable');
-      const { answer } = await connectThrough(run.socket, at(gone));
+      const run = await own.open('gone', [rule(closed)]);
+      assert.equal(parseErrorBody(await exchange(run.socket, get(at(closed)))).code, 'unreachable');
+      const { answer } = await connectThrough(run.socket, at(closed));
       assert.equal(answer.status, 502);
       const { egress } = await own.toold.getEgress({ params: { id: run.id } });
       assert.equal(egress.open, 0);
@@ -291,14 +291,14 @@ describe('the way out of a run', () => {
     const wire = await connectTo(run.socket);
     for (const path of ['/1', '/2', '/3']) {
       wire.send(`GET http://${at(web)}${path} HTTP/1.1\r\nHost: ${at(web)}\r\n\r\n`);
-      await wire.until(`you asked for ${path}`);
+      await wire.until(`you requested ${path}`);
     }
     wire.socket.destroy();
     const opened = (await host.eventsOf('network.allowed')).filter((e) => e.run_id === run.id);
     assert.equal(opened.length, 1, 'one connection, one event');
   });
 
-  it('opens so many connections at once, and no more before time has passed', async () => {
+  it('opens up to a number of connections at once, and more only after a delay', async () => {
     const clock = manualClock(Date.parse('2026-06-29T18:00:00Z'));
     const own = await startHost({ config: configOf(), clock });
     try {
@@ -334,7 +334,7 @@ describe('the way out of a run', () => {
     wire.socket.destroy();
   });
 
-  it('refuses rules and configuration that mean nothing', async () => {
+  it('refuses invalid rules and configuration', async () => {
     await assert.rejects(host.open('bad', [{ host: '127.1' }]), isCode('bad_request'));
     for (const config of [
       { allow_private: ['good.test'] },
@@ -346,7 +346,7 @@ describe('the way out of a run', () => {
       await assert.rejects(startHost({ config }), isCode('bad_config'), JSON.stringify(config));
   });
 
-  it('lets no tunnel carry what is not TLS, unless a rule says so', async () => {
+  it('lets a tunnel carry only TLS, unless a rule says so', async () => {
     const run = await host.open('tls', [{ host: 'good.test', port: echo.port }]);
     const { wire, answer } = await connectThrough(run.socket, at(echo));
     assert.equal(answer.status, 200);
@@ -356,7 +356,7 @@ describe('the way out of a run', () => {
     assert.doesNotMatch(text, /SSH/);
   });
 
-  it('tells a run that has read text from outside what would help, and asking does not', async () => {
+  it('tells a run that has read text from outside what would help, and that a request would not', async () => {
     const rules = [{ host: 'good.test', port: web.port, methods: ['GET'] }];
     const post =
       `POST http://${at(web)}/ HTTP/1.1\r\nHost: ${at(web)}\r\n` +

@@ -18,8 +18,8 @@ import { startHttp, type WirePosition } from './testing/wires.ts';
 
 const isCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
 const runOf = () => deriveId<RunId>('run', 'fetch');
-async function eventually(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 5));
+async function eventually(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 const callId = (name: string) => deriveId<CallId>('call', 'fetch', name);
 
@@ -91,7 +91,7 @@ describe('a fetch', () => {
     return { ...answer, text: Buffer.from(answer.body_base64, 'base64').toString() };
   };
 
-  it('gets what it asks for', async () => {
+  it('returns the response', async () => {
     const { status, text, headers } = await fetch('get', { url: url('/x?y') });
     assert.deepEqual([status, text], [200, 'GET /x?y']);
     assert.equal(headers['set-cookie'], 'a=1, b=2');
@@ -101,7 +101,7 @@ describe('a fetch', () => {
     assert.equal(allowed?.data?.kind, 'fetch');
   });
 
-  it('speaks TLS itself, so that methods and paths hold', async () => {
+  it('speaks TLS itself, so that methods and paths are checked', async () => {
     const base = `https://good.test:${tlsPort}`;
     assert.equal((await fetch('tls', { url: `${base}/open/x` })).text, 'tls GET /open/x');
     for (const [i, [method, path]] of [
@@ -121,19 +121,19 @@ describe('a fetch', () => {
     await assert.rejects(other, isCode('unreachable'));
   });
 
-  it('goes further where its caller has decided so, for this request and nowhere else', async () => {
+  it('may go beyond the rules if its caller decided so, for this request only', async () => {
     const base = `https://good.test:${tlsPort}`;
     const post = { method: 'POST', url: `${base}/open/x` };
     const decided = { host: 'good.test', port: tlsPort, methods: ['POST'] };
     assert.equal((await fetch('decided', { ...post, decided })).text, 'tls POST /open/x');
-    await assert.rejects(fetch('undecided', post), isCode('denied'), 'it was for that one only');
+    await assert.rejects(fetch('undecided', post), isCode('denied'), 'decided for that one only');
     const elsewhere = { ...post, decided: { ...decided, host: 'else.test' } };
     await assert.rejects(fetch('elsewhere', elsewhere), isCode('denied'));
     const led = { url: url(`/to?${base}/closed`), decided: { ...decided, methods: ['GET'] } };
-    await assert.rejects(fetch('led', led), isCode('denied'), 'a redirect is decided by the rules');
+    await assert.rejects(fetch('led', led), isCode('denied'), 'the rules decide about a redirect');
   });
 
-  it('follows redirects only to where it may go', async () => {
+  it('follows redirects only to allowed targets', async () => {
     const authorization = 'Bearer secret';
     seen = [];
     const there = await fetch('redirect', {
@@ -142,7 +142,7 @@ describe('a fetch', () => {
     });
     assert.equal(there.url, url('/end', 'other.test'));
     assert.match(seen[0]!, /Bearer secret/);
-    assert.equal(seen[1], 'GET /end', 'a key for one host is not told to another');
+    assert.equal(seen[1], 'GET /end', 'a key for one host is not sent to another');
     const inside = fetch('inside', { url: url('/to?http://169.254.169.254/latest') });
     await assert.rejects(inside, isCode('denied'));
     const file = fetch('file', { url: url('/to?file:///etc/passwd') });
@@ -153,7 +153,7 @@ describe('a fetch', () => {
     assert.equal(loop.text, 'GET /to');
   });
 
-  it('takes no more of an answer than asked for', async () => {
+  it('reads no more of a response than requested', async () => {
     const { text, truncated, size_bytes } = await fetch('big', {
       url: url('/big'),
       response_bytes_max: 1_000,
@@ -161,7 +161,7 @@ describe('a fetch', () => {
     assert.deepEqual([text.length, truncated, size_bytes], [1_000, true, 1_000]);
   });
 
-  it('sends it once, too, when what follows on its answer is refused', async () => {
+  it('is sent once, too, when its redirect is denied', async () => {
     seen = [];
     const led = { method: 'POST', url: url('/to?http://169.254.169.254/') };
     const isSent = (error: Fault) => error.code === 'denied' && error.details?.sent === true;
@@ -170,7 +170,7 @@ describe('a fetch', () => {
     assert.deepEqual(seen, ['POST /to?http://169.254.169.254/']);
   });
 
-  it('sends what may change something once per call', async () => {
+  it('is sent once per call if it may change something', async () => {
     const body_base64 = Buffer.from('pay').toString('base64');
     const pay = { method: 'POST', url: url('/pay'), body_base64 };
     seen = [];
@@ -184,7 +184,7 @@ describe('a fetch', () => {
     assert.deepEqual(seen, ['POST /pay']);
   });
 
-  it('says so when nobody knows whether it was carried out', async () => {
+  it('says so when it is unknown whether it was carried out', async () => {
     const order = { method: 'POST', url: url('/maybe') };
     hang = true;
     seen = [];
@@ -198,7 +198,7 @@ describe('a fetch', () => {
     await assert.rejects(fetch('never', denied), isCode('denied'));
   });
 
-  it('tells what became of it, and sends it once more when a person says it did not happen', async () => {
+  it('returns the recorded outcome, and is sent again when a person says it did not happen', async () => {
     const ask = (name: string) => ({ params: { id: runOf(), call_id: callId(name) } });
     const outcomeOf = async (name: string) => (await host.toold.getFetch(ask(name))).outcome;
     const order = { method: 'POST', url: url('/once-more') };
@@ -213,7 +213,7 @@ describe('a fetch', () => {
     assert.equal(await outcomeOf('more'), 'none');
     assert.equal((await fetch('more', order)).status, 200);
     assert.deepEqual(seen, ['POST /once-more', 'POST /once-more']);
-    // A request that was answered cannot be forgotten.
+    // A request that got a response cannot be forgotten.
     assert.deepEqual(await host.toold.forgetFetch(ask('more')), { forgotten: false });
     const { outcome, answer } = await host.toold.getFetch(ask('more'));
     assert.deepEqual([outcome, answer?.status, answer?.recorded], ['answered', 200, true]);
@@ -221,7 +221,7 @@ describe('a fetch', () => {
     assert.equal(seen.length, 2);
   });
 
-  it('forgets an answer in time, and never that it was sent', async () => {
+  it('forgets a response in time, and never that it was sent', async () => {
     let laterMs = 0;
     const now = systemClock();
     const clock: Clock = {
@@ -253,17 +253,17 @@ describe('a fetch', () => {
     }
   });
 
-  it('waits for one that is under way before it tells', async () => {
+  it('waits for a request in flight before it returns the outcome', async () => {
     const order = { method: 'POST', url: url('/slow') };
     const sending = fetch('slow post', order);
     await eventually(() => seen.includes('POST /slow'));
-    const told = host.toold.getFetch({ params: { id: runOf(), call_id: callId('slow post') } });
+    const recorded = host.toold.getFetch({ params: { id: runOf(), call_id: callId('slow post') } });
     goOn();
-    assert.equal((await told).outcome, 'answered');
+    assert.equal((await recorded).outcome, 'answered');
     assert.equal((await sending).status, 200);
   });
 
-  it('says that it was sent when no answer comes in time', async () => {
+  it('says that it was sent when no response arrives in time', async () => {
     const order = { method: 'POST', url: url('/slow'), time_ms_max: 1_000 };
     const isSent = (error: Fault) => error.code === 'unreachable' && error.details?.sent === true;
     await assert.rejects(fetch('late', order), isSent);
@@ -271,7 +271,7 @@ describe('a fetch', () => {
     await assert.rejects(read, (error: Fault) => error.details?.sent === undefined);
   });
 
-  it('sets no header that is not its own to set', async () => {
+  it('sets no header that is reserved', async () => {
     const bad: Record<string, string>[] = [
       { Host: 'evil.test' },
       { 'Content-Length': '5' },
@@ -284,7 +284,7 @@ describe('a fetch', () => {
       await assert.rejects(fetch(`header ${i}`, { headers }), isCode('bad_request'));
   });
 
-  it('gives up in time, and belongs to the newest activation', async () => {
+  it('ends at its timeout, and belongs to the newest activation', async () => {
     const slow = await startHttp(() => undefined);
     const own = await startHost({
       config: { hosts: { 'good.test': '127.0.0.1' }, allow_private: [`good.test:${slow.port}`] },

@@ -1,8 +1,8 @@
-// For tests: gives each test of a file its own world with an approvald in it.
+// Test helper: starts each test of a file with its own approvald.
 import { afterEach, beforeEach } from 'node:test';
 import { type ApprovaldTestHost, type ApprovaldWorld, hostApprovald, makeWorld } from './host.ts';
 
-/** The current test's. */
+/** Set for the current test. */
 export let world: ApprovaldWorld;
 export let host: ApprovaldTestHost;
 

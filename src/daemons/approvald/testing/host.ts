@@ -1,4 +1,4 @@
-// For tests: hosts approvald as in a runtime, between an in-memory agentd and auditd-ai, with
+// Test helper: hosts approvald as in a runtime, between an in-memory agentd and auditd-ai, with
 // clients for toold and for several people. The next host can reuse the state directory, as after a
 // restart.
 import { randomBytes } from 'node:crypto';
@@ -232,7 +232,7 @@ export async function hostApprovald(
     alice: person('alice'),
     bob: person('bob'),
     operator: makeReviewer(as({ kind: 'operator', principal: 'person:operator' })),
-    shared: makeReviewer(as({ kind: 'operator', principal: 'person:somebody' })),
+    shared: makeReviewer(as({ kind: 'operator', principal: 'person:oscar' })),
     async ask(more) {
       const body = makeRequest(more);
       const { approval, status } = await toold.askApproval({ body });
@@ -251,8 +251,10 @@ export async function hostApprovald(
   };
 }
 
-export const isCode = (code: string, says?: RegExp) => (error: unknown) =>
-  error instanceof Fault && error.code === code && (says === undefined || says.test(error.message));
+export const isCode = (code: string, pattern?: RegExp) => (error: unknown) =>
+  error instanceof Fault &&
+  error.code === code &&
+  (pattern === undefined || pattern.test(error.message));
 
 export const unavailableFault = () => fault('unavailable', 'service down');
 

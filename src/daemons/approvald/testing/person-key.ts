@@ -1,4 +1,4 @@
-// For tests: writes a person's key, as `agentctl person add` does.
+// Test helper: writes a person's key, as `agentctl person add` does.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 

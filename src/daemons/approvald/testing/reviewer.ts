@@ -1,4 +1,4 @@
-// For tests: a client that reads an approval before it decides, as agentctl does.
+// Test helper: a client that reads an approval before it decides, as agentctl does.
 import type { Client } from '../../../platform/link.ts';
 import type { approvaldRoutes } from '../../../wire/approvald.ts';
 

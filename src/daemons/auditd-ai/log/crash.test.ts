@@ -21,7 +21,7 @@ import { verifyLog } from './verify.ts';
 const expected = (count: number): string[] =>
   Array.from({ length: count }, (_, n) => formatLine(n));
 
-test('a write cut at any byte: whole lines stay, the half line is moved to recovered/', async (t) => {
+test('a write truncated at any byte: whole lines stay, the partial line is moved to recovered/', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -60,7 +60,7 @@ test('a write cut at any byte: whole lines stay, the half line is moved to recov
   }
 });
 
-test('a log shorter than its checkpoint is not opened, wherever it was cut', async (t) => {
+test('a log shorter than its checkpoint is not opened, wherever it was truncated', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   const whole = fs.readFileSync(segmentPath(dir));
@@ -73,7 +73,7 @@ test('a log shorter than its checkpoint is not opened, wherever it was cut', asy
   }
 });
 
-test('missing acknowledged events are noticed even if they were not signed yet', async (t) => {
+test('missing acknowledged events are detected even if they were not signed yet', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -86,7 +86,7 @@ test('missing acknowledged events are noticed even if they were not signed yet',
   await assert.rejects(open(copy), isFault('log_damaged', 'truncated'));
 });
 
-test('blocks that never reached the disk are cut off, with all that follows them', async (t) => {
+test('blocks that never reached the disk are truncated, with all that follows them', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));
@@ -166,7 +166,7 @@ test('a crash while a segment is sealed', async (t) => {
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('a segment that is missing is named', async (t) => {
+test('a missing segment is named', async (t) => {
   for (const name of ['audit-000000000000.jsonl', 'audit-000000000010.jsonl']) {
     const dir = makeDir(t);
     await writeLog(dir, 4, { segmentBytesMax: 1_000 });
@@ -208,7 +208,7 @@ test('a checkpoint that is missing, changed or older than the archive is refused
   }
 });
 
-test('half a note at the end of the archive is not joined to the next', async (t) => {
+test('a partial note at the end of the archive is not joined to the next', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   for (const half of ['test.example/audit\n30\n', 'test.example/audit\n30\nAAAA\n\n', '— a']) {

@@ -1,9 +1,9 @@
-// Ids that occur twice are never missed, and chance hits are rare enough to be looked up.
+// Repeated ids are never missed, and false positives are rare enough to be looked up.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { IdSet } from './id-set.ts';
 
-test('of many ids that look alike only the repeated ones are known', () => {
+test('of many similar ids only the repeated ones are known', () => {
   const ids = new IdSet();
   const makeId = (n: number): string => `evt_01j${n.toString(32).padStart(23, '0')}`;
   let falseHits = 0;

@@ -75,7 +75,7 @@ test('an append resolves only after the sync', async (t) => {
   await log.close();
 });
 
-test('what is not a JSON object on one line is refused with its whole append', async (t) => {
+test('anything but a JSON object on one line is refused with its whole append', async (t) => {
   const log = await open(makeDir(t), { lineBytesMax: 200 });
   for (const bad of ['', '[]', '{}', 'null', '{"a":1}\n', '{"a":\n1}', ' {"a":1}']) {
     await assert.rejects(log.append([body(0), bad]), isFault('bad_request'), bad);
@@ -160,7 +160,7 @@ test('random batches: lines, roots and proofs are those of a plain list', async 
   );
 });
 
-test('a log that grew is signed within the time, and one that did not is left alone', async (t) => {
+test('a log that grew is signed in time, and one that did not is left alone', async (t) => {
   const dir = makeDir(t);
   const clock = makeManualClock();
   const log = await open(dir, { clock, checkpointEveryMs: 1_000 });
@@ -224,7 +224,7 @@ test('a log is opened under its own name only', async (t) => {
   await assert.rejects(open(makeDir(t), { origin: 'two words' }), isFault('bad_config'));
 });
 
-test('opening again does not hash what is signed', async (t) => {
+test('opening again does not hash signed events', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 100));

@@ -1,4 +1,4 @@
-// The tree against a naive reading of RFC 6962, and against the published reference values.
+// Compares the tree with a naive implementation of RFC 6962, and with published reference values.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
@@ -12,7 +12,7 @@ const sha = (...parts: Uint8Array[]): Buffer => {
   return h.digest();
 };
 
-/** MTH, PATH and SUBPROOF exactly as the RFC writes them, over the list of leaf inputs. */
+/** MTH, PATH and SUBPROOF exactly as the RFC defines them, over the list of leaf inputs. */
 const split = (n: number): number => {
   let k = 1;
   while (k * 2 < n) k *= 2;
@@ -152,7 +152,7 @@ test('a wrong leaf, index, size, hash or root is not accepted', () => {
   }
 });
 
-test('a consistency proof between trees that do not follow each other is not accepted', () => {
+test('a consistency proof between unrelated trees is not accepted', () => {
   const leaves = Array.from({ length: 23 }, (_, i) => Buffer.from(`line ${i}`));
   const { edge, nodes } = grow(leaves);
   const other = merkle.hashLeaf(Buffer.from('other'));
@@ -174,7 +174,7 @@ test('a consistency proof between trees that do not follow each other is not acc
   }
 });
 
-test('an edge continued from kept nodes grows the same tree', () => {
+test('a frontier restored from stored nodes grows the same tree', () => {
   const leaves = Array.from({ length: 70 }, (_, i) => Buffer.from(`line ${i}`));
   const { edge, nodes } = grow(leaves);
   for (const size of [0, 1, 2, 31, 32, 33, 64, 69, 70]) {
@@ -184,7 +184,7 @@ test('an edge continued from kept nodes grows the same tree', () => {
   }
 });
 
-test('hashing in place gives the leaf hash and spends only the byte before the line', () => {
+test('hashing in place returns the leaf hash and overwrites only the byte before the line', () => {
   const buf = Buffer.from('\nabc\ndef\n');
   const leaf = merkle.fromRaw(merkle.hashLeafAt(buf, 5, 8));
   assert.deepEqual(leaf, merkle.hashLeaf(Buffer.from('def')));

@@ -1,4 +1,4 @@
-// Signed notes against the published examples and the manglings a strict reader must refuse.
+// Compares signed notes with published examples, and rejects malformed ones.
 import assert from 'node:assert/strict';
 import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import { test } from 'node:test';
@@ -39,7 +39,7 @@ function peterSigner() {
   return makeSigner('PeterNeumann', key);
 }
 
-test('signing gives the reference note byte for byte', () => {
+test('signing produces the reference note byte for byte', () => {
   const signer = peterSigner();
   assert.equal(signer.vkey, PETER);
   assert.equal(signNote(TEXT, [signer]), `${TEXT}\n${PETER_SIG}`);
@@ -56,7 +56,7 @@ test('reference signatures verify; unknown keys are ignored; a wrong one is name
   assert.deepEqual(checkNote(changed, [peter, enoch]), { valid: [], wrong: [peter] });
 });
 
-test('text may have empty lines of its own', () => {
+test('text may contain empty lines', () => {
   const signer = peterSigner();
   const text = 'one\n\ntwo\n';
   const note = parseNote(signNote(text, [signer]));
@@ -83,7 +83,7 @@ test('malformed notes are refused', () => {
   for (const note of bad) assert.throws(() => parseNote(note), Fault, JSON.stringify(note));
 });
 
-test('every mangling of a verifier key is refused', () => {
+test('every malformed verifier key is refused', () => {
   for (let i = 0; i < PETER.length; i += 1) {
     for (let j = i + 1; j <= PETER.length; j += 1) {
       if (i === 0 && j === PETER.length) continue;
@@ -92,7 +92,7 @@ test('every mangling of a verifier key is refused', () => {
     const up = String.fromCharCode(PETER.charCodeAt(i) + 1);
     assert.throws(() => parseVkey(PETER.slice(0, i) + up + PETER.slice(i + 1)), Fault);
   }
-  // A wrong length and an unknown algorithm, each with the id that fits it.
+  // A wrong length and an unknown algorithm, each with the matching id.
   const wrongLength = 'PeterNeumann+cc469956+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TWBADKEY==';
   const wrongType = 'PeterNeumann+173116ae+ZRpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW';
   assert.throws(() => parseVkey(wrongLength), Fault);
@@ -106,7 +106,7 @@ test('a key name with a space or a plus is refused', () => {
   }
 });
 
-test('a checkpoint is read back as written, and the example of its form is read', () => {
+test("a checkpoint is read back as written, and the specification's example is read", () => {
   const root = Buffer.alloc(32, 7);
   const text = formatCheckpoint({ origin: 'example.com/log', size: 20852163, root });
   assert.deepEqual(parseCheckpoint(text), { origin: 'example.com/log', size: 20852163, root });

@@ -19,7 +19,7 @@ import { checkProof, type InclusionProof, proveEvent } from './prove.ts';
 const sha256 = (...parts: Uint8Array[]): Buffer =>
   parts.reduce((h, part) => h.update(part), createHash('sha256')).digest();
 
-function strangerAccepts(proof: InclusionProof, vkey: string): boolean {
+function independentlyVerifies(proof: InclusionProof, vkey: string): boolean {
   const [name, id] = vkey.split('+', 2) as [string, string];
   const key = Buffer.from(vkey.slice(name.length + id.length + 2), 'base64');
   if (key[0] !== 1 || key.length !== 33) return false;
@@ -60,14 +60,14 @@ function strangerAccepts(proof: InclusionProof, vkey: string): boolean {
 }
 // ----------------------------------------------------------------------------------------------
 
-test('every event of a log can be proven to a stranger, and no other line', async (t) => {
+test('every event of a log can be proven to a third party, and no other line', async (t) => {
   const log = await open(makeDir(t), { segmentBytesMax: 2_000 });
   for (let n = 0; n < 5; n += 1) await log.append(bodies(n * 13, 13));
   await log.signNow();
   for (let seq = 0; seq < log.size; seq += 1) {
     const proof = await proveEvent(log, seq);
     assert.equal(JSON.parse(proof.event).seq, seq);
-    assert.ok(strangerAccepts(proof, log.vkey));
+    assert.ok(independentlyVerifies(proof, log.vkey));
     assert.ok(checkProof(proof, log.vkey));
     const changes: Partial<InclusionProof>[] = [
       { event: proof.event.replace('task', 'tusk') },
@@ -77,20 +77,20 @@ test('every event of a log can be proven to a stranger, and no other line', asyn
       { checkpoint: proof.checkpoint.replace('\n65\n', '\n66\n'), size: 66 },
     ];
     for (const change of changes) {
-      assert.ok(!strangerAccepts({ ...proof, ...change }, log.vkey));
+      assert.ok(!independentlyVerifies({ ...proof, ...change }, log.vkey));
       assert.ok(!checkProof({ ...proof, ...change }, log.vkey));
     }
   }
   await log.close();
 });
 
-test('an event not signed yet is signed first; one that is not there is not found', async (t) => {
+test('an event not signed yet is signed first; a missing one is not found', async (t) => {
   const log = await open(makeDir(t));
   await log.append(bodies(0, 3));
   assert.equal(log.checkpoint.size, 0);
   const proof = await proveEvent(log, 2);
   assert.equal(proof.size, 3);
-  assert.ok(strangerAccepts(proof, log.vkey));
+  assert.ok(independentlyVerifies(proof, log.vkey));
   for (const seq of [-1, 3]) await assert.rejects(proveEvent(log, seq), isFault('not_found'));
   await log.close();
 });
@@ -103,8 +103,8 @@ test('a proof under an old key names that key, and another key does not accept i
   const late = await proveEvent(log, 1);
   assert.equal(early.vkey, previous);
   assert.equal(late.vkey, vkey);
-  assert.ok(strangerAccepts(early, previous) && !strangerAccepts(early, vkey));
-  assert.ok(strangerAccepts(late, vkey) && strangerAccepts(late, previous));
+  assert.ok(independentlyVerifies(early, previous) && !independentlyVerifies(early, vkey));
+  assert.ok(independentlyVerifies(late, vkey) && independentlyVerifies(late, previous));
   await log.close();
 });
 
@@ -115,9 +115,9 @@ test('wrong tree files are rebuilt before a proof is returned', async (t) => {
   await log.signNow();
   fs.writeFileSync(`${dir}/tree/L00`, Buffer.alloc(40 * 32, 9));
   const proof = await proveEvent(log, 17);
-  assert.ok(strangerAccepts(proof, log.vkey));
+  assert.ok(independentlyVerifies(proof, log.vkey));
   await log.append([body(40)]);
-  assert.ok(strangerAccepts(await proveEvent(log, 40), log.vkey));
+  assert.ok(independentlyVerifies(await proveEvent(log, 40), log.vkey));
   await log.close();
 });
 

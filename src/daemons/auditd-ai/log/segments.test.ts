@@ -42,7 +42,7 @@ test('the cursor returns the lines that splitting returns, for any chunk size', 
   );
 });
 
-test('an unread half line is longer once the file grew', (t) => {
+test('a partial line is read again once the file grew', (t) => {
   const file = makeDir(t);
   fs.writeFileSync(file, 'one\ntw');
   withFile(file, (fd) => {

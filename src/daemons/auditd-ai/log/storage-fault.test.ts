@@ -58,7 +58,7 @@ test('a failed sync undoes the write, since the kernel may have dropped its page
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('stray bytes of a failed write that could not be cut are cut before the next write', async (t) => {
+test('leftover bytes of a failed write are truncated before the next write', async (t) => {
   const dir = makeDir(t);
   const disk = makeTestDisk();
   const log = await open(dir, { disk });
@@ -76,7 +76,7 @@ test('stray bytes of a failed write that could not be cut are cut before the nex
   assert.ok((await verifyLog({ dir })).ok);
 });
 
-test('an event is kept when only the tree files fail, and none follows meanwhile', async (t) => {
+test('an event is kept when only the tree files fail, and none is accepted meanwhile', async (t) => {
   const dir = makeDir(t);
   const disk = makeTestDisk();
   const faults: unknown[] = [];
@@ -152,7 +152,7 @@ test('sealing on a full disk fails the append and loses nothing', async (t) => {
   assert.deepEqual({ ok, size }, { ok: true, size: 18 });
 });
 
-test('a file that another process wrote to, cut or removed accepts no more events', async (t) => {
+test('a file that another process wrote to, truncated or removed accepts no more events', async (t) => {
   for (const harm of [
     (file: string) => fs.appendFileSync(file, 'stray\n'),
     (file: string) => fs.truncateSync(file, 10),

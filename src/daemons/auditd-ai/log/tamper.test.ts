@@ -145,7 +145,7 @@ for (const { name, edit, expect } of TAMPERS) {
       const [problem] = report.problems;
       const from = problem!.seq!;
       const to = problem!.to_seq ?? from;
-      // A checkpoint covers every ten events: no answer is wider than that, or far from the place.
+      // A checkpoint covers ten events: no range is wider than that, or far from the position.
       assert.ok(to - from < 10, problem!.message);
       assert.ok(from <= at + 9 && to >= at - 9, `${problem!.message} for ${at}`);
     }

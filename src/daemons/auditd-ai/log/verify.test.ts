@@ -59,7 +59,7 @@ test('a problem is located by file and line', async (t) => {
   ]);
 });
 
-test('a tail of any length that was cut off is detected by the checkpoint', async (t) => {
+test('a truncated tail of any length is detected by the checkpoint', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   for (const length of [0, 1, 9, 10, 30, 59]) {
@@ -89,7 +89,7 @@ test('a missing segment is found', async (t) => {
   assert.equal(problem?.kind, 'truncated');
 });
 
-/** Takes the log back to an earlier state, with everything that would tell. */
+/** Resets the log to an earlier state, with everything that would reveal it. */
 function rollBack(dir: string, size: number): void {
   const archive = fs.readFileSync(`${dir}/checkpoints.log`, 'utf8');
   const notes = archive.split(/\n\n(?!— )/).map((note) => `${note}\n`);
@@ -191,7 +191,7 @@ async function writeUnsigned(t: TestContext): Promise<string> {
   return copy;
 }
 
-test('events after the last checkpoint are counted, and changes of them seen', async (t) => {
+test('events after the last checkpoint are counted, and changes to them detected', async (t) => {
   const dir = await writeUnsigned(t);
   const report = await verifyLog({ dir });
   assert.deepEqual([report.ok, report.signed_size, report.unsigned_tail], [true, 20, 5]);
@@ -214,7 +214,7 @@ test('events after the last checkpoint are counted, and changes of them seen', a
   assert.match(short.remarks.join(), /knows 25 events and there are 23/);
 });
 
-test('a half line at the end is torn, and torn inside the signed part is also cut', async (t) => {
+test('a partial line at the end is torn, and torn inside the signed part is also truncated', async (t) => {
   const unsigned = await writeUnsigned(t);
   fs.appendFileSync(segmentPath(unsigned), '{"seq":25,"id":"e');
   const report = await verifyLog({ dir: unsigned });
@@ -249,7 +249,7 @@ test('a caller cannot hide another seq in the event', async (t) => {
   assert.ok(!(await verifyLog({ dir })).ok);
 });
 
-test('a key that took over without the old one is not accepted', async (t) => {
+test("a new key without the old one's signature is not accepted", async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 10));

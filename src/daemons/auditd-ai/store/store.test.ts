@@ -100,7 +100,7 @@ function queriesOf(size: number): fc.Arbitrary<SeqQuery> {
   });
 }
 
-async function agrees({ log, index }: Site, numRuns: number): Promise<void> {
+async function assertAgrees({ log, index }: Site, numRuns: number): Promise<void> {
   const check = async (query: SeqQuery) =>
     assert.deepEqual(await index.find(query), expected(log.size, query));
   await fc.assert(fc.asyncProperty(queriesOf(log.size), check), { numRuns });
@@ -120,14 +120,14 @@ test('a query finds the same events as a full scan, in memory and in the tables'
     });
     assert.equal((await kept).length, 100);
     for (let n = 0; n < 23; n++) await append(site, 431);
-    // Asked at once: some of it is being written down right now.
-    await agrees(site, 150);
+    // Queried at once: some of it is being written right now.
+    await assertAgrees(site, 150);
     await append(site, 3);
-    await agrees(site, 50);
+    await assertAgrees(site, 50);
     await closeSite(site);
     const again = await openSite(dir);
     await append(again, 5);
-    await agrees(again, 50);
+    await assertAgrees(again, 50);
     await closeSite(again);
   }));
 
@@ -135,13 +135,13 @@ test('after a crash the index reads unwritten events from the log', () =>
   inDir(async (dir) => {
     const site = await openSite(join(dir, 'a'));
     await append(site, TAIL_EVENTS_MAX + 900);
-    await agrees(site, 5);
+    await assertAgrees(site, 5);
     cpSync(join(dir, 'a'), join(dir, 'b'), { recursive: true });
     const other = await openSite(join(dir, 'b'));
     assert.equal(other.log.size, TAIL_EVENTS_MAX + 900);
     const taken = await other.index.readHighWaterMarks();
     assert.equal(Math.max(...taken.values()), other.log.size);
-    await agrees(other, 30);
+    await assertAgrees(other, 30);
     await closeSite(other);
     await closeSite(site);
   }));

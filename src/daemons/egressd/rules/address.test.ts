@@ -10,7 +10,7 @@ const none: ReadonlySet<string> = new Set();
 const kind = (text: string, own = none): AddressKind => classifyAddress(parseIp(text)!, own);
 
 describe('the kind of an address', () => {
-  it('is told by its range', () => {
+  it('is determined by its range', () => {
     const table: Partial<Record<AddressKind, string[]>> = {
       public: ['8.8.8.8', '172.32.0.1', '100.128.0.1', '2606:4700::1111', '2a00::1'],
       loopback: ['127.0.0.1', '127.255.255.254', '::1'],
@@ -40,7 +40,7 @@ describe('the kind of an address', () => {
       for (const text of texts) assert.equal(kind(text), expected, text);
   });
 
-  it('is that of the address inside', () => {
+  it('is that of the embedded address', () => {
     for (const [outer, expected] of [
       ['::ffff:127.0.0.1', 'loopback'],
       ['::ffff:169.254.169.254', 'metadata'],
@@ -64,7 +64,7 @@ describe('the kind of an address', () => {
     assert.equal(kind('127.0.0.1', new Set(['127.0.0.1'])), 'loopback');
   });
 
-  it('agrees with Node on what lies in a private range', () => {
+  it('agrees with Node on private ranges', () => {
     const list = new BlockList();
     for (const [net, bits] of [
       ['10.0.0.0', 8],

@@ -51,7 +51,7 @@ function matchesPattern(written: string, host: string): boolean {
 }
 
 const CONNECT = 'principal, action == Action::"net.connect"';
-/** As a site writes it: another spelling is refused when the file is loaded. */
+/** Written as in a site rule: another spelling is refused when the file is loaded. */
 const inHost = (written: string): string[] => {
   const pattern = parseHostPattern(written);
   return 'value' in pattern ? [`resource in Host::${quote(pattern.value.text)}`] : [];
@@ -79,7 +79,7 @@ test('what a manifest allows is the same for policy, box and egressd', async () 
   assert.ok(Math.min(counts.allowed, counts.denied) > 10, JSON.stringify(counts));
 });
 
-test("Cedar's own answer to conditions about hosts is the same", async () => {
+test("Cedar's own evaluation of conditions about hosts is the same", async () => {
   const counts = { allowed: 0, denied: 0 };
   await fc.assert(
     fc.asyncProperty(somePatterns, somePort, async (pairs, port) => {

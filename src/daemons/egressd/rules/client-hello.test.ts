@@ -36,7 +36,7 @@ describe('a hello', () => {
     hello = await helloOf({ servername: 'good.test' });
   });
 
-  it('names its server, however it is cut into records', async () => {
+  it('names its server, however it is split into records', async () => {
     const expected = { state: 'hello', serverName: 'good.test' };
     assert.deepEqual(parseClientHello(hello), expected);
     for (const size of [1, 2, 7, 100, 1_000])
@@ -48,13 +48,13 @@ describe('a hello', () => {
     assert.deepEqual(parseClientHello(old), expected);
   });
 
-  it('is not decided on before all of it is there', () => {
+  it('is not decided on before all of it has arrived', () => {
     for (const whole of [hello, inRecords(hello, 50)])
       for (let i = 1; i < whole.length; i++)
         assert.equal(parseClientHello(whole.subarray(0, i)).state, 'more', `${i} bytes`);
   });
 
-  it('is not what other protocols say', () => {
+  it('is not confused with other protocols', () => {
     for (const text of [
       'GET / HTTP/1.1\r\n',
       'SSH-2.0-x\r\n',
@@ -68,7 +68,7 @@ describe('a hello', () => {
     assert.equal(parseClientHello(endless).state, 'not-tls');
   });
 
-  it('with two names is none', () => {
+  it('with two names has none', () => {
     const at = hello.indexOf('good.test') - 9;
     const extension = hello.subarray(at, at + 9 + 'good.test'.length);
     const twice = Buffer.concat([hello.subarray(0, at), extension, hello.subarray(at)]);
@@ -84,7 +84,7 @@ describe('a hello', () => {
     assert.equal(parseClientHello(twice).state, 'not-tls');
   });
 
-  it('never makes the reader stumble, whatever it is', () => {
+  it('never crashes the parser, whatever it is', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ at: fc.nat(600), to: fc.nat(255) }), { maxLength: 8 }),

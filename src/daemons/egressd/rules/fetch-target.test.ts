@@ -14,7 +14,7 @@ describe('a URL', () => {
     return `${isTls ? 'tls ' : ''}${host.name} ${port} ${pathAndQuery}`;
   };
 
-  it('is read once, and where readers differ not at all', () => {
+  it('is parsed once, and rejected where parsers differ', () => {
     assert.equal(placeOf('https://A.example/x/../y?z#w'), 'tls a.example 443 /y?z');
     assert.equal(placeOf('http://[::1]:8080'), '::1 8080 /');
     assert.equal(placeOf('http://a.example./'), 'a.example 80 /');
@@ -39,7 +39,7 @@ describe('a URL', () => {
       assert.equal(placeOf(text), undefined, text);
   });
 
-  it('leads to the host that policy was asked about', () => {
+  it('leads to the host that policy decided about', () => {
     let count = 0;
     fc.assert(
       fc.property(someHostText, somePort, (text, port) => {
@@ -48,9 +48,9 @@ describe('a URL', () => {
         const read = parseFetchTarget(url);
         if ('problem' in read) return;
         count++;
-        const asked = parseHost(new URL(url).hostname);
-        assert.ok('value' in asked, url);
-        assert.equal(asked.value.name, read.value.host.name);
+        const decided = parseHost(new URL(url).hostname);
+        assert.ok('value' in decided, url);
+        assert.equal(decided.value.name, read.value.host.name);
         assert.deepEqual(parseHost(text), { value: read.value.host });
       }),
       { numRuns: 5_000 },

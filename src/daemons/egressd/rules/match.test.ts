@@ -35,51 +35,51 @@ const get = (name: string, path = '/', method = 'GET', port = 80): Destination =
   path,
   hasBody: false,
 });
-const said = (rules: GrantedRule[], dest: Destination, nowMs = 0): string => {
+const match = (rules: GrantedRule[], dest: Destination, nowMs = 0): string => {
   const verdict: MatchResult = matchRules(rules.map(rule), dest, nowMs);
   return verdict.allowed ? 'allowed' : verdict.reason;
 };
 
-describe('what is listed', () => {
-  it('nothing: nothing', () => assert.equal(said([], tunnel('a.example')), 'host'));
+describe('a rule', () => {
+  it('none: nothing is allowed', () => assert.equal(match([], tunnel('a.example')), 'host'));
 
-  it('a name is that name, on the ports of the web', () => {
+  it("for a name matches that name, on the web's ports", () => {
     const rules = [{ host: 'Example.COM' }];
-    assert.equal(said(rules, tunnel('example.com')), 'allowed');
-    assert.equal(said(rules, get('EXAMPLE.com.')), 'allowed');
+    assert.equal(match(rules, tunnel('example.com')), 'allowed');
+    assert.equal(match(rules, get('EXAMPLE.com.')), 'allowed');
     for (const other of ['notexample.com', 'example.com.evil.test', 'a.example.com', 'example.co'])
-      assert.equal(said(rules, tunnel(other)), 'host', other);
+      assert.equal(match(rules, tunnel(other)), 'host', other);
     for (const port of [22, 25, 8443])
-      assert.equal(said(rules, tunnel('example.com', port)), 'port');
+      assert.equal(match(rules, tunnel('example.com', port)), 'port');
   });
 
-  it('a suffix is everything below it, at any depth, and not itself', () => {
+  it('for a suffix matches everything below it, at any depth, and not itself', () => {
     const rules = [{ host: '*.example.com', port: 443 }];
-    assert.equal(said(rules, tunnel('a.example.com')), 'allowed');
-    assert.equal(said(rules, tunnel('a.b.example.com')), 'allowed');
+    assert.equal(match(rules, tunnel('a.example.com')), 'allowed');
+    assert.equal(match(rules, tunnel('a.b.example.com')), 'allowed');
     for (const other of ['example.com', 'notexample.com', 'a.example.com.evil.test'])
-      assert.equal(said(rules, tunnel(other)), 'host', other);
-    assert.equal(said([{ host: '*.0.0.1x' }], tunnel('127.0.0.1')), 'host');
+      assert.equal(match(rules, tunnel(other)), 'host', other);
+    assert.equal(match([{ host: '*.0.0.1x' }], tunnel('127.0.0.1')), 'host');
   });
 
-  it('an address is listed only as itself', () => {
-    assert.equal(said([{ host: '8.8.8.8' }], tunnel('8.8.8.8')), 'allowed');
-    assert.equal(said([{ host: '2a00::1' }], tunnel('[2a00:0::1]')), 'allowed');
-    assert.equal(said([{ host: 'example.com' }], tunnel('8.8.8.8')), 'host');
+  it('for an address matches only that address', () => {
+    assert.equal(match([{ host: '8.8.8.8' }], tunnel('8.8.8.8')), 'allowed');
+    assert.equal(match([{ host: '2a00::1' }], tunnel('[2a00:0::1]')), 'allowed');
+    assert.equal(match([{ host: 'example.com' }], tunnel('8.8.8.8')), 'host');
     for (const bad of ['*.8.8.8.8', '0x7f.1', 'a b', '*', '*.'])
       assert.ok('problem' in parseRule({ host: bad }), bad);
   });
 
-  it('methods and paths hold for what can be read, and allow no tunnel', () => {
+  it('with methods and paths applies to readable requests, and allows no tunnel', () => {
     const rules = [{ host: 'a.example', methods: ['GET'], paths: ['/api/*', '/exact'] }];
-    assert.equal(said(rules, get('a.example', '/api/x')), 'allowed');
-    assert.equal(said(rules, get('a.example', '/exact')), 'allowed');
-    assert.equal(said(rules, get('a.example', '/api/x', 'POST')), 'method');
+    assert.equal(match(rules, get('a.example', '/api/x')), 'allowed');
+    assert.equal(match(rules, get('a.example', '/exact')), 'allowed');
+    assert.equal(match(rules, get('a.example', '/api/x', 'POST')), 'method');
     const full = { ...get('a.example', '/api/x'), hasBody: true } as Destination;
-    assert.equal(said(rules, full), 'method', 'who may only read sends no data along');
-    assert.equal(said([{ host: 'a.example' }], full), 'allowed');
+    assert.equal(match(rules, full), 'method', 'a read-only request sends no body');
+    assert.equal(match([{ host: 'a.example' }], full), 'allowed');
     for (const path of ['/', '/apix', '/exact/more', '/API/x', '/api'])
-      assert.equal(said(rules, get('a.example', path)), 'path', path);
+      assert.equal(match(rules, get('a.example', path)), 'path', path);
     for (const path of [
       '/api/../secret',
       '/api/%2e%2e/secret',
@@ -93,19 +93,19 @@ describe('what is listed', () => {
       '/api/%252e%252e/x',
       '/api/%00',
     ])
-      assert.equal(said(rules, get('a.example', path)), 'path', path);
-    assert.equal(said(rules, tunnel('a.example')), 'unreadable');
+      assert.equal(match(rules, get('a.example', path)), 'path', path);
+    assert.equal(match(rules, tunnel('a.example')), 'unreadable');
   });
 
-  it('a granted rule ends when it says', () => {
+  it('with an expiry ends then', () => {
     const rules = [{ host: 'a.example', expires_at: '2026-01-01T00:00:00Z' }];
     const end = Date.parse('2026-01-01T00:00:00Z');
-    assert.equal(said(rules, tunnel('a.example'), end - 1), 'allowed');
-    assert.equal(said(rules, tunnel('a.example'), end), 'host');
+    assert.equal(match(rules, tunnel('a.example'), end - 1), 'allowed');
+    assert.equal(match(rules, tunnel('a.example'), end), 'host');
   });
 });
 
-it('no rule more ever allows less, and no rule less allows more', () => {
+it('added never allows less, and removed never allows more', () => {
   const name = fc.constantFrom('a.test', 'b.a.test', '*.a.test', 'c.test');
   const one = fc.record(
     {
@@ -130,8 +130,8 @@ it('no rule more ever allows less, and no rule less allows more', () => {
   );
   fc.assert(
     fc.property(fc.array(one, { maxLength: 5 }), one, dest, (rules, more, what) => {
-      const before = said(rules, what);
-      const after = said([...rules, more], what);
+      const before = match(rules, what);
+      const after = match([...rules, more], what);
       if (before === 'allowed') assert.equal(after, 'allowed');
       if (after !== 'allowed') assert.notEqual(before, 'allowed');
     }),

@@ -13,7 +13,7 @@ const good = (read: ReturnType<typeof at>): ForwardedRequest => {
 const bound = { host: (parseHost('a.test') as { value: never }).value, port: 8080 };
 
 describe('a request', () => {
-  it('goes where its address says, in origin form, with the Host first', () => {
+  it('is sent to its target, in origin form, with Host first', () => {
     const { target, url, path, headers } = good(at('http://A.test/x/y?z=1', ['Accept', '*/*']));
     assert.deepEqual(
       [target.host.name, target.port, url, path],
@@ -24,7 +24,7 @@ describe('a request', () => {
     assert.equal(good(at('http://a.test?q')).url, '/?q');
   });
 
-  it('leaves behind what is for this hop only', () => {
+  it('drops hop-by-hop headers', () => {
     const { headers } = good(
       at('http://a.test/', [
         'Proxy-Authorization',
@@ -46,7 +46,7 @@ describe('a request', () => {
     assert.deepEqual(headers, ['Host', 'a.test', 'X-Theirs', '2']);
   });
 
-  it('in a tunnel may name its path alone', () => {
+  it('in a tunnel may have only a path', () => {
     const raw = { method: 'GET', httpVersion: '1.1', rawHeaders: ['Host', 'a.test:8080'] };
     assert.equal(good(readRequest({ ...raw, url: '/x' }, bound)).url, '/x');
     assert.equal(good(readRequest({ ...raw, url: 'http://a.test:8080/x' }, bound)).url, '/x');
@@ -56,7 +56,7 @@ describe('a request', () => {
     );
   });
 
-  it('is refused when it can be read in two ways', () => {
+  it('is rejected when it is ambiguous', () => {
     const url = 'http://a.test/';
     const bad: [string, ReturnType<typeof at>][] = [
       ['another Host', at('http://b.test/')],

@@ -1,5 +1,5 @@
-// For tests: a self-signed certificate of good.test, *.good.test, other.test and localhost.
-// Its key is public, so it protects nothing.
+// Test helper: a self-signed certificate of good.test, *.good.test, other.test and localhost. Its
+// key is public, so it protects nothing.
 
 export const CERT = `-----BEGIN CERTIFICATE-----
 MIIBvjCCAWWgAwIBAgIUeGwbh7z7nTxnqHXxvlJ6p55bbbUwCgYIKoZIzj0EAwIw

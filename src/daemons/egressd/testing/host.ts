@@ -1,5 +1,5 @@
-// For tests: hosts egressd as in a runtime, beside an in-memory auditd-ai. The next host can reuse
-// the state directory, as after a restart.
+// Test helper: hosts egressd as in a runtime, beside an in-memory auditd-ai. The next host can
+// reuse the state directory, as after a restart.
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -142,7 +142,7 @@ export async function startHost(
   };
 }
 
-/** The same daemon with names and connections that a test gives. */
+/** The same daemon with a test's name resolution and connections. */
 function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
   return defineDaemon({
     ...egressd,
@@ -162,7 +162,7 @@ function withNetwork({ resolve, dial }: { resolve?: Resolve; dial?: Dial }) {
   });
 }
 
-/** Events that nobody waits for come a moment later, and none too many may come after them. */
+/** Events that no request waits for follow shortly after, and no extra ones may follow them. */
 async function settledEvents(
   audit: RecordingAudit,
   kind: NewEvent['event'],

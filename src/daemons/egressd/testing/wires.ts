@@ -1,5 +1,5 @@
-// For tests: servers to reach, a client that sends exactly the given bytes, and a stand-in for the
-// relay in a box.
+// Test helper: servers to reach, a client that sends exactly the given bytes, and a stand-in for
+// the relay in a box.
 import http from 'node:http';
 import net, { type AddressInfo } from 'node:net';
 import tls from 'node:tls';
