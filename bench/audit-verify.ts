@@ -98,6 +98,6 @@ async function run(): Promise<Figure[]> {
 
 export const auditVerify: Benchmark = {
   name: 'audit-verify',
-  about: 'verifying a log of 700,000 events again, beside one of 7,000',
+  about: 'verifying a log of 700,000 events again, compared with one of 7,000',
   run,
 };

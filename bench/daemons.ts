@@ -73,15 +73,15 @@ export async function startDaemons(
 }
 
 function ready(child: ChildProcess, name: string): Promise<void> {
-  let said = '';
+  let output = '';
   child.stderr?.on('data', (chunk: Buffer) => {
-    said = (said + chunk.toString('utf8')).slice(-4_000);
+    output = (output + chunk.toString('utf8')).slice(-4_000);
   });
   return new Promise((resolve, reject) => {
     child.stdout?.once('data', (line: Buffer) => {
       if (line.includes('"ready":true')) resolve();
-      else reject(new Error(`${name} did not start: ${line.toString('utf8')}\n${said}`));
+      else reject(new Error(`${name} did not start: ${line.toString('utf8')}\n${output}`));
     });
-    child.once('exit', (code) => reject(new Error(`${name} ended (${code}):\n${said}`)));
+    child.once('exit', (code) => reject(new Error(`${name} ended (${code}):\n${output}`)));
   });
 }

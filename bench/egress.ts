@@ -107,7 +107,7 @@ async function added(ways: { direct: number; own: string; peer: string }): Promi
 
 export const egress: Benchmark = {
   name: 'egress',
-  about: 'a tunnel and a request through egressd, beside a plain relay',
+  about: 'a tunnel and a request through egressd, compared with a plain relay',
   async run() {
     const source = await processOf('byte-source');
     const upstream = await startUpstream();

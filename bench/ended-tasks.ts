@@ -95,6 +95,6 @@ async function run(): Promise<Figure[]> {
 
 export const endedTasks: Benchmark = {
   name: 'ended-tasks',
-  about: 'looking at tasks when there are 100,000, beside 1,000',
+  about: 'listing and showing tasks with 100,000 ended, compared with 1,000',
   run,
 };

@@ -30,7 +30,7 @@ export function treeOf(pid: number): number[] {
     children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
   }
   const tree = [pid];
-  for (const one of tree) tree.push(...(children.get(one) ?? []));
+  for (const process of tree) tree.push(...(children.get(process) ?? []));
   return tree;
 }
 

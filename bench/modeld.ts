@@ -143,6 +143,6 @@ async function run(): Promise<Figure[]> {
 
 export const modeld: Benchmark = {
   name: 'modeld',
-  about: 'a model call through modeld, beside another gateway',
+  about: 'a model call through modeld, compared with another gateway',
   run,
 };

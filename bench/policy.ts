@@ -26,7 +26,7 @@ function siteRules(count: number, each: number): string {
   return rules.join('\n');
 }
 
-const ask = (path: string): Request => ({
+const requestFor = (path: string): Request => ({
   principal: 'agent:coder',
   action: 'file.read',
   resource: { type: 'Path', id: path },
@@ -53,18 +53,18 @@ async function run(): Promise<Figure[]> {
   const own = (await policyWith('').listRules('agent:coder')).length;
   const full = policyWith(siteRules(RULES - own, 5));
   const began = performance.now();
-  await full.decide(ask('/srv/repos/r1/a'));
+  await full.decide(requestFor('/srv/repos/r1/a'));
   const firstMs = performance.now() - began;
   const memory = (process.memoryUsage().rss - rssBefore) / 1024 ** 2;
   const hard = policyWith(siteRules(RULES - own, 1));
   await hard.warm();
   const alone = await cedarAlone(await full.listRules('agent:coder'));
 
-  let asked = 0;
+  let made = 0;
   const fresh = (count: number): Request[] =>
     Array.from({ length: count }, () => {
-      const n = asked++;
-      return ask(`/srv/repos/r${n % 150}/src/deep/file${n}.ts`);
+      const n = made++;
+      return requestFor(`/srv/repos/r${n % 150}/src/deep/file${n}.ts`);
     });
   for (const answer of [full.decideNow, hard.decideNow, alone]) timeEach(fresh(WARM_UP), answer);
   const cold: number[] = [];

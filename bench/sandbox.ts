@@ -24,7 +24,7 @@ const timed =
     return tookMs;
   };
 
-async function beside(
+async function compareFigure(
   name: string,
   turns: RoundOrder,
   own: Measure,
@@ -56,7 +56,7 @@ async function runnerFigure(warden: TestWarden, as: string): Promise<Figure> {
   const program = join(dirs.program, 'empty.mjs');
   const bare = { name: 'bare Node start', measure: () => timeProcess(process.execPath, [program]) };
   const name = `Node started in a runner's box, ${as}, p50`;
-  const figure = await beside(name, { rounds: 5, turnsPerRound: 6 }, own, bare, 1.15);
+  const figure = await compareFigure(name, { rounds: 5, turnsPerRound: 6 }, own, bare, 1.15);
   client.close();
   return figure;
 }
@@ -67,10 +67,10 @@ async function figuresOf(mode: (typeof MODES)[number]): Promise<Figure[]> {
   const warden = await new TestWarden({ mode, build: 'plain' }).start();
   try {
     const client = await warden.client();
-    const held = await warden.open();
+    const box = await warden.open();
     const level1 = warden.plan([EMPTY], { level: 1 });
     const level2 = warden.plan([EMPTY]);
-    const command = warden.command(held.box, [EMPTY]);
+    const command = warden.command(box.box, [EMPTY]);
     const spawned = { name: 'bare spawn', measure: () => timeSpawn([EMPTY]) };
     const bwrap = { name: 'bubblewrap', measure: bubblewrap(user) };
     const runs = {
@@ -79,13 +79,13 @@ async function figuresOf(mode: (typeof MODES)[number]): Promise<Figure[]> {
       open: timed(() => client.exec(command)),
     };
     const figures = [
-      await beside(`level 1 through the warden, ${as}, p50`, TURNS, runs[1], spawned, 1),
-      await beside(`level 2, ${as}, p50`, TURNS, runs[2], bwrap, 0.5),
-      await beside(`a command in an open box, ${as}, p50`, TURNS, runs.open, spawned),
+      await compareFigure(`level 1 through the warden, ${as}, p50`, TURNS, runs[1], spawned, 1),
+      await compareFigure(`level 2, ${as}, p50`, TURNS, runs[2], bwrap, 0.5),
+      await compareFigure(`a command in an open box, ${as}, p50`, TURNS, runs.open, spawned),
       await runnerFigure(warden, as),
     ];
     if (mode === MODES[0]) figures.push(...(await othersBeside(runs[2], as)));
-    held.client.close();
+    box.client.close();
     client.close();
     return figures;
   } finally {
@@ -97,7 +97,9 @@ async function othersBeside(own: Measure, as: string): Promise<Figure[]> {
   const { peers, missing } = await otherSandboxes();
   const figures: Figure[] = [];
   for (const peer of peers) {
-    figures.push(await beside(`level 2 beside ${peer.name}, ${as}, p50`, FEW_TURNS, own, peer));
+    figures.push(
+      await compareFigure(`level 2 beside ${peer.name}, ${as}, p50`, FEW_TURNS, own, peer),
+    );
     await peer.stop();
   }
   if (missing.length > 0) console.log(`\nbench: left out: ${missing.join('; ')}`);
@@ -112,6 +114,6 @@ async function run(): Promise<Figure[]> {
 
 export const sandbox: Benchmark = {
   name: 'sandbox',
-  about: 'boxes of the warden beside a bare spawn and the sandboxes of others',
+  about: 'the warden’s boxes, compared with a bare spawn and other sandboxes',
   run,
 };

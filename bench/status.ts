@@ -46,6 +46,6 @@ async function run(): Promise<Figure[]> {
 
 export const status: Benchmark = {
   name: 'status',
-  about: 'agentctl status, beside a bare start of Node',
+  about: 'agentctl status, compared with a bare start of Node',
   run,
 };

@@ -85,6 +85,6 @@ async function run(): Promise<Figure[]> {
 
 export const taskStart: Benchmark = {
   name: 'task-start',
-  about: "task created → runner's first model call, beside a bare start of Node",
+  about: "task created → runner's first model call, compared with a bare start of Node",
   run,
 };

@@ -222,16 +222,16 @@ type Edge = { target: string; line: number };
 function findCycles(edges: ReadonlyMap<string, readonly Edge[]>): Finding[] {
   const found: Finding[] = [];
   const done = new Set<string>();
-  const way: string[] = [];
+  const trail: string[] = [];
   const visit = (path: string): void => {
-    way.push(path);
+    trail.push(path);
     for (const { target, line } of edges.get(path) ?? []) {
-      const start = way.indexOf(target);
-      const cycle = [...way.slice(start), target].join(' → ');
+      const start = trail.indexOf(target);
+      const cycle = [...trail.slice(start), target].join(' → ');
       if (start >= 0) found.push({ path, line, text: `closes a cycle of imports: ${cycle}` });
       else if (!done.has(target)) visit(target);
     }
-    way.pop();
+    trail.pop();
     done.add(path);
   };
   for (const path of edges.keys()) if (!done.has(path)) visit(path);

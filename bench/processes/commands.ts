@@ -6,14 +6,16 @@ export function serveCommands<Order>(
   ready: unknown,
   answer: (order: Order) => Promise<unknown>,
 ): void {
-  const say = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value)}\n`);
+  const writeLine = (value: unknown): void =>
+    void process.stdout.write(`${JSON.stringify(value)}\n`);
   const lines = createInterface({ input: process.stdin });
   lines.on('line', (line) => {
     answer(JSON.parse(line) as Order).then(
-      (value) => say({ value }),
-      (error: unknown) => say({ error: error instanceof Error ? error.stack : String(error) }),
+      (value) => writeLine({ value }),
+      (error: unknown) =>
+        writeLine({ error: error instanceof Error ? error.stack : String(error) }),
     );
   });
   lines.on('close', () => process.exit(0));
-  say({ value: ready });
+  writeLine({ value: ready });
 }

@@ -11,7 +11,7 @@ const TOOL: Anthropic.Tool = {
   description: 'The weather of a city',
   input_schema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 };
-const ask: Anthropic.MessageParam = { role: 'user', content: 'How is the weather?' };
+const question: Anthropic.MessageParam = { role: 'user', content: 'How is the weather?' };
 
 describe('the @anthropic-ai/sdk package', () => {
   let clients: VendorClients;
@@ -29,17 +29,17 @@ describe('the @anthropic-ai/sdk package', () => {
     ['gpt-up', 'the other wire'],
     ['coder-large', 'a name from the configuration'],
   ] as const) {
-    const body = { model, max_tokens: 100, messages: [ask] };
+    const body = { model, max_tokens: 100, messages: [question] };
     describe(`to a provider of ${provider}`, () => {
       it('gets text and token counts', async () => {
-        const answer = await anthropic.messages.create(body);
+        const response = await anthropic.messages.create(body);
         assert.deepEqual(
-          answer.content.map((block) => block.type === 'text' && block.text),
+          response.content.map((block) => block.type === 'text' && block.text),
           ['Hello there.'],
         );
-        assert.equal(answer.stop_reason, 'end_turn');
-        assert.equal(answer.usage.input_tokens, 12);
-        assert.equal(answer.usage.output_tokens, 5);
+        assert.equal(response.stop_reason, 'end_turn');
+        assert.equal(response.usage.input_tokens, 12);
+        assert.equal(response.usage.output_tokens, 5);
       });
 
       it('gets a stream that the package assembles', async () => {
@@ -64,7 +64,7 @@ describe('the @anthropic-ai/sdk package', () => {
           ...body,
           tools: [TOOL],
           messages: [
-            ask,
+            question,
             { role: 'assistant', content: first.content },
             { role: 'user', content: [result] },
           ],
@@ -84,7 +84,7 @@ describe('the @anthropic-ai/sdk package', () => {
     });
   }
 
-  const plain = { model: 'claude-up', max_tokens: 100, messages: [ask] };
+  const plain = { model: 'claude-up', max_tokens: 100, messages: [question] };
 
   it('lists the models', async () => {
     const names: string[] = [];
@@ -100,10 +100,10 @@ describe('the @anthropic-ai/sdk package', () => {
       x_new_field: { deep: [1, { a: null }] },
       metadata: { user_id: 'a' },
     };
-    const answer = await anthropic.messages.create(body as never);
+    const response = await anthropic.messages.create(body as never);
     const sent = clients.upstream.last().body;
     for (const [key, value] of Object.entries(body)) assert.deepEqual(sent[key], value, key);
-    assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
+    assert.deepEqual((response as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
   });
 
   it('the provider gets its own key, and never the operator’s', async () => {

@@ -14,7 +14,10 @@ const TOOL: OpenAI.ChatCompletionTool = {
     parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
   },
 };
-const ask: OpenAI.ChatCompletionMessageParam = { role: 'user', content: 'How is the weather?' };
+const question: OpenAI.ChatCompletionMessageParam = {
+  role: 'user',
+  content: 'How is the weather?',
+};
 
 describe('the openai package', () => {
   let clients: VendorClients;
@@ -34,17 +37,17 @@ describe('the openai package', () => {
   ] as const) {
     describe(`to a provider of ${provider}`, () => {
       it('gets text and token counts', async () => {
-        const answer = await openai.chat.completions.create({ model, messages: [ask] });
-        assert.equal(answer.choices[0]!.message.content, 'Hello there.');
-        assert.equal(answer.choices[0]!.finish_reason, 'stop');
-        assert.equal(answer.usage?.prompt_tokens, 12);
-        assert.equal(answer.usage?.completion_tokens, 5);
+        const response = await openai.chat.completions.create({ model, messages: [question] });
+        assert.equal(response.choices[0]!.message.content, 'Hello there.');
+        assert.equal(response.choices[0]!.finish_reason, 'stop');
+        assert.equal(response.usage?.prompt_tokens, 12);
+        assert.equal(response.usage?.completion_tokens, 5);
       });
 
       it('gets a stream with token counts at the end', async () => {
         const stream = await openai.chat.completions.create({
           model,
-          messages: [ask],
+          messages: [question],
           stream: true,
           stream_options: { include_usage: true },
         });
@@ -62,7 +65,7 @@ describe('the openai package', () => {
       it('completes a tool call round trip', async () => {
         const first = await openai.chat.completions.create({
           model,
-          messages: [ask],
+          messages: [question],
           tools: [TOOL],
         });
         const { message, finish_reason } = first.choices[0]!;
@@ -74,7 +77,7 @@ describe('the openai package', () => {
         const second = await openai.chat.completions.create({
           model,
           tools: [TOOL],
-          messages: [ask, message, { role: 'tool', tool_call_id: call.id, content: 'Rain.' }],
+          messages: [question, message, { role: 'tool', tool_call_id: call.id, content: 'Rain.' }],
         });
         assert.equal(second.choices[0]!.message.content, 'It rains in Oslo.');
         assert.match(clients.upstream.last().text, /Rain\./);
@@ -82,7 +85,7 @@ describe('the openai package', () => {
       });
 
       it('streams a tool call that the package assembles', async () => {
-        const body = { model, messages: [ask], tools: [TOOL] };
+        const body = { model, messages: [question], tools: [TOOL] };
         const whole = await openai.chat.completions.stream(body).finalChatCompletion();
         const [call] = whole.choices[0]!.message.tool_calls!;
         assert.ok(call?.type === 'function');
@@ -101,33 +104,36 @@ describe('the openai package', () => {
   it('unknown fields are passed through if client and provider use the same dialect', async () => {
     const body = {
       model: 'gpt-up',
-      messages: [{ ...ask, x_cache: { ttl: 5 } }],
+      messages: [{ ...question, x_cache: { ttl: 5 } }],
       seed: 7,
       x_new_field: { deep: [1, { a: null }] },
       metadata: { team: 'a' },
     };
-    const answer = await openai.chat.completions.create(body as never);
+    const response = await openai.chat.completions.create(body as never);
     const sent = clients.upstream.last().body;
     for (const [key, value] of Object.entries(body)) assert.deepEqual(sent[key], value, key);
-    assert.deepEqual((answer as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
+    assert.deepEqual((response as unknown as typeof EXTRA).x_vendor, EXTRA.x_vendor);
   });
 
   it('the provider gets its own key, and never the operator’s', async () => {
-    await openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    await openai.chat.completions.create({ model: 'gpt-up', messages: [question] });
     const { headers, text } = clients.upstream.last();
     assert.equal(headers.authorization, `Bearer ${UPSTREAM_KEY}`);
     assert.ok(!JSON.stringify([headers, text]).includes(clients.runtime.operatorKey));
   });
 
   it('a wrong key is an AuthenticationError', async () => {
-    const wrong = withKey('wrong').chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    const wrong = withKey('wrong').chat.completions.create({
+      model: 'gpt-up',
+      messages: [question],
+    });
     await assert.rejects(wrong, (error) => error instanceof OpenAI.AuthenticationError);
     await assert.rejects(withKey('wrong').models.list(), OpenAI.AuthenticationError);
   });
 
   it('a provider’s rejection is a BadRequestError with its message', async () => {
     clients.upstream.refuseNext(400, 'this model has no such parameter');
-    const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [question] });
     await assert.rejects(refused, (error: Error) => {
       assert.ok(error instanceof OpenAI.BadRequestError);
       assert.match(error.message, /this model has no such parameter/);
@@ -144,7 +150,7 @@ describe('the openai package', () => {
     const site = { subject: 'site' as const };
     await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: 1 } });
     try {
-      const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+      const refused = openai.chat.completions.create({ model: 'gpt-up', messages: [question] });
       await assert.rejects(refused, (error: Error) => {
         assert.ok(error instanceof OpenAI.RateLimitError);
         assert.equal((error as { code?: string }).code, 'insufficient_quota');
@@ -154,6 +160,6 @@ describe('the openai package', () => {
     } finally {
       await clients.runtime.modeld.setBudget({ body: { ...site, tokens_limit: null } });
     }
-    await openai.chat.completions.create({ model: 'gpt-up', messages: [ask] });
+    await openai.chat.completions.create({ model: 'gpt-up', messages: [question] });
   });
 });

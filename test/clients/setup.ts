@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type RecordingUpstream, startRecordingUpstream } from '../support/recording-upstream.ts';
 import { freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
-export const UPSTREAM_KEY = 'the-key-of-the-provider-that-nobody-else-may-see';
+export const UPSTREAM_KEY = 'the-secret-key-of-the-provider';
 
 export type VendorClients = {
   runtime: TestRuntime;

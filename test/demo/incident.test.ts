@@ -48,7 +48,7 @@ const PROMISED: readonly [what: string, shown: RegExp][] = [
     'the kernel hides paths outside the box',
     /blocked by the kernel, mount namespace: \/etc\/shadow/,
   ],
-  ['the kernel has no other way out', /blocked by the kernel, network namespace/],
+  ['the kernel allows no other egress', /blocked by the kernel, network namespace/],
   ['the log cannot be changed', /blocked by the kernel, read-only bind/],
   ['the tests failed, then passed', /"exit_code":1[\s\S]*"exit_code":0/],
   ['a person saw the change', /\+ {2}const byId = new Map/],

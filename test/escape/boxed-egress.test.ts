@@ -51,52 +51,53 @@ for (const mode of MODES) {
     after(async () => {
       await warden.stop();
       await host.stop();
-      for (const place of [web, local, echo]) await place.close();
+      for (const server of [web, local, echo]) await server.close();
     });
     const at = ({ port }: WirePosition, name = 'good.test') => `${name}:${port}`;
     const egressFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
     const run = async (egress: string, script: string, guardsOff: Guard[] = []) => {
       const env = { PATH: '/usr/bin:/bin', HOME: '/tmp', ...proxyEnvironment() };
       // On the host's network the proxy port would be the host's own, and may be in use.
-      const way = guardsOff.includes('netns') ? {} : { egress };
-      return exited(await warden.run(['/bin/sh', '-c', script], { ...way, env, guardsOff }));
+      const egressPlan = guardsOff.includes('netns') ? {} : { egress };
+      return exited(await warden.run(['/bin/sh', '-c', script], { ...egressPlan, env, guardsOff }));
     };
 
     it('[C113] [C170] [R170] [R332] [R334] D1 a program that ignores the proxy settings fails immediately', async () => {
       const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       const page = `http://${at(web)}/`;
       assert.equal((await run(socket, `curl -sS ${page}`)).stdout, 'a page', 'control');
-      const ways = [
+      const commands = [
         `curl -sS --noproxy '*' --resolve good.test:${web.port}:127.0.0.1 ${page}`,
         `env -i curl -sS --resolve good.test:${web.port}:127.0.0.1 ${page}`,
         `curl -sS --noproxy '*' http://192.0.2.1/`,
       ];
-      for (const way of ways) {
-        const held = await run(socket, way);
-        assert.equal(held.stdout, '', way);
-        assert.notEqual(held.code, 0, way);
-        assert.equal(held.endedBy, 'itself', way);
+      for (const command of commands) {
+        const outcome = await run(socket, command);
+        assert.equal(outcome.stdout, '', command);
+        assert.notEqual(outcome.code, 0, command);
+        assert.equal(outcome.endedBy, 'itself', command);
       }
-      const control = await run(socket, ways[0]!, ['netns']);
+      const control = await run(socket, commands[0]!, ['netns']);
       assert.equal(control.stdout, 'a page', 'control: on the host’s network it succeeds');
     });
     it('D13 the decision is the same by environment, by option and by hand', async () => {
       const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       const bad = `http://${at(web, 'other.test')}/`;
-      const ways = [
+      const commands = [
         `curl -s -o /dev/null -w '%{http_code}' ${bad}`,
         `curl -s -o /dev/null -w '%{http_code}' -x http://127.0.0.1:3128 ${bad}`,
         `curl -s -o /dev/null -w '%{http_connect}' -p ${bad}`,
       ];
-      for (const way of ways) assert.equal((await run(socket, way)).stdout, '403', way);
+      for (const command of commands)
+        assert.equal((await run(socket, command)).stdout, '403', command);
     });
     it('D23 the box’s own services are reachable without the proxy, the host’s are not', async () => {
       const { socket } = await egressFor([{ host: 'good.test', port: web.port }]);
       for (const name of ['127.0.0.1', 'localhost']) {
-        const ask = `curl -sS --max-time 5 http://${name}:${local.port}/`;
-        const held = await run(socket, ask);
-        assert.notEqual(held.code, 0, name);
-        assert.ok(!held.stdout.includes(SECRET), name);
+        const command = `curl -sS --max-time 5 http://${name}:${local.port}/`;
+        const outcome = await run(socket, command);
+        assert.notEqual(outcome.code, 0, name);
+        assert.ok(!outcome.stdout.includes(SECRET), name);
       }
       const byProxy = `curl -s --noproxy '' -x http://127.0.0.1:3128 http://127.0.0.1:${local.port}/`;
       assert.ok(!(await run(socket, byProxy)).stdout.includes(SECRET));
@@ -109,15 +110,15 @@ for (const mode of MODES) {
         `require('net').createServer().on('error', (e) => { console.log(e.code); process.exit(1); })` +
         `.listen(${port}, '0.0.0.0', () => process.exit(0))`;
       const listen = async (port: number, guardsOff: Guard[]) => {
-        const words = ['/opt/node', '-e', script(port)];
-        return exited(await warden.run(words, { env: NODE_ENV, limits: NODE_LIMITS, guardsOff }));
+        const args = ['/opt/node', '-e', script(port)];
+        return exited(await warden.run(args, { env: NODE_ENV, limits: NODE_LIMITS, guardsOff }));
       };
       const taken: Server = createServer(() => {}).listen(0, '0.0.0.0');
       await new Promise((resolve) => taken.once('listening', resolve));
       const { port } = taken.address() as { port: number };
       try {
-        const held = await listen(port, []);
-        assert.equal(held.code, 0, JSON.stringify(held));
+        const outcome = await listen(port, []);
+        assert.equal(outcome.code, 0, JSON.stringify(outcome));
         assert.match((await listen(port, ['netns'])).stdout, /EADDRINUSE/, 'control: the host’s');
       } finally {
         taken.close();
@@ -159,14 +160,14 @@ for (const mode of MODES) {
       void (async () => {
         for await (const { bytes } of command.readOutput()) {
           received += bytes.toString();
-          for (const look of waiting) look();
+          for (const check of waiting) check();
         }
       })();
       const until = (text: string) =>
         new Promise<void>((resolve) => {
-          const look = () => received.includes(text) && resolve();
-          waiting.push(look);
-          look();
+          const check = () => received.includes(text) && resolve();
+          waiting.push(check);
+          check();
         });
       const send = async (text: string) => {
         await command.stdin(Buffer.from(`${text}\n`));
@@ -193,13 +194,13 @@ for (const mode of MODES) {
     it('[C162] D20 a process has the environment it was given and cannot read another’s', async () => {
       process.env.A_KEY_OF_THE_HOST = 'sk-secret';
       try {
-        const held = exited(
+        const outcome = exited(
           await warden.run(['/bin/sh', '-c', 'cat /proc/self/environ /proc/[0-9]*/environ'], {
             env: { ONLY: 'this' },
           }),
         );
-        assert.match(held.stdout, /ONLY=this/);
-        assert.doesNotMatch(held.stdout, /sk-secret/);
+        assert.match(outcome.stdout, /ONLY=this/);
+        assert.doesNotMatch(outcome.stdout, /sk-secret/);
       } finally {
         delete process.env.A_KEY_OF_THE_HOST;
       }

@@ -30,8 +30,8 @@ for (const mode of MODES) {
       rmSync(warden.outside, { recursive: true });
       mkdirSync(warden.outside);
       chmodSync(warden.outside, 0o755);
-      put('open', 'public\n');
-      put('deep/open', 'deep\n');
+      replace('open', 'public\n');
+      replace('deep/open', 'deep\n');
     });
     after(async () => {
       assert.deepEqual(await warden.leftovers(), NOTHING);
@@ -40,7 +40,7 @@ for (const mode of MODES) {
 
     const at = (name: string) => join(warden.outside, name);
     /** Readable by all; replaced by a rename, as editors do. */
-    const put = (name: string, text: string): void => {
+    const replace = (name: string, text: string): void => {
       mkdirSync(join(at(name), '..'), { recursive: true });
       writeFileSync(at(`${name}.new`), text);
       chmodSync(at(`${name}.new`), 0o644);
@@ -49,13 +49,13 @@ for (const mode of MODES) {
     const data = (): Bind => ({ kind: 'ro', src: warden.outside, dst: '/data' });
     const mask = (dst: string): Bind => ({ kind: 'mask', dst });
     const within = async <T>(binds: Bind[], work: (box: WardenBox) => Promise<T>): Promise<T> => {
-      const held = await warden.open({ binds });
+      const openBox = await warden.open({ binds });
       try {
-        return await work(held);
+        return await work(openBox);
       } finally {
-        held.client.closeBox();
-        await held.ended;
-        held.client.close();
+        openBox.client.closeBox();
+        await openBox.ended;
+        openBox.client.close();
       }
     };
     const sh = async ({ box }: WardenBox, script: string) =>
@@ -71,7 +71,7 @@ for (const mode of MODES) {
     };
 
     it('A12 a denied file created later is not visible; other files stay readable', async () => {
-      const change = () => put('secret', 'KEY\n');
+      const change = () => replace('secret', 'KEY\n');
       assert.equal(await readAfter(['/data/secret'], change, '/data/secret'), '');
       rmSync(at('secret'));
       assert.equal(await readAfter([], change, '/data/secret'), 'KEY\n', 'control');
@@ -79,22 +79,22 @@ for (const mode of MODES) {
       assert.equal(open, 'public\ndeep\n', 'other files stay readable');
     });
     it('A12 a denied file created later with its parent directories is not visible', async () => {
-      const change = () => put('a/b/c/secret', 'KEY\n');
+      const change = () => replace('a/b/c/secret', 'KEY\n');
       const path = '/data/a/b/c/secret';
       assert.equal(await readAfter([path], change, path), '');
       rmSync(at('a'), { recursive: true });
       assert.equal(await readAfter([], change, path), 'KEY\n', 'control');
     });
     it('A12 a denied file is not visible after its directory was moved away and recreated', async () => {
-      put('a/b/other', 'x\n');
+      replace('a/b/other', 'x\n');
       const change = () => {
         renameSync(at('a'), at('old'));
-        put('a/b/secret', 'KEY\n');
+        replace('a/b/secret', 'KEY\n');
       };
       assert.equal(await readAfter(['/data/a/b/secret'], change, '/data/a/b/secret'), '');
     });
     it('A12 a denied file is not visible after its directory was replaced by a link or another directory', async () => {
-      put('elsewhere/secret', 'KEY\n');
+      replace('elsewhere/secret', 'KEY\n');
       const link = () => symlinkSync('elsewhere', at('a'));
       assert.equal(await readAfter(['/data/a/secret'], link, '/data/a/secret'), '');
       rmSync(at('a'));
@@ -104,7 +104,7 @@ for (const mode of MODES) {
       assert.equal(await readAfter(['/data/a/secret'], directory, '/data/a/secret'), '');
     });
     it('A8 denying a link under a read-only path hides its target under every name', async () => {
-      put('dot/ssh/key', 'KEY\n');
+      replace('dot/ssh/key', 'KEY\n');
       symlinkSync('dot/ssh', at('.ssh'));
       symlinkSync('dot', at('way'));
       const all = '/data/.ssh/key /data/dot/ssh/key /data/way/ssh/key';
@@ -121,7 +121,7 @@ for (const mode of MODES) {
       symlinkSync('later', at('link'));
       symlinkSync('/etc/passwd', at('out'));
       for (const denied of ['/data/link', '/data/out']) {
-        const change = () => put('later', 'KEY\n');
+        const change = () => replace('later', 'KEY\n');
         const seen = await readAfter([denied], change, `${denied} /data/later /data/open`);
         assert.equal(seen, 'public\n', denied);
         rmSync(at('later'));
@@ -131,31 +131,31 @@ for (const mode of MODES) {
       assert.match(JSON.stringify(outcome), /too many symbolic links/);
     });
     it('A12 a denied file replaced by a rename stays masked', async () => {
-      put('secret', 'OLD\n');
-      put('a/secret', 'OLD\n');
+      replace('secret', 'OLD\n');
+      replace('a/secret', 'OLD\n');
       const change = () => {
-        put('secret', 'NEW\n');
-        put('a/secret', 'NEW\n');
+        replace('secret', 'NEW\n');
+        replace('a/secret', 'NEW\n');
       };
       const paths = ['/data/secret', '/data/a/secret'];
       assert.equal(await readAfter(paths, change, paths.join(' ')), '');
       assert.equal(await readAfter([], change, paths.join(' ')), 'NEW\nNEW\n', 'control');
     });
     it('A12 removing a denied file or directory does not uncover its content', async () => {
-      put('a/secret', 'OLD\n');
-      put('secret', 'OLD\n');
+      replace('a/secret', 'OLD\n');
+      replace('secret', 'OLD\n');
       const change = () => {
         rmSync(at('a'), { recursive: true });
         rmSync(at('secret'));
       };
       const read = '/data/secret /data/a/secret /data/a/*';
       assert.equal(await readAfter(['/data/a', '/data/secret'], change, read), '');
-      const again = () => put('a/secret', 'NEW\n');
+      const again = () => replace('a/secret', 'NEW\n');
       assert.equal(await readAfter(['/data/a'], again, '/data/a/secret'), '');
     });
     it('nested denials are enforced in any order', async () => {
-      put('a/b/secret', 'KEY\n');
-      put('a/other', 'x\n');
+      replace('a/b/secret', 'KEY\n');
+      replace('a/other', 'x\n');
       const paths = ['/data/a/b/secret', '/data/a/b', '/data/a'];
       for (const denied of [paths, paths.toReversed()]) {
         const read = '/data/a/b/secret /data/a/other /data/open';
@@ -174,8 +174,8 @@ for (const mode of MODES) {
     });
     it('links, unreadable directories and modes are unchanged', async () => {
       symlinkSync('open', at('link'));
-      put('closed/file', 'x\n');
-      put('way/closed/file', 'x\n');
+      replace('closed/file', 'x\n');
+      replace('way/closed/file', 'x\n');
       // Unreadable to the box's user: an ordinary user's box runs as that user.
       for (const name of ['closed', 'way/closed']) chmodSync(at(name), IS_ROOT ? 0o700 : 0);
       const denied = ['/data/secret', '/data/way/closed/secret'];
@@ -213,12 +213,12 @@ for (const mode of MODES) {
       assert.equal(exited(control).code, 0);
     });
     it('A12 a visible path below a denied one does not lead around the denial', async () => {
-      put('a/shown/x', 'x\n');
+      replace('a/shown/x', 'x\n');
       const deeper: Bind = { kind: 'ro', src: at('a/shown'), dst: '/data/a/shown' };
       await within([data(), deeper, mask('/data/a/shown/secret')], async (box) => {
         assert.equal((await sh(box, 'cat /data/a/shown/x')).stdout, 'x\n');
         renameSync(at('a'), at('old'));
-        put('a/shown/secret', 'KEY\n');
+        replace('a/shown/secret', 'KEY\n');
         assert.equal((await sh(box, 'cat /data/a/shown/secret; true')).stdout, '');
       });
     });
@@ -232,14 +232,14 @@ for (const mode of MODES) {
     it('B1 a protected file replaced on the host ends the box; the next box protects the new file', async () => {
       fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
       const binds: Bind[] = [{ kind: 'protectFile', dst: '/ws/.git/config' }];
-      const held = await warden.open({ binds });
-      const running = warden.exec(held.box, ['/bin/sh', '-c', 'sleep 60']);
-      assert.notEqual((await sh(held, 'echo evil >>/ws/.git/config')).code, 0);
+      const openBox = await warden.open({ binds });
+      const running = warden.exec(openBox.box, ['/bin/sh', '-c', 'sleep 60']);
+      assert.notEqual((await sh(openBox, 'echo evil >>/ws/.git/config')).code, 0);
       replaceConfig();
-      const ended = exited(await held.ended);
+      const ended = exited(await openBox.ended);
       assert.equal(ended.endedBy, 'seal');
       assert.equal(exited(await running).endedBy, 'box');
-      held.client.close();
+      openBox.client.close();
       assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
       // A one-command box detects it too, and a new box protects the new file.
       const once = warden.run(['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'], { binds });
@@ -260,19 +260,23 @@ for (const mode of MODES) {
       };
       for (const isBusy of [true, false]) {
         fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
-        const held = await warden.open({ binds });
+        const openBox = await warden.open({ binds });
         const running = isBusy
-          ? warden.exec(held.box, ['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'])
+          ? warden.exec(openBox.box, ['/bin/sh', '-c', 'echo on >/ws/on; sleep 60'])
           : undefined;
         while (isBusy && !existsSync(join(warden.workspace, 'on'))) await sleep(5);
         move();
         if (running !== undefined) assert.equal(exited(await running).endedBy, 'box');
         else {
-          const next = await warden.exec(held.box, ['/bin/sh', '-c', 'echo x >>/ws/.git/config']);
+          const next = await warden.exec(openBox.box, [
+            '/bin/sh',
+            '-c',
+            'echo x >>/ws/.git/config',
+          ]);
           assert.ok(next.kind === 'refused' && next.code === 'box', JSON.stringify(next));
         }
-        assert.equal(exited(await held.ended).endedBy, 'seal');
-        held.client.close();
+        assert.equal(exited(await openBox.ended).endedBy, 'seal');
+        openBox.client.close();
         assert.equal(readFileSync(config(), 'utf8'), '[core]\n');
       }
       fillWorkspace(warden, { '.git/': '', '.git/config': 'old' });
@@ -293,8 +297,8 @@ for (const mode of MODES) {
         writeFileSync(join(warden.workspace, 'x'), 'x');
         renameSync(join(warden.workspace, 'x'), join(warden.workspace, 'y'));
         rmSync(join(warden.workspace, 'y'));
-        put('secret', 'KEY\n');
-        put('open', 'new\n');
+        replace('secret', 'KEY\n');
+        replace('open', 'new\n');
         rmSync(at('deep'), { recursive: true });
         assert.equal((await sh(box, 'echo fine')).stdout, 'fine\n');
       });

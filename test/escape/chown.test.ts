@@ -50,7 +50,7 @@ function as<T>(uid: number, work: () => T): T {
   }
 }
 
-const skip = IS_ROOT ? false : 'needs root: without it there is nobody to give anything to';
+const skip = IS_ROOT ? false : 'needs root, to chown';
 describe('the warden chowns directories', { skip }, () => {
   let warden: TestWarden;
   let link: WardenLink;
@@ -138,34 +138,38 @@ describe('the warden chowns directories', { skip }, () => {
     symlinkSync(warden.outside, join(spaces, 'link'));
     make(join(warden.outside, 'inner'));
     writeFileSync(join(homes, 'file'), '');
-    const give = (path: string, uid = AGENT, gid = AGENT): DirectoryOwner => ({ path, uid, gid });
+    const ownedBy = (path: string, uid = AGENT, gid = AGENT): DirectoryOwner => ({
+      path,
+      uid,
+      gid,
+    });
     const share = (path: string, gid = GROUP): DirectoryOwner => ({ path, uid: null, gid });
     const tries: [DirectoryOwner, RegExp, watched: string][] = [
-      [give('/etc'), /outside the bounds for chown/, '/etc'],
-      [give('/root'), /outside the bounds for chown/, '/root'],
+      [ownedBy('/etc'), /outside the bounds for chown/, '/etc'],
+      [ownedBy('/root'), /outside the bounds for chown/, '/root'],
       [share('/etc'), /outside the bounds for chown/, '/etc'],
-      [give(homes), /outside the bounds for chown/, homes],
-      [give(`${homes}-not`), /outside the bounds for chown/, warden.dir],
-      [give(space), /outside the bounds for chown/, space],
+      [ownedBy(homes), /outside the bounds for chown/, homes],
+      [ownedBy(`${homes}-not`), /outside the bounds for chown/, warden.dir],
+      [ownedBy(space), /outside the bounds for chown/, space],
       [share(home), /outside the bounds for chown/, home],
       [share(warden.workspace), /outside the bounds for chown/, warden.workspace],
-      [give(`${homes}/../outside`), /not an absolute, normalized path/, warden.outside],
-      [give('homes'), /not an absolute, normalized path/, homes],
-      [give(join(homes, 'link')), /symbolic link/, '/etc'],
-      [give(join(homes, 'link', 'apt')), /symbolic link/, '/etc'],
+      [ownedBy(`${homes}/../outside`), /not an absolute, normalized path/, warden.outside],
+      [ownedBy('homes'), /not an absolute, normalized path/, homes],
+      [ownedBy(join(homes, 'link')), /symbolic link/, '/etc'],
+      [ownedBy(join(homes, 'link', 'apt')), /symbolic link/, '/etc'],
       [share(join(spaces, 'link')), /symbolic link/, warden.outside],
       [share(join(spaces, 'link', 'inner')), /symbolic link/, join(warden.outside, 'inner')],
-      [give(join(homes, 'file')), /not a directory/, join(homes, 'file')],
-      [give(join(homes, 'none')), /No such file/, homes],
-      [give(roots), /is owned by uid 0/, roots],
-      [give(others), new RegExp(`is owned by uid ${OTHER}`), others],
-      [give(home, 0), /uid or gid is invalid/, home],
-      [give(home, AGENT, 0), /uid or gid is invalid/, home],
+      [ownedBy(join(homes, 'file')), /not a directory/, join(homes, 'file')],
+      [ownedBy(join(homes, 'none')), /No such file/, homes],
+      [ownedBy(roots), /is owned by uid 0/, roots],
+      [ownedBy(others), new RegExp(`is owned by uid ${OTHER}`), others],
+      [ownedBy(home, 0), /uid or gid is invalid/, home],
+      [ownedBy(home, AGENT, 0), /uid or gid is invalid/, home],
       [share(space, 0), /uid or gid is invalid/, space],
-      [give(home, 1_000), /not between/, home],
-      [give(home, AGENT, 1_000), /gid 1000 is not allowed/, home],
-      [give(home, DAEMONS), /not between/, home],
-      [give(home, AGENT, DAEMONS), /is not allowed/, home],
+      [ownedBy(home, 1_000), /not between/, home],
+      [ownedBy(home, AGENT, 1_000), /gid 1000 is not allowed/, home],
+      [ownedBy(home, DAEMONS), /not between/, home],
+      [ownedBy(home, AGENT, DAEMONS), /is not allowed/, home],
       [share(space, 1_000), /gid 1000 is not allowed/, space],
       [share(space, DAEMONS), /is not allowed/, space],
     ];
@@ -175,7 +179,7 @@ describe('the warden chowns directories', { skip }, () => {
       assert.deepEqual(about(watched), before, JSON.stringify(owned));
     }
     // The same paths in valid requests.
-    assert.equal(await own(give(home)), 0);
+    assert.equal(await own(ownedBy(home)), 0);
     assert.equal(await own(share(space)), 0);
   });
 
@@ -208,9 +212,9 @@ describe('the warden chowns directories', { skip }, () => {
       const script = 'exec 3<>/dev/tcp/127.0.0.1/3128; cat <&3';
       const plan = { ...warden.plan(['/usr/bin/bash', '-c', script]), egress };
       const command = await as(DAEMONS, () => link.start(plan));
-      let said = '';
-      for await (const { bytes } of command.readOutput()) said += bytes.toString();
-      assert.equal(said, 'outside\n');
+      let output = '';
+      for await (const { bytes } of command.readOutput()) output += bytes.toString();
+      assert.equal(output, 'outside\n');
       const own = carriers.filter((text) => text.includes(`Uid:\t${DAEMONS}\t${DAEMONS}`));
       assert.equal(own.length, 1);
       assert.match(own[0]!, /^CapPrm:\t0+$/m);
@@ -225,8 +229,8 @@ describe('the warden chowns directories', { skip }, () => {
     const path = make(join(homes, 'caller'));
     for (const uid of [0, AGENT]) {
       const other = makeWarden(warden.socket);
-      const answer = as(uid, () => other.chown({ path, uid: AGENT, gid: AGENT }));
-      await assert.rejects(answer, uid === 0 ? /is not the client/ : /is not reachable/);
+      const response = as(uid, () => other.chown({ path, uid: AGENT, gid: AGENT }));
+      await assert.rejects(response, uid === 0 ? /is not the client/ : /is not reachable/);
       other.close();
     }
     assert.equal(about(path).uid, DAEMONS);

@@ -97,16 +97,16 @@ for (const mode of MODES) {
       assert.match(inHost('.git/config'), /evil/);
     });
     it('B1 no hook can be created, replaced or linked', async () => {
-      const ways = [
+      const scripts = [
         'echo "#!/bin/sh" > .git/hooks/pre-commit',
         'cp /bin/true .git/hooks/post-checkout',
         'ln -s /workspace/evil .git/hooks/pre-push',
         'mv .git/hooks .git/old && mkdir .git/hooks',
         'mv .git old && mkdir -p .git/hooks && touch .git/hooks/pre-commit',
       ];
-      for (const way of ways) assert.notEqual((await sh(way)).code, 0, way);
+      for (const script of scripts) assert.notEqual((await sh(script)).code, 0, script);
       assert.ok(!existsSync(join(warden.workspace, '.git/hooks/pre-commit')));
-      assert.equal((await sh(ways[0]!, ['protect'])).code, 0, 'control');
+      assert.equal((await sh(scripts[0]!, ['protect'])).code, 0, 'control');
       assert.ok(existsSync(join(warden.workspace, '.git/hooks/pre-commit')));
     });
     it('B1 git settings cannot be redirected, and git on the host keeps working', async () => {
@@ -114,8 +114,8 @@ for (const mode of MODES) {
         `mkdir -p fake && git config --file fake/config core.fsmonitor "touch /tmp/x" && ` +
         `echo ../fake > .git/${name}`;
       for (const name of ['commondir', 'config.worktree']) {
-        const held = await sh(lead(name));
-        assert.notEqual(held.code, 0, name);
+        const outcome = await sh(lead(name));
+        assert.notEqual(outcome.code, 0, name);
         assert.ok(!existsSync(join(warden.workspace, '.git', name)), 'nothing is left behind');
         assert.equal((await sh(lead(name), ['protect'])).code, 0, 'control');
         rmSync(join(warden.workspace, '.git', name));
@@ -135,11 +135,11 @@ for (const mode of MODES) {
       execFileSync('git', ['init', '--quiet', '--bare', elsewhere]);
       execFileSync('chmod', ['-R', 'a+rX', elsewhere]);
       fillWorkspace(warden, { '.git': `gitdir: ${elsewhere}\n` });
-      const ask = 'git -c safe.directory="*" rev-parse --git-dir';
-      const held = await sh(ask);
-      assert.notEqual(held.code, 0);
-      assert.match(held.stderr, /not a git repository/);
-      const control = await sh(ask, [], [outside()]);
+      const revParse = 'git -c safe.directory="*" rev-parse --git-dir';
+      const outcome = await sh(revParse);
+      assert.notEqual(outcome.code, 0);
+      assert.match(outcome.stderr, /not a git repository/);
+      const control = await sh(revParse, [], [outside()]);
       assert.equal(control.stdout, `${elsewhere}\n`, JSON.stringify(control));
     });
     it('B7 every command of a chain is in the same box', async () => {
@@ -212,8 +212,8 @@ for (const mode of MODES) {
           await assert.rejects(read, isRefused);
           const write = files.perform({ op: 'write', path: '/workspace/evil', content: 'x' });
           await write.catch(() => undefined);
-          const said = readFileSync(join(warden.outside, 'secret'), 'utf8');
-          assert.equal(said, 'untouched\n');
+          const secret = readFileSync(join(warden.outside, 'secret'), 'utf8');
+          assert.equal(secret, 'untouched\n');
           symlinkSync(join(warden.outside, 'secret'), join(warden.workspace, 'again'));
           assert.equal(
             await commandIn(opened, 'cat again'),

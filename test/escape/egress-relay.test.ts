@@ -50,8 +50,8 @@ for (const mode of MODES) {
       for (const socket of sockets) socket.destroy();
       await Promise.all(all.map((server) => once(server.close(), 'close')));
     };
-    const run = async (egress: string, ...words: string[]) =>
-      exited(await warden.run(['/opt/hostile', ...words], { egress, limits: { nofile: 1024 } }));
+    const run = async (egress: string, ...args: string[]) =>
+      exited(await warden.run(['/opt/hostile', ...args], { egress, limits: { nofile: 1024 } }));
     const echo = (socket: Socket) => socket.pipe(socket);
 
     it('carries data in both directions', async () => {
@@ -67,15 +67,15 @@ for (const mode of MODES) {
       assert.equal((await run(path, 'talk', '64')).stdout, `${64 * 2 ** 20}worked\n`);
     });
     it('a half-closed connection still receives', async () => {
-      const heard: string[] = [];
+      const received: string[] = [];
       const path = await serve('first.sock', (socket) => {
-        socket.on('data', (bytes) => heard.push(bytes.toString()));
+        socket.on('data', (bytes) => received.push(bytes.toString()));
         socket.end('that is all from me\n');
       });
       const outcome = await run(path, 'listen-first', 'and from me');
       assert.equal(outcome.stdout, 'that is all from me\nworked\nworked\n');
-      await eventually('it to be heard', async () => (heard.length > 0 ? true : undefined));
-      assert.deepEqual(heard, ['and from me']);
+      await eventually('the data to arrive', async () => (received.length > 0 ? true : undefined));
+      assert.deepEqual(received, ['and from me']);
     });
     it('each box reaches its own socket', async () => {
       const paths = await Promise.all(
@@ -89,10 +89,10 @@ for (const mode of MODES) {
     });
     it('fails immediately while egressd is down, and reconnects when it is back', async () => {
       const path = await serve('echo.sock', echo);
-      const held = await warden.open({ egress: path });
+      const box = await warden.open({ egress: path });
       const talk = async () => {
-        const words = ['/opt/hostile', 'talk', 'hello'];
-        const outcome = await warden.exec(held.box, words, { wallMs: 10_000 });
+        const args = ['/opt/hostile', 'talk', 'hello'];
+        const outcome = await warden.exec(box.box, args, { wallMs: 10_000 });
         return exited(outcome);
       };
       assert.equal((await talk()).stdout, 'helloworked\n');
@@ -102,21 +102,21 @@ for (const mode of MODES) {
       assert.equal(away.endedBy, 'itself');
       await serve('echo.sock', echo);
       assert.equal((await talk()).stdout, 'helloworked\n');
-      held.client.closeBox();
-      assert.equal(exited(await held.ended).endedBy, 'client');
-      held.client.close();
+      box.client.closeBox();
+      assert.equal(exited(await box.ended).endedBy, 'client');
+      box.client.close();
     });
     it('C18 connections are bounded, and closing one frees its slot', async () => {
       const path = await serve('hi.sock', (socket) => socket.write('hi'));
-      const held = await warden.open({ egress: path, limits: { nofile: 1024 } });
+      const box = await warden.open({ egress: path, limits: { nofile: 1024 } });
       const many = async (count: string) => {
-        const words = ['/opt/hostile', 'open-many', count];
-        return exited(await warden.exec(held.box, words, { nofile: 1024 })).stdout;
+        const args = ['/opt/hostile', 'open-many', count];
+        return exited(await warden.exec(box.box, args, { nofile: 1024 })).stdout;
       };
-      const answered = Number(/answered (\d+)/.exec(await many('400'))?.[1]);
-      assert.ok(answered > 100 && answered <= 256, String(answered));
+      const served = Number(/answered (\d+)/.exec(await many('400'))?.[1]);
+      assert.ok(served > 100 && served <= 256, String(served));
       assert.match(await many('100'), /answered 100\n/);
-      held.client.close();
+      box.client.close();
     });
     it('D24 nothing else is reachable', async () => {
       const path = await serve('echo.sock', echo);
@@ -149,13 +149,13 @@ for (const mode of MODES) {
         );
       await relay(0);
       const path = await serve('echo.sock', echo);
-      const held = await warden.open({ egress: path });
+      const box = await warden.open({ egress: path });
       await relay(1);
       warden.process?.kill('SIGKILL');
       await eventually('no process', async () =>
         processesOf(warden.dir).length === 0 ? true : undefined,
       );
-      held.client.close();
+      box.client.close();
     });
   });
 }

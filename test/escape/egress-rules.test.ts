@@ -131,8 +131,8 @@ describe('addresses', () => {
       const attack = (at: number | string) => exchange(at, get(`${form}:${setup.secret.port}`));
       assert.equal((await unguarded({}, attack)).body, SECRET, form);
       assertRefused(await attack(socket));
-      const { answer } = await connectThrough(socket, `${form}:${setup.secret.port}`);
-      assertRefused(answer);
+      const { answer: response } = await connectThrough(socket, `${form}:${setup.secret.port}`);
+      assertRefused(response);
     }
     for (const form of [
       '[::1]',
@@ -157,9 +157,9 @@ describe('addresses', () => {
     ];
     const socket = await setup.open(all.map((name) => ({ host: name, port: 80 })));
     for (const name of all) {
-      const answer = await exchange(socket, get(name, '/latest/meta-data'));
-      assertRefused(answer);
-      assert.match(parseErrorBody(answer).message, /metadata/, name);
+      const response = await exchange(socket, get(name, '/latest/meta-data'));
+      assertRefused(response);
+      assert.match(parseErrorBody(response).message, /metadata/, name);
     }
     assert.deepEqual(setup.dialled, []);
   });

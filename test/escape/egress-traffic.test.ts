@@ -119,18 +119,18 @@ describe('requests', () => {
   it('D15 TRACE, Upgrade and proxy headers are not forwarded', async () => {
     const lookup = async () => '127.0.0.1';
     const at = `good.test:${setup.web.port}`;
-    const ask = (head: string, more: string) =>
+    const request = (head: string, more: string) =>
       `${head} HTTP/1.1\r\nHost: ${at}\r\n${more}Connection: close\r\n\r\n`;
     const key = 'Proxy-Authorization: Basic c2VjcmV0\r\nKeep-Alive: 5\r\n';
     setup.seen = [];
-    await unguarded({ lookup }, (port) => exchange(port, ask('GET /', key)));
+    await unguarded({ lookup }, (port) => exchange(port, request('GET /', key)));
     assert.match(setup.seen[0]!, /c2VjcmV0/);
     const socket = await setup.open(setup.everywhere('good.test'));
-    assert.equal((await exchange(socket, ask(`GET http://${at}/`, key))).status, 200);
+    assert.equal((await exchange(socket, request(`GET http://${at}/`, key))).status, 200);
     assert.doesNotMatch(setup.seen[0]!, /c2VjcmV0|keep-alive: 5/i);
-    assertRefused(await exchange(socket, ask(`TRACE http://${at}/`, '')));
+    assertRefused(await exchange(socket, request(`TRACE http://${at}/`, '')));
     const upgrade = 'Upgrade: websocket\r\n';
-    assertRefused(await exchange(socket, ask(`GET http://${at}/`, upgrade)));
+    assertRefused(await exchange(socket, request(`GET http://${at}/`, upgrade)));
     assert.equal(setup.seen.length, 1);
   });
 });
@@ -195,7 +195,7 @@ describe('tunnels', () => {
   it('D17 plain HTTP in a tunnel is checked like any other, with its Host and path', async () => {
     setup.publicPorts.set(PUBLIC, () => setup.web.port);
     const socket = await setup.open([{ host: 'good.test', port: 8080, paths: ['/open'] }]);
-    const ask = async (bytes: string) => {
+    const send = async (bytes: string) => {
       const { wire, answer } = await connectThrough(socket, 'good.test:8080');
       assert.equal(answer.status, 200);
       wire.send(bytes);
@@ -204,10 +204,10 @@ describe('tunnels', () => {
     };
     const request = (path: string, name = 'good.test:8080') =>
       `GET ${path} HTTP/1.1\r\nHost: ${name}\r\nConnection: close\r\n\r\n`;
-    assert.equal((await ask(request('/open'))).status, 200);
-    assertRefused(await ask(request('/closed')));
-    assertRefused(await ask(request('/open', 'evil.test')));
-    assertRefused(await ask('CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n'));
+    assert.equal((await send(request('/open'))).status, 200);
+    assertRefused(await send(request('/closed')));
+    assertRefused(await send(request('/open', 'evil.test')));
+    assertRefused(await send('CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n'));
     assert.equal(setup.seen.length, 1);
   });
 

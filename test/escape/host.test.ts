@@ -60,9 +60,9 @@ const FORBIDDEN = [
   '-c',
   'echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv',
 ];
-const script = (words: string[]) => [
-  ...words.slice(0, -1),
-  `${words.at(-1)} --inh-caps=-all --ambient-caps=-all "$0" "$@"`,
+const script = (args: string[]) => [
+  ...args.slice(0, -1),
+  `${args.at(-1)} --inh-caps=-all --ambient-caps=-all "$0" "$@"`,
 ];
 
 describe('a host that forbids user namespaces', () => {
@@ -93,8 +93,8 @@ describe('a host that forbids user namespaces', () => {
   it('[R150] F1 level 1 is still enforced: files, sockets, other processes', async (t) => {
     const warden = await setup(t);
     if (!warden) return;
-    const run = async (...words: string[]) =>
-      exited(await warden.run([warden.hostile, ...words], { level: 1 }));
+    const run = async (...args: string[]) =>
+      exited(await warden.run([warden.hostile, ...args], { level: 1 }));
     assert.match((await run('read-file', join(warden.outside, 'secret'))).stdout, /EACCES/);
     assert.match((await run('family', 'inet')).stdout, /EPERM/);
     assert.match((await run('signal', String(warden.process?.pid))).stdout, /EPERM/);
@@ -111,8 +111,8 @@ describe('a host that forbids user namespaces', () => {
     const begun = new Promise((resolve) => {
       client.onStarted = resolve;
     });
-    const words = [warden.hostile, 'stubborn', '100', warden.dir];
-    void client.run(warden.plan(words, { level: 1 }));
+    const args = [warden.hostile, 'stubborn', '100', warden.dir];
+    void client.run(warden.plan(args, { level: 1 }));
     await begun;
     // The started frame is sent during exec: the process name changes a moment later.
     const isThere = () => processesOf(warden.dir).some((process) => process.name === 'hostile');

@@ -62,12 +62,12 @@ for (const mode of MODES) {
     });
     it('A12 a denied file created on the host while the box is open is not readable', async () => {
       const readIn = async (binds: Bind[]) => {
-        const held = await warden.open({ binds });
+        const opened = await warden.open({ binds });
         try {
           writeByHand(join(warden.workspace, '.env'), 'KEY=1\n');
-          return exited(await warden.exec(held.box, ['/bin/cat', '/ws/.env'])).stdout;
+          return exited(await warden.exec(opened.box, ['/bin/cat', '/ws/.env'])).stdout;
         } finally {
-          await closed(held);
+          await closed(opened);
         }
       };
       assert.equal(await readIn([mask]), '');
@@ -76,12 +76,12 @@ for (const mode of MODES) {
     it('A12 a denied file written and emptied on the host is kept when the box ends', async () => {
       const file = join(warden.workspace, '.env');
       const openAndClose = async (meanwhile: () => void) => {
-        const held = await warden.open({ binds: [mask] });
+        const opened = await warden.open({ binds: [mask] });
         assert.ok(existsSync(file), 'a stub exists');
         // After the clock tick in which it was created.
         await setTimeout(20);
         meanwhile();
-        held.client.close();
+        opened.client.close();
       };
       await openAndClose(() => {});
       const beganMs = performance.now();
@@ -115,15 +115,15 @@ for (const mode of MODES) {
     });
     it('A23 no overlay whiteout can be created, with or without the capability', async () => {
       const whiteout = 'mknod /ws/gone c 0 0';
-      const held = await sh(whiteout);
-      assert.notEqual(held.code, 0);
+      const outcome = await sh(whiteout);
+      assert.notEqual(outcome.code, 0);
       assert.ok(!existsSync(join(warden.workspace, 'gone')));
       const control = await sh(whiteout, [], ['landlock', 'seccomp', 'caps', 'userns']);
       assert.equal(control.code, 0, JSON.stringify(control));
     });
     it('A23 no link or directory can be named . or ..', async () => {
-      const held = await sh('ln -sfT /outside /ws/.. ; ln -sfT /outside /ws/. ; ls -A /ws');
-      assert.equal(held.stdout, '');
+      const outcome = await sh('ln -sfT /outside /ws/.. ; ln -sfT /outside /ws/. ; ls -A /ws');
+      assert.equal(outcome.stdout, '');
     });
     it('A8 a link created later does not lead around a denied directory', async () => {
       fillWorkspace(warden, { 'real/': '', 'real/.env': 'KEY=1\n' });
@@ -181,6 +181,6 @@ describe('later mounts', { skip: IS_ROOT ? false : 'only root mounts' }, () => {
       assert.match(mounts, /outside\/late ro,nosuid,nodev,/);
       const own = readFileSync(`/proc/${warden.process?.pid}/mountinfo`, 'utf8');
       assert.match(own, /outside\/late /, 'control: the warden sees it');
-      for (const held of [open, next]) await closed(held);
+      for (const opened of [open, next]) await closed(opened);
     });
 });

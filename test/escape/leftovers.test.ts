@@ -94,10 +94,10 @@ for (const mode of MODES) {
     it(`${crowd} boxes at once leave nothing`, async (t) => {
       const warden = await started(t, { mode });
       const mounts = mountsOf(warden.dir, wardenPid(warden));
-      const words = ['/bin/sh', '-c', 'echo $$ >/tmp/x; sleep 0.2; cat /tmp/x'];
+      const argv = ['/bin/sh', '-c', 'echo $$ >/tmp/x; sleep 0.2; cat /tmp/x'];
       const limits = { limits: { wallMs: 200_000 } };
       const outcomes = await Promise.all(
-        Array.from({ length: crowd }, () => warden.run(words, limits)),
+        Array.from({ length: crowd }, () => warden.run(argv, limits)),
       );
       for (const outcome of outcomes) assert.match(exited(outcome).stdout, /^\d+\n$/);
       assert.deepEqual(await warden.leftovers(), NOTHING);
@@ -180,21 +180,21 @@ for (const mode of MODES) {
       const warden = await started(t, { mode });
       fillWorkspace(warden);
       // The path fits in the box, but not under the workspace's path on the host.
-      const words = Array.from({ length: 16 }, () => 'd'.repeat(253));
-      const make = `cd "$0" && for i in ${words.map(() => 'x').join(' ')}; do mkdir -m 777 ${words[0]} && cd ${words[0]}; done`;
+      const names = Array.from({ length: 16 }, () => 'd'.repeat(253));
+      const make = `cd "$0" && for i in ${names.map(() => 'x').join(' ')}; do mkdir -m 777 ${names[0]} && cd ${names[0]}; done`;
       assert.equal(spawnSync('sh', ['-c', make, warden.workspace]).status, 0);
       const protects = (name: string): Bind[] => [
-        { kind: 'protectFile', dst: `/ws/${words.join('/')}/${name}` },
+        { kind: 'protectFile', dst: `/ws/${names.join('/')}/${name}` },
       ];
-      const long = 'f'.repeat(4095 - join(warden.workspace, ...words).length);
+      const long = 'f'.repeat(4095 - join(warden.workspace, ...names).length);
       const refused = await warden.run(['/bin/true'], { binds: protects(long) });
       assert.ok(refused.kind === 'refused' && refused.code === 'plan', JSON.stringify(refused));
-      const list = `cd "$0"; while cd ${words[0]} 2>/dev/null; do :; done; ls -A`;
+      const list = `cd "$0"; while cd ${names[0]} 2>/dev/null; do :; done; ls -A`;
       const left = spawnSync('sh', ['-c', list, warden.workspace], { encoding: 'utf8' });
       assert.equal(left.stdout, '', 'nothing was created');
       const fits = await warden.run(['/bin/true'], { binds: protects('f') });
       assert.equal(exited(fits).code, 0, 'control');
-      spawnSync('rm', ['-rf', join(warden.workspace, words[0]!)]);
+      spawnSync('rm', ['-rf', join(warden.workspace, names[0]!)]);
     });
 
     it('A25 two boxes share a stub; the first to end does not uncover the other', async (t) => {
@@ -292,9 +292,9 @@ for (const mode of MODES) {
     it('no descriptor of the warden reaches a box', async (t) => {
       const wrap = ['sh', '-c', 'exec 9</etc/passwd; exec "$0" "$@"'];
       const warden = await started(t, { mode, wrap });
-      const words = ['/opt/hostile', 'descriptors'];
-      assert.equal(exited(await warden.run(words)).code, 1);
-      const control = exited(await warden.run(words, { guardsOff: ['descriptors'] }));
+      const argv = ['/opt/hostile', 'descriptors'];
+      assert.equal(exited(await warden.run(argv)).code, 1);
+      const control = exited(await warden.run(argv, { guardsOff: ['descriptors'] }));
       assert.equal(control.stdout, 'descriptor 9\nworked\n');
     });
 

@@ -20,26 +20,26 @@ const named = (warden: TestWarden, name: string) =>
 for (const mode of MODES) {
   describe(`an open box, as ${mode}`, { timeout: 240_000 }, () => {
     let warden: TestWarden;
-    let held: WardenBox;
+    let opened: WardenBox;
     before(async () => {
       warden = await new TestWarden({ mode }).start();
       fillWorkspace(warden);
-      held = await warden.open();
+      opened = await warden.open();
     });
     after(async () => {
-      held.client.close();
+      opened.client.close();
       await warden.stop();
     });
     const sh = async (script: string, limits = {}) =>
-      exited(await warden.exec(held.box, ['/bin/sh', '-c', script], limits));
-    const hostile = async (...words: string[]) =>
-      exited(await warden.exec(held.box, ['/opt/hostile', ...words]));
+      exited(await warden.exec(opened.box, ['/bin/sh', '-c', script], limits));
+    const hostile = async (...argv: string[]) =>
+      exited(await warden.exec(opened.box, ['/opt/hostile', ...argv]));
 
     it('runs commands that share its files and its /tmp', async () => {
       assert.equal((await sh('echo one >/tmp/a; echo two >/ws/b')).code, 0);
       assert.equal((await sh('cat /tmp/a /ws/b; exit 3')).stdout, 'one\ntwo\n');
       assert.equal((await sh('exit 3')).code, 3);
-      const echoed = await warden.exec(held.box, ['/bin/cat'], {}, 'x'.repeat(300_000));
+      const echoed = await warden.exec(opened.box, ['/bin/cat'], {}, 'x'.repeat(300_000));
       assert.equal(exited(echoed).stdout.length, 300_000);
     });
     it('runs twenty at once, each with its own streams', async () => {
@@ -78,7 +78,7 @@ for (const mode of MODES) {
       const started = new Promise((resolve) => {
         other.onOutput = resolve;
       });
-      const outcome = other.exec(warden.command(held.box, ['/opt/hostile', 'sleep', '30']));
+      const outcome = other.exec(warden.command(opened.box, ['/opt/hostile', 'sleep', '30']));
       await started;
       assert.match((await hostile('trace-all')).stdout, /traced 0, signalled 0\n/);
       other.kill();
@@ -101,45 +101,45 @@ for (const mode of MODES) {
       const going = new Promise((resolve) => {
         other.onOutput = resolve;
       });
-      const outcome = other.exec(warden.command(held.box, ['/bin/sh', '-c', script]));
+      const outcome = other.exec(warden.command(opened.box, ['/bin/sh', '-c', script]));
       const bystander = await warden.client();
-      const word = new Promise((resolve) => {
+      const firstOutput = new Promise((resolve) => {
         bystander.onOutput = resolve;
       });
-      const beside = bystander.exec(
-        warden.command(held.box, ['/bin/sh', '-c', 'echo up; read x; echo $x']),
+      const bystanderEnd = bystander.exec(
+        warden.command(opened.box, ['/bin/sh', '-c', 'echo up; read x; echo $x']),
         null,
       );
-      await Promise.all([word, going]);
+      await Promise.all([firstOutput, going]);
       const asleep = () => times.filter((s) => processesOf(`sleep\0${s}\0`).length > 0);
       await soon('all sleep', () => asleep().length === 3);
       other.kill();
       assert.equal(exited(await outcome).endedBy, 'client');
       assert.deepEqual(asleep(), []);
       bystander.feed('still\n');
-      assert.equal(exited(await beside).stdout, 'up\nstill\n');
+      assert.equal(exited(await bystanderEnd).stdout, 'up\nstill\n');
       other.close();
       bystander.close();
     });
     it('C18 limits apply per command', async () => {
       const wall = await sh('sleep 30', { wallMs: 200 });
       assert.deepEqual([wall.endedBy, wall.signal], ['wall', 9]);
-      const grace = await warden.exec(held.box, ['/opt/hostile', 'polite', '30'], {
+      const grace = await warden.exec(opened.box, ['/opt/hostile', 'polite', '30'], {
         wallMs: 3_000,
         graceMs: 15_000,
       });
       assert.deepEqual([exited(grace).endedBy, exited(grace).code], ['wall', 7]);
-      const cpu = await warden.exec(held.box, ['/opt/hostile', 'spin'], { cpuMs: 200 });
+      const cpu = await warden.exec(opened.box, ['/opt/hostile', 'spin'], { cpuMs: 200 });
       assert.equal(exited(cpu).endedBy, 'cpu');
-      const output = await warden.exec(held.box, ['/opt/hostile', 'flood'], {
+      const output = await warden.exec(opened.box, ['/opt/hostile', 'flood'], {
         outputBytes: 100_000,
       });
       assert.deepEqual([exited(output).endedBy, exited(output).stdout.length], ['output', 100_000]);
-      const pids = await warden.exec(held.box, ['/opt/hostile', 'fork-bomb', '60'], { pids: 20 });
+      const pids = await warden.exec(opened.box, ['/opt/hostile', 'fork-bomb', '60'], { pids: 20 });
       assert.match(exited(pids).stdout, /EAGAIN/);
       const memoryBytes = 64 * 1024 * 1024;
       const memory = exited(
-        await warden.exec(held.box, ['/opt/hostile', 'eat-memory', '300'], { memoryBytes }),
+        await warden.exec(opened.box, ['/opt/hostile', 'eat-memory', '300'], { memoryBytes }),
       );
       assert.ok(memory.endedBy === 'memory' || /ENOMEM/.test(memory.stdout));
       assert.equal((await sh('echo fine')).stdout, 'fine\n');
@@ -147,7 +147,7 @@ for (const mode of MODES) {
 
     const refusal = async (change: object) => {
       const client = await warden.client();
-      const command = { ...warden.command(held.box, ['/bin/true']), ...change };
+      const command = { ...warden.command(opened.box, ['/bin/true']), ...change };
       const outcome = await client.exec(command);
       client.close();
       return outcome.kind === 'refused' ? outcome.code : outcome.kind;
@@ -157,7 +157,7 @@ for (const mode of MODES) {
       assert.equal(await refusal({}), 'exit', 'control');
       assert.equal(await refusal({ limits: { ...limits, memoryBytes: 2 ** 40 } }), 'plan');
       assert.equal(await refusal({ limits: { ...limits, pids: 0 } }), 'plan');
-      assert.equal(await refusal({ box: held.box ^ 1n }), 'box');
+      assert.equal(await refusal({ box: opened.box ^ 1n }), 'box');
       assert.equal(await refusal({ args: [] }), 'plan');
       assert.equal(await refusal({ args: ['/no/such'] }), 'exec');
       assert.equal(await refusal({ cwd: '/no/such' }), 'setup');
@@ -179,17 +179,17 @@ for (const mode of MODES) {
       const warden = await new TestWarden({ mode }).start();
       t.after(() => warden.stop());
       fillWorkspace(warden);
-      const held = await warden.open();
+      const opened = await warden.open();
       const client = await warden.client();
       t.after(() => client.close());
-      t.after(() => held.client.close());
+      t.after(() => opened.client.close());
       const begun = new Promise((resolve) => {
         client.onOutput = resolve;
       });
-      const words = ['/opt/hostile', 'stubborn', '100', warden.dir];
-      const outcome = client.exec(warden.command(held.box, words));
+      const argv = ['/opt/hostile', 'stubborn', '100', warden.dir];
+      const outcome = client.exec(warden.command(opened.box, argv));
       await begun;
-      return { warden, held, outcome };
+      return { warden, opened, outcome };
     };
     const gone = async (warden: TestWarden) => {
       await warden.noBoxes();
@@ -197,32 +197,32 @@ for (const mode of MODES) {
     };
 
     it('closing it ends its commands', async (t) => {
-      const { warden, held, outcome } = await open(t);
-      held.client.closeBox();
+      const { warden, opened, outcome } = await open(t);
+      opened.client.closeBox();
       assert.equal(exited(await outcome).endedBy, 'box');
-      assert.equal(exited(await held.ended).endedBy, 'client');
+      assert.equal(exited(await opened.ended).endedBy, 'client');
       assert.deepEqual(await warden.leftovers(), NOTHING);
-      const late = await warden.exec(held.box, ['/bin/true']);
+      const late = await warden.exec(opened.box, ['/bin/true']);
       assert.equal(late.kind === 'refused' && late.code, 'box');
     });
     it('C18 the end of its client connection ends it', async (t) => {
-      const { warden, held, outcome } = await open(t);
-      held.client.close();
+      const { warden, opened, outcome } = await open(t);
+      opened.client.close();
       assert.equal(exited(await outcome).endedBy, 'box');
       await gone(warden);
     });
     it('the HALT file ends it', async (t) => {
-      const { warden, held, outcome } = await open(t);
+      const { warden, opened, outcome } = await open(t);
       writeFileSync(warden.haltFile, '');
       assert.match(exited(await outcome).endedBy, /halt|box/);
-      assert.equal(exited(await held.ended).endedBy, 'halt');
+      assert.equal(exited(await opened.ended).endedBy, 'halt');
       await gone(warden);
     });
     it('the end of its init ends it', async (t) => {
-      const { warden, held, outcome } = await open(t);
-      process.kill(held.pid, 'SIGKILL');
+      const { warden, opened, outcome } = await open(t);
+      process.kill(opened.pid, 'SIGKILL');
       assert.match(exited(await outcome).endedBy, /box|lost/);
-      assert.equal(exited(await held.ended).endedBy, 'lost');
+      assert.equal(exited(await opened.ended).endedBy, 'lost');
       await gone(warden);
     });
     it('A25 the end of the warden ends it', async (t) => {
@@ -253,14 +253,14 @@ for (const mode of MODES) {
     it('commands and boxes run clean under the sanitizers', async (t) => {
       const warden = await new TestWarden({ mode, build: 'sanitized' }).start();
       t.after(() => warden.stop());
-      const held = await warden.open();
+      const opened = await warden.open();
       const runs = Array.from({ length: 10 }, () =>
-        warden.exec(held.box, ['/bin/sh', '-c', '(sleep 9 &) ; cat'], {}, 'x'.repeat(200_000)),
+        warden.exec(opened.box, ['/bin/sh', '-c', '(sleep 9 &) ; cat'], {}, 'x'.repeat(200_000)),
       );
       for (const run of await Promise.all(runs)) assert.equal(exited(run).stdout.length, 200_000);
-      held.client.closeBox();
-      await held.ended;
-      held.client.close();
+      opened.client.closeBox();
+      await opened.ended;
+      opened.client.close();
       warden.process?.kill('SIGTERM');
       await new Promise((resolve) => warden.process?.once('close', resolve));
       assert.deepEqual([warden.process?.exitCode, warden.stderr], [0, '']);

@@ -144,15 +144,15 @@ describe('callers', () => {
     t.after(() => warden.stop());
     const node = join(warden.dir, 'bin/node');
     copyFileSync(process.execPath, node);
-    const ask = join(warden.workspace, 'ask.cjs');
+    const program = join(warden.workspace, 'ask.cjs');
     const bytes = JSON.stringify(frame(FRAME.features).toString('hex'));
     writeFileSync(
-      ask,
+      program,
       `const socket = require('net').connect(${JSON.stringify(warden.socket)});
        socket.write(Buffer.from(${bytes}, 'hex'));
-       socket.on('data', (told) => { console.log(told[5].toString(16)); socket.destroy(); });`,
+       socket.on('data', (reply) => { console.log(reply[5].toString(16)); socket.destroy(); });`,
     );
-    const boxed = await warden.run([node, ask], {
+    const boxed = await warden.run([node, program], {
       level: 1,
       profile: 'runner',
       // At level 1 all processes of this user count, including those of other tests.
@@ -162,7 +162,7 @@ describe('callers', () => {
     assert.equal(exited(boxed).stdout, '85\n', JSON.stringify(boxed));
     await warden.untilLogged(/is in a box or has exited/);
     const who = IS_ROOT ? { uid: warden.uid, gid: warden.gid } : {};
-    const free = execFileSync(node, [ask], { ...who, env: {}, encoding: 'utf8' });
+    const free = execFileSync(node, [program], { ...who, env: {}, encoding: 'utf8' });
     assert.equal(free, '87\n', 'control');
   });
 

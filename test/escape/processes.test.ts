@@ -67,15 +67,15 @@ for (const mode of MODES) {
       exited(await warden.run(['/opt/hostile', ...words], { limits }));
 
     it('C18 a fork bomb hits the process limit', async () => {
-      const held = await run(['fork-bomb', '100'], { pids: 20 });
-      assert.match(held.stdout, /EAGAIN/);
-      const made = Number(/made (\d+)/.exec(held.stdout)?.[1]);
-      assert.ok(made >= 10 && made <= 22, held.stdout);
+      const outcome = await run(['fork-bomb', '100'], { pids: 20 });
+      assert.match(outcome.stdout, /EAGAIN/);
+      const made = Number(/made (\d+)/.exec(outcome.stdout)?.[1]);
+      assert.ok(made >= 10 && made <= 22, outcome.stdout);
       assert.equal((await run(['fork-bomb', '100'], { pids: 200 })).code, 0, 'control');
     });
     it('C18 a thread bomb hits the process limit', async () => {
-      const held = await run(['thread-bomb', '100'], { pids: 20 });
-      assert.match(held.stdout, /failed pthread_create/);
+      const outcome = await run(['thread-bomb', '100'], { pids: 20 });
+      assert.match(outcome.stdout, /failed pthread_create/);
       assert.equal((await run(['thread-bomb', '100'], { pids: 200 })).code, 0, 'control');
     });
     it('C18 a daemon does not outlive its command', async () => {
@@ -87,21 +87,21 @@ for (const mode of MODES) {
       assert.ok(!existsSync(join(warden.workspace, 'alive')));
     });
     it('the wall-clock limit ends a command', async () => {
-      const held = await run(['sleep', '30'], { wallMs: 300 });
-      assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
+      const outcome = await run(['sleep', '30'], { wallMs: 300 });
+      assert.deepEqual([outcome.endedBy, outcome.signal], ['wall', 9]);
     });
     it('C18 a command may exit by itself within the grace period', async () => {
-      const held = await run(['polite', '30'], { wallMs: 3_000, graceMs: 15_000 });
-      assert.deepEqual([held.endedBy, held.code], ['wall', 7]);
-      assert.match(held.stdout, /polite/);
+      const outcome = await run(['polite', '30'], { wallMs: 3_000, graceMs: 15_000 });
+      assert.deepEqual([outcome.endedBy, outcome.code], ['wall', 7]);
+      assert.match(outcome.stdout, /polite/);
     });
     it('C18 a command that ignores SIGTERM is killed after the grace period', async () => {
-      const held = await run(['stubborn', '30'], { wallMs: 3_000, graceMs: 300 });
-      assert.deepEqual([held.endedBy, held.signal], ['wall', 9]);
+      const outcome = await run(['stubborn', '30'], { wallMs: 3_000, graceMs: 300 });
+      assert.deepEqual([outcome.endedBy, outcome.signal], ['wall', 9]);
     });
     it('the CPU-time limit ends a command', async () => {
-      const held = await run(['spin'], { cpuMs: 300 });
-      assert.equal(held.endedBy, 'cpu');
+      const outcome = await run(['spin'], { cpuMs: 300 });
+      assert.equal(outcome.endedBy, 'cpu');
     });
     it('the CPU quota applies to a box and to its commands', async () => {
       const client = await warden.client();
@@ -109,15 +109,15 @@ for (const mode of MODES) {
       client.close();
       // A twentieth of one CPU for four seconds is a fifth of the CPU-time limit.
       const little = { cpuMilli: 50, cpuMs: 1_000, wallMs: 4_000 };
-      const held = quota === 'none' ? 'cpu' : 'wall';
+      const limit = quota === 'none' ? 'cpu' : 'wall';
       const free = { cpuMs: 1_000, wallMs: 60_000 };
       assert.equal(
-        (await run(['spin'], { ...little, ...(held === 'cpu' ? free : {}) })).endedBy,
-        held,
+        (await run(['spin'], { ...little, ...(limit === 'cpu' ? free : {}) })).endedBy,
+        limit,
       );
       assert.equal((await run(['spin'], free)).endedBy, 'cpu', 'control');
       if (mode === 'root') assert.notEqual(quota, 'none');
-      if (held === 'cpu') return;
+      if (limit === 'cpu') return;
       for (const [cpuMilli, limits, endedBy] of [
         [50, { cpuMs: 1_000, wallMs: 4_000 }, 'wall'],
         [0, free, 'cpu'],
@@ -139,54 +139,57 @@ for (const mode of MODES) {
       }
     });
     it('the memory limit ends a command', async () => {
-      const held = await run(['eat-memory', '300'], { memoryBytes: 64 * 1024 * 1024 });
-      assert.ok(held.endedBy === 'memory' || /ENOMEM/.test(held.stdout), JSON.stringify(held));
+      const outcome = await run(['eat-memory', '300'], { memoryBytes: 64 * 1024 * 1024 });
+      assert.ok(
+        outcome.endedBy === 'memory' || /ENOMEM/.test(outcome.stdout),
+        JSON.stringify(outcome),
+      );
       assert.equal((await run(['eat-memory', '300'], {})).code, 0, 'control');
     });
     it('the output limit is exact to the byte', async () => {
-      const held = await run(['flood'], { outputBytes: 100_000 });
-      assert.deepEqual([held.endedBy, held.stdout.length], ['output', 100_000]);
+      const outcome = await run(['flood'], { outputBytes: 100_000 });
+      assert.deepEqual([outcome.endedBy, outcome.stdout.length], ['output', 100_000]);
     });
     it('A24 a file of a terabyte exceeds the file size limit', async () => {
       assert.equal((await run(['big-file', '/ws/big'], {})).signal, 25);
     });
     it('A24 the private /tmp is small', async () => {
-      const held = await run(['fill', '/tmp/x', '400'], { fsizeBytes: 2 ** 30 });
-      assert.match(held.stdout, /ENOSPC|ENOMEM/);
+      const outcome = await run(['fill', '/tmp/x', '400'], { fsizeBytes: 2 ** 30 });
+      assert.match(outcome.stdout, /ENOSPC|ENOMEM/);
     });
     it('the result reports the resources used', async () => {
-      const held = await run(['eat-memory', '50'], {});
-      assert.ok(held.wallUs > 0 && held.cpuUs > 0);
+      const outcome = await run(['eat-memory', '50'], {});
+      assert.ok(outcome.wallUs > 0 && outcome.cpuUs > 0);
     });
     it('stdin of any length arrives, stdout of any length leaves', async () => {
       const text = 'abcdefghi\n'.repeat(100_000);
-      const held = exited(await warden.run(['/bin/cat'], {}, text));
-      assert.equal(held.stdout, text);
+      const outcome = exited(await warden.run(['/bin/cat'], {}, text));
+      assert.equal(outcome.stdout, text);
     });
     it('C26 the box learns little about its host', async () => {
       const script =
         'hostname; cat /etc/machine-id /sys/class/net/*/address /proc/cpuinfo; cat /proc/net/dev';
-      const held = exited(await warden.run(['/bin/sh', '-c', script]));
-      assert.match(held.stdout, /^box\n/);
-      assert.match(held.stderr, /machine-id: No such file/);
-      assert.match(held.stderr, /address'?: No such file/);
-      assert.match(held.stderr, /cpuinfo: No such file/);
-      assert.doesNotMatch(held.stdout, /eth0|docker|veth/);
+      const outcome = exited(await warden.run(['/bin/sh', '-c', script]));
+      assert.match(outcome.stdout, /^box\n/);
+      assert.match(outcome.stderr, /machine-id: No such file/);
+      assert.match(outcome.stderr, /address'?: No such file/);
+      assert.match(outcome.stderr, /cpuinfo: No such file/);
+      assert.doesNotMatch(outcome.stdout, /eth0|docker|veth/);
     });
     it('C4 the box sees its own processes only', async () => {
-      const held = exited(await warden.run(['/bin/sh', '-c', 'ls /proc | grep -c "^[0-9]"']));
-      assert.ok(Number(held.stdout) <= 4, held.stdout);
+      const outcome = exited(await warden.run(['/bin/sh', '-c', 'ls /proc | grep -c "^[0-9]"']));
+      assert.ok(Number(outcome.stdout) <= 4, outcome.stdout);
     });
     it('C15 an unknown system call fails as on an older kernel', async () => {
       assert.equal((await run(['unknown-call'], {})).stdout, 'ENOSYS\n');
     });
     it('a command has the priority the warden was started with, not the warden’s own', async () => {
-      const held = exited(await warden.run(['/usr/bin/nice']));
-      assert.equal(Number(held.stdout), getPriority());
+      const outcome = exited(await warden.run(['/usr/bin/nice']));
+      assert.equal(Number(outcome.stdout), getPriority());
     });
     it('the environment is the declared one', async () => {
-      const held = exited(await warden.run(['/usr/bin/env'], { env: { ONLY: 'this' } }));
-      assert.equal(held.stdout, 'ONLY=this\n');
+      const outcome = exited(await warden.run(['/usr/bin/env'], { env: { ONLY: 'this' } }));
+      assert.equal(outcome.stdout, 'ONLY=this\n');
     });
   });
 }

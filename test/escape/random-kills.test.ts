@@ -73,7 +73,7 @@ for (const mode of MODES) {
           }
           await sleep(Math.random() * 10);
         }
-        const told = `round ${round}, killed ${killed.join()}`;
+        const description = `round ${round}, killed ${killed.join()}`;
         const child = warden.process!;
         const isGone = () => child.exitCode !== null || child.signalCode !== null;
         if (isWardenKilled) {
@@ -82,14 +82,14 @@ for (const mode of MODES) {
         }
         assert.ok(
           isWardenKilled || !isGone(),
-          `the warden ended by itself: ${warden.stderr} ${told}`,
+          `the warden ended by itself: ${warden.stderr} ${description}`,
         );
         for (const client of clients) client.close();
         await warden.noBoxes();
         await eventually('the end of the old', async () => (hasOld(warden) ? undefined : true));
-        assert.deepEqual(await warden.leftovers(), NOTHING, told);
-        assert.deepEqual(readdirSync(warden.workspace), [], told);
-        assert.equal(exited(await warden.run(['/bin/true'])).code, 0, told);
+        assert.deepEqual(await warden.leftovers(), NOTHING, description);
+        assert.deepEqual(readdirSync(warden.workspace), [], description);
+        assert.equal(exited(await warden.run(['/bin/true'])).code, 0, description);
       }
       warden.process?.kill('SIGTERM');
       await once(warden.process!, 'exit');

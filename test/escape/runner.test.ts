@@ -87,21 +87,21 @@ for (const mode of MODES) {
       ['by its path from a directory', ['at', '/opt/hostile']],
       ['by a descriptor', ['fd', '/opt/hostile']],
       ['from memory', ['memory', '/opt/hostile']],
-      ['by its path, beside a descriptor’s number', ['number', '/opt/hostile', '300']],
+      ['by its path, next to a descriptor’s number', ['number', '/opt/hostile', '300']],
       ['another program', ['path', '/usr/bin/true']],
       ['through the loader', ['path', '/lib64/ld-linux-x86-64.so.2']],
     ] as const) {
       it(`C25 nothing is executed after it: ${title}`, async () => {
-        const held = await again([...words]);
-        assert.match(held.stdout, /^failed exec (EPERM|ENOSYS)\n$/, JSON.stringify(held));
+        const guarded = await again([...words]);
+        assert.match(guarded.stdout, /^failed exec (EPERM|ENOSYS)\n$/, JSON.stringify(guarded));
         if (words[1] !== '/opt/hostile') return;
         const control = await again([...words], ['seccomp']);
         assert.equal(control.stdout, 'worked\n', JSON.stringify(control));
       });
     }
     it('C25 nothing is executed while several threads try at once', async () => {
-      const held = await again(['threads', '/opt/hostile', '16']);
-      assert.match(held.stdout, /^(failed exec (EPERM|ENOSYS)\n){16}$/, JSON.stringify(held));
+      const guarded = await again(['threads', '/opt/hostile', '16']);
+      assert.match(guarded.stdout, /^(failed exec (EPERM|ENOSYS)\n){16}$/, JSON.stringify(guarded));
       const control = await again(['threads', '/opt/hostile', '16'], ['seccomp']);
       assert.match(control.stdout, /worked\n$/, JSON.stringify(control));
     });

@@ -78,9 +78,9 @@ for (const mode of MODES) {
         }),
       );
     const holds = async (words: string[], off: Guard[], says: RegExp, level = 2) => {
-      const held = await attempt(words, [], level);
-      assert.equal(held.code, 1, JSON.stringify(held));
-      assert.match(held.stdout, says);
+      const outcome = await attempt(words, [], level);
+      assert.equal(outcome.code, 1, JSON.stringify(outcome));
+      assert.match(outcome.stdout, says);
       const control = await attempt(words, off, level);
       assert.equal(control.code, 0, JSON.stringify(control));
     };
@@ -99,8 +99,8 @@ for (const mode of MODES) {
     it('D24 a connection to the host’s loopback fails immediately', () =>
       holds(['tcp-connect', '127.0.0.1', String(port)], ['netns'], /ECONNREFUSED/));
     it('D1 a connection to an outside address fails immediately', async () => {
-      const held = await attempt(['tcp-connect', '192.0.2.1', '80'], []);
-      assert.match(held.stdout, /ENETUNREACH/);
+      const outcome = await attempt(['tcp-connect', '192.0.2.1', '80'], []);
+      assert.match(outcome.stdout, /ENETUNREACH/);
     });
     it('D24 loopback inside the box works', async () => {
       assert.equal((await attempt(['own-loopback'], [])).code, 0);

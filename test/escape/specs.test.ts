@@ -50,8 +50,8 @@ for (const mode of MODES) {
       assert.equal((await sh('find /proc -name status 2>/dev/null | grep .')).code, 0, 'control');
     });
     it('E12 has no devices for virtual machines or file systems', async () => {
-      const held = await sh('ls /dev');
-      const names = held.stdout.trim().split('\n');
+      const listed = await sh('ls /dev');
+      const names = listed.stdout.trim().split('\n');
       for (const name of ['kvm', 'fuse', 'vhost-net', 'vhost-vsock', 'mem', 'loop-control', 'net'])
         assert.ok(!names.includes(name), name);
       assert.ok(names.includes('null') && names.includes('urandom'), 'control');

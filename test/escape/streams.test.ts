@@ -59,10 +59,10 @@ for (const mode of MODES) {
       stall((client) => client.run(warden.plan(['/bin/sh', '-c', SCRIPT], { limits: LIMITS }))));
 
     it('blocks commands of an open box', async () => {
-      const held = await warden.open({ limits: { ...LIMITS, pids: 200 } });
-      const words = ['/bin/sh', '-c', SCRIPT];
-      await stall((client) => client.exec(warden.command(held.box, words, LIMITS)));
-      held.client.close();
+      const box = await warden.open({ limits: { ...LIMITS, pids: 200 } });
+      const args = ['/bin/sh', '-c', SCRIPT];
+      await stall((client) => client.exec(warden.command(box.box, args, LIMITS)));
+      box.client.close();
     });
 
     it('does not suspend the wall-clock limit', async () => {

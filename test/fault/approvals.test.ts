@@ -111,7 +111,8 @@ describe('killed at every failpoint of an approval, in split mode', () => {
     assert.ok(begun.length >= 2 * FAILPOINTS.length);
     for (const { call_id, seq } of begun) {
       const redeemed = all.find(
-        (one) => one.event === 'approval.redeemed' && one.call_id === call_id && one.allowed,
+        (logged) =>
+          logged.event === 'approval.redeemed' && logged.call_id === call_id && logged.allowed,
       );
       assert.ok(redeemed !== undefined && redeemed.seq < seq, `${call_id} was approved first`);
       assert.match(String(redeemed.data?.by), /^person:/);

@@ -68,16 +68,16 @@ const EMBEDDED: readonly [EffectName, string][] = isLong
 /** Asserts that the task ends, its change was made once, and nothing is left of what was killed. */
 async function assertDoneOnce(world: Effects, effect: EffectName, key: string): Promise<void> {
   const { task } = await world.work(effect, key);
-  const told = JSON.stringify(task);
-  assert.ok(world.hasCrashed(), `the failpoint was reached: ${told}`);
-  assert.equal(task.status, 'completed', told);
+  const shown = JSON.stringify(task);
+  assert.ok(world.hasCrashed(), `the failpoint was reached: ${shown}`);
+  assert.equal(task.status, 'completed', shown);
   const times = world.effects[effect].times(key);
-  assert.equal(times, 1, told);
+  assert.equal(times, 1, shown);
   await assertNothingLeft(world.runtime);
 }
 
 async function assertNothingRemains(world: Effects): Promise<void> {
-  await eventually('the journals to be told', () => assertReconciled(world.runtime));
+  await eventually('journals and log to agree', () => assertReconciled(world.runtime));
   const { runtime } = world;
   await runtime.stop();
   await assertHostClean(runtime);

@@ -83,7 +83,7 @@ describe('egressd killed, in split mode', () => {
     );
   };
   const worksAgain = () =>
-    eventually('the way out to work again', async () =>
+    eventually('egress to work again', async () =>
       (await get()).status === 200 ? true : undefined,
     );
 
@@ -145,10 +145,10 @@ describe('egressd killed, in split mode', () => {
     assert.equal(existsSync(socket), false);
     await eventually('every end', async () => {
       const ids = (await allEvents(runtime)).map((event) => event.id);
-      const opened = ids.filter((one) => one.endsWith('.network.allowed'));
+      const opened = ids.filter((eventId) => eventId.endsWith('.network.allowed'));
       const known = new Set(ids);
       assert.ok(opened.length >= 8, `${opened.length} were opened`);
-      const open = opened.filter((one) => !known.has(one.replace(/allowed$/, 'closed')));
+      const open = opened.filter((eventId) => !known.has(eventId.replace(/allowed$/, 'closed')));
       return open.length === 0 ? true : undefined;
     });
     const lost = (await allEvents(runtime)).filter(({ status }) => status === 'lost');

@@ -107,7 +107,7 @@ describe('killed at every failpoint, in split mode', () => {
   }
 
   it('[R19] journal and audit reconcile one to one', async () => {
-    const { events } = await eventually('the journals to be told', () =>
+    const { events } = await eventually('journals and log to agree', () =>
       assertReconciled(world.runtime),
     );
     assert.ok(events > 200);

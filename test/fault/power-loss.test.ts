@@ -21,7 +21,7 @@ describe('a power loss', () => {
     rmSync(disk, { recursive: true, force: true });
   });
 
-  const ask = (text: string) =>
+  const generate = (text: string) =>
     runtime.modeld.generate({
       body: { model: 'default', messages: [{ role: 'user', parts: [{ type: 'text', text }] }] },
     });
@@ -32,11 +32,11 @@ describe('a power loss', () => {
   };
 
   it('[R19] loses no call from the journal and no charge from the budgets', async () => {
-    for (const n of [1, 2, 3]) await ask(`before ${n}`);
+    for (const n of [1, 2, 3]) await generate(`before ${n}`);
     assert.equal((await calls()).length, 3);
     for (const name of FILES) copyFileSync(join(runtime.stateDir, name), join(disk, name));
-    for (const n of [1, 2, 3]) await ask(`one by one ${n}`);
-    await Promise.all(Array.from({ length: 30 }, (_, n) => ask(`together ${n}`)));
+    for (const n of [1, 2, 3]) await generate(`one by one ${n}`);
+    await Promise.all(Array.from({ length: 30 }, (_, n) => generate(`together ${n}`)));
     const wanted = { ids: (await calls()).map(({ call_id }) => call_id), spent: await spent() };
     await eventually('every end in the log', async () => {
       const ended = (await allEvents(runtime)).filter(({ event }) => event === 'model.call.ended');
@@ -57,7 +57,7 @@ describe('a power loss', () => {
       'the responses of the lost calls are gone',
     );
     assert.equal(await spent(), wanted.spent);
-    await ask('after');
-    await eventually('the journal to be told', () => assertReconciled(runtime));
+    await generate('after');
+    await eventually('journal and log to agree', () => assertReconciled(runtime));
   });
 });

@@ -92,7 +92,7 @@ describe(`${KILLS} random kills under load (SEED=${seed})`, () => {
       'no effect happened twice',
     );
     assert.equal(world.effects().size, ids.length * 3, 'no effect is missing');
-    const { events } = await eventually('the journals to be told', () =>
+    const { events } = await eventually('journals and log to agree', () =>
       assertReconciled(world.runtime),
     );
     await assertNothingLeft(world.runtime);

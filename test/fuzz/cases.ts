@@ -77,12 +77,12 @@ const PARAMS = ['nobody', '..', '%2e%2e', 'a b', '\u0000', '💥', 'x'.repeat(5_
 /** True if the route's schemas accept the request. */
 function isAccepted(
   route: Route,
-  ask: { params: unknown; query: unknown; body: unknown },
+  shape: { params: unknown; query: unknown; body: unknown },
 ): boolean {
   const takes = (part: 'params' | 'query' | 'body'): boolean =>
     route[part] === undefined
-      ? Object.keys((ask[part] as object | undefined) ?? {}).length === 0
-      : checkValue(route[part], ask[part] ?? (part === 'query' ? {} : undefined)).success;
+      ? Object.keys((shape[part] as object | undefined) ?? {}).length === 0
+      : checkValue(route[part], shape[part] ?? (part === 'query' ? {} : undefined)).success;
   return takes('params') && takes('query') && takes('body');
 }
 
@@ -114,11 +114,11 @@ function requestFor(
     const route = rnd.pick(aim.routes);
     // A vendor's body is rejected by its adapter, after a call to a provider: keep those few.
     if (route.dialect !== undefined && rnd.chance(0.97)) continue;
-    const ask = shapeOf(rnd, route);
+    const shape = shapeOf(rnd, route);
     const mayPass = route.method === 'GET' ? rnd.chance(0.1) : route.dialect !== undefined;
-    if (!mayPass && isAccepted(route, ask)) continue;
-    const body = ask.body === undefined ? undefined : JSON.stringify(ask.body);
-    return { route, path: pathOf(route, ask), body };
+    if (!mayPass && isAccepted(route, shape)) continue;
+    const body = shape.body === undefined ? undefined : JSON.stringify(shape.body);
+    return { route, path: pathOf(route, shape), body };
   }
 }
 

@@ -121,12 +121,12 @@ describe(`bytes to the egress proxy (FUZZ_SEED=${seed})`, () => {
   /** Several runs, because the connection rate of each is limited. */
   const sockets: string[] = [];
   let at: string;
-  const came = new Set<{ text: string }>();
+  const forwarded = new Set<{ text: string }>();
 
   before(async () => {
     origin = await startTcp((client) => {
       const one = { text: '' };
-      came.add(one);
+      forwarded.add(one);
       client.on('data', (chunk: Buffer) => {
         one.text += chunk.toString('latin1');
         if (/\r\n\r\n/.test(chunk.toString('latin1')))
@@ -172,22 +172,23 @@ describe(`bytes to the egress proxy (FUZZ_SEED=${seed})`, () => {
       }
     };
     await Promise.all(Array.from({ length: only === undefined ? AT_ONCE : 1 }, worker));
-    const wrong = [...came].flatMap(({ text }) => {
+    const wrong = [...forwarded].flatMap(({ text }) => {
       const problem = problemOf(text, at);
       return problem === undefined ? [] : [`${problem}\n${JSON.stringify(text.slice(0, 2_000))}`];
     });
     assert.deepEqual(wrong.slice(0, 2), [], `FUZZ_SEED=${seed}`);
-    if (only === undefined) assert.ok(came.size > count / 100, `${came.size} connections came out`);
+    if (only === undefined)
+      assert.ok(forwarded.size > count / 100, `${forwarded.size} connections came out`);
   });
 
   it('the proxy still works afterwards', async () => {
-    const ask = (path: string) =>
+    const get = (path: string) =>
       exchange(
         sockets[0]!,
         `GET http://${at}${path} HTTP/1.1\r\nHost: ${at}\r\nConnection: close\r\n\r\n`,
       );
-    assert.equal((await ask('/open')).status, 200);
-    assert.equal((await ask('/closed')).status, 403);
+    assert.equal((await get('/open')).status, 200);
+    assert.equal((await get('/closed')).status, 403);
     const { egress } = await host.operator.getEgress({
       params: { id: (await host.open('x', [])).id },
     });

@@ -78,13 +78,13 @@ export async function sendAll(where: RawTarget, cases: readonly FuzzCase[]): Pro
 }
 
 /** Removes as many bytes as possible while the response stays wrong. */
-export async function smallest(where: RawTarget, one: FuzzCase): Promise<FuzzCase> {
+export async function smallest(where: RawTarget, fuzzCase: FuzzCase): Promise<FuzzCase> {
   const isWrong = async (bytes: Buffer): Promise<boolean> => {
-    const [result] = await sendAll(where, [{ ...one, bytes, framed: false }]);
+    const [result] = await sendAll(where, [{ ...fuzzCase, bytes, framed: false }]);
     return result?.wrong !== undefined;
   };
-  if (!(await isWrong(one.bytes))) return one;
-  let { bytes } = one;
+  if (!(await isWrong(fuzzCase.bytes))) return fuzzCase;
+  let { bytes } = fuzzCase;
   let tries = 300;
   for (
     let size = Math.ceil(bytes.length / 2);
@@ -97,5 +97,5 @@ export async function smallest(where: RawTarget, one: FuzzCase): Promise<FuzzCas
       else at += size;
     }
   }
-  return { ...one, bytes };
+  return { ...fuzzCase, bytes };
 }

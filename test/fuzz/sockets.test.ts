@@ -55,7 +55,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   };
 
   /** Every process of the runtime: the supervisor, and one per daemon. */
-  const look = async (): Promise<{ pids: number[]; rss: number }> => {
+  const inspect = async (): Promise<{ pids: number[]; rss: number }> => {
     const headers = { authorization: `Bearer ${runtime.operatorKey}` };
     const pids = [runtime.process.pid!];
     for (const name of DAEMONS) {
@@ -80,7 +80,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
       config: `agentd: { lease_s: 3600 }\nsandboxd: { runner: ${runner} }\ntoold: { test_tools: true }\n`,
     });
     run = await startRun();
-    before_ = await look();
+    before_ = await inspect();
   });
   after(() => runtime.remove());
 
@@ -184,7 +184,7 @@ describe(`malformed requests (FUZZ_SEED=${seed})`, () => {
   }
 
   it('the processes are the same, and their memory has not grown', async () => {
-    const now = await look();
+    const now = await inspect();
     assert.deepEqual(now.pids, before_.pids);
     const grown = now.rss - before_.rss;
     assert.ok(grown < RSS_GROWTH_BYTES_MAX, `the largest grew by ${grown} bytes`);

@@ -75,9 +75,9 @@ describe('a daemon added by the checklist', () => {
     STEPS[0]!.apply(root);
     const { status, output } = await checkTypes('src/entry', 'src/wire');
     assert.notEqual(status, 0);
-    const places = new Set([...output.matchAll(/^([\w/.-]+)\(/gm)].map(([, path]) => path!));
+    const reported = new Set([...output.matchAll(/^([\w/.-]+)\(/gm)].map(([, path]) => path!));
     for (const { path } of STEPS.filter((step) => existsSync(inCopy(step.path))).slice(1))
-      if (path.startsWith('src/')) assert.ok(places.has(path), `${path} in\n${output}`);
+      if (path.startsWith('src/')) assert.ok(reported.has(path), `${path} in\n${output}`);
   });
 
   it('passes the checks once every step is done, and changes no other file by hand', async () => {
@@ -139,7 +139,7 @@ describe('a daemon added by the checklist', () => {
       'test/wire/routes.test.ts',
     ]);
     assert.equal(status, 0, output);
-    assert.match(output, /# Subtest: takes a good request of operator on both links/);
+    assert.match(output, /# Subtest: accepts a valid request of operator on both links/);
   });
 });
 

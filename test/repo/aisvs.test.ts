@@ -48,8 +48,8 @@ test('docs/aisvs.md has every item of the chapter, each met with a test or not m
       assert.match(shown!, /[Mm]issing: /, `${id} does not say what is missing`);
   }
   const count = (word: string) => rows.filter(([, , , status]) => status === word).length;
-  const said = `${count('met')} of the 34 are met, ${count('partly')} in part, ${count('not met')} not`;
-  assert.ok(text.includes(said), `the page should say: ${said}`);
+  const summary = `${count('met')} of the 34 are met, ${count('partly')} in part, ${count('not met')} not`;
+  assert.ok(text.includes(summary), `the page should say: ${summary}`);
 });
 
 test('test/escape/README.md counts the attacks that it names', () => {
@@ -65,8 +65,8 @@ test('test/escape/README.md counts the attacks that it names', () => {
   assert.equal(new Set([...yes, ...no]).size, yes.length + no.length, 'an id occurs twice');
   const of = (ids: string[], isE: boolean) => ids.filter((id) => id.startsWith('E') === isE).length;
   const sum = (isE: boolean) => of(yes, isE) + of(no, isE);
-  const said =
+  const summary =
     `${of(yes, false)} of the ${sum(false)} attacks of groups A to D and F are tried, ` +
     `and ${of(yes, true)} of the ${sum(true)} of group E`;
-  assert.ok(text.includes(said), `the page should say: ${said}`);
+  assert.ok(text.includes(summary), `the page should say: ${summary}`);
 });

@@ -124,15 +124,15 @@ for (const { name, compiler, run, others, skip } of machines)
     const numberOf = (call: string | number): number =>
       typeof call === 'number' ? call : (calls.get(call) ?? assert.fail(`no call ${call}`));
     /** An emulator has no kernel to install a filter in. */
-    const ways = compiler === ARM ? (['emulate'] as const) : (['emulate', 'kernel'] as const);
-    const outcomes = (queries: FilterQuery[], way: (typeof ways)[number]): string[] => {
+    const methods = compiler === ARM ? (['emulate'] as const) : (['emulate', 'kernel'] as const);
+    const outcomes = (queries: FilterQuery[], method: (typeof methods)[number]): string[] => {
       prepare();
       const input = queries.map(({ filter, call, args = [], arch = 0 }) =>
         [filter, arch, numberOf(call), ...Array.from({ length: 6 }, (_, i) => args[i] ?? 0)].join(
           ' ',
         ),
       );
-      const [first = '', ...rest] = [...run, program, way];
+      const [first = '', ...rest] = [...run, program, method];
       return execFileSync(first, rest, { input: input.join('\n'), encoding: 'utf8' })
         .trim()
         .split('\n');
@@ -142,14 +142,14 @@ for (const { name, compiler, run, others, skip } of machines)
       queries: Omit<FilterQuery, 'filter'>[],
       filters = [0, 1, 2],
     ) => {
-      for (const way of ways) {
-        const native = queries.filter(({ arch }) => way === 'emulate' || arch === undefined);
+      for (const method of methods) {
+        const native = queries.filter(({ arch }) => method === 'emulate' || arch === undefined);
         const all = filters.flatMap((filter) => native.map((one) => ({ ...one, filter })));
-        for (const [i, outcome] of outcomes(all, way).entries())
+        for (const [i, outcome] of outcomes(all, method).entries())
           assert.equal(
             outcome,
             expected,
-            `${way}, ${FILTERS[all[i]!.filter]}: ${JSON.stringify(all[i])}`,
+            `${method}, ${FILTERS[all[i]!.filter]}: ${JSON.stringify(all[i])}`,
           );
       }
     };
@@ -175,9 +175,9 @@ for (const { name, compiler, run, others, skip } of machines)
         const cells = table.get(call);
         return cells === undefined ? 'ENOSYS' : OUTCOMES[cells[filter]!];
       });
-      for (const way of ways)
-        for (const [i, outcome] of outcomes(asked, way).entries())
-          assert.equal(outcome, expected[i] ?? outcome, `${way}: ${JSON.stringify(asked[i])}`);
+      for (const method of methods)
+        for (const [i, outcome] of outcomes(asked, method).entries())
+          assert.equal(outcome, expected[i] ?? outcome, `${method}: ${JSON.stringify(asked[i])}`);
       assert.ok(expected.filter((outcome) => outcome === 'allow').length > 600, 'control');
       assert.ok(expected.filter((outcome) => outcome === 'EPERM').length > 240, 'control');
     });
@@ -199,11 +199,11 @@ for (const { name, compiler, run, others, skip } of machines)
     });
 
     it('denies calls for escape or escalation, and returns ENOSYS for unnamed ones', () => {
-      const ways = ['ptrace', 'mount', 'unshare', 'setns', 'bpf', 'io_uring_setup', 'keyctl'];
+      const calls = ['ptrace', 'mount', 'unshare', 'setns', 'bpf', 'io_uring_setup', 'keyctl'];
       const more = ['open_tree', 'move_mount', 'pidfd_getfd', 'userfaultfd', 'perf_event_open'];
       check(
         'EPERM',
-        [...ways, ...more].map((call) => ({ call })),
+        [...calls, ...more].map((call) => ({ call })),
       );
       check('ENOSYS', [{ call: 'clone3' }, { call: 511 }, { call: 512 }, { call: 100_000 }]);
     });

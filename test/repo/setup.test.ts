@@ -171,7 +171,7 @@ test('root installs missing packages with apt, and says why', (t) => {
 
 test('on a terminal it asks first, unless YES=1; after a no nothing changes', (t) => {
   const machine = makeMachine(t, { node: fakeNode('v20.1.0'), npm: fakeNpm });
-  const answer = (typed: string, more: Record<string, string> = {}): ToolRunResult => {
+  const setUpAnswering = (typed: string, more: Record<string, string> = {}): ToolRunResult => {
     const command = `sh '${join(machine.clone, 'tools/setup.sh')}' --for cli`;
     const { status, stdout } = spawnSync('/usr/bin/script', ['-qefc', command, '/dev/null'], {
       env: { ...machine.env, SHELL: '/bin/sh', ...more },
@@ -182,17 +182,17 @@ test('on a terminal it asks first, unless YES=1; after a no nothing changes', (t
     return { status, output: stdout };
   };
   for (const no of ['n\n', 'what?\n', '\u0004']) {
-    const refused = answer(no);
+    const refused = setUpAnswering(no);
     assert.match(refused.output, /Continue\? \[Y\/n\]/, JSON.stringify(no));
     assert.notEqual(refused.status, 0, refused.output);
     assert.deepEqual(calls(machine), [], 'nothing was fetched');
   }
-  const yes = answer('y\n');
+  const yes = setUpAnswering('y\n');
   assert.equal(yes.status, 0, yes.output);
   assert.equal(calls(machine).length, 2);
   rmSync(join(machine.root, 'home'), { recursive: true });
   rmSync(join(machine.clone, 'build'), { recursive: true });
-  const unasked = answer('', { YES: '1' });
+  const unasked = setUpAnswering('', { YES: '1' });
   assert.equal(unasked.status, 0, unasked.output);
   assert.doesNotMatch(unasked.output, /\[y\/n\]/i);
 });

@@ -8,8 +8,8 @@ type Named = { path: string; name: string };
 
 /** `test/a.test.ts` “one” “two” names two tests; a path alone names the whole file. */
 export function namedTests(text: string): Named[] {
-  const places = text.matchAll(/`((?:src|test)\/[^`\s]+\.test\.ts)`((?:[\s,]*“[^”]+”)*)/g);
-  return [...places].flatMap(([, path, names]) => {
+  const references = text.matchAll(/`((?:src|test)\/[^`\s]+\.test\.ts)`((?:[\s,]*“[^”]+”)*)/g);
+  return [...references].flatMap(([, path, names]) => {
     const each = [...(names ?? '').matchAll(/“([^”]+)”/g)].map(([, name]) => name!);
     return each.length === 0
       ? [{ path: path!, name: '' }]

@@ -78,7 +78,7 @@ type ParkedCall = {
 let made = 0;
 
 /** Acts as toold when policy asks: requests the approval, opens the wait; then the run parks. */
-async function ask(run: LiveRun, more: Partial<AskApproval> = {}): Promise<ParkedCall> {
+async function requestApproval(run: LiveRun, more: Partial<AskApproval> = {}): Promise<ParkedCall> {
   const args = { commit: 'abc123', n: made };
   const body: AskApproval = {
     call_id: deriveId<CallId>('call', run.id, 'approve', made++),
@@ -150,25 +150,25 @@ async function restartApprovald(): Promise<void> {
 
 describe('a person’s approval', () => {
   it('[R18] a run parks, is woken by the approval, and may do exactly what was approved', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await park(parked);
     const task = (await world.agentd.getTask({ params: { id: parked.run.taskId } })).task;
     assert.equal(task.status, 'waiting');
     assert.equal(task.reason, 'waiting for an approval');
     await alice.approve({ params: parked.params, body: {} });
     await woken(parked);
-    const answer = await redeem(parked);
-    assert.equal(answer.decision, 'approved');
-    assert.deepEqual(answer.arguments, parked.body.arguments);
+    const redeemed = await redeem(parked);
+    assert.equal(redeemed.decision, 'approved');
+    assert.deepEqual(redeemed.arguments, parked.body.arguments);
     const { public_key_pem } = await approvaldByToold.approvalKey({});
-    assert.ok(verifyJson(answer.statement, answer.signature!, public_key_pem));
+    assert.ok(verifyJson(redeemed.statement, redeemed.signature!, public_key_pem));
     const { waits } = await world.agentd.listWaits({ query: { task_id: parked.run.taskId } });
     assert.equal(waits[0]?.kind, 'approval');
     assert.equal(waits[0]?.answered_by, 'person:alice');
   });
 
   it('[R143] [R144] the log has the request, the decision and its use, with the person and the rule', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await alice.approve({ params: parked.params, body: { for: 'once' } });
     await redeem(parked);
     const events = await eventually('the events', async () => {
@@ -188,7 +188,7 @@ describe('a person’s approval', () => {
     assert.equal(events[2]?.data?.by, 'person:alice');
   });
 
-  for (const [what, answer, decision] of [
+  for (const [what, redeemed, decision] of [
     [
       'a no',
       (p: ParkedCall) => bob.reject({ params: p.params, body: { reason: 'no' } }),
@@ -201,9 +201,9 @@ describe('a person’s approval', () => {
     ],
   ] as const)
     it(`${what} also wakes the run, which can read it`, async () => {
-      const parked = await ask(await world.startRun());
+      const parked = await requestApproval(await world.startRun());
       await park(parked);
-      await answer(parked);
+      await redeemed(parked);
       await woken(parked);
       assert.equal((await redeem(parked)).decision, decision);
     });
@@ -213,7 +213,7 @@ describe('a person’s approval', () => {
     const args = { commit: 'early' };
     const early = { arguments: args, arguments_hash: hashJson(args) };
     const call_id = deriveId<CallId>('call', run.id, 'early');
-    const whole = await ask(run);
+    const whole = await requestApproval(run);
     const body = { ...whole.body, ...early, call_id };
     const { approval } = await approvaldByToold.askApproval({ body });
     await alice.approve({ params: { id: approval.id }, body: {} });
@@ -231,7 +231,7 @@ describe('a person’s approval', () => {
 
 describe('restarts', () => {
   it('between request and decision: the approval is still pending, and the decision wakes the run', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await park(parked);
     await restartApprovald();
     const { approval } = await alice.getApproval({ params: parked.params });
@@ -242,7 +242,7 @@ describe('restarts', () => {
   });
 
   it('between decision and redeeming: the decision can still be redeemed, once', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await alice.approve({ params: parked.params, body: {} });
     await restartApprovald();
     const first = await redeem(parked);
@@ -253,7 +253,7 @@ describe('restarts', () => {
 
 describe('cancellation', () => {
   it('canceling a task cancels its approval', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await park(parked);
     await world.agentd.cancelTask({ params: { id: parked.run.taskId }, body: {} });
     await eventually('the approval to be over', async () => {
@@ -267,7 +267,7 @@ describe('cancellation', () => {
 describe('people are identified by their key', () => {
   it("the operator's key can act neither as alice nor as a second person", async () => {
     const asOperator = (name: string) => person(world.operatorKey, name);
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     const { params } = parked;
     const body = { nonce: 'x' };
     await refusedWith('unauthenticated', asOperator('alice').approve({ params, body }));
@@ -279,7 +279,7 @@ describe('people are identified by their key', () => {
   });
 
   it('no run and no daemon can decide', async () => {
-    const parked = await ask(await world.startRun());
+    const parked = await requestApproval(await world.startRun());
     await refusedWith(
       'forbidden_caller',
       approvaldByToold.approve({ params: parked.params, body: { nonce: 'x' } }),
@@ -297,7 +297,7 @@ describe('people are identified by their key', () => {
 
 describe('expiry', () => {
   it('an approval that is not decided in time expires and wakes the run', async () => {
-    const parked = await ask(await world.startRun(), { risk: 'medium' });
+    const parked = await requestApproval(await world.startRun(), { risk: 'medium' });
     await park(parked);
     world.clock.advance(3_600_000);
     await woken(parked);

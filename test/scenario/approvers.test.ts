@@ -124,7 +124,7 @@ describe('approvers', { timeout: 120_000 }, () => {
   };
 
   let tasks = 0;
-  const asked = async (tool: string) => {
+  const pendingCall = async (tool: string) => {
     const goal = `Deploy ${tasks++}.`;
     model.on(goal, says(call(tool, { commit: 'abc' })), ({ results }) => finishes(results[0]!));
     const task = await create(runtime, goal, { agent: 'worker' });
@@ -157,12 +157,12 @@ describe('approvers', { timeout: 120_000 }, () => {
         return stdout.includes('rejected by') ? 'SIGINT' : undefined;
       },
     });
-    const { taskId, id } = await asked('staging.deploy');
+    const { taskId, id } = await pendingCall('staging.deploy');
     await eventually('it to be on the screen', async () => onScreen.includes(id) || undefined);
-    const answered = typed(['reject', id, '--reason', 'not today']);
-    assert.match(await answered, /worker/);
+    const rejected = typed(['reject', id, '--reason', 'not today']);
+    assert.match(await rejected, /worker/);
     const kinds = ['approval.decided', 'approval.requested'];
-    await eventually('all of them to be told', async () => {
+    await eventually('all notices to arrive', async () => {
       const all = [noticesOf(id), postsOf('/shared', id), postsOf('/own', id)];
       return all.every(({ length }) => length === kinds.length) ? true : undefined;
     });
@@ -198,7 +198,7 @@ describe('approvers', { timeout: 120_000 }, () => {
   });
 
   it('[R154] the runner reasons, a box executes, and irreversible calls wait for a person', async () => {
-    const { taskId, id } = await asked('staging.deploy');
+    const { taskId, id } = await pendingCall('staging.deploy');
     const kindsNow = async () => {
       const { boxes } = await runtime.sandboxd.listBoxes({ query: { limit: 100 } });
       const own = boxes.filter(({ task_id }) => task_id === taskId);
@@ -212,7 +212,7 @@ describe('approvers', { timeout: 120_000 }, () => {
   });
 
   it('edit a request before they approve it: the edited call is made once and recorded', async () => {
-    const { taskId, id } = await asked('staging.deploy');
+    const { taskId, id } = await pendingCall('staging.deploy');
     await typed(['approve', id, '--edit', '-'], '{"commit":"def"}');
     const task = await taskEnded(runtime, taskId);
     assert.match(task.result ?? '', /deployed def/);
@@ -225,7 +225,7 @@ describe('approvers', { timeout: 120_000 }, () => {
   });
 
   it('an edit that does not match the tool’s schema is rejected while the person can still correct it', async () => {
-    const { taskId, id } = await asked('staging.deploy');
+    const { taskId, id } = await pendingCall('staging.deploy');
     for (const wrong of ['{"commit":"def","force":true}', '{"commit":"a b"}', '{}', '[]', '{'])
       assert.notEqual((await type(['approve', id, '--edit', '-'], wrong)).code, 0, wrong);
     await typed(['approve', id, '--edit', '-'], '{"commit":"def"}');
@@ -234,7 +234,7 @@ describe('approvers', { timeout: 120_000 }, () => {
 
   it('[R115] decide in pairs if the site requires it: two people with their own keys, not one person twice', async () => {
     for (const name of ['alice', 'bob']) await typed(['person', 'add', name]);
-    const { taskId, id } = await asked('live.deploy');
+    const { taskId, id } = await pendingCall('live.deploy');
     assert.match(await typed(['approve', id, '--as', 'alice']), /1 more approval is needed/);
     await typed(['approve', id, '--as', 'alice']);
     await reaches(runtime, taskId, 'waiting');
@@ -251,7 +251,7 @@ describe('approvers', { timeout: 120_000 }, () => {
   });
 
   it('the first approver escalates, and can no longer approve', async () => {
-    const { taskId, id } = await asked('staging.deploy');
+    const { taskId, id } = await pendingCall('staging.deploy');
     await typed(['escalate', id, '--as', 'alice']);
     await refused(['approve', id, '--as', 'alice'], /./);
     assert.equal(deployed(taskId), '');

@@ -326,8 +326,8 @@ describe('started as root, with a state directory', { skip }, () => {
   it('however it ends, nothing is left that only root could remove', async () => {
     const base = fresh();
     const runtime = await start({ base, agents });
-    const beside = () => readdirSync(join(base, 'r', 'agentd'));
-    assert.equal(beside().length, 3, 'sockets, the warden’s, and a lock');
+    const entries = () => readdirSync(join(base, 'r', 'agentd'));
+    assert.equal(entries().length, 3, 'sockets, the warden’s, and a lock');
     await runtime.kill();
     const again = await start({ base, agents });
     const wardens = () => treeOf(again.process.pid!).filter((pid) => programOf(pid) === 'warden');
@@ -339,6 +339,6 @@ describe('started as root, with a state directory', { skip }, () => {
     const { task } = await again.agentd.createTask({ body: { goal: 'Say', agent: 'worker' } });
     assert.equal((await taskEnded(again, task.id)).status, 'completed');
     await again.stop();
-    assert.deepEqual(beside(), []);
+    assert.deepEqual(entries(), []);
   });
 });

@@ -36,7 +36,7 @@ function mountSmallDisk(dir: string): string | undefined {
     });
     return undefined;
   } catch {
-    return 'this machine lets nobody mount a tmpfs';
+    return 'a tmpfs cannot be mounted on this machine';
   }
 }
 
@@ -145,7 +145,7 @@ describe('a full disk under the audit log', { skip: unable }, () => {
     );
     model.on('Act once', finishes('nothing to do'));
     await taskEnded(runtime, again.id);
-    await eventually('the journals to be told', () => assertReconciled(runtime));
+    await eventually('journals and log to agree', () => assertReconciled(runtime));
     assert.ok((await attempts()) >= effects().length);
   });
 

@@ -206,15 +206,17 @@ describe('the audit log', () => {
     assert.ok(
       all.find(({ event }) => event === 'artifact.stored')?.artifact?.startsWith('artifact_'),
     );
-    for (const one of all.filter(({ event }) => event.startsWith('tool.call.')))
-      assert.ok(one.task_id !== undefined && one.agent !== undefined && one.call_id !== undefined);
+    for (const logged of all.filter(({ event }) => event.startsWith('tool.call.')))
+      assert.ok(
+        logged.task_id !== undefined && logged.agent !== undefined && logged.call_id !== undefined,
+      );
     const text = JSON.stringify(all);
     assert.ok(!text.includes('Do a bit of everything'), 'events carry no content');
   });
 
   it('[R139] [R140] [R141] [R415] an attempt is logged before its effect, each as a separate event', async () => {
     const all = await allEvents(runtime);
-    const seqOf = new Map(all.map((one) => [one.id, one.seq]));
+    const seqOf = new Map(all.map((logged) => [logged.id, logged.seq]));
     const ended = all.filter(({ event }) => /^(tool|model)\.call\.ended$/.test(event));
     assert.ok(ended.length > 10);
     for (const { id, seq, call_id } of ended) {
@@ -292,12 +294,13 @@ describe('the audit log', () => {
   };
 
   it('[R436] [R423] [C172] verify detects a changed copy and reports the position', async () => {
-    const kept = join(elsewhere, 'checkpoint');
-    writeFileSync(kept, (await audit('checkpoint')).stdout);
+    const checkpoint = join(elsewhere, 'checkpoint');
+    writeFileSync(checkpoint, (await audit('checkpoint')).stdout);
     const [copy, exported] = [join(elsewhere, 'copy'), join(elsewhere, 'exported')];
     cpSync(join(runtime.stateDir, 'audit'), copy, { recursive: true });
     assert.equal((await audit('export', exported)).code, 0);
-    for (const dir of [copy, exported]) assert.equal((await verify(dir, '--from', kept)).code, 0);
+    for (const dir of [copy, exported])
+      assert.equal((await verify(dir, '--from', checkpoint)).code, 0);
     const lines = readFileSync(join(copy, 'audit.jsonl'), 'utf8').split('\n').slice(0, -1);
     const at = Math.floor(lines.length / 2);
     const attacks: Record<string, string[]> = {
@@ -312,7 +315,7 @@ describe('the audit log', () => {
         const dir = join(elsewhere, `${name}-${from === copy ? 'copy' : 'export'}`);
         cpSync(from, dir, { recursive: true });
         writeFileSync(join(dir, 'audit.jsonl'), text);
-        const { code, ok, problems } = await verify(dir, '--from', kept);
+        const { code, ok, problems } = await verify(dir, '--from', checkpoint);
         const what = `${dir}: ${JSON.stringify(problems)}`;
         assert.deepEqual([code, ok], [1, false], what);
         assert.ok(

@@ -36,7 +36,7 @@ describe('[R39] manifests that are invalid, duplicated or misspelled', () => {
   const problemIn = (file: string) =>
     eventually(`a problem in ${file}`, async () => {
       world.clock.advance(6_000);
-      return (await problems()).find((one: FileProblem) => one.file.endsWith(file));
+      return (await problems()).find((found: FileProblem) => found.file.endsWith(file));
     });
 
   before(async () => {
@@ -283,8 +283,8 @@ describe('[R98] providers with defective responses', () => {
   for (const [i, name] of Object.keys(FAULTY).entries()) {
     it(`${name}: a fault names the provider, and nothing stays reserved`, async () => {
       play = name;
-      const asked = runtime.modeld.generate({ body: { model: `m${i}`, messages } });
-      await assert.rejects(asked, (error: Fault) => {
+      const generated = runtime.modeld.generate({ body: { model: `m${i}`, messages } });
+      await assert.rejects(generated, (error: Fault) => {
         assert.ok(['provider_malformed', 'provider_down'].includes(error.code), error.code);
         assert.match(error.message, /provider/);
         return true;

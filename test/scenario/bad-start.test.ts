@@ -27,15 +27,15 @@ function refusal(
   const argv = [...first, '--state', stateDir, '--mode', mode, '--ready-fd', '1'];
   const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: runtimeBase };
   const child = spawn(program, argv, { env, stdio: ['ignore', 'pipe', 'ignore'] });
-  let said = '';
+  let output = '';
   child.stdout.on('data', (chunk: Buffer) => {
-    said += chunk.toString('utf8');
-    if (said.includes('"ready":true')) child.kill('SIGKILL');
+    output += chunk.toString('utf8');
+    if (output.includes('"ready":true')) child.kill('SIGKILL');
   });
   return new Promise((resolve, reject) => {
     child.on('close', (exit) => {
-      const line = JSON.parse(said.split('\n')[0] || '{}') as { error?: FaultBody };
-      if (line.error === undefined) reject(new Error(`it started: ${said}`));
+      const line = JSON.parse(output.split('\n')[0] || '{}') as { error?: FaultBody };
+      if (line.error === undefined) reject(new Error(`it started: ${output}`));
       else resolve({ ...line.error, exit });
     });
   });
@@ -102,8 +102,8 @@ describe('a refused start', () => {
       startRuntime({ base: together }),
       startRuntime({ base: together }),
     ]);
-    const won = all.filter((one) => one.status === 'fulfilled');
-    const lost = all.filter((one) => one.status === 'rejected');
+    const won = all.filter((result) => result.status === 'fulfilled');
+    const lost = all.filter((result) => result.status === 'rejected');
     assert.equal(won.length, 1);
     assert.equal((lost[0]!.reason as { code?: string }).code, 'state_in_use');
     await won[0]!.value.remove();

@@ -23,7 +23,7 @@ describe('budgets', () => {
 
   const budget = async (subject: BudgetView['subject'], name = '') =>
     (await world.modeld.listBudgets({})).budgets.find(
-      (one) => one.subject === subject && one.name === name,
+      (row) => row.subject === subject && row.name === name,
     );
   const limit = (
     subject: BudgetView['subject'],
@@ -42,7 +42,7 @@ describe('budgets', () => {
     it(`[R100] the ${subject}: no call is sent beyond it, and work continues after a raise`, async () => {
       const spent = spentOf(await budget(subject));
       await limit(subject, { tokens_limit: spent + 50 });
-      const asked = world.model.scenes.length;
+      const before = world.model.scenes.length;
       const task = await doTask(world, `Spend for the ${subject}`, { agent: 'coder' });
       assert.equal(task.error?.code, 'budget');
       assert.match(task.error?.hint ?? '', new RegExp(`agentctl task retry ${task.id}$`));
@@ -54,7 +54,7 @@ describe('budgets', () => {
         task.error?.message ?? '',
         new RegExp(`An operator can raise it: agentctl model budget ${subject} --tokens N`),
       );
-      assert.equal(world.model.scenes.length, asked, 'no provider was called');
+      assert.equal(world.model.scenes.length, before, 'no provider was called');
       await limit(subject, { tokens_limit: null });
       const { task: again } = await world.agentd.retryTask({ params: { id: task.id } });
       assert.equal((await taskEnded(world, again.id)).status, 'completed');
@@ -131,8 +131,8 @@ describe('budgets', () => {
       messages: [{ role: 'user' as const, parts: [{ type: 'text' as const, text: 'briefly' }] }],
     };
     await world.modeld.generate({ body });
-    const asked = Number(world.model.scenesFor('briefly')[0]?.body.max_completion_tokens);
-    assert.ok(asked >= 16 && asked < 3_000, `${asked} of 8192`);
+    const tokensMax = Number(world.model.scenesFor('briefly')[0]?.body.max_completion_tokens);
+    assert.ok(tokensMax >= 16 && tokensMax < 3_000, `${tokensMax} of 8192`);
     await limit('day', { tokens_limit: spent + 120 + 20 });
     const error = await refusedWith('budget', world.modeld.generate({ body }));
     assert.equal(error.details?.subject, 'day');
@@ -144,8 +144,8 @@ describe('budgets', () => {
   it('[R105] nothing stays reserved, and the refusals are logged', async () => {
     const { budgets } = await world.modeld.listBudgets({});
     assert.ok(budgets.length > 3);
-    for (const one of budgets)
-      assert.deepEqual([one.tokens_reserved, one.cost_reserved_microusd], [0, 0], one.subject);
+    for (const row of budgets)
+      assert.deepEqual([row.tokens_reserved, row.cost_reserved_microusd], [0, 0], row.subject);
     const subjects = ['agent', 'day', 'site', 'task'];
     const events = await eventually('the refusals in the log', async () => {
       const { events: all } = await world.audit.events({ query: { limit: 1_000, order: 'desc' } });

@@ -78,8 +78,8 @@ describe('agentctl', () => {
         readFileSync(join(ROOT, 'presets', 'starter', `${name}.yaml`), 'utf8'),
       );
     writeFileSync(join(agents, 'deployer.yaml'), manifestOf('deployer', '{}', 'Deploys.'));
-    const said = await ok('up', '--agents', agents);
-    assert.match(said, /rehearsal/i, 'it names the model');
+    const output = await ok('up', '--agents', agents);
+    assert.match(output, /rehearsal/i, 'it names the model');
   });
   after(async () => {
     await run('down');
@@ -215,13 +215,13 @@ describe('agentctl', () => {
     );
     assert.equal(poor.code, 7);
     assert.match(poor.stdout, /has 10 tokens left of 10/);
-    const nobody = `task_${'0'.repeat(26)}`;
-    await fails(5, 'not_found', 'task', 'show', nobody);
+    const unknown = `task_${'0'.repeat(26)}`;
+    await fails(5, 'not_found', 'task', 'show', unknown);
     await fails(5, 'not_found', 'agent', 'show', 'nobody');
     await fails(2, 'bad_usage', 'task', 'create');
     await fails(2, 'bad_usage', 'task', 'frobnicate');
     await fails(2, 'bad_usage', 'task', 'show', 'not-an-id');
-    const plain = await run('task', 'show', nobody);
+    const plain = await run('task', 'show', unknown);
     assert.match(plain.stderr, /^agentctl: task task_0+ not found \(not_found\)\n\S/);
     writeFileSync(join(base, 'bad.yaml'), 'agentd: { runs_live_mx: 3 }\n');
     const other = join(base, 'other');

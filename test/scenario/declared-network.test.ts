@@ -67,16 +67,16 @@ idempotent: true
   });
 
   let step = 0;
-  const ask = async (run: LiveRun, tool: string, host = 'good.test') => {
+  const callTool = async (run: LiveRun, tool: string, host = 'good.test') => {
     const body = { call_id: run.callId(step++), tool, arguments: { host } };
-    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(asked.ok, JSON.stringify(asked));
-    return asked.value as CallAnswer;
+    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    return outcome.value as CallAnswer;
   };
 
   it('reaches a host that both it and the agent’s policy list, and marks the run', async () => {
     const run = await world.startRun();
-    const got = await ask(run, 'site.get');
+    const got = await callTool(run, 'site.get');
     assert.equal(got.result?.stdout, 'hello', JSON.stringify(got));
     const { task } = await world.agentd.getTask({ params: { id: run.taskId } });
     assert.ok(task.labels.includes('outside'));
@@ -84,11 +84,11 @@ idempotent: true
 
   it('reaches no host that the agent may not, and none without a list', async () => {
     const run = await world.startRun();
-    const other = await ask(run, 'site.get', 'evil.test');
+    const other = await callTool(run, 'site.get', 'evil.test');
     assert.equal(other.status === 'completed' && other.result?.stdout === 'hello', false);
     assert.match(JSON.stringify(other), /evil\.test/);
-    assert.equal((await ask(run, 'site.evil', 'evil.test')).status, 'denied');
-    const none = await ask(run, 'site.none');
+    assert.equal((await callTool(run, 'site.evil', 'evil.test')).status, 'denied');
+    const none = await callTool(run, 'site.none');
     assert.deepEqual([none.status, none.error?.code], ['failed', 'command_failed']);
   });
 });

@@ -53,7 +53,7 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
   ];
 
   it('a command over the limit is ended, writes fail, and deleting files frees space', async () => {
-    const told = await run(
+    const output = await run(
       'small',
       sh(FILL),
       write('more'),
@@ -62,12 +62,12 @@ describe('the disk of a manifest', { timeout: 120_000 }, () => {
       write('now'),
       sh('head -c 3000000 /dev/zero >again && wc -c again now'),
     );
-    assert.match(told, /ended by its limit of disk/);
-    assert.match(told, /its files use \d\d\.\d MiB, and 20\.0 MiB are allowed/);
-    assert.match(told, /use \d\d\.\d MiB of 20\.0 MiB/);
-    assert.match(told, /nothing could be written. Delete files that are not needed/);
-    assert.match(told, /3000000 again/);
-    assert.match(told, /1000 now/);
+    assert.match(output, /ended by its limit of disk/);
+    assert.match(output, /its files use \d\d\.\d MiB, and 20\.0 MiB are allowed/);
+    assert.match(output, /use \d\d\.\d MiB of 20\.0 MiB/);
+    assert.match(output, /nothing could be written. Delete files that are not needed/);
+    assert.match(output, /3000000 again/);
+    assert.match(output, /1000 now/);
   });
   it('the kernel limits a single file, to the agent’s own limit', async () => {
     const one = 'head -c 40000000 /dev/zero >big; ls -s --block-size=1 big; wc -c <big';

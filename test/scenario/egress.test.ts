@@ -41,7 +41,7 @@ for (const mode of MODES)
     let runtime: TestRuntime;
     let model: ScriptedModel;
     let ports: Record<'packages' | 'git' | 'secure' | 'files' | 'echo', number>;
-    const places: WirePosition[] = [];
+    const servers: WirePosition[] = [];
     const dir = mkdtempSync(join(tmpdir(), 'agentd-egress-'));
     const hostsOf = (without?: string) =>
       NAMES.filter((name) => name !== without).flatMap((name) =>
@@ -57,28 +57,28 @@ for (const mode of MODES)
     before(async () => {
       model = await startScriptedModel();
       const repository = gitServer(dir);
-      const kept = async (place: Promise<WirePosition>) => {
-        places.push(await place);
-        return places.at(-1)!.port;
+      const register = async (started: Promise<WirePosition>) => {
+        servers.push(await started);
+        return servers.at(-1)!.port;
       };
       const plain = registry(() => `http://packages.good.test:${ports.packages}`);
       const sealed = registry(() => `https://packages.good.test:${ports.secure}`);
       ports = {
-        packages: await kept(startHttp(plain)),
-        git: await kept(startHttp(repository)),
-        secure: await kept(
+        packages: await register(startHttp(plain)),
+        git: await register(startHttp(repository)),
+        secure: await register(
           startHttps((request, response) =>
             request.url?.startsWith('/repo.git') === true
               ? repository(request, response)
               : sealed(request, response),
           ),
         ),
-        files: await kept(
+        files: await register(
           startHttp((request, response) =>
             response.end(Buffer.alloc(Number(request.url?.slice(1)))),
           ),
         ),
-        echo: await kept(startTls((socket) => void socket.on('error', () => {}).pipe(socket))),
+        echo: await register(startTls((socket) => void socket.on('error', () => {}).pipe(socket))),
       };
       runtime = await startRuntime({
         agents: { worker: workerOf() },
@@ -96,7 +96,7 @@ for (const mode of MODES)
     after(async () => {
       await runtime?.remove();
       await model?.close();
-      for (const place of places) await place.close();
+      for (const started of servers) await started.close();
       rmSync(dir, { recursive: true, force: true });
     });
 
@@ -164,9 +164,11 @@ for (const mode of MODES)
         get(BYTES_MAX * 0.5),
       );
       assert.equal(Number(one?.stdout), BYTES_MAX * 0.6);
-      const came = [one, two, three].flatMap((done) => done!.stdout.trim().split('\n').map(Number));
-      const total = came.reduce((sum, bytes) => sum + bytes, 0);
-      assert.ok(total > BYTES_MAX * 0.6 && total < BYTES_MAX, `${came.join(' + ')} came`);
+      const sizes = [one, two, three].flatMap((done) =>
+        done!.stdout.trim().split('\n').map(Number),
+      );
+      const total = sizes.reduce((sum, bytes) => sum + bytes, 0);
+      assert.ok(total > BYTES_MAX * 0.6 && total < BYTES_MAX, `${sizes.join(' + ')} came`);
       assert.match(two?.network_denied?.[0]?.reason ?? '', /used up the bytes/);
       const cut = await eventually('the log to have it', async () =>
         (await allEvents(runtime)).find(

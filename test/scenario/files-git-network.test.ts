@@ -107,8 +107,8 @@ describe('files, git and network', () => {
       says(call('file.read', { path: '/home/coder/note' })),
       repeat,
     );
-    const kept = await doTask(world, 'Keep it for later', { agent: 'coder' });
-    assert.match(kept.result ?? '', /obey me/, 'the control: it can be read where it was written');
+    const first = await doTask(world, 'Keep it for later', { agent: 'coder' });
+    assert.match(first.result ?? '', /obey me/, 'the control: it can be read where it was written');
     world.model.on('Look there', says(call('file.read', { path: '/home/coder/note' })), repeat);
     const later = await doTask(world, 'Look there', { agent: 'coder' });
     assert.doesNotMatch(later.result ?? '', /obey me/);
@@ -123,14 +123,14 @@ describe('files, git and network', () => {
       repeat,
     );
     const task = await create(world, 'Be led astray', { agent: 'coder' });
-    const asked = await eventually('somebody to be asked', async () => {
+    const pending = await eventually('a pending approval', async () => {
       const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
       return approvals.find(({ task_id }) => task_id === task.id);
     });
-    assert.deepEqual(asked.labels.includes('outside'), true);
-    assert.match(asked.rules.join(), /base:outside-irreversible/);
+    assert.deepEqual(pending.labels.includes('outside'), true);
+    assert.match(pending.rules.join(), /base:outside-irreversible/);
     await makeReviewer(world.approvald).reject({
-      params: { id: asked.id },
+      params: { id: pending.id },
       body: { reason: 'no' },
     });
     const ended = await taskEnded(world, task.id);
@@ -160,11 +160,11 @@ describe('files, git and network', () => {
       git(dir, 'init', '--quiet', '-b', 'main');
       writeFileSync(join(dir, 'a.txt'), 'mine\n');
       const moved = setInterval(() => world.clock.advance(1_000), 200);
-      const asked = await eventually('somebody to be asked', async () => {
+      const pending = await eventually('a pending approval', async () => {
         const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
         return approvals.find(({ task_id }) => task_id === task.id);
       }).finally(() => clearInterval(moved));
-      const params = { id: asked.id };
+      const params = { id: pending.id };
       const { approval } = await world.approvald.getApproval({ params });
       assert.match(approval.diff ?? '', /^branch: refs\/heads\/main\nparent: none\ntree: \w+\n/);
       meanwhile(dir);

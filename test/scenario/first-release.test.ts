@@ -101,7 +101,7 @@ for (const mode of ['embedded', 'split'] as const)
     });
 
     it('journal and log agree, and the log verifies against an earlier checkpoint', async () => {
-      await eventually('the journals to be told', () => assertReconciled(runtime));
+      await eventually('journals and log to agree', () => assertReconciled(runtime));
       await runtime.stop();
       const report = await verifyLog({ dir: join(stateDir, 'audit'), from: [checkpoint] });
       assert.deepEqual([report.ok, report.problems], [true, []]);

@@ -116,7 +116,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
       assert.ok(['storage_full', 'audit_unavailable'].includes(code), [...codes].join(' '));
     assert.ok(codes.size > 0, 'it refuses in the end');
     // Work that ends meanwhile frees a little space.
-    await eventually('nothing to be taken any more', async () => {
+    await eventually('new work to be refused', async () => {
       fillDisk();
       return count(1, `last-${ended.length}`).then(
         (id) => void ended.push(id),

@@ -42,7 +42,7 @@ describe('the kill switch', () => {
     readdirSync(join(runtime.stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
   const haltFile = () => join(runtime.stateDir, 'HALT');
   const noProcess = async (before: number[]) => {
-    const gone = eventually('every runner to be gone', async () =>
+    const gone = eventually('every runner to end', async () =>
       before.every((pid) => !existsSync(`/proc/${pid}`)) && pids().length === 0 ? true : undefined,
     );
     const late = pauses(WITHIN_MS).then(() => 'too late');
@@ -111,7 +111,7 @@ describe('the kill switch', () => {
     assert.equal(status.halt_reason, 'by hand');
     work.lifted();
     rmSync(haltFile());
-    await eventually('it to go on', async () =>
+    await eventually('the task to continue', async () =>
       (await runtime.agentd.status({})).halted ? undefined : true,
     );
     await work.goOn();

@@ -24,7 +24,7 @@ describe('keys', () => {
   let model: ScriptedModel;
   const base = freshDir();
   const keyFile = join(base, 'provider.key');
-  const said: unknown[] = [];
+  const recorded: unknown[] = [];
   before(async () => {
     model = await startScriptedModel();
     writeFileSync(keyFile, `${FILED}\n`, { mode: 0o600 });
@@ -61,10 +61,10 @@ describe('keys', () => {
   const keep = async <T>(work: Promise<T>): Promise<T | undefined> => {
     try {
       const value = await work;
-      said.push(value);
+      recorded.push(value);
       return value;
     } catch (error) {
-      said.push(error, (error as { cause?: unknown }).cause, (error as Error).stack);
+      recorded.push(error, (error as { cause?: unknown }).cause, (error as Error).stack);
       return undefined;
     }
   };
@@ -136,7 +136,7 @@ describe('keys', () => {
       { state: runtime.stateDir, env: runtime.env, stdin: `${TYPED}\n` },
     );
     assert.equal(ran.code, 0, ran.stderr);
-    said.push(ran);
+    recorded.push(ran);
     const { provider } = documentOf<{ provider: { has_key: boolean } }>(ran);
     assert.equal(provider.has_key, true);
     const body = {
@@ -146,23 +146,23 @@ describe('keys', () => {
     await keep(runtime.modeld.generate({ body }));
     assert.equal(model.scenesFor('hello')[0]?.headers.authorization, `Bearer ${TYPED}`);
     const shown = await agentctl(['model', 'list'], { state: runtime.stateDir, env: runtime.env });
-    said.push(shown);
+    recorded.push(shown);
   });
 
   it('[R98] neither key is in any response, log, record or event', () => {
-    const answers = JSON.stringify(said, (_, value: unknown) =>
+    const responses = JSON.stringify(recorded, (_, value: unknown) =>
       value instanceof Error ? { ...value, message: value.message, stack: value.stack } : value,
     );
-    for (const key of [FILED, TYPED]) assert.ok(!answers.includes(key), 'a response has it');
+    for (const key of [FILED, TYPED]) assert.ok(!responses.includes(key), 'a response has it');
     // Its exit status reports files that disappeared meanwhile, such as those of databases.
     const found = (key: string): string[] =>
       spawnSync('grep', ['-rlaF', key, base], { encoding: 'utf8' })
         .stdout.split('\n')
         .filter(Boolean);
     assert.deepEqual(found(FILED), [keyFile]);
-    const kept = found(TYPED);
-    assert.equal(kept.length, 1, kept.join());
-    assert.equal(statSync(kept[0]!).mode & 0o777, 0o600);
+    const files = found(TYPED);
+    assert.equal(files.length, 1, files.join());
+    assert.equal(statSync(files[0]!).mode & 0o777, 0o600);
     assert.ok(found(model.url).length > 0, 'control: the search works');
   });
 

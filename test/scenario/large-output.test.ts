@@ -72,8 +72,8 @@ describe('large outputs', { timeout: 180_000 }, () => {
     const text = peakBytes() - idle;
     assert.match(await print(HIDDEN), /"artifact":"artifact:/);
     const hidden = peakBytes() - idle;
-    for (const told of await Promise.all(Array.from({ length: 24 }, () => print(TEXT))))
-      assert.match(told, /"artifact":"artifact:/);
+    for (const result of await Promise.all(Array.from({ length: 24 }, () => print(TEXT))))
+      assert.match(result, /"artifact":"artifact:/);
     const many = peakBytes() - idle;
     const inMib = [text, hidden, many].map((bytes) => Math.round(bytes / MIB));
     console.log(

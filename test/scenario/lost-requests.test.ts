@@ -54,12 +54,12 @@ describe('a request aborted after it was sent', () => {
   });
 
   let step = 0;
-  const ask = async (run: LiveRun, method: string, callId = run.callId(step++)) => {
+  const fetch = async (run: LiveRun, method: string, callId = run.callId(step++)) => {
     const args = { url, method, ...(method === 'POST' ? { body: 'pay' } : {}) };
     const body = { call_id: callId, tool: 'http.fetch', arguments: args };
-    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(asked.ok, JSON.stringify(asked));
-    return asked.value as CallAnswer;
+    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    return outcome.value as CallAnswer;
   };
 
   const woken = (run: LiveRun): Promise<LiveRun> =>
@@ -80,7 +80,7 @@ describe('a request aborted after it was sent', () => {
   async function posted(said: string) {
     const run = await world.startRun();
     const callId = run.callId(step++);
-    const first = await ask(run, 'POST', callId);
+    const first = await fetch(run, 'POST', callId);
     assert.deepEqual([first.status, first.wait?.kind], ['waiting', 'question']);
     assert.deepEqual(seen, ['POST']);
     const { call } = await world.toold.getCall({ params: { id: callId } });
@@ -91,38 +91,38 @@ describe('a request aborted after it was sent', () => {
     await park(run, callId);
     await world.agentd.answerWait({ params: { id: wait.id }, body: { answer: said } });
     const next = await woken(run);
-    return { run: next, callId, answer: await ask(next, 'POST', callId) };
+    return { run: next, callId, result: await fetch(next, 'POST', callId) };
   }
 
   it('a person says that it happened: it is not sent again', async () => {
-    const { answer } = await posted('it happened');
-    assert.equal(answer.status, 'completed');
-    assert.equal(answer.result?.happened, true);
+    const { result } = await posted('it happened');
+    assert.equal(result.status, 'completed');
+    assert.equal(result.result?.happened, true);
     assert.deepEqual(seen, ['POST']);
   });
 
   it('a person says that it did not happen: it is sent once more, after a new approval', async () => {
-    const { run, callId, answer } = await posted('it did not happen');
+    const { run, callId, result } = await posted('it did not happen');
     // The run is marked by then, so sending needs approval.
-    assert.deepEqual([answer.status, answer.wait?.kind], ['waiting', 'approval']);
+    assert.deepEqual([result.status, result.wait?.kind], ['waiting', 'approval']);
     assert.deepEqual(seen, ['POST']);
     const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
     const params = { id: approvals.find(({ task_id }) => task_id === run.taskId)!.id };
     await park(run, callId);
     await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     const next = await woken(run);
-    const sent = await ask(next, 'POST', callId);
+    const sent = await fetch(next, 'POST', callId);
     assert.deepEqual([sent.status, sent.result?.text], ['completed', 'done']);
     assert.deepEqual(seen, ['POST', 'POST']);
-    assert.equal((await ask(next, 'POST', callId)).recorded, true);
+    assert.equal((await fetch(next, 'POST', callId)).recorded, true);
     assert.equal(seen.length, 2);
   });
 
   it('a failed read is reported to the agent, which may retry', async () => {
     const run = await world.startRun();
-    const cut = await ask(run, 'GET');
+    const cut = await fetch(run, 'GET');
     assert.deepEqual([cut.status, cut.error?.code], ['failed', 'unreachable']);
     hangsUp = false;
-    assert.equal((await ask(run, 'GET')).result?.text, 'done');
+    assert.equal((await fetch(run, 'GET')).result?.text, 'done');
   });
 });

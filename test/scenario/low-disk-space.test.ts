@@ -24,8 +24,8 @@ const FILES = 2_000;
 
 /** A separate disk, if this user can mount one. */
 function isMounted(at: string, options: string): boolean {
-  const words = ['-t', 'tmpfs', '-o', `${options},mode=0777`, 'tmpfs', at];
-  return spawnSync('mount', words, { stdio: 'ignore' }).status === 0;
+  const args = ['-t', 'tmpfs', '-o', `${options},mode=0777`, 'tmpfs', at];
+  return spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
 }
 function makeFew(): string | undefined {
   const made = realpathSync(mkdtempSync('/dev/shm/few-files-'));

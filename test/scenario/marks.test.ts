@@ -83,9 +83,9 @@ describe('marks of a live run', () => {
   };
   const doneWith = (outcome: CallerOutcome): CallAnswer => {
     assert.ok(outcome.ok, JSON.stringify(outcome));
-    const answer = outcome.value as CallAnswer;
-    assert.equal(answer.status, 'completed', JSON.stringify(answer));
-    return answer;
+    const callResult = outcome.value as CallAnswer;
+    assert.equal(callResult.status, 'completed', JSON.stringify(callResult));
+    return callResult;
   };
   /** Calls the model as a runner that claims no labels. */
   const think = async (run: LiveRun): Promise<string> => {
@@ -149,16 +149,18 @@ describe('marks of a live run', () => {
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const writer = await helperIn(task.context_id);
     doneWith(await use(writer, 'http.fetch', { url: page }));
-    const put = doneWith(await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }));
+    const stored = doneWith(
+      await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }),
+    );
     const post = `curl -sS -o /dev/null -w '%{http_code} ' -d x ${page}`;
     const wait = 'touch ready; while ! test -e go; do sleep 0.1; done';
     const running = use(reader, 'shell.exec', { command: `${post}; ${wait}; ${post}` });
-    const look = (path: string) => use(reader, 'file.read', { path });
+    const read = (path: string) => use(reader, 'file.read', { path });
     await eventually('the command', async () => {
-      const found = await look('ready');
+      const found = await read('ready');
       return found.ok && (found.value as CallAnswer).status === 'completed' ? true : undefined;
     });
-    doneWith(await use(reader, 'artifact.get', { id: put.result?.id }));
+    doneWith(await use(reader, 'artifact.get', { id: stored.result?.id }));
     writeFileSync(join(world.stateDir, 'workspaces', task.root_task_id, 'go'), '');
     assert.equal(doneWith(await running).result?.stdout, '200 403 ');
   });
@@ -168,10 +170,12 @@ describe('marks of a live run', () => {
     const { task } = await world.agentd.getTask({ params: { id: reader.taskId } });
     const writer = await helperIn(task.context_id);
     doneWith(await use(writer, 'http.fetch', { url: page }));
-    const put = doneWith(await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }));
+    const stored = doneWith(
+      await use(writer, 'artifact.put', { name: 'a', text: 'of a stranger' }),
+    );
     const third = await helperIn(task.context_id);
     const { task: own } = await world.agentd.getTask({ params: { id: third.taskId } });
-    doneWith(await use(third, 'artifact.get', { id: put.result?.id }));
+    doneWith(await use(third, 'artifact.get', { id: stored.result?.id }));
     doneWith(await use(third, 'file.write', { path: 'copy', text: 'of a stranger' }));
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
     const rows = db.prepare('SELECT label FROM workspace_marks WHERE place = ?');
@@ -189,8 +193,12 @@ describe('marks of a live run', () => {
     const child = await helperOf(result?.task_id as TaskId);
     doneWith(await use(child, 'http.fetch', { url: page }));
     doneWith(await use(child, 'file.write', { path: 'b', text: 'words of a stranger' }));
-    const asked = await use(parent, 'file.delete', { path: 'b' });
-    assert.equal(asked.ok && (asked.value as CallAnswer).status, 'waiting', JSON.stringify(asked));
+    const outcome = await use(parent, 'file.delete', { path: 'b' });
+    assert.equal(
+      outcome.ok && (outcome.value as CallAnswer).status,
+      'waiting',
+      JSON.stringify(outcome),
+    );
   });
 
   it('[R401] reading a file of a marked workspace marks the run, without any message', async () => {

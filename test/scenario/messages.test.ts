@@ -77,13 +77,13 @@ describe('messages', () => {
     const listener = tree.children.find((child) => child.task.assigned_to === 'coder')!.task;
     const wait = await openWait(world, listener.id, 'question');
     await world.agentd.answerWait({ params: { id: wait.id }, body: { answer: 'yes' } });
-    const heard = (await taskEnded(world, listener.id)).result ?? '';
-    const order = TO_COLLEAGUES.map((type) => heard.indexOf(`a ${type}`));
+    const received = (await taskEnded(world, listener.id)).result ?? '';
+    const order = TO_COLLEAGUES.map((type) => received.indexOf(`a ${type}`));
     assert.ok(
       order.every((at, i) => at > (order[i - 1] ?? 0)),
-      heard,
+      received,
     );
-    for (const type of TO_COLLEAGUES) assert.equal(heard.split(`a ${type}`).length, 2, type);
+    for (const type of TO_COLLEAGUES) assert.equal(received.split(`a ${type}`).length, 2, type);
 
     const messages = (await sentIn(task.context_id)).filter(
       ({ from, to }) => from === 'agent:planner' && to === 'agent:coder',
@@ -99,13 +99,13 @@ describe('messages', () => {
     assert.ok(messages.every(({ delivered_at }) => delivered_at !== null));
     assert.ok(messages.every(({ labels }) => labels.includes('agent')));
     const ids = messages.slice(1).map(({ id }) => id);
-    const told = await eventually('their delivery in the log', async () => {
+    const delivered = await eventually('their delivery in the log', async () => {
       const query = { event: 'message.delivered', limit: 500 };
       const { events } = await world.audit.events({ query });
       const own = events.map(({ data }) => data?.message).filter((id) => ids.includes(id as never));
       return own.length >= ids.length ? own : undefined;
     });
-    assert.deepEqual(told.sort(), ids.toSorted(), 'each once');
+    assert.deepEqual(delivered.sort(), ids.toSorted(), 'each once');
   });
 
   it('[R256] [R260] [R268] a person’s TaskRequest becomes a task, and agents get results as TaskResult', async () => {
@@ -127,7 +127,11 @@ describe('messages', () => {
     );
     world.model.on('Make it', finishes('made'));
     const whole = await doTask(world, 'Hand it on', { agent: 'planner' });
-    const types = (await sentIn(whole.context_id)).map((one) => [one.type, one.from, textOf(one)]);
+    const types = (await sentIn(whole.context_id)).map((sent) => [
+      sent.type,
+      sent.from,
+      textOf(sent),
+    ]);
     assert.deepEqual(types, [
       ['TaskRequest', 'agent:planner', 'Make it'],
       ['TaskResult', 'agent:coder', 'made'],
@@ -194,8 +198,8 @@ describe('messages', () => {
     for (let n = 0; n < 50; n++) await send(`drop ${n}.`);
     await refusedWith('bad_request', send('x'.repeat(65_537)));
     world.clock.advance(6_000);
-    const heard = (await taskEnded(world, task.id)).result ?? '';
-    const order = [...heard.matchAll(/drop (\d+)\./g)].map(([, n]) => Number(n));
+    const received = (await taskEnded(world, task.id)).result ?? '';
+    const order = [...received.matchAll(/drop (\d+)\./g)].map(([, n]) => Number(n));
     assert.deepEqual(
       order,
       Array.from({ length: 50 }, (_, n) => n),

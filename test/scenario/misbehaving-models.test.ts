@@ -152,7 +152,7 @@ function assertPaired({ messages }: ScriptedScene): void {
   for (const { role, tool_calls: calls = [], tool_call_id: id } of messages) {
     if (role === 'tool') assert.ok(open.delete(id!), `a result without its call: ${id}`);
     else assert.equal(open.size, 0, `calls without results: ${[...open].join()}`);
-    for (const one of calls) open.add(one.id);
+    for (const toolCall of calls) open.add(toolCall.id);
   }
   assert.equal(open.size, 0);
 }

@@ -19,7 +19,7 @@ import {
   startScriptedWorld,
 } from '../support/scripted-world.ts';
 
-const words = (text: string, labels?: ('secret' | 'personal' | 'person')[]) => ({
+const userText = (text: string, labels?: ('secret' | 'personal' | 'person')[]) => ({
   role: 'user' as const,
   parts: [{ type: 'text' as const, text }],
   ...(labels === undefined ? {} : { labels }),
@@ -65,7 +65,7 @@ describe('models', () => {
   });
 
   const generate = (model: string, text: string, more: Partial<GenerateRequest> = {}) =>
-    world.modeld.generate({ body: { model, messages: [words(text)], ...more } });
+    world.modeld.generate({ body: { model, messages: [userText(text)], ...more } });
 
   /** Waits while advancing the clock: there is a backoff between tries. */
   const timePasses = async <T>(work: Promise<T>): Promise<T> => {
@@ -89,8 +89,8 @@ describe('models', () => {
       'narrow',
       'slow',
     ]);
-    const answer = await generate('cloud-only', 'hello');
-    assert.deepEqual([answer.provider, answer.model], ['cloud', 'cloud-1']);
+    const response = await generate('cloud-only', 'hello');
+    assert.deepEqual([response.provider, response.model], ['cloud', 'cloud-1']);
     assert.equal(local.scenesFor('hello')[0]?.body.model, 'cloud-1');
   });
 
@@ -116,15 +116,15 @@ describe('models', () => {
     local.on('be patient', () =>
       isBusy ? { status: 429, headers: { 'retry-after': '7' } } : { text: 'thanks for waiting' },
     );
-    const asking = generate('cloud-only', 'be patient');
+    const pending = generate('cloud-only', 'be patient');
     await eventually('the first try', async () => local.scenesFor('be patient')[0]);
     isBusy = false;
     world.clock.advance(6_900);
     await new Promise((resolve) => setTimeout(resolve, 50));
     assert.equal(local.scenesFor('be patient').length, 1);
     // In several steps: modeld may have started its timer only after the first one.
-    const answer = await timePasses(asking);
-    assert.deepEqual(answer.message.parts, [{ type: 'text', text: 'thanks for waiting' }]);
+    const response = await timePasses(pending);
+    assert.deepEqual(response.message.parts, [{ type: 'text', text: 'thanks for waiting' }]);
     assert.equal(local.scenesFor('be patient').length, 2);
   });
 
@@ -153,16 +153,16 @@ describe('models', () => {
   });
 
   it('[R104] labeled data goes only to providers that may see it', async () => {
-    const secret = { messages: [words('the launch code', ['secret'])] };
+    const secret = { messages: [userText('the launch code', ['secret'])] };
     const error = await refusedWith(
       'data_not_allowed',
       world.modeld.generate({ body: { model: 'cloud-only', ...secret } }),
     );
     assert.match(error.message, /text labelled secret may not go to cloud/);
     assert.equal(local.scenesFor('the launch code').length, 0, 'it never left');
-    const answer = await world.modeld.generate({ body: { model: 'home-first', ...secret } });
-    assert.equal(answer.provider, 'home', 'the route that may not see it was skipped');
-    const personal = { messages: [words('my address', ['personal'])] };
+    const response = await world.modeld.generate({ body: { model: 'home-first', ...secret } });
+    assert.equal(response.provider, 'home', 'the route that may not see it was skipped');
+    const personal = { messages: [userText('my address', ['personal'])] };
     await refusedWith(
       'data_not_allowed',
       world.modeld.generate({ body: { model: 'home-first', ...personal } }),
@@ -187,21 +187,24 @@ describe('models', () => {
         completion_tokens_details: { reasoning_tokens: 120 },
       },
     });
-    const answer = await generate('cloud-only', 'count me', { agent: 'coder', purpose: 'a count' });
-    assert.deepEqual(answer.usage, {
+    const response = await generate('cloud-only', 'count me', {
+      agent: 'coder',
+      purpose: 'a count',
+    });
+    assert.deepEqual(response.usage, {
       input_tokens: 600,
       output_tokens: 300,
       cache_read_tokens: 400,
       cache_write_tokens: 0,
       reasoning_tokens: 120,
     });
-    assert.equal(answer.cost_microusd, 600 * 2 + 400 * 0.5 + 300 * 10);
+    assert.equal(response.cost_microusd, 600 * 2 + 400 * 0.5 + 300 * 10);
     const now = (await world.modeld.usage({ query: {} })).total;
     assert.equal(now.calls - before.calls, 1);
     assert.equal(now.usage.cache_read_tokens - before.usage.cache_read_tokens, 400);
     assert.equal(now.usage.reasoning_tokens - before.usage.reasoning_tokens, 120);
-    assert.equal(now.cost_microusd - before.cost_microusd, answer.cost_microusd);
-    const { call: record } = await world.modeld.getCall({ params: { id: answer.call_id } });
+    assert.equal(now.cost_microusd - before.cost_microusd, response.cost_microusd);
+    const { call: record } = await world.modeld.getCall({ params: { id: response.call_id } });
     assert.equal(record.purpose, 'a count');
     assert.equal(record.agent, 'coder');
   });
@@ -210,7 +213,7 @@ describe('models', () => {
     const { artifact } = await world.agentd.putArtifact({
       body: { name: 'long.txt', text: 'Summarise: the sea is blue.' },
     });
-    const answer = await world.modeld.generate({
+    const response = await world.modeld.generate({
       body: {
         model: 'cloud-only',
         input_ref: artifact.ref,
@@ -218,7 +221,7 @@ describe('models', () => {
         limits: { max_input_tokens: 1_000, max_output_tokens: 77 },
       },
     });
-    assert.equal(answer.stop_reason, 'tool_calls');
+    assert.equal(response.stop_reason, 'tool_calls');
     const scene = local.scenes.findLast(({ goal }) => goal.startsWith('Summarise'));
     assert.equal(scene?.body.max_completion_tokens, 77);
     await refusedWith(

@@ -46,31 +46,36 @@ describe('network.request', () => {
   });
 
   let step = 0;
-  const ask = async (run: LiveRun, tool: string, args: object, callId = run.callId(step++)) => {
+  const callTool = async (
+    run: LiveRun,
+    tool: string,
+    args: object,
+    callId = run.callId(step++),
+  ) => {
     const body = { call_id: callId, tool, arguments: args };
-    const asked = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(asked.ok, JSON.stringify(asked));
-    return asked.value as CallAnswer;
+    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    return outcome.value as CallAnswer;
   };
   const fetch = (run: LiveRun, host: string, more: object = {}) =>
-    ask(run, 'http.fetch', { url: `http://${host}:${port}/`, ...more });
+    callTool(run, 'http.fetch', { url: `http://${host}:${port}/`, ...more });
   const request = (host: string) => ({ host, port, reason: 'to read the manual' });
   const pending = (run: LiveRun) =>
-    eventually('somebody to be asked', async () => {
+    eventually('a pending approval', async () => {
       const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
       return approvals.find(({ task_id }) => task_id === run.taskId);
     });
 
   /** The run parks on this call, a person decides, the next activation repeats the call. */
-  async function answered(run: LiveRun, tool: string, args: object, isYes = true) {
+  async function callDecided(run: LiveRun, tool: string, args: object, isYes = true) {
     const callId = run.callId(step++);
-    const first = await ask(run, tool, args, callId);
+    const first = await callTool(run, tool, args, callId);
     assert.equal(first.status, 'waiting', JSON.stringify(first));
-    const asked = await pending(run);
+    const summary = await pending(run);
     const path = runSocketOf(world, 'agentd', run);
     const body = { call_ids: [callId] };
     assert.ok((await callSocket(path, agentdRoutes.runPark, { body })).ok);
-    const params = { id: asked.id };
+    const params = { id: summary.id };
     if (isYes) await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     else await makeReviewer(world.approvald).reject({ params, body: { reason: 'no' } });
     const woken = await eventually('the run to be woken', async () => {
@@ -79,7 +84,7 @@ describe('network.request', () => {
       return isUp && existsSync(runSocketOf(world, 'toold', now)) ? now : undefined;
     });
     const next: LiveRun = { ...run, fence: woken.fence };
-    return { run: next, asked, answer: await ask(next, tool, args, callId) };
+    return { run: next, summary, answer: await callTool(next, tool, args, callId) };
   }
 
   const grantedOf = async (run: LiveRun) => {
@@ -100,37 +105,37 @@ describe('network.request', () => {
   it('a person sees host, port and reason; the approval opens exactly that, for tools and box', async () => {
     const fresh = await world.startRun();
     assert.equal((await fetch(fresh, 'docs.example.com')).status, 'denied');
-    const shut = await ask(fresh, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const shut = await callTool(fresh, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(shut.result?.stdout), /refused|Network is unreachable|No such/);
 
     const args = request('Docs.Example.com');
-    const { run, asked, answer } = await answered(fresh, 'network.request', args);
+    const { run, summary, answer } = await callDecided(fresh, 'network.request', args);
     const permitted = `network.request docs.example.com:${port}`;
-    assert.equal(asked.class, permitted, 'a permit for this host does not cover another');
-    const { approval } = await world.approvald.getApproval({ params: { id: asked.id } });
+    assert.equal(summary.class, permitted, 'a permit for this host does not cover another');
+    const { approval } = await world.approvald.getApproval({ params: { id: summary.id } });
     assert.deepEqual(approval.arguments, args);
     assert.deepEqual(Object.keys(approval.would_permit), ['once'], 'no permit covers it');
     assert.match(approval.diff ?? '', new RegExp(`docs\\.example\\.com:${port}\nwhy: to read`));
     assert.deepEqual(answer.result, { host: 'docs.example.com', port, only_reads: false });
 
     // The box had no egress, and has it now.
-    const open = await ask(run, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const open = await callTool(run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);
     assert.equal(open.result?.network_denied, undefined);
-    const no = await ask(run, 'shell.exec', inBash(tunnel('other.example.com')));
+    const no = await callTool(run, 'shell.exec', inBash(tunnel('other.example.com')));
     assert.match(String(no.result?.stdout), /^HTTP\/1\.1 403/);
     const [denied] = (no.result?.network_denied ?? []) as Record<string, unknown>[];
     assert.deepEqual([denied?.host, denied?.port], ['other.example.com', port]);
     assert.match(String(denied?.reason), /not among the hosts this run may reach/);
     assert.match(String(denied?.hint), /network\.request/);
-    const quiet = await ask(run, 'shell.exec', { command: 'true' });
+    const quiet = await callTool(run, 'shell.exec', { command: 'true' });
     assert.equal(quiet.result?.network_denied, undefined, 'reported once, where it happened');
 
     const read = await fetch(run, 'docs.example.com');
     assert.equal(read.result?.text, 'GET seen');
     assert.equal((await fetch(run, 'other.example.com')).status, 'denied');
     const elsewhere = `http://docs.example.com:${port + 1}/`;
-    assert.equal((await ask(run, 'http.fetch', { url: elsewhere })).status, 'denied');
+    assert.equal((await callTool(run, 'http.fetch', { url: elsewhere })).status, 'denied');
     // The run is marked now: it may read there, and sends nothing without approval.
     assert.deepEqual(await grantedOf(run), [
       { host: 'docs.example.com', port, methods: ['GET', 'HEAD'] },
@@ -143,7 +148,7 @@ describe('network.request', () => {
       `Connection: close\\r\\n\\r\\n' >&3; cat <&3`;
     const through = async (method: string) => {
       const command = `exec 3<>/dev/tcp/127.0.0.1/3128; ${plain(method)}`;
-      return (await ask(run, 'shell.exec', inBash({ command }))).result;
+      return (await callTool(run, 'shell.exec', inBash({ command }))).result;
     };
     assert.match(String((await through('GET'))?.stdout), /GET seen/);
     const post = await through('POST');
@@ -152,21 +157,21 @@ describe('network.request', () => {
   });
 
   it('a POST is sent from an unmarked run, and from a marked one after approval', async () => {
-    const { run } = await answered(
+    const { run } = await callDecided(
       await world.startRun(),
       ...(['network.request', request('docs.example.com')] as const),
     );
     const post = { url: `http://docs.example.com:${port}/`, method: 'POST', body: 'x' };
-    const first = await ask(run, 'http.fetch', post);
+    const first = await callTool(run, 'http.fetch', post);
     assert.equal(first.result?.text, 'POST seen', 'no outside text was read before it');
     // The response was outside text, so the next one needs approval, which is sufficient.
-    const again = await answered(run, 'http.fetch', { ...post, body: 'y' });
-    assert.equal(again.asked.reversibility, 'externally-reversible');
+    const again = await callDecided(run, 'http.fetch', { ...post, body: 'y' });
+    assert.equal(again.summary.reversibility, 'externally-reversible');
     assert.equal(again.answer.result?.text, 'POST seen');
   });
 
   it('a rejection opens nothing, and a host that a rule forbids is denied without asking', async () => {
-    const { run, answer } = await answered(
+    const { run, answer } = await callDecided(
       await world.startRun(),
       ...(['network.request', request('docs.example.com'), false] as const),
     );
@@ -193,7 +198,7 @@ describe('network.request', () => {
     await changed(() => forbid('evil.example.com'));
     const never = await eventually('the rule in force', async () => {
       world.clock.advance(600);
-      const got = await ask(run, 'network.request', {
+      const got = await callTool(run, 'network.request', {
         ...request('evil.example.com'),
         reason: `try ${step}`,
       });
@@ -202,7 +207,7 @@ describe('network.request', () => {
     assert.match(never.error?.message ?? '', /policy does not let worker/);
 
     // A rule added after the approval applies too.
-    const late = await answered(
+    const late = await callDecided(
       await world.startRun(),
       'network.request',
       request('docs.example.com'),
@@ -217,7 +222,7 @@ describe('network.request', () => {
   });
 
   it('the approved host stays with the run across a toold restart and the next activation, and with no other', async () => {
-    const first = await answered(
+    const first = await callDecided(
       await world.startRun(),
       'network.request',
       request('docs.example.com'),
@@ -225,9 +230,9 @@ describe('network.request', () => {
     await world.hosted.get('toold')!.stop();
     await hostDaemon(toold, world.options);
     await world.hosted.get('toold')!.begin();
-    const open = await ask(first.run, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const open = await callTool(first.run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);
-    const second = await answered(first.run, 'network.request', request('other.example.com'));
+    const second = await callDecided(first.run, 'network.request', request('other.example.com'));
     assert.deepEqual(
       (await grantedOf(second.run)).map(({ host }) => host),
       ['docs.example.com', 'other.example.com'],

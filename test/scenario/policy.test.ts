@@ -54,7 +54,7 @@ describe('policy', () => {
     });
     assert.doesNotMatch(denied, /it works/);
     const event = await eventually(
-      'it in the log',
+      'the denial in the log',
       async () => (await eventsOf('tool.call.denied'))[0],
     );
     assert.equal(event.policy, 'site:10-echo.cedar:1');
@@ -76,7 +76,7 @@ describe('policy', () => {
     const before = await version();
     rmSync(rulesFile());
     await published(before);
-    await eventually('the rule to be gone', async () =>
+    await eventually('the rule to be removed', async () =>
       /it works/.test(await echo(`Echo again ${Math.random()}`)) ? true : undefined,
     );
   });
@@ -113,7 +113,7 @@ describe('policy', () => {
   it('[R93] [R312] a file tool’s path is checked too', async () => {
     world.model.on('Read a secret', says(call('file.read', { path: '/etc/passwd' })), repeat);
     await doTask(world, 'Read a secret', { agent: 'coder' });
-    const event = await eventually('it in the log', async () =>
+    const event = await eventually('the denial in the log', async () =>
       (await eventsOf('tool.call.denied')).find(({ tool }) => tool === 'file.read'),
     );
     assert.equal(event.policy, 'base:etc');

@@ -163,18 +163,18 @@ describe('replay', () => {
     writeFileSync(join(world.stateDir, 'runtime.json'), JSON.stringify({ ...info, ...more }));
     const ran = await agentctl(['task', 'explain', task.id, '--json'], { state: world.stateDir });
     assert.equal(ran.code, 0, ran.stderr);
-    const told = JSON.stringify(documentOf(ran));
+    const explained = JSON.stringify(documentOf(ran));
     const { tasks } = await world.agentd.listTasks({ query: { root_task_id: task.id } });
     assert.equal(tasks.length, 3);
     let calls = 0;
     for (const { id } of tasks) {
-      assert.ok(told.includes(id), id);
+      assert.ok(explained.includes(id), id);
       const query = { task_id: id };
       for (const { call_id } of [
         ...(await world.toold.listCalls({ query })).calls,
         ...(await world.modeld.listCalls({ query })).calls,
       ]) {
-        assert.ok(told.includes(call_id), `${call_id} is told`);
+        assert.ok(explained.includes(call_id), `${call_id} is listed`);
         calls++;
       }
     }

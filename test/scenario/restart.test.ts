@@ -113,7 +113,7 @@ describe('a restart', () => {
         await eventually('no runner', async () =>
           readdirSync(join(runtime.stateDir, 'runners')).length === 0 ? true : undefined,
         );
-        await eventually('the journals to be told', () => assertReconciled(runtime));
+        await eventually('journals and log to agree', () => assertReconciled(runtime));
       },
     };
   };

@@ -49,7 +49,7 @@ describe('runs', () => {
     process.kill(pid, 'SIGSTOP');
     isHung = true;
     world.clock.advance(61_000);
-    await eventually('the hung process to be gone', async () =>
+    await eventually('the hung process to end', async () =>
       existsSync(`/proc/${pid}`) ? undefined : true,
     );
     const ended = await eventually('the end', async () => {
@@ -74,7 +74,7 @@ describe('runs', () => {
     });
     const kinds = events.map(({ event }) => event);
     for (const kind of ['run.started', 'run.crashed', 'run.restarted', 'run.ended'] as const)
-      assert.equal(kinds.filter((one) => one === kind).length, 1, kind);
+      assert.equal(kinds.filter((known) => known === kind).length, 1, kind);
     assert.match(
       String(events.find(({ event }) => event === 'run.crashed')?.data?.detail),
       /lease expired/,
@@ -142,14 +142,14 @@ describe('a stale activation', () => {
     });
     const old = run.caller;
     const echo = { call_id: run.callId(0), tool: 'test.echo', arguments: { text: 'too late' } };
-    const say = {
+    const message = {
       model: 'default',
       messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
     };
     const outcomes = await Promise.all([
       callLocal(world, 'toold', tooldRoutes.call, { body: echo }, old),
       callLocal(world, 'toold', tooldRoutes.listTools, {}, old),
-      callLocal(world, 'modeld', modeldRoutes.generate, { body: say }, old),
+      callLocal(world, 'modeld', modeldRoutes.generate, { body: message }, old),
       callLocal(world, 'agentd', agentdRoutes.runBeat, {}, old),
       callLocal(world, 'agentd', agentdRoutes.runBriefing, {}, old),
       callLocal(world, 'agentd', agentdRoutes.runInbox, { body: { step: 0 } }, old),

@@ -50,9 +50,9 @@ describe('sandboxes in split mode', { timeout: 120_000 }, () => {
     });
     process.kill(pidOf('sandboxd'), 'SIGKILL');
     assert.equal(await running, 'unavailable');
-    const held = boxed.filter((pid) => existsSync(`/proc/${pid}/exe`));
+    const alive = boxed.filter((pid) => existsSync(`/proc/${pid}/exe`));
     await eventually('the boxes to go', async () =>
-      held.some((pid) => isAlive(pid) && fieldOf(pid, 'Name') === 'sleep') ? undefined : true,
+      alive.some((pid) => isAlive(pid) && fieldOf(pid, 'Name') === 'sleep') ? undefined : true,
     );
     const again = await eventually('a box again', () => open(deriveId<BoxId>('box', 'again')));
     assert.equal(again.uid, uid);

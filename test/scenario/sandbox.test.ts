@@ -104,7 +104,7 @@ for (const mode of MODES) {
       assert.deepEqual(readdirSync(join(root, 'run/agentd')).sort(), ['agentd', 'modeld', 'toold']);
       assert.deepEqual(readdirSync(join(root, 'run/agentd/toold')), ['toold.sock']);
       for (const path of ['workspace', 'home', 'root', 'srv', 'usr/bin', 'var'])
-        assert.equal(existsSync(join(root, path)), false, `/${path} is not there`);
+        assert.equal(existsSync(join(root, path)), false, `/${path} does not exist`);
       assert.deepEqual(
         readFileSync(`/proc/${runner}/environ`, 'utf8').match(/KEY|TOKEN|HOME/),
         null,
@@ -206,7 +206,7 @@ for (const mode of MODES) {
       });
       assert.ok(Number(written()) < 10_000_000, `${written()} bytes on their way`);
       request.destroy();
-      await eventually('the command to be gone', async () => {
+      await eventually('the command to end', async () => {
         const left = await exec(id, 'ls /proc | grep -c "^[0-9]*$"; true');
         return Number(textOf(left)) <= 4 ? true : undefined;
       });
@@ -215,13 +215,13 @@ for (const mode of MODES) {
 
     it('[R163] file operations see exactly what the box sees', async () => {
       const id = await open('coder', 'files');
-      const ask = (body: object) => toold.boxFiles({ params: { id }, body: body as never });
-      await ask({ op: 'write', path: '/workspace/a.txt', content: 'hello' });
-      const read = (await ask({ op: 'read', path: '/workspace/a.txt' })) as { content: string };
+      const fileOp = (body: object) => toold.boxFiles({ params: { id }, body: body as never });
+      await fileOp({ op: 'write', path: '/workspace/a.txt', content: 'hello' });
+      const read = (await fileOp({ op: 'read', path: '/workspace/a.txt' })) as { content: string };
       assert.equal(read.content, 'hello');
       await exec(id, 'ln -s /etc/passwd out; ln -s /proc/1/root/etc up');
       for (const path of ['/etc/shadow', '/workspace/out', '/workspace/up/passwd', '/home/x'])
-        await assert.rejects(ask({ op: 'read', path }), (error: { code: string }) =>
+        await assert.rejects(fileOp({ op: 'read', path }), (error: { code: string }) =>
           ['denied', 'not_found'].includes(error.code),
         );
       await toold.closeBox({ params: { id } });

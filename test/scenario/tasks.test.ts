@@ -26,7 +26,7 @@ describe('tasks', () => {
   });
   after(() => world.stop());
 
-  const asked = (goal: string) =>
+  const sceneOf = (goal: string) =>
     eventually(`the model to be asked about ${goal}`, async () => world.model.scenesFor(goal)[0]);
 
   it('[R273] [R274] [R304] [R417] [K79] [K81] is created with a goal, and can be read with all its fields', async () => {
@@ -53,10 +53,10 @@ describe('tasks', () => {
     const make = (more: object) => create(world, 'Never begins', { agent: 'coder', ...more });
     const past = await refusedWith('bad_request', make({ deadline: '2020-01-01T00:00:00Z' }));
     assert.match(past.message, /the deadline 2020-01-01T00:00:00Z has passed/);
-    const place = await refusedWith('denied', make({ workspace: '/etc' }));
-    assert.match(place.message, /\/etc may not be used/);
-    const nobody = await refusedWith('not_found', make({ agent: 'codre' }));
-    assert.match(nobody.message, /did you mean coder\?/);
+    const error = await refusedWith('denied', make({ workspace: '/etc' }));
+    assert.match(error.message, /\/etc may not be used/);
+    const unknownAgent = await refusedWith('not_found', make({ agent: 'codre' }));
+    assert.match(unknownAgent.message, /did you mean coder\?/);
   });
 
   it('[R41] [R54] without an agent it is assigned to the planner', async () => {
@@ -104,10 +104,10 @@ describe('tasks', () => {
         { kind: 'artifact_ref', id: artifact.id },
       ],
     });
-    const told = String((await asked('Read what you got')).messages[1]?.content);
-    assert.match(told, /The host is web-3\./);
-    assert.match(told, /figures\.csv/);
-    assert.match(told, /1,250/);
+    const prompt = String((await sceneOf('Read what you got')).messages[1]?.content);
+    assert.match(prompt, /The host is web-3\./);
+    assert.match(prompt, /figures\.csv/);
+    assert.match(prompt, /1,250/);
   });
 
   it('[K83] [K85] [K88] starts when its dependencies have completed, and not before', async () => {
@@ -116,8 +116,8 @@ describe('tasks', () => {
     const second = await create(world, 'Then this', { agent: 'coder', after: [first.id] });
     assert.equal(second.status, 'blocked');
     assert.equal(second.reason, `after ${first.id}`);
-    const nobody = `task_${'0'.repeat(26)}` as TaskId;
-    await refusedWith('not_found', create(world, 'Never', { after: [nobody] }));
+    const unknownTask = `task_${'0'.repeat(26)}` as TaskId;
+    await refusedWith('not_found', create(world, 'Never', { after: [unknownTask] }));
     const [a, b] = [await taskEnded(world, first.id), await taskEnded(world, second.id)];
     assert.equal(b.status, 'completed');
     const { runs } = await world.agentd.listRuns({ query: { task_id: second.id } });
@@ -156,7 +156,7 @@ describe('tasks', () => {
   it('[R41] the higher priority runs first, then the older', async () => {
     world.model.on('Keep busy', { hang: true });
     const busy = await create(world, 'Keep busy', { agent: 'single' });
-    await asked('Keep busy');
+    await sceneOf('Keep busy');
     const ids: string[] = [];
     for (const [name, priority] of [
       ['low', -1],
@@ -199,7 +199,7 @@ describe('tasks', () => {
     world.model.on('Miss the train', { hang: true });
     const deadline = new Date(world.clock.nowMs() + 30_000).toISOString();
     const task = await create(world, 'Miss the train', { agent: 'coder', deadline });
-    const scene = await asked('Miss the train');
+    const scene = await sceneOf('Miss the train');
     world.clock.advance(31_000);
     const ended = await taskEnded(world, task.id);
     assert.equal(ended.status, 'failed');
@@ -215,7 +215,7 @@ describe('tasks', () => {
     );
     world.model.on('Dawdle', { hang: true });
     const whole = await create(world, 'Ask a slow friend', { agent: 'planner' });
-    const scene = await asked('Dawdle');
+    const scene = await sceneOf('Dawdle');
     await reaches(world, whole.id, 'waiting');
     const { task } = await world.agentd.cancelTask({
       params: { id: whole.id },
@@ -320,7 +320,7 @@ describe('tasks', () => {
       world.model.on('Stay on', { hang: true });
       const limits = { max_time_s: 20 };
       const task = await create(world, 'Stay on', { agent: 'coder', limits });
-      await asked('Stay on');
+      await sceneOf('Stay on');
       world.clock.advance(21_000);
       const ended = await taskEnded(world, task.id);
       assert.equal(ended.error?.code, 'limit');

@@ -19,7 +19,7 @@ describe('a tool call', () => {
   });
   after(() => world.stop());
 
-  const ask = async (tool: string, args: object, more: object = {}): Promise<CallAnswer> => {
+  const callTool = async (tool: string, args: object, more: object = {}): Promise<CallAnswer> => {
     const body = { call_id: run.callId(step++), tool, arguments: args, ...more };
     const outcome = await callLocal(world, 'toold', tooldRoutes.call, { body }, run.caller);
     assert.ok(outcome.ok, JSON.stringify(outcome));
@@ -30,14 +30,14 @@ describe('a tool call', () => {
     readFileSync(join(world.stateDir, 'test-effects'), 'utf8').trim().split('\n');
 
   it('[R89] [R288] [R289] [R307] is recorded with agent, task, tool, arguments and purpose', async () => {
-    const answer = await ask(
+    const response = await callTool(
       'test.echo',
       { text: 'hello' },
       { agent: 'agent:worker', task_id: run.taskId, purpose: 'to greet' },
     );
-    assert.equal(answer.status, 'completed');
-    assert.deepEqual(answer.result, { text: 'hello' });
-    const call = await record(answer.call_id);
+    assert.equal(response.status, 'completed');
+    assert.deepEqual(response.result, { text: 'hello' });
+    const call = await record(response.call_id);
     assert.deepEqual(
       [call.agent, call.task_id, call.tool, call.arguments.text, call.purpose, call.status],
       ['worker', run.taskId, 'test.echo', 'hello', 'to greet', 'completed'],
@@ -48,17 +48,17 @@ describe('a tool call', () => {
 
   it('[R31] [R90] [R91] [R415] caller and task are known from the socket; another claimed name is denied and logged', async () => {
     const elsewhere = `task_${'0'.repeat(26)}`;
-    for (const [said, code] of [
+    for (const [claimed, code] of [
       [{ agent: 'helper' }, 'wrong_agent'],
       [{ task_id: elsewhere }, 'wrong_task'],
     ] as const) {
-      const answer = await ask('test.echo', { text: 'as another' }, said);
-      assert.equal(answer.status, 'denied');
-      assert.equal(answer.error?.code, code);
+      const response = await callTool('test.echo', { text: 'as another' }, claimed);
+      assert.equal(response.status, 'denied');
+      assert.equal(response.error?.code, code);
       const event = await eventually('the event', async () =>
         (
           await world.audit.task({ params: { task_id: run.taskId }, query: { limit: 500 } })
-        ).events.find(({ id }) => id === `${answer.call_id}.denied`),
+        ).events.find(({ id }) => id === `${response.call_id}.denied`),
       );
       assert.deepEqual([event.allowed, event.agent], [false, 'worker']);
     }
@@ -72,32 +72,32 @@ describe('a tool call', () => {
     });
 
   it('[R90-R96] the log has the result of each of the seven checks, in order', async () => {
-    const asked = 'caller task tool scope sandbox:L0 approval:none';
+    const checkNames = 'caller task tool scope sandbox:L0 approval:none';
     const token = `ghp_${'a1B2c3D4e5'.repeat(4)}`.slice(0, 40);
     for (const [text, output, redacted] of [
       ['hello', 'output:shown', undefined],
       [`the token is ${token}.`, 'output:shown', 'GitHub token'],
       ['x'.repeat(300_000), 'output:stored', undefined],
     ] as const) {
-      const answer = await ask('test.echo', { text });
-      assert.equal(answer.status, 'completed');
-      assert.doesNotMatch(JSON.stringify(answer.result), /ghp_/);
-      const attempted = await eventOf(`${answer.call_id}.attempted.1`);
-      const { data } = await eventOf(`${answer.call_id}.ended`);
+      const response = await callTool('test.echo', { text });
+      assert.equal(response.status, 'completed');
+      assert.doesNotMatch(JSON.stringify(response.result), /ghp_/);
+      const attempted = await eventOf(`${response.call_id}.attempted.1`);
+      const { data } = await eventOf(`${response.call_id}.ended`);
       assert.deepEqual(
         [attempted.data?.checks, data?.checks, data?.redacted],
-        [asked, output, redacted],
+        [checkNames, output, redacted],
       );
     }
-    for (const [tool, args, said, checks] of [
+    for (const [tool, args, claimed, checks] of [
       ['test.echo', { text: 'a' }, { agent: 'helper' }, '!caller'],
       ['test.echo', { text: 'a' }, { task_id: `task_${'0'.repeat(26)}` }, 'caller !task'],
       ['shell.exec', { command: 'true' }, {}, 'caller task !tool'],
       ['test.echo', { text: 1 }, {}, 'caller task tool !scope'],
     ] as const) {
-      const answer = await ask(tool, args, said);
-      assert.equal(answer.status, 'denied');
-      assert.equal((await eventOf(`${answer.call_id}.denied`)).data?.checks, checks);
+      const response = await callTool(tool, args, claimed);
+      assert.equal(response.status, 'denied');
+      assert.equal((await eventOf(`${response.call_id}.denied`)).data?.checks, checks);
     }
   });
 
@@ -114,17 +114,17 @@ describe('a tool call', () => {
       assert.equal(typeof idempotent, 'boolean');
       assert.equal(input_schema.type, 'object');
     }
-    const unknown = await ask('prod.deploy', {});
+    const unknown = await callTool('prod.deploy', {});
     assert.deepEqual([unknown.status, unknown.error?.code], ['denied', 'unknown_tool']);
     assert.match(unknown.error?.hint ?? '', /test\.echo/, 'the hint lists the granted tools');
   });
 
   it('[R288] a repeated call returns the recorded result; the effect happens once', async () => {
     const args = { key: 'once' };
-    const first = await ask('test.count_effect', args);
+    const first = await callTool('test.count_effect', args);
     assert.equal(first.recorded, false);
     step--;
-    const second = await ask('test.count_effect', args);
+    const second = await callTool('test.count_effect', args);
     assert.equal(second.recorded, true);
     assert.deepEqual(second.result, first.result);
     assert.deepEqual(effects(), ['once']);
@@ -135,21 +135,21 @@ describe('a tool call', () => {
   });
 
   it('[R288] a long call responds with its id and what it waits for', async () => {
-    const answer = await ask('person.ask', { question: 'Shall I?' });
-    assert.equal(answer.status, 'waiting');
-    assert.equal(answer.wait?.kind, 'question');
-    const call = await record(answer.call_id);
-    assert.equal(call.wait_id, answer.wait?.id);
+    const response = await callTool('person.ask', { question: 'Shall I?' });
+    assert.equal(response.status, 'waiting');
+    assert.equal(response.wait?.kind, 'question');
+    const call = await record(response.call_id);
+    assert.equal(call.wait_id, response.wait?.id);
     assert.equal(call.ended_at, null);
-    await world.agentd.answerWait({ params: { id: answer.wait!.id }, body: { answer: 'do' } });
+    await world.agentd.answerWait({ params: { id: response.wait!.id }, body: { answer: 'do' } });
     step--;
-    const ended = await ask('person.ask', { question: 'Shall I?' });
+    const ended = await callTool('person.ask', { question: 'Shall I?' });
     assert.deepEqual([ended.status, ended.result?.answer], ['completed', 'do']);
-    assert.equal((await record(answer.call_id)).status, 'completed');
+    assert.equal((await record(response.call_id)).status, 'completed');
   });
 
   it('[R288] control characters in a result are escaped', async () => {
-    const answer = await ask('test.echo', { text: 'safe\u001b[2J\u202etxt' });
-    assert.deepEqual(answer.result, { text: 'safe[U+001B][2J[U+202E]txt' });
+    const response = await callTool('test.echo', { text: 'safe\u001b[2J\u202etxt' });
+    assert.deepEqual(response.result, { text: 'safe[U+001B][2J[U+202E]txt' });
   });
 });

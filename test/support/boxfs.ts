@@ -40,15 +40,15 @@ export type StartedBoxfs = {
 
 export function startBoxfs(args: string[], build: BoxfsBuild = 'plain'): StartedBoxfs {
   const child = spawn(buildBoxfs(build), args, { stdio: ['pipe', 'pipe', 'pipe'] });
-  let said = '';
+  let errors = '';
   child.stderr.on('data', (bytes: Buffer) => {
-    said += bytes.toString();
+    errors += bytes.toString();
   });
   child.stdin.on('error', () => {});
   return {
     process: child,
     stream: Duplex.from({ readable: child.stdout, writable: child.stdin }),
-    stderr: () => said,
+    stderr: () => errors,
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const gone = once(child, 'exit');

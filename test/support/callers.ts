@@ -168,7 +168,7 @@ export async function callLocal(
   const { dispatch } = world.hosted.get(daemon)!;
   const [path, search = ''] = pathOf(route, ask).split('?');
   try {
-    const answer = await dispatch.run({
+    const reply = await dispatch.run({
       method: route.method,
       path: path!,
       query: Object.fromEntries(new URLSearchParams(search)),
@@ -176,9 +176,9 @@ export async function callLocal(
       caller,
       idempotencyKey: key,
     });
-    if (!(answer instanceof RawReply)) return { ok: true, status: 200, value: answer, headers: {} };
-    const { status, headers } = answer;
-    return { ok: true, status, value: parsed(await textOf(answer), headers), headers };
+    if (!(reply instanceof RawReply)) return { ok: true, status: 200, value: reply, headers: {} };
+    const { status, headers } = reply;
+    return { ok: true, status, value: parsed(await textOf(reply), headers), headers };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
     return { ok: false, status: error.http, code: error.code, body: error.toBody() };

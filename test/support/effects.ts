@@ -211,7 +211,9 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
 
   const workOn: Effects['workOn'] = async (key, calls = []) => {
     const goal = `Change something, as ${key}`;
-    model.on(goal, ...calls.map((one) => says(one)), ({ results }) => finishes(results.join('\n')));
+    model.on(goal, ...calls.map((toolCall) => says(toolCall)), ({ results }) =>
+      finishes(results.join('\n')),
+    );
     makeReady(key);
     const body = { goal, agent: 'coder', workspace: workspaceOf(key) };
     let questions = 0;

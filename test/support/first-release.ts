@@ -87,10 +87,10 @@ spec: { persona: ${persona}, tools: { allow: [${tools}] } }
 type Event = { ts: string; source: string; source_seq: number };
 
 async function writeLog(stateDir: string, events: Event[]): Promise<string> {
-  const told = events.filter(
+  const sent = events.filter(
     (event) => event.source !== 'agentd' || event.source_seq <= AGENTD_TOLD,
   );
-  told.sort((a, b) => a.ts.localeCompare(b.ts));
+  sent.sort((a, b) => a.ts.localeCompare(b.ts));
   const log = await openLog({
     dir: join(stateDir, 'audit'),
     origin: 'agentd.local/audit',
@@ -98,7 +98,7 @@ async function writeLog(stateDir: string, events: Event[]): Promise<string> {
     segmentBytesMax: 1 << 20,
     checkpointEveryMs: 1_000,
   });
-  const bodies = told.map((event) => JSON.stringify(event));
+  const bodies = sent.map((event) => JSON.stringify(event));
   await log.append(bodies.slice(0, 20));
   await log.signNow();
   await log.append(bodies.slice(20));

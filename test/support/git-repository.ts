@@ -10,7 +10,8 @@ import { openTestBox, type TestBox } from './test-box.ts';
 export let world: TestBox;
 
 export const at = (name: string) => join(world.workspace, name);
-export const tool = (name: string) => gitTools(world.workspace).find((one) => one.name === name);
+export const tool = (name: string) =>
+  gitTools(world.workspace).find((candidate) => candidate.name === name);
 export const ask = (name: string, input: object = {}) => world.result(tool(name), input);
 
 export const env = {

@@ -44,11 +44,11 @@ function rootFrom(leaf: Buffer, index: number, size: number, path: Buffer[]): Bu
   if (size === 1) return leaf;
   let half = 1;
   while (half * 2 < size) half *= 2;
-  const beside = path.at(-1)!;
+  const sibling = path.at(-1)!;
   const rest = path.slice(0, -1);
   return index < half
-    ? sha256(Buffer.of(1), rootFrom(leaf, index, half, rest), beside)
-    : sha256(Buffer.of(1), beside, rootFrom(leaf, index - half, size - half, rest));
+    ? sha256(Buffer.of(1), rootFrom(leaf, index, half, rest), sibling)
+    : sha256(Buffer.of(1), sibling, rootFrom(leaf, index - half, size - half, rest));
 }
 
 export function isProven(proof: Proof, vkey: string): boolean {

@@ -66,7 +66,7 @@ export async function assertNothingLeft(runtime: TestRuntime): Promise<void> {
 /** Asserts that an ended runtime has left nothing. */
 export async function assertHostClean({ runtimeDir }: TestRuntime): Promise<void> {
   const warden = wardenPaths(runtimeDir).dir;
-  const look = () => ({
+  const list = () => ({
     processes: [...processesIn(warden), ...processesOf(runtimeDir)].filter(
       ({ pid }) => !isExiting(pid),
     ),
@@ -77,7 +77,7 @@ export async function assertHostClean({ runtimeDir }: TestRuntime): Promise<void
   const none = { processes: [], cgroups: [], mounts: [], isThere: false };
   await eventually(
     'nothing to be left',
-    async () => (JSON.stringify(look()) === JSON.stringify(none) ? true : undefined),
+    async () => (JSON.stringify(list()) === JSON.stringify(none) ? true : undefined),
     30_000,
-  ).catch(() => assert.deepEqual(look(), none));
+  ).catch(() => assert.deepEqual(list(), none));
 }

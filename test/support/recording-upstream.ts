@@ -139,7 +139,7 @@ function anthropicStream(reply: Reply, model: unknown): string {
 export async function startRecordingUpstream(): Promise<RecordingUpstream> {
   const requests: RecordedRequest[] = [];
   let refusal: { status: number; message: string } | undefined;
-  const answer = (recorded: RecordedRequest, response: http.ServerResponse): void => {
+  const respond = (recorded: RecordedRequest, response: http.ServerResponse): void => {
     const isAnthropic = recorded.path.includes('/messages');
     const { model, stream } = recorded.body;
     if (refusal !== undefined) {
@@ -167,7 +167,7 @@ export async function startRecordingUpstream(): Promise<RecordingUpstream> {
       const body = JSON.parse(text) as Record<string, unknown>;
       const recorded = { path: request.url ?? '', headers: request.headers, text, body };
       requests.push(recorded);
-      answer(recorded, response);
+      respond(recorded, response);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -8,14 +8,14 @@ import { startRuntime } from './runtime.ts';
 
 test('a runtime that does not start leaves no directory', async () => {
   const before = process.env.TMPDIR;
-  const place = mkdtempSync(join(tmpdir(), 'u-'));
-  process.env.TMPDIR = place;
+  const dir = mkdtempSync(join(tmpdir(), 'u-'));
+  process.env.TMPDIR = dir;
   try {
     await assert.rejects(startRuntime({ config: 'nobody: {}\n' }), { code: 'bad_config' });
-    assert.deepEqual(readdirSync(place), []);
+    assert.deepEqual(readdirSync(dir), []);
   } finally {
     if (before === undefined) delete process.env.TMPDIR;
     else process.env.TMPDIR = before;
-    rmSync(place, { recursive: true });
+    rmSync(dir, { recursive: true });
   }
 });

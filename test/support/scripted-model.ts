@@ -73,9 +73,9 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
         finishes('Nobody wrote a script for this goal.'),
       ];
       const line = lines[Math.min(scene.step, lines.length - 1)]!;
-      const say = typeof line === 'function' ? line(scene) : line;
-      if (say.hang === true) return;
-      setTimeout(() => answer(response, scene, say), say.delayMs ?? 0);
+      const reply = typeof line === 'function' ? line(scene) : line;
+      if (reply.hang === true) return;
+      setTimeout(() => respond(response, scene, reply), reply.delayMs ?? 0);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -128,8 +128,8 @@ function embed(response: http.ServerResponse, body: Record<string, unknown>): vo
 
 const USAGE = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
 
-function answer(response: http.ServerResponse, scene: ScriptedScene, say: ScriptedText): void {
-  const { status = 200, text, calls = [], usage = USAGE, headers = {} } = say;
+function respond(response: http.ServerResponse, scene: ScriptedScene, reply: ScriptedText): void {
+  const { status = 200, text, calls = [], usage = USAGE, headers = {} } = reply;
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
   if (status >= 400) {
     response.end(JSON.stringify({ error: { message: text ?? 'played', type: 'server_error' } }));

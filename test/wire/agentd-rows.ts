@@ -8,7 +8,7 @@ import { eventually } from '../support/runtime.ts';
 import { policyRows } from './policy-routes.ts';
 import { type Good, rows, withBody } from './row.ts';
 
-const NOBODY = '0'.repeat(26);
+const UNKNOWN = '0'.repeat(26);
 const manifest = (name: string) =>
   `apiVersion: agentd/v1\nkind: Agent\nmetadata: { name: ${name}, description: New. }\nspec: {}\n`;
 let made = 0;
@@ -56,8 +56,8 @@ function replayed(world: IdleWorld, run: LiveRun) {
     await eventually('the socket of the replay', async () => (existsSync(path) ? true : undefined));
     const body = { calls: 0, differences: [], result: null };
     await eventually('the replay to be open', async () => {
-      const told = await callSocket(path, agentdRoutes.runReplayed, { body });
-      return told.ok && (told.value as { noted: boolean }).noted ? true : undefined;
+      const outcome = await callSocket(path, agentdRoutes.runReplayed, { body });
+      return outcome.ok && (outcome.value as { noted: boolean }).noted ? true : undefined;
     });
   };
 }
@@ -87,9 +87,9 @@ const tasks = rows({
       assert.equal(response.task.assigned_to, 'worker'),
     bad: [
       ['a goal of 64 KiB and one', (g) => withBody(g, { goal: 'x'.repeat(65_537) }), 'bad_request'],
-      ['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
-      ['an unknown parent', (g) => withBody(g, { parent_task_id: `task_${NOBODY}` }), 'not_found'],
-      ['a dependency nobody has', (g) => withBody(g, { after: [`task_${NOBODY}`] }), 'not_found'],
+      ['an unknown agent', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+      ['an unknown parent', (g) => withBody(g, { parent_task_id: `task_${UNKNOWN}` }), 'not_found'],
+      ['an unknown dependency', (g) => withBody(g, { after: [`task_${UNKNOWN}`] }), 'not_found'],
       [
         'a time in another zone',
         (g) => withBody(g, { deadline: '2026-01-01T00:00:00+01:00' }),
@@ -106,8 +106,8 @@ const tasks = rows({
     },
     check: (response: { tasks: unknown[] }) => assert.ok(response.tasks.length > 0),
     bad: [
-      ['a status there is not', (g) => ({ ...g, query: { status: 'lost' } }), 'bad_request'],
-      ['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request'],
+      ['an unknown status', (g) => ({ ...g, query: { status: 'lost' } }), 'bad_request'],
+      ['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request'],
     ],
   },
   getTask: { cites: '[R274]', good: byId(blockedTask) },
@@ -136,7 +136,7 @@ const tasks = rows({
     }),
     check: (response: { task: { assigned_to: string } }) =>
       assert.equal(response.task.assigned_to, 'helper'),
-    bad: [['an agent nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found']],
+    bad: [['an unknown agent', (g) => withBody(g, { agent: 'nobody' }), 'not_found']],
   },
   replayTask: {
     good: async (world) => {
@@ -221,8 +221,8 @@ const threads = rows({
       },
     }),
     bad: [
-      ['an agent nobody has', (g) => withBody(g, { to: 'agent:nobody' }), 'not_found'],
-      ['a task nobody has', (g) => withBody(g, { task_id: `task_${NOBODY}` }), 'not_found'],
+      ['an unknown agent', (g) => withBody(g, { to: 'agent:nobody' }), 'not_found'],
+      ['an unknown task', (g) => withBody(g, { task_id: `task_${UNKNOWN}` }), 'not_found'],
       [
         'a type whose service is missing',
         (g) => withBody(g, { type: 'ToolRequest', to: 'service:toold' }),
@@ -278,7 +278,7 @@ const calls = rows({
     good: asTool(() => ({ agent: 'helper', goal: 'Help', wait: false })),
     bad: [
       ['oneself as the colleague', (g) => withBody(g, { agent: 'worker' }), 'denied'],
-      ['a colleague nobody has', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+      ['an unknown colleague', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
     ],
   },
   toolFinish: {
@@ -308,21 +308,22 @@ const calls = rows({
       const { result } = stored.value as { result: { id: string } };
       return { run, body: { ...forRun(run, 2), id: result.id } };
     },
-    bad: [
-      ['an artifact nobody has', (g) => withBody(g, { id: `artifact_${NOBODY}` }), 'not_found'],
-    ],
+    bad: [['an unknown artifact', (g) => withBody(g, { id: `artifact_${UNKNOWN}` }), 'not_found']],
   },
   toolAsk: { good: asTool(() => ({ question: 'Which one?', choices: ['a', 'b'] })) },
   toolTimer: { good: asTool(() => ({ after_s: 60 })) },
   toolAwaitApproval: {
-    good: asTool(() => ({ approval_id: `approval_${NOBODY}`, expires_at: '2030-01-01T00:00:00Z' })),
+    good: asTool(() => ({
+      approval_id: `approval_${UNKNOWN}`,
+      expires_at: '2030-01-01T00:00:00Z',
+    })),
     check: (response: { wait: { kind: string } }) => assert.equal(response.wait.kind, 'approval'),
   },
   approvalEnded: {
     // The call may not have opened its wait yet.
     unknownId: 'fine',
     good: async (world) => ({
-      params: { id: `approval_${NOBODY}` },
+      params: { id: `approval_${UNKNOWN}` },
       body: {
         run_id: world.someRun.id,
         call_id: world.someRun.callId(77),
@@ -332,12 +333,12 @@ const calls = rows({
       },
     }),
     check: (response: { ended: boolean }) => assert.equal(response.ended, false),
-    bad: [['a run that nobody has', (g) => withBody(g, { run_id: `run_${NOBODY}` }), 'not_found']],
+    bad: [['an unknown run', (g) => withBody(g, { run_id: `run_${UNKNOWN}` }), 'not_found']],
   },
   toolMark: {
     good: asTool(() => ({ labels: ['outside'], why: 'a page of a stranger' })),
     check: (response: { labels: string[] }) => assert.ok(response.labels.includes('outside')),
-    bad: [['a label there is not', (g) => withBody(g, { labels: ['nice'] }), 'bad_request']],
+    bad: [['an unknown label', (g) => withBody(g, { labels: ['nice'] }), 'bad_request']],
   },
   runMarks: { good: async (world) => ({ params: { id: world.someRun.id } }) },
   toolBreak: {

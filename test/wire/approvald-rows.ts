@@ -80,7 +80,7 @@ export const ROWS = rows({
     },
     bad: [
       ['other arguments', (g) => withBody(g, { arguments: { commit: 'evil' } }), 'bad_request'],
-      ['a risk there is not', (g) => withBody(g, { risk: 'none' }), 'bad_request'],
+      ['an unknown risk', (g) => withBody(g, { risk: 'none' }), 'bad_request'],
       ['no word on permits', (g) => withBody(g, { each_call: undefined }), 'bad_request'],
       ['an agent of no name', (g) => withBody(g, { agent: '../x' }), 'bad_request'],
     ],
@@ -125,7 +125,7 @@ export const ROWS = rows({
       assert.equal(response.approvals.length, 1);
       assert.ok(response.pending >= 1);
     },
-    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   getApproval: {
     cites: '[R295] [R108]',
@@ -137,7 +137,7 @@ export const ROWS = rows({
     cites: '[R296] [R109]',
     good: (world) => answering(world, { for: 'once' }),
     check: becomes('approved'),
-    bad: [['for ever', (g) => withBody(g, { for: 'ever' }), 'bad_request'], unseen],
+    bad: [['an invalid scope', (g) => withBody(g, { for: 'ever' }), 'bad_request'], unseen],
   },
   reject: {
     cites: '[R297] [R113]',
@@ -160,7 +160,7 @@ export const ROWS = rows({
     check: becomes('pending'),
     bad: [
       ['an agent', (g) => withBody(g, { to: 'agent:worker' }), 'bad_request'],
-      ['somebody without a key', (g) => withBody(g, { to: 'person:nobody' }), 'conflict'],
+      ['a person without a key', (g) => withBody(g, { to: 'person:nobody' }), 'conflict'],
       unseen,
     ],
   },
@@ -170,7 +170,7 @@ export const ROWS = rows({
       return { query: { limit: '1' } };
     },
     check: (response: { permits: unknown[] }) => assert.equal(response.permits.length, 1),
-    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   revokePermit: {
     good: async (world) => ({ params: { id: await permit(world) } }),

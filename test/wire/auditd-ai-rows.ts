@@ -44,7 +44,7 @@ export const ROWS = rows({
     cites: '[R299]',
     good: async () => ({ query: { limit: '3', order: 'desc' } }),
     check: (response: { events: unknown[] }) => assert.equal(response.events.length, 3),
-    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   task: {
     cites: '[R300]',

@@ -8,13 +8,13 @@ import { isCallOfRun, makeCallId } from '../../src/wire/call-id.ts';
 import { CallId } from '../../src/wire/primitives.ts';
 
 test('an id is derived from its position in the run and belongs to that run only', () => {
-  const place = fc.tuple(
+  const position = fc.tuple(
     fc.constantFrom('m' as const, 't' as const),
     fc.nat(32_767),
     fc.nat(1_023),
   );
   fc.assert(
-    fc.property(fc.nat(), fc.nat(), place, (one, other, [kind, step, index]) => {
+    fc.property(fc.nat(), fc.nat(), position, (one, other, [kind, step, index]) => {
       const [run, another] = [one, other].map((n) => deriveId<string>('run', n)) as [
         string,
         string,

@@ -81,12 +81,12 @@ describe('Idempotency-Key', () => {
   });
 
   for (const { daemon, name, route } of creating) {
-    const local = (ask: TestRequest, key?: string) =>
-      callLocal(world, daemon, route, ask, callerOf('operator', world.someRun), {
+    const local = (request: TestRequest, key?: string) =>
+      callLocal(world, daemon, route, request, callerOf('operator', world.someRun), {
         ...(key === undefined ? {} : { key }),
       });
-    const socket = (ask: TestRequest, key?: string) =>
-      callSocket(operatorSocket(daemon), route, ask, {
+    const socket = (request: TestRequest, key?: string) =>
+      callSocket(operatorSocket(daemon), route, request, {
         headers: headers(),
         ...(key === undefined ? {} : { key }),
       });

@@ -34,8 +34,8 @@ const opening = (port = 443) => {
 async function opened(world: IdleWorld, port?: number): Promise<RunId> {
   const id = deriveId<RunId>('run', 'wire', 'egress', made++);
   const path = socketOf(world, 'egressd', 'toold', world.someRun)!;
-  const ask = { params: { id }, body: opening(port) };
-  const outcome = await callSocket(path, egressdRoutes.putEgress, ask);
+  const request = { params: { id }, body: opening(port) };
+  const outcome = await callSocket(path, egressdRoutes.putEgress, request);
   assert.ok(outcome.ok, JSON.stringify(outcome));
   return id;
 }

@@ -15,10 +15,12 @@ const forModels = () => ({
   max_cost_microusd: null,
 });
 
-const said = (text: string) => [{ role: 'user', parts: [{ type: 'text', text }] }];
+const userMessage = (text: string) => [{ role: 'user', parts: [{ type: 'text', text }] }];
 
 async function modelCall(world: IdleWorld) {
-  return world.modeld.generate({ body: { model: 'default', messages: said('hello') as never } });
+  return world.modeld.generate({
+    body: { model: 'default', messages: userMessage('hello') as never },
+  });
 }
 
 export const ROWS = rows({
@@ -26,7 +28,7 @@ export const ROWS = rows({
     cites: '[R290]',
     good: async (world) => ({
       run: world.someRun,
-      body: { model: 'default', messages: said('hello'), purpose: 'a test' },
+      body: { model: 'default', messages: userMessage('hello'), purpose: 'a test' },
     }),
     check: (response: { rehearsal: boolean; message: { role: string } }) => {
       assert.equal(response.rehearsal, true);
@@ -68,13 +70,13 @@ export const ROWS = rows({
       await modelCall(world);
       return { query: { limit: '3' } };
     },
-    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   getCall: { good: async (world) => ({ params: { id: (await modelCall(world)).call_id } }) },
   forgetPart: {
     unknownId: 'fine',
     good: async (world) => {
-      const body = { model: 'default', messages: said(`forget me ${made++}`) as never };
+      const body = { model: 'default', messages: userMessage(`forget me ${made++}`) as never };
       const { call_id } = await world.modeld.generate({ body });
       const { call } = await world.modeld.getCall({ params: { id: call_id } });
       return { params: { hash: call.context.at(-1)! } };

@@ -108,7 +108,7 @@ function badRuns(good: Good, row: RouteRow): Bad[] {
   const { run_id, fence } = (good.body ?? {}) as { run_id?: string; fence?: number };
   if (run_id === undefined || fence === undefined || row.unknownRun === 'fine') return [];
   return [
-    ['a run that nobody has', () => withBody(good, { run_id: unknownId(run_id) }), 'not_found'],
+    ['an unknown run', () => withBody(good, { run_id: unknownId(run_id) }), 'not_found'],
     ...(row.unknownFence === 'fine'
       ? []
       : [['a fence to come', () => withBody(good, { fence: fence + 1 }), 'stale_fence'] as const]),

@@ -57,7 +57,7 @@ export const ROWS = rows({
   checkWorkspace: {
     good: async ({ workspace }) => ({ body: { path: workspace } }),
     bad: [
-      ['one nobody allowed', (good) => withBody(good, { path: '/etc' }), 'denied'],
+      ['a path that is not allowed', (good) => withBody(good, { path: '/etc' }), 'denied'],
       [
         'a missing one',
         (good) => withBody(good, { path: `${(good.body as { path: string }).path}/none` }),
@@ -82,7 +82,7 @@ export const ROWS = rows({
   listBoxes: {
     good: async () => ({ query: { limit: '10' } }),
     check: (response: { boxes: unknown[] }) => assert.ok(response.boxes.length > 0),
-    bad: [['a cursor nobody gave', (good) => ({ ...good, query: { cursor: 'x' } }), 'bad_request']],
+    bad: [['an invalid cursor', (good) => ({ ...good, query: { cursor: 'x' } }), 'bad_request']],
   },
   startRunner: {
     unknownRun: 'fine',
@@ -151,8 +151,8 @@ export const ROWS = rows({
     }),
     check: (response: { entries: unknown[] }) => assert.ok(Array.isArray(response.entries)),
     bad: [
-      ['a path of nobody', (good) => withBody(good, { path: '/etc/passwd' }), 'denied'],
-      ['a path that is not there', (good) => withBody(good, { path: '/workspace/x' }), 'not_found'],
+      ['a path outside the box', (good) => withBody(good, { path: '/etc/passwd' }), 'denied'],
+      ['a missing path', (good) => withBody(good, { path: '/workspace/x' }), 'not_found'],
     ],
   },
   closeBox: {

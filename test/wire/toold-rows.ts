@@ -61,7 +61,7 @@ export const ROWS = rows({
   },
   listCalls: {
     good: async (world) => ({ query: { run_id: world.someRun.id } }),
-    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
   checkArguments: {
     good: async () => ({ params: { name: 'test.echo' }, body: { arguments: { text: 1 } } }),

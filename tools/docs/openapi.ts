@@ -6,10 +6,10 @@ import { type Contract, follow, type JsonSchema, listRefs, type NamedRoute } fro
 const isPublic = ({ route }: NamedRoute): boolean =>
   route.callers.some((caller) => caller === 'operator' || caller === 'run');
 
-function parameters(one: NamedRoute, schemas: Contract['schemas']): JsonSchema[] {
+function parameters(named: NamedRoute, schemas: Contract['schemas']): JsonSchema[] {
   const found: JsonSchema[] = [];
   for (const place of ['params', 'query'] as const) {
-    const schema = one[place] === undefined ? {} : follow(one[place], schemas);
+    const schema = named[place] === undefined ? {} : follow(named[place], schemas);
     const required = (schema.required ?? []) as string[];
     for (const [name, field] of Object.entries(schema.properties ?? {})) {
       found.push({
@@ -20,28 +20,28 @@ function parameters(one: NamedRoute, schemas: Contract['schemas']): JsonSchema[]
       });
     }
   }
-  if (one.route.creates) found.push({ $ref: '#/components/parameters/IdempotencyKey' });
+  if (named.route.creates) found.push({ $ref: '#/components/parameters/IdempotencyKey' });
   return found;
 }
 
-function operation(one: NamedRoute, schemas: Contract['schemas']): JsonSchema {
-  const stream = one.route.streams ? { 'text/event-stream': { schema: { type: 'string' } } } : {};
-  const given = parameters(one, schemas);
+function operation(named: NamedRoute, schemas: Contract['schemas']): JsonSchema {
+  const stream = named.route.streams ? { 'text/event-stream': { schema: { type: 'string' } } } : {};
+  const given = parameters(named, schemas);
   return {
-    operationId: `${one.daemon}.${one.name}`,
-    tags: [one.daemon],
-    'x-callers': one.route.callers,
+    operationId: `${named.daemon}.${named.name}`,
+    tags: [named.daemon],
+    'x-callers': named.route.callers,
     ...(given.length > 0 && { parameters: given }),
-    ...(one.body && {
-      requestBody: { required: true, content: { 'application/json': { schema: one.body } } },
+    ...(named.body && {
+      requestBody: { required: true, content: { 'application/json': { schema: named.body } } },
     }),
     responses: {
       200: {
         description: 'done',
-        content: { 'application/json': { schema: one.output }, ...stream },
+        content: { 'application/json': { schema: named.output }, ...stream },
       },
-      default: one.route.dialect
-        ? { description: `an error as ${one.route.dialect} writes them` }
+      default: named.route.dialect
+        ? { description: `an error as ${named.route.dialect} writes them` }
         : { $ref: '#/components/responses/Fault' },
     },
   };
@@ -84,12 +84,12 @@ type Options = { contract: Contract; version: string; faultCodes: readonly strin
 
 export function writeOpenapi({ contract, version, faultCodes }: Options): string {
   const paths: Record<string, Record<string, JsonSchema>> = {};
-  for (const one of contract.routes.filter(isPublic)) {
-    const { path } = one.route;
-    const method = one.route.method.toLowerCase();
+  for (const named of contract.routes.filter(isPublic)) {
+    const { path } = named.route;
+    const method = named.route.method.toLowerCase();
     const others = paths[path] ?? {};
     assert(!(method in others), `two daemons answer ${method} ${path} on the one port`);
-    paths[path] = { ...others, [method]: operation(one, contract.schemas) };
+    paths[path] = { ...others, [method]: operation(named, contract.schemas) };
   }
   const document = {
     openapi: '3.1.0',

@@ -51,9 +51,9 @@ async function attempt(warden: TestWarden, entry: EscapeCase, guarded: boolean):
   fillWorkspace(warden, entry.files);
   entry.prepare?.(warden);
   const plan = typeof entry.plan === 'function' ? entry.plan(warden) : (entry.plan ?? {});
-  const words = typeof entry.attack === 'function' ? entry.attack(warden) : entry.attack;
+  const args = typeof entry.attack === 'function' ? entry.attack(warden) : entry.attack;
   const hostile = plan.level === 1 ? warden.hostile : '/opt/hostile';
-  const outcome = await warden.run([hostile, ...words], {
+  const outcome = await warden.run([hostile, ...args], {
     ...plan,
     guardsOff: guarded ? [] : entry.off,
   });
@@ -71,12 +71,12 @@ export function runCases(cases: EscapeCase[]): void {
       for (const entry of cases) {
         if (entry.modes && !entry.modes.includes(mode)) continue;
         it(`${entry.id} ${entry.title}`, async () => {
-          const held = await attempt(warden, entry, true);
-          const shown = JSON.stringify(held);
-          assert.ok(held.code !== 0 || held.signal !== 0, `the attack worked: ${shown}`);
-          assert.notEqual(held.code, 2, `the attack was not tried: ${shown}`);
-          if (entry.says) assert.match(held.stdout, entry.says, shown);
-          entry.check?.(warden, held, true);
+          const guarded = await attempt(warden, entry, true);
+          const shown = JSON.stringify(guarded);
+          assert.ok(guarded.code !== 0 || guarded.signal !== 0, `the attack worked: ${shown}`);
+          assert.notEqual(guarded.code, 2, `the attack was not tried: ${shown}`);
+          if (entry.says) assert.match(guarded.stdout, entry.says, shown);
+          entry.check?.(warden, guarded, true);
           const control = await attempt(warden, entry, false);
           assert.equal(control.code + control.signal, 0, `control: ${JSON.stringify(control)}`);
           entry.check?.(warden, control, false);

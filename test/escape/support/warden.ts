@@ -173,7 +173,7 @@ export class TestWarden {
     rmSync(own, { force: true }); // an earlier one may still run from it
     copyFileSync(binary, own);
     chmodSync(own, 0o755);
-    const words = [
+    const argv = [
       ...(this.mode === 'user' && IS_ROOT ? AS_NOBODY : []),
       ...(this.#options.wrap ?? []),
       own,
@@ -188,7 +188,7 @@ export class TestWarden {
       // So that nothing stays if this test is killed.
       ...(this.#options.parent === false ? [] : ['--parent', String(process.pid)]),
     ];
-    const child = spawn(words[0] ?? '', words.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(argv[0] ?? '', argv.slice(1), { stdio: ['ignore', 'pipe', 'pipe'] });
     this.process = child;
     child.stderr.on('data', (bytes: Buffer) => {
       this.stderr += bytes.toString();
@@ -269,8 +269,8 @@ export class TestWarden {
   }
 
   // A runner's view: libraries, Node, its program, the sockets; no workspace, no other programs.
-  runnerPlan(words: string[], dirs: { program: string; sockets: string }): WardenPlan {
-    const plan = this.plan(['/opt/node/node', ...words], { profile: 'runner' });
+  runnerPlan(argv: string[], dirs: { program: string; sockets: string }): WardenPlan {
+    const plan = this.plan(['/opt/node/node', ...argv], { profile: 'runner' });
     // A copy: the binary that runs this test may be readable only by root.
     const node = join(this.dir, 'bin/node');
     if (!existsSync(node)) copyFileSync(process.execPath, node);
