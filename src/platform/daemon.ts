@@ -28,6 +28,7 @@ import type { Log } from './log.ts';
 import { type Metrics, makeMetrics } from './metrics.ts';
 import { makeKeyedMutex } from './mutex.ts';
 import { openPersonKeys } from './person-keys.ts';
+import { addProcessGauges } from './process-metrics.ts';
 import { makePrivateDir } from './state-dir.ts';
 
 /**
@@ -159,6 +160,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   const { name } = value;
   const log = options.log.with({ daemon: name });
   const metrics = makeMetrics(name);
+  addProcessGauges(metrics);
   const links = new Map<DaemonName, Link>();
   let stopping = false;
   let listener: HttpListener | undefined;
@@ -354,7 +356,7 @@ function commonHandlers(
       new RawReply({
         status: 200,
         headers: { 'content-type': 'text/plain; version=0.0.4' },
-        body: context.metrics.text(),
+        body: await context.metrics.text(),
       }),
   };
 }

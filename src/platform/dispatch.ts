@@ -11,6 +11,7 @@ import { findNearest } from './did-you-mean.ts';
 import type { Log } from './log.ts';
 import { makeMatcher, type RouteMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
+import { makeLoopDelaySampler } from './process-metrics.ts';
 import { knownKeys } from './schema-messages.ts';
 
 /** A response that is not one JSON document. Its bytes are passed on unchecked. */
@@ -219,6 +220,7 @@ export function makeDispatch<T extends RouteTable>(options: {
   const { handlers, log, metrics } = options;
   const match = makeMatcher(options.routes);
   let inFlight = 0;
+  const sampleLoopDelay = makeLoopDelaySampler((ms) => metrics.observeMs('event_loop_delay', ms));
 
   const begin = (
     request: DispatchRequest,
@@ -270,6 +272,7 @@ export function makeDispatch<T extends RouteTable>(options: {
       if (inFlight >= IN_FLIGHT_MAX)
         throw fault('overloaded', 'too many requests in progress', { retryAfterMs: 250 });
       inFlight++;
+      sampleLoopDelay();
       const startMs = performance.now();
       let outcome = 'ok';
       let watch: Watch | undefined;

@@ -6,27 +6,30 @@ import { makeLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 
 describe('metrics', () => {
-  it('[R356] [R357] counts, with labels that cannot break the line', () => {
+  it('[R356] [R357] counts, with labels that cannot break the line', async () => {
     const metrics = makeMetrics('toold');
     metrics.count('requests', { outcome: 'ok' });
     metrics.count('requests', { outcome: 'ok' }, 2);
     metrics.count('requests', { outcome: 'a"b\\c\nd' });
     metrics.gauge('in_flight', () => 7);
-    const lines = metrics.text().trimEnd().split('\n');
+    metrics.gauge('queued', async () => 8);
+    const lines = (await metrics.text()).trimEnd().split('\n');
     assert.deepEqual(lines, [
       '# TYPE agentd_requests_total counter',
       'agentd_requests_total{daemon="toold",outcome="ok"} 3',
       'agentd_requests_total{daemon="toold",outcome="a\\"b\\\\c\\nd"} 1',
       '# TYPE agentd_in_flight gauge',
       'agentd_in_flight{daemon="toold"} 7',
+      '# TYPE agentd_queued gauge',
+      'agentd_queued{daemon="toold"} 8',
     ]);
   });
 
-  it('[R356] histograms are cumulative and their count is the number of values', () => {
+  it('[R356] histograms are cumulative and their count is the number of values', async () => {
     const metrics = makeMetrics('toold');
     const values = [0.1, 0.5, 3, 40, 999, 100_000];
     for (const ms of values) metrics.observeMs('request', ms);
-    const lines = metrics.text().split('\n');
+    const lines = (await metrics.text()).split('\n');
     const at = (le: string) =>
       Number(lines.find((line) => line.includes(`le="${le}"`))!.split(' ')[1]);
     assert.deepEqual(

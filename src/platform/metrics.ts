@@ -8,9 +8,9 @@ const newHistogram = (): Histogram => ({ counts: BUCKETS_MS.map(() => 0), sum: 0
 
 export type Metrics = {
   count(name: string, labels?: Labels, by?: number): void;
-  gauge(name: string, read: () => number): void;
+  gauge(name: string, read: () => number | Promise<number>): void;
   observeMs(name: string, ms: number, labels?: Labels): void;
-  text(): string;
+  text(): Promise<string>;
 };
 
 const escapeLabel = (value: string) =>
@@ -74,7 +74,7 @@ const inBraces = (inner: string) => (inner === '' ? '' : `{${inner}}`);
 
 export function makeMetrics(daemon: string): Metrics {
   const counters = new Map<string, Series<{ count: number }>>();
-  const gauges = new Map<string, () => number>();
+  const gauges = new Map<string, () => number | Promise<number>>();
   const histograms = new Map<string, Series<Histogram>>();
   const own = `daemon="${daemon}"`;
   const withOwn = (inner: string) => (inner === '' ? own : `${own},${inner}`);
@@ -118,7 +118,7 @@ export function makeMetrics(daemon: string): Metrics {
       h.sum += ms;
       h.count++;
     },
-    text() {
+    async text() {
       const lines: string[] = [];
       for (const [name, series] of counters) {
         lines.push(`# TYPE agentd_${name}_total counter`);
@@ -126,7 +126,8 @@ export function makeMetrics(daemon: string): Metrics {
           lines.push(`agentd_${name}_total${inBraces(withOwn(inner))} ${count}`);
       }
       for (const [name, read] of gauges) {
-        lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${inBraces(own)} ${read()}`);
+        const value = await read();
+        lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${inBraces(own)} ${value}`);
       }
       for (const [name, series] of histograms) lines.push(...writeHistogram(name, series));
       return `${lines.join('\n')}\n`;

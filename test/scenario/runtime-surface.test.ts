@@ -142,6 +142,8 @@ describe('runtime surface', () => {
       const value = scrape(daemon);
       assert.ok(value('request_ms_count') > 0 && value('request_ms_sum') >= 0, daemon);
       assert.equal(value('request_ms_bucket', 'le="+Inf"'), value('request_ms_count'));
+      assert.ok(value('process_rss_bytes') > value('process_heap_used_bytes'), daemon);
+      assert.ok(value('process_heap_used_bytes') > 0, daemon);
     }
     const denied = () => scrape('toold')('tool_calls_total', 'status="denied"');
     assert.equal(denied(), 0);

@@ -1,6 +1,9 @@
-// Counts committed events for /metrics. Calls, tokens and cost are counted by toold and modeld.
+// Counts committed events and queued runs for /metrics. Calls, tokens and cost are counted by toold
+// and modeld.
+import type { Clock } from '../../platform/clock.ts';
 import type { Metrics } from '../../platform/metrics.ts';
 import type { EventDraft } from '../../wire/events.ts';
+import type { Views } from './store/views.ts';
 
 const COUNTERS: Partial<Record<EventDraft['event'], string>> = {
   'task.created': 'tasks_created',
@@ -20,4 +23,18 @@ export function countEvents(metrics: Metrics, events: readonly EventDraft[]): vo
     const name = COUNTERS[event];
     if (name !== undefined) metrics.count(name, status === undefined ? {} : { status });
   }
+}
+
+/** Read from the store at each scrape, so that they cost nothing otherwise. */
+export function addQueueGauges(
+  metrics: Metrics,
+  store: Pick<Views, 'counts' | 'queuedSinceMs'>,
+  clock: Clock,
+): void {
+  metrics.gauge('runs_queued', async () => (await store.counts()).runs.queued ?? 0);
+  metrics.gauge('runs_live', async () => (await store.counts()).runs.live ?? 0);
+  metrics.gauge('queue_age_ms', async () => {
+    const sinceMs = await store.queuedSinceMs();
+    return sinceMs === undefined ? 0 : Math.max(0, clock.nowMs() - sinceMs);
+  });
 }

@@ -21,7 +21,7 @@ import { makeArtifactDiskReserve } from './artifact-disk-reserve.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
-import { countEvents } from './counters.ts';
+import { addQueueGauges, countEvents } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
 import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
@@ -64,6 +64,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       service?.onCommitted(committed);
     },
   });
+  addQueueGauges(context.metrics, store, clock);
   const dir = join(stateDir, 'objects');
   const blobs = await openBlobStore({ dir });
   const diskReserve = makeArtifactDiskReserve({ dir, reserveBytes: config.disk_reserve_bytes });

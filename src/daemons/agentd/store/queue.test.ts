@@ -1,7 +1,7 @@
 // Runs of each agent that are queued and live, and agents whose manifests are read in another way.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DATABASES, world } from './testing.ts';
+import { DATABASES, makeCall, world } from './testing.ts';
 
 for (const [name, open] of Object.entries(DATABASES)) {
   describe(`the queue on ${name}`, () => {
@@ -22,6 +22,37 @@ for (const [name, open] of Object.entries(DATABASES)) {
       assert.equal((await counts()).planner, undefined);
       advance(60_000);
       assert.deepEqual((await counts()).planner, { queued: 1, live: 0 });
+      await store.close();
+    });
+
+    it('knows since when the first run has waited, from when it was queued last', async () => {
+      const { store, task, claim, advance } = await world(open);
+      const startMs = Date.parse('2026-01-01T00:00:00Z');
+      const since = async () => ((await store.queuedSinceMs()) ?? 0) - startMs;
+      assert.equal(await store.queuedSinceMs(), undefined);
+      await task();
+      advance(1_000);
+      await task({ agent: 'coder' });
+      assert.equal(await since(), 0);
+      const claims = await claim();
+      assert.equal(await store.queuedSinceMs(), undefined);
+      advance(1_000);
+      const { id: runId, fence } = claims[0]!.run;
+      await store.endActivation(
+        { runId, fence },
+        { detail: 'x', counts: false, crashesMax: 3, pauseMs: 500 },
+      );
+      assert.equal(await since(), 2_000);
+      advance(1_000);
+      const [again] = await claim();
+      const wait = { kind: 'timer' as const, by: [], dueMs: startMs + 60_000 };
+      const call = makeCall(again!.run);
+      await store.openWait(call, wait as never);
+      assert.equal(await store.park(call, [call.callId]), true);
+      assert.equal(await store.queuedSinceMs(), undefined);
+      advance(60_000);
+      await store.processDue();
+      assert.equal(await since(), 63_000);
       await store.close();
     });
 

@@ -156,9 +156,11 @@ export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promi
   }
   const notBefore = tx.nowMs + (crash.counts ? crashBackoffMs(crashes) : (crash.pauseMs ?? 0));
   await tx.sql.run(
-    "UPDATE runs SET status = 'queued', lease_until_ms = NULL, crashes = ?, not_before_ms = ? WHERE id = ?",
+    `UPDATE runs SET status = 'queued', lease_until_ms = NULL, crashes = ?, not_before_ms = ?,
+       queued_ms = ? WHERE id = ?`,
     crashes,
     notBefore,
+    tx.nowMs,
     run.id,
   );
   if (!isEnded(task.status))

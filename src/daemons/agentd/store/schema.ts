@@ -65,6 +65,12 @@ CREATE TABLE run_briefing_parts (
 );
 CREATE INDEX run_briefing_parts_by_part ON run_briefing_parts (part_id);`;
 
+/** When a run was queued last. */
+const QUEUED_SINCE = `
+ALTER TABLE runs ADD COLUMN queued_ms BIGINT;
+UPDATE runs SET queued_ms = created_ms WHERE status = 'queued';
+CREATE INDEX runs_queued_since ON runs (queued_ms) WHERE status = 'queued';`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -215,4 +221,5 @@ ${IDEMPOTENCY_TABLE}
   NARROWER_SCOPES,
   INDEXES_FOR_HISTORY,
   BRIEFING_PARTS,
+  QUEUED_SINCE,
 ];

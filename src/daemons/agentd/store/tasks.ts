@@ -108,12 +108,13 @@ export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
   const id = tx.newId<string>('run');
   await tx.sql.run(
     `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations,
-       crashes, not_before_ms, lease_until_ms, briefing, created_ms, ended_ms)
-     VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, NULL)`,
+       crashes, not_before_ms, lease_until_ms, briefing, created_ms, queued_ms, ended_ms)
+     VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, ?, NULL)`,
     id,
     task.id,
     task.assigned_to,
     task.priority,
+    tx.nowMs,
     tx.nowMs,
   );
   return id;

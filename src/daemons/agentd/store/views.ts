@@ -15,7 +15,7 @@ import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
-import { countRunsByAgent, type RunCounts } from './queue.ts';
+import { countRunsByAgent, type RunCounts, readQueuedSince } from './queue.ts';
 import {
   type AgentRow,
   type ArtifactRow,
@@ -64,6 +64,8 @@ export type Views = {
     waitsOpen: number;
   }>;
   countRunsByAgent(): Promise<RunCounts>;
+  /** Returns when the run that has waited longest was queued. */
+  queuedSinceMs(): Promise<number | undefined>;
   halt(): Promise<{ reason: string } | undefined>;
   /** Returns all parked runs and the `count` most recently ended ones. */
   listStoppedRuns(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
@@ -151,6 +153,7 @@ export function makeViews(db: Database, clock: Clock): Views {
         return toArtifactView(row);
       }),
     countRunsByAgent: () => db.read((sql) => countRunsByAgent(sql, clock.nowMs())),
+    queuedSinceMs: () => db.read(readQueuedSince),
     halt: () => db.read((sql) => sql.one<{ reason: string }>('SELECT reason FROM halt')),
     listStoppedRuns: (count) =>
       db.read(async (sql) => {

@@ -118,7 +118,9 @@ async function wakeIfDone(tx: AgentdTx, runId: string): Promise<void> {
   );
   if (open !== undefined) return;
   const changed = await tx.sql.run(
-    "UPDATE runs SET status = 'queued', not_before_ms = 0, crashes = 0 WHERE id = ? AND status = 'parked'",
+    `UPDATE runs SET status = 'queued', not_before_ms = 0, crashes = 0, queued_ms = ?
+     WHERE id = ? AND status = 'parked'`,
+    tx.nowMs,
     runId,
   );
   if (changed === 0) return;
