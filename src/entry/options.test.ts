@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { runAllSteps, VERSION } from './options.ts';
 
-test('its version is that of the package', () => {
+test("the version is the package's", () => {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   assert.equal(VERSION, (JSON.parse(text) as { version: string }).version);
 });

@@ -85,11 +85,11 @@ describe('acquiring a runtime directory', () => {
   it("keeps a directory that a killed warden's janitor still uses", async () => {
     const base = freshBase();
     makeAbandoned(base, '00000001');
-    const asked: string[] = [];
-    const isBusy = (dir: string): boolean => asked.push(dir) === 0;
+    const checked: string[] = [];
+    const isBusy = (dir: string): boolean => checked.push(dir) === 0;
     const options = { log: silentLog, isFree: isBusy };
     (await acquireRuntimeDir(join(base, 'ffffffff'), options)).release();
-    assert.deepEqual(asked, [join(base, '00000001.warden')]);
+    assert.deepEqual(checked, [join(base, '00000001.warden')]);
     assert.ok(existsSync(join(base, '00000001', 'agentd')));
   });
 

@@ -14,7 +14,8 @@ import {
 } from './authenticate.ts';
 
 const KEY = 'a-key-that-is-long-enough-to-be-one-0123456789';
-const asked = (headers: Record<string, string | string[]>) => ({ headers }) as IncomingMessage;
+const withHeaders = (headers: Record<string, string | string[]>) =>
+  ({ headers }) as IncomingMessage;
 const catchCode = (work: () => unknown): string => {
   try {
     work();
@@ -27,9 +28,9 @@ const catchCode = (work: () => unknown): string => {
 describe('authenticate: the operator by key', () => {
   const authenticate = authenticateByKey(KEY);
 
-  it('takes the key as Bearer and as x-api-key', () => {
+  it('accepts the key as Bearer and as x-api-key', () => {
     for (const headers of [{ authorization: `Bearer ${KEY}` }, { 'x-api-key': KEY }])
-      assert.deepEqual(authenticate(asked(headers)), {
+      assert.deepEqual(authenticate(withHeaders(headers)), {
         kind: 'operator',
         principal: 'person:operator',
       });
@@ -54,41 +55,41 @@ describe('authenticate: the operator by key', () => {
     ];
     for (const headers of near)
       assert.equal(
-        catchCode(() => authenticate(asked(headers as Record<string, string>))),
+        catchCode(() => authenticate(withHeaders(headers as Record<string, string>))),
         'unauthenticated',
         JSON.stringify(headers),
       );
   });
 
-  it('says neither key in a refusal', () => {
+  it('never prints a key in a refusal', () => {
     assert.throws(
-      () => authenticate(asked({ authorization: 'Bearer tried-this' })),
+      () => authenticate(withHeaders({ authorization: 'Bearer tried-this' })),
       (error: Fault) => !JSON.stringify(error.toBody()).match(/tried-this|long-enough/),
     );
   });
 
-  it('names the person as the client says, if that is a name', () => {
+  it("uses the person's name that the client claims, if it is valid", () => {
     const person = (name: string) =>
-      authenticate(asked({ 'x-api-key': KEY, 'agentd-person': name })).principal;
+      authenticate(withHeaders({ 'x-api-key': KEY, 'agentd-person': name })).principal;
     assert.equal(person('ann'), 'person:ann');
     assert.equal(person('ann@example.org'), 'person:ann@example.org');
     for (const odd of ['', 'a b', '../x', 'a\nb', 'x'.repeat(65), 'ä', '-a', 'a:b'])
       assert.equal(person(odd), 'person:operator', odd);
   });
 
-  it('a socket made for one caller is that caller, whatever the request says', () => {
+  it('a socket made for one caller is that caller, whatever the request claims', () => {
     const caller = { kind: 'operator', principal: 'person:ann' } as const;
     const headers = { authorization: 'Bearer x', 'agentd-person': 'eve' };
-    assert.deepEqual(authenticateAs(caller)(asked(headers)), caller);
+    assert.deepEqual(authenticateAs(caller)(withHeaders(headers)), caller);
   });
 });
 
 describe('authenticate: over TCP', () => {
   const authenticate = authenticateOverTcp(KEY, () => 8080);
   const asks = (headers: Record<string, string>) =>
-    catchCode(() => authenticate(asked({ 'x-api-key': KEY, ...headers })));
+    catchCode(() => authenticate(withHeaders({ 'x-api-key': KEY, ...headers })));
 
-  it('takes its own names as Host and Origin, and no Origin', () => {
+  it('accepts its own names as Host and Origin, and no Origin', () => {
     const own = ['127.0.0.1:8080', 'localhost:8080', '[::1]:8080', 'LOCALHOST:8080'];
     for (const host of own) {
       assert.equal(asks({ host }), 'taken', host);
@@ -98,7 +99,7 @@ describe('authenticate: over TCP', () => {
     }
   });
 
-  it('refuses every other Host, so that a name that was made to point here is of no use', () => {
+  it('refuses every other Host, so that DNS rebinding fails', () => {
     const hosts = [
       '',
       'localhost',
@@ -117,7 +118,7 @@ describe('authenticate: over TCP', () => {
     ];
     for (const host of hosts) assert.equal(asks({ host }), 'forbidden_origin', host);
     assert.equal(
-      catchCode(() => authenticate(asked({ 'x-api-key': KEY }))),
+      catchCode(() => authenticate(withHeaders({ 'x-api-key': KEY }))),
       'forbidden_origin',
     );
   });
@@ -139,13 +140,13 @@ describe('authenticate: over TCP', () => {
       assert.equal(asks({ host: 'localhost:8080', origin }), 'forbidden_origin', origin);
   });
 
-  it('looks at names before the key, and at the key in any case', () => {
+  it('checks names before the key, and the key in any case', () => {
     assert.equal(
-      catchCode(() => authenticate(asked({ host: 'evil.example' }))),
+      catchCode(() => authenticate(withHeaders({ host: 'evil.example' }))),
       'forbidden_origin',
     );
     assert.equal(
-      catchCode(() => authenticate(asked({ host: 'localhost:8080' }))),
+      catchCode(() => authenticate(withHeaders({ host: 'localhost:8080' }))),
       'unauthenticated',
     );
   });
@@ -155,7 +156,7 @@ describe('authenticate: the key file', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-k-'));
   after(() => rmSync(dir, { recursive: true, force: true }));
 
-  it('is made at first need, 0600, and stays', () => {
+  it('is created on first use, 0600, and stays', () => {
     const file = join(dir, 'a.key');
     const key = loadOperatorKey(file);
     assert.ok(key.length >= 40);
@@ -183,7 +184,7 @@ describe('authenticate: the key file', () => {
     assert.ok(loadOperatorKey(file));
   });
 
-  it('is refused when it is empty or cut off: an empty key would let everybody in', () => {
+  it('is refused when it is empty or truncated: an empty key would authenticate anyone', () => {
     for (const text of ['', '\n', 'short\n']) {
       const file = join(dir, 'd.key');
       writeFileSync(file, text, { mode: 0o600 });

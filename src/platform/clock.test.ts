@@ -97,7 +97,7 @@ describe('the system clock', () => {
 });
 
 describe('the manual clock', () => {
-  it('stands still until it is moved, and fires what is due in order of time', () => {
+  it('stands still until it is advanced, and fires due timers in order of time', () => {
     const clock = manualClock(1_000);
     const fired: string[] = [];
     clock.at(1_300, () => fired.push('c'));
@@ -111,7 +111,7 @@ describe('the manual clock', () => {
     assert.deepEqual(fired, ['a', 'b', 'c']);
   });
 
-  it('fires what is already due soon, but not inside the call', async () => {
+  it('fires timers already due soon, but not inside the call', async () => {
     const clock = manualClock(1_000);
     let fired = false;
     clock.at(1_000, () => {

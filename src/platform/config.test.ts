@@ -37,7 +37,7 @@ function refusal(file: string): Fault {
     assert.equal((error as Fault).code, 'bad_config');
     return error as Fault;
   }
-  return assert.fail('the configuration was taken');
+  return assert.fail('the configuration was accepted');
 }
 
 describe('config', () => {

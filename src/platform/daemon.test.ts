@@ -35,7 +35,7 @@ describe('a hosted daemon', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-d-'));
   let context: DaemonContext;
   let hosted: RunningDaemon;
-  const told: string[] = [];
+  const calls: string[] = [];
   const toold = defineDaemon({
     name: 'toold',
     routes: table,
@@ -49,8 +49,8 @@ describe('a hosted daemon', () => {
             fence: caller.kind === 'run' ? caller.fence : 0,
           }),
         },
-        drain: async () => void told.push('drain'),
-        stop: async () => void told.push('stop'),
+        drain: async () => void calls.push('drain'),
+        stop: async () => void calls.push('stop'),
       };
     },
   });
@@ -112,7 +112,7 @@ describe('a hosted daemon', () => {
 
   it('opens a directory for a run; the socket says who calls and under which fence', async () => {
     const path = await context.runSockets.open(caller(1));
-    // The box's own user must get in, and nobody else gets as far as here.
+    // The box's own user must get in; no other user reaches this directory.
     assert.equal(statSync(dirname(path)).mode & 0o777, 0o755);
     assert.equal(statSync(path).mode & 0o777, 0o666);
     assert.equal(statSync(dirname(dirname(path))).mode & 0o777, 0o700);
@@ -123,7 +123,7 @@ describe('a hosted daemon', () => {
   it('a higher fence replaces the socket, a lower one is refused', async () => {
     const before = await context.runSockets.open(caller(2));
     const path = await context.runSockets.open(caller(3));
-    assert.notEqual(dirname(before), dirname(path), 'who saw the one does not see the other');
+    assert.notEqual(dirname(before), dirname(path), 'a holder of one does not see the other');
     assert.equal(existsSync(dirname(before)), false);
     assert.deepEqual(await who(path), { principal: 'agent:coder', fence: 3 });
     await assert.rejects(context.runSockets.open(caller(2)), { code: 'stale_fence' });
@@ -180,7 +180,7 @@ describe('a hosted daemon', () => {
     const health = await exchange({ path: operator }, requestText('GET', '/healthz', headers));
     assert.equal((jsonOf(health.responses[0]!) as { status: string }).status, 'stopping');
     await hosted.stop();
-    assert.deepEqual(told, ['drain', 'stop']);
+    assert.deepEqual(calls, ['drain', 'stop']);
     assert.equal(existsSync(operator), false);
   });
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { findNearest } from './did-you-mean.ts';
 
-it('nearest: a word that is close, and nothing for one that is not', () => {
+it('finds a close name, and nothing for one that is not', () => {
   const known = ['max_steps', 'max_tokens', 'description'];
   assert.equal(findNearest('max_stpes', known), 'max_steps');
   assert.equal(findNearest('Description', known), 'description');
@@ -11,18 +11,18 @@ it('nearest: a word that is close, and nothing for one that is not', () => {
   assert.equal(findNearest('x', []), undefined);
 });
 
-it('two letters swapped are still recognised', () => {
+it('finds a name with two letters swapped', () => {
   assert.equal(findNearest('modle', ['linuxUser', 'model', 'memory']), 'model');
   assert.equal(findNearest('zzzzz', ['linuxUser', 'model', 'memory']), undefined);
 });
 
-it('nearest finds one letter too many, too few, another or none', () => {
+it('finds a name with one letter added, missing or changed', () => {
   for (const typed of ['status', 'statu', 'statusx', 'ststus'])
     assert.equal(findNearest(typed, ['list', 'status', 'down']), 'status');
   assert.equal(findNearest('zzz', ['list', 'status']), undefined);
 });
 
-it('nearest does not lengthen a short word into one that has little to do with it', () => {
+it('does not extend a short name to an unrelated one', () => {
   assert.equal(findNearest('taks', ['task', 'tool', 'ask']), 'task');
   assert.equal(findNearest('xy', ['ask']), undefined);
 });

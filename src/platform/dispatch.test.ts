@@ -70,12 +70,12 @@ describe('dispatch: route known → caller allowed → input valid → handler �
       makeRequest('GET', '/v1/things/t1', { query: { x: '1' } }),
     ],
     [
-      'a query where none is taken',
+      'a query where none is allowed',
       'bad_request',
       makeRequest('GET', '/v1/things', { query: { x: '1' } }),
     ],
     [
-      'a body where none is taken',
+      'a body where none is allowed',
       'bad_request',
       makeRequest('GET', '/v1/things', { body: { x: 1 } }),
     ],
@@ -242,7 +242,7 @@ describe('dispatch: what ends a handler early', () => {
       await catchCode(makeTestDispatch({ list: list as never }).run(request)),
       'deadline',
     );
-    assert.equal((reason as Fault).code, 'deadline', 'the handler is told, too');
+    assert.equal((reason as Fault).code, 'deadline', 'the handler gets it, too');
   });
 
   it('a caller may shorten the deadline and not lengthen it', async () => {
@@ -259,11 +259,11 @@ describe('dispatch: what ends a handler early', () => {
 
   it('a caller that disconnects, before or during the work', async () => {
     const dispatch = makeTestDispatch({ list: hang as never });
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const during = catchCode(
-      dispatch.run(makeRequest('GET', '/v1/things', { signal: gone.signal })),
+      dispatch.run(makeRequest('GET', '/v1/things', { signal: disconnect.signal })),
     );
-    gone.abort();
+    disconnect.abort();
     assert.equal(await during, 'canceled');
     const before = makeTestDispatch({
       list: async ({ signal }) => {
@@ -289,10 +289,10 @@ describe('dispatch: what ends a handler early', () => {
       return new RawReply({ status: 200, headers: {}, body: body() });
     };
     const dispatch = makeTestDispatch({ follow });
-    const gone = new AbortController();
-    const request = makeRequest('GET', '/v1/follow', { signal: gone.signal });
+    const disconnect = new AbortController();
+    const request = makeRequest('GET', '/v1/follow', { signal: disconnect.signal });
     await dispatch.run(request);
-    gone.abort();
+    disconnect.abort();
     assert.equal(signals[0]!.aborted, true);
 
     const again = new AbortController();

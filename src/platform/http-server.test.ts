@@ -21,7 +21,7 @@ describe('http-server', () => {
   });
   after(() => at.close());
 
-  it('answers a good request, in a directory and a socket that are ours alone', async () => {
+  it('responds to a valid request, in a private directory and socket', async () => {
     const response = await echo('{"text":"hé"}', { 'content-type': 'application/json' });
     assert.equal(response.status, 200);
     assert.equal((jsonOf(response) as { text: string }).text, 'hé');
@@ -49,18 +49,18 @@ describe('http-server', () => {
     assert.match(trace.traceparent, /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
   });
 
-  it('says the request id with a refusal, too', async () => {
+  it('a refusal carries the request id, too', async () => {
     const response = await echo('{', { 'x-request-id': 'req-2' });
     assert.equal(errorCode(response), 'bad_json');
     assert.equal(response.headers['x-request-id'], 'req-2');
   });
 
-  it('a refused caller is told so before its body is read', async () => {
+  it('a caller is refused before its body is read', async () => {
     const head = 'POST /v1/peers HTTP/1.1\r\nhost: a\r\ncontent-length: 900000\r\n\r\n';
     assert.equal(errorCode(await send(`${head}not json`)), 'forbidden_caller');
   });
 
-  it('a route may take less or more than others', async () => {
+  it('a route may have its own body limit', async () => {
     const body = Buffer.alloc(101, 32);
     assert.equal(errorCode(await send(requestText('POST', '/v1/small', {}, body))), 'too_large');
     const fits = await send(requestText('POST', '/v1/small', {}, `"${'a'.repeat(98)}"`));
@@ -88,7 +88,7 @@ describe('http-server', () => {
     }
   });
 
-  it('does not read for ever what it has refused', async () => {
+  it('does not read a refused body forever', async () => {
     const socket = net.connect({ path });
     let sent = 0;
     const ended = new Promise<void>((resolve) => socket.on('close', () => resolve()));
@@ -112,7 +112,7 @@ describe('http-server', () => {
     assert.deepEqual(jsonOf(response), { openai: 'bad_json' });
   });
 
-  it('says when to come back, and which methods there are', async () => {
+  it('sends Retry-After, and the allowed methods', async () => {
     const later = await send(requestText('GET', '/v1/retry'));
     assert.equal(later.status, 429);
     assert.equal(later.headers['retry-after'], '2');
@@ -120,7 +120,7 @@ describe('http-server', () => {
     assert.equal(allow.headers.allow, 'POST');
   });
 
-  it('answers requests sent one behind the other in their order', async () => {
+  it('responds to pipelined requests in order', async () => {
     const all = ['a', 'b', 'c', 'd'].map((text) =>
       requestText('POST', '/v1/echo', {}, JSON.stringify({ text })),
     );
@@ -149,19 +149,19 @@ describe('http-server', () => {
     );
   });
 
-  it('tells the handler when its caller has gone', async () => {
+  it("aborts the handler's signal when its caller disconnects", async () => {
     const was = at.canceled.length;
     const socket = net.connect({ path });
     const first = requestText('POST', '/v1/echo', {}, '{"text":"a"}');
     socket.write(Buffer.concat([first, requestText('GET', '/v1/slow')]));
-    // The one behind it is in hand when the answer to the first is here.
+    // The second request is in progress when the first response arrives.
     await once(socket, 'data');
     socket.destroy();
     while (at.canceled.length === was) await new Promise((resolve) => setTimeout(resolve, 5));
     assert.equal(at.canceled.at(-1), 'canceled');
   });
 
-  it('a client that goes away in the middle of its body is no error of ours', async () => {
+  it('a client that disconnects in the middle of its body is not our error', async () => {
     const socket = net.connect({ path });
     socket.write('POST /v1/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{"te');
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -169,11 +169,11 @@ describe('http-server', () => {
     socket.destroy();
     assert.equal((await echo('{"text":"a"}')).status, 200);
     await new Promise((resolve) => setTimeout(resolve, 20));
-    const said = at.lines.slice(before).filter((line) => line.includes('"level":"error"'));
-    assert.deepEqual(said, []);
+    const errors = at.lines.slice(before).filter((line) => line.includes('"level":"error"'));
+    assert.deepEqual(errors, []);
   });
 
-  it('refuses a socket path the kernel would cut off, and one that is listened on by port', async () => {
+  it('refuses a socket path the kernel would truncate, and a port in use', async () => {
     const long = join(at.dir, 'x'.repeat(100), 'y.sock');
     const caller = authenticateAs({ kind: 'operator', principal: 'person:ann' });
     await assert.rejects(at.listener.listenUnix(long, caller), { code: 'path_too_long' });
@@ -185,7 +185,7 @@ describe('http-server', () => {
     await first.close();
   });
 
-  it('a long stream to a slow reader arrives whole and adds no listener per pause', async () => {
+  it('a long stream to a slow reader arrives complete and adds no listener per pause', async () => {
     const warnings: string[] = [];
     const note = ({ name }: Error) => void warnings.push(name);
     process.on('warning', note);

@@ -8,7 +8,7 @@ import { canonicalJson, decodeUtf8, hashJson, parseJson, sha256Hex } from './jso
 const code = (wanted: string) => (error: Fault) => error.code === wanted;
 
 describe('json: bytes to text', () => {
-  it('refuses what is not UTF-8 and keeps everything else', () => {
+  it('refuses invalid UTF-8 and keeps everything else', () => {
     for (const bytes of [[0xff], [0xc0, 0xaf], [0xe2, 0x82], [0xed, 0xa0, 0x80], [0x80]])
       assert.throws(() => decodeUtf8(Uint8Array.from(bytes)), code('bad_json'));
     fc.assert(
@@ -20,12 +20,12 @@ describe('json: bytes to text', () => {
 });
 
 describe('json: text to value', () => {
-  it('says what is wrong', () => {
+  it('reports what is wrong', () => {
     for (const text of ['', ' ', '{', '{"a":1,}', "{'a':1}", 'NaN', '1 2', '{"a":1}}', '\ufeff1'])
       assert.throws(() => parseJson(text), code('bad_json'), JSON.stringify(text));
   });
 
-  it('takes 64 levels and refuses 65, before it parses', () => {
+  it('accepts 64 levels and refuses 65, before it parses', () => {
     const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
     assert.doesNotThrow(() => parseJson(nested(64)));
     assert.throws(() => parseJson(nested(65)), code('too_deep'));
@@ -86,7 +86,7 @@ describe('json: the canonical form', () => {
     );
   });
 
-  it('leaves out what is undefined and has no spaces', () => {
+  it('omits undefined and has no spaces', () => {
     assert.equal(
       canonicalJson({ b: [1, undefined], a: undefined, c: 'x y' }),
       '{"b":[1,null],"c":"x y"}',

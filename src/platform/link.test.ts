@@ -102,8 +102,8 @@ describe('links', () => {
   });
 
   type Outcome = { answer: unknown } | { fault: unknown };
-  const outcome = (asked: Promise<unknown>): Promise<Outcome> =>
-    asked.then(
+  const outcome = (call: Promise<unknown>): Promise<Outcome> =>
+    call.then(
       (answer) => ({ answer }),
       (error: unknown) => {
         assert.ok(error instanceof Fault, String(error));
@@ -145,12 +145,12 @@ describe('links', () => {
     const client = makeClient(table, narrow);
     const first = new AbortController();
     const holding = outcome(client.wait({}, { signal: first.signal, deadlineMs: 30_000 }));
-    const catchCode = async (asked: Promise<unknown>) =>
-      ((await outcome(asked)) as { fault: { code: string } }).fault.code;
+    const catchCode = async (call: Promise<unknown>) =>
+      ((await outcome(call)) as { fault: { code: string } }).fault.code;
     const late = catchCode(client.context({}, { deadlineMs: 50 }));
-    const told = new AbortController();
-    const canceled = catchCode(client.context({}, { signal: told.signal }));
-    told.abort();
+    const cancel = new AbortController();
+    const canceled = catchCode(client.context({}, { signal: cancel.signal }));
+    cancel.abort();
     assert.equal(await canceled, 'canceled');
     assert.equal(await late, 'deadline');
     first.abort();
@@ -188,7 +188,7 @@ describe('links', () => {
     }
   });
 
-  it('a caller that may not call is refused alike', async () => {
+  it('an unauthorized caller is refused alike', async () => {
     const both = await Promise.all(Object.values(clients).map((c) => outcome(c.hidden({}))));
     assert.deepEqual(both[0], both[1]);
     assert.equal((both[0] as { fault: { code: string } }).fault.code, 'forbidden_caller');
@@ -244,9 +244,9 @@ describe('links', () => {
   it('a deadline and a cancellation end the wait alike', async () => {
     for (const client of Object.values(clients)) {
       await assert.rejects(client.wait({}, { deadlineMs: 10 }), { code: 'deadline' });
-      const gone = new AbortController();
-      const waiting = client.wait({}, { signal: gone.signal });
-      setTimeout(() => gone.abort(), 10);
+      const cancel = new AbortController();
+      const waiting = client.wait({}, { signal: cancel.signal });
+      setTimeout(() => cancel.abort(), 10);
       await assert.rejects(waiting, { code: 'canceled' });
       await assert.rejects(client.wait({}, { signal: AbortSignal.abort() }), { code: 'canceled' });
     }
@@ -318,8 +318,8 @@ describe('the socket link, with faults of the server', () => {
     const server = net.createServer(() => undefined);
     await new Promise<void>((resolve) => server.listen(socketPath, resolve));
     const link = socketLink({ socketPath });
-    const asked = makeClient(table, link).context({}, { deadlineMs: 1 });
-    await assert.rejects(asked, { code: 'deadline' });
+    const call = makeClient(table, link).context({}, { deadlineMs: 1 });
+    await assert.rejects(call, { code: 'deadline' });
     link.close();
     server.close();
   });

@@ -51,18 +51,18 @@ describe('outbox', () => {
     await bench.close();
   });
 
-  it('what was rolled back is never delivered, and does not hold up the rest', async () => {
+  it('a rolled back event is never delivered, and does not delay the rest', async () => {
     const bench = await openBench();
     await bench.add('a');
     await assert.rejects(bench.add('gone', true));
     await bench.outbox.delivered(await bench.add('b'));
     assert.deepEqual(listIds(bench.taken), ['a', 'b']);
     await assert.rejects(bench.add('gone', true));
-    assert.equal(await bench.outbox.drain(20_000), true, 'nothing waits any more');
+    assert.equal(await bench.outbox.drain(20_000), true, 'nothing is queued');
     await bench.close();
   });
 
-  it('sends again what was not taken, in the same order', async () => {
+  it('resends rejected events, in the same order', async () => {
     const bench = await openBench(undefined, { is: true });
     await bench.add('a');
     const last = await bench.add('b');
@@ -75,7 +75,7 @@ describe('outbox', () => {
     await bench.close();
   });
 
-  it('delivered: resolves only when the log has it, and else says that nothing was done', async () => {
+  it('delivered: resolves only when the log has it, and otherwise reports that nothing was done', async () => {
     const bench = await openBench(undefined, { is: true });
     const seq = await bench.add('a');
     await assert.rejects(bench.outbox.delivered(seq, 20), { code: 'audit_unavailable' });
@@ -108,7 +108,7 @@ describe('outbox', () => {
       }
     }
     assert.equal((refused as { code: string }).code, 'audit_unavailable');
-    assert.ok(performance.now() - began >= 2_000, 'a short absence stops nobody');
+    assert.ok(performance.now() - began >= 2_000, 'a short outage stops no work');
     bench.down.is = false;
     assert.equal(await bench.outbox.drain(20_000), true);
     bench.outbox.assertAuditAccepting();
@@ -123,7 +123,7 @@ describe('outbox', () => {
     await before.close();
     const bench = await openBench(file);
     const seq = await bench.add('c');
-    // Beyond what a loss of power could have taken from here after the log had it.
+    // Beyond what a power failure could have removed here after the log had it.
     assert.equal(seq, 2 + 100_000 + 1);
     await bench.outbox.delivered(seq);
     assert.deepEqual(listIds(bench.taken), ['a', 'b', 'c']);
@@ -136,7 +136,7 @@ describe('outbox', () => {
     await again.close();
   });
 
-  it('gives no number twice that a loss of power took from a store with none before', async () => {
+  it('never reuses a number that a power failure removed from a store that had none before', async () => {
     const file = newFile();
     const before = await openBench(file);
     await before.outbox.delivered(await before.add('a'));
@@ -147,7 +147,7 @@ describe('outbox', () => {
     await bench.close();
   });
 
-  it('forgets what was delivered and still never gives a number twice', async () => {
+  it('deletes delivered events and still never reuses a number', async () => {
     const file = newFile();
     const bench = await openBench(file);
     const count = () =>
@@ -158,7 +158,7 @@ describe('outbox', () => {
       last = await bench.add(`${i}`);
       await bench.outbox.delivered(last);
     }
-    assert.ok((await count())!.c < 5_000, 'the table does not grow for ever');
+    assert.ok((await count())!.c < 5_000, 'the table is bounded');
     await bench.outbox.drain(20_000);
     await bench.close();
     const again = await openBench(file);
@@ -166,7 +166,7 @@ describe('outbox', () => {
     await again.close();
   });
 
-  it('takes several at once, and sends those again that the log had not taken', async () => {
+  it('sends several at once, and resends those that the log rejected', async () => {
     const file = newFile();
     const down = { is: false };
     const bench = await openBench(file, down);
@@ -199,7 +199,7 @@ describe('outbox', () => {
     await again.close();
   });
 
-  it('goes on when it cannot remove what was delivered', async () => {
+  it('goes on when it cannot delete delivered events', async () => {
     const inner = openSqlite({ file: newFile(), migrations: [OUTBOX_TABLES] });
     let removals = 0;
     const db: Database = {
@@ -243,7 +243,7 @@ describe('outbox', () => {
     await db.close();
   });
 
-  it('refuses an event the log would refuse, with the change it belongs to', async () => {
+  it('refuses an invalid event, with the change it belongs to', async () => {
     const bench = await openBench();
     const refused = (more: object) =>
       assert.rejects(

@@ -16,7 +16,7 @@ test('a cursor is read back, and none is none', () => {
   assert.equal(readIdCursor(undefined, 'task'), undefined);
 });
 
-test('what no page returned is refused', () => {
+test('a cursor that no page returned is refused', () => {
   for (const text of ['', '-1', '1.5', '1e3', ' 1', '9'.repeat(16), ID])
     refused(() => readNumberCursor(text));
   for (const text of ['', '1', `${ID}0`, `${ID}'`, ID.toUpperCase()])

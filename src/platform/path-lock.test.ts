@@ -7,46 +7,46 @@ import { type LockRequest, makePathLock } from './path-lock.ts';
 const never = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-test('many are in at once; who wants to be alone waits for them, and others wait for it', async () => {
-  const { acquire: enter } = makePathLock();
-  const beside = (...paths: string[]) => enter({ paths: paths, exclusive: false }, never);
-  const [first, second] = [await beside('/a'), await beside('/a', '/b')];
+test('shared locks overlap; an exclusive request waits for them, and later ones wait for it', async () => {
+  const { acquire } = makePathLock();
+  const shared = (...paths: string[]) => acquire({ paths, exclusive: false }, never);
+  const [first, second] = [await shared('/a'), await shared('/a', '/b')];
   assert.deepEqual([first.hasWaited, second.hasWaited], [false, false]);
   const order: string[] = [];
   const note = (name: string) => (turn: { release(): void }) => {
     order.push(name);
     return turn;
   };
-  const alone = enter({ paths: ['/a/x'], exclusive: true }, never).then(note('alone'));
-  const late = beside('/a').then(note('late'));
-  (await beside('/c')).release();
+  const alone = acquire({ paths: ['/a/x'], exclusive: true }, never).then(note('alone'));
+  const late = shared('/a').then(note('late'));
+  (await shared('/c')).release();
   first.release();
   await settle();
-  assert.deepEqual(order, [], 'one is still in');
+  assert.deepEqual(order, [], 'one lock is still held');
   second.release();
   await settle();
-  assert.deepEqual(order, ['alone'], 'nobody overtakes it');
+  assert.deepEqual(order, ['alone'], 'no request overtakes it');
   (await alone).release();
   (await late).release();
   assert.deepEqual(order, ['alone', 'late']);
 });
 
-test('who gives up while waiting lets the others in', async () => {
-  const { acquire: enter } = makePathLock();
-  const inside = await enter({ paths: ['/a'], exclusive: false }, never);
-  const given = new AbortController();
-  const alone = enter({ paths: ['/a'], exclusive: true }, given.signal);
-  const behind = enter({ paths: ['/a'], exclusive: false }, never);
-  given.abort(new Error('enough'));
+test('a canceled request lets the others proceed', async () => {
+  const { acquire } = makePathLock();
+  const inside = await acquire({ paths: ['/a'], exclusive: false }, never);
+  const canceled = new AbortController();
+  const alone = acquire({ paths: ['/a'], exclusive: true }, canceled.signal);
+  const behind = acquire({ paths: ['/a'], exclusive: false }, never);
+  canceled.abort(new Error('enough'));
   await assert.rejects(alone, /enough/);
   (await behind).release();
   inside.release();
-  await assert.rejects(enter({ paths: ['/a'], exclusive: true }, given.signal), /enough/);
-  assert.equal((await enter({ paths: ['/a'], exclusive: true }, never)).hasWaited, false);
+  await assert.rejects(acquire({ paths: ['/a'], exclusive: true }, canceled.signal), /enough/);
+  assert.equal((await acquire({ paths: ['/a'], exclusive: true }, never)).hasWaited, false);
 });
 
-test('whoever is alone is alone, and everybody gets in', async () => {
-  const stays = fc.array(
+test('an exclusive lock is exclusive, and every request is granted', async () => {
+  const requests = fc.array(
     fc.record({
       paths: fc.uniqueArray(fc.constantFrom('/a', '/a/b', '/c', 'task'), { minLength: 1 }),
       exclusive: fc.boolean(),
@@ -54,22 +54,22 @@ test('whoever is alone is alone, and everybody gets in', async () => {
     { maxLength: 12 },
   );
   await fc.assert(
-    fc.asyncProperty(stays, fc.infiniteStream(fc.nat(3)), async (all, waits) => {
-      const { acquire: enter } = makePathLock();
+    fc.asyncProperty(requests, fc.infiniteStream(fc.nat(3)), async (all, waits) => {
+      const { acquire } = makePathLock();
       const inside = new Set<LockRequest>();
       const meet = (a: LockRequest, b: LockRequest) =>
         a.paths.some((p) => b.paths.some((q) => p === q || `${p}/`.startsWith(`${q}/`))) ||
         b.paths.some((p) => a.paths.some((q) => `${p}/`.startsWith(`${q}/`)));
-      const one = async (stay: LockRequest) => {
-        const { release: leave } = await enter(stay, never);
+      const hold = async (request: LockRequest) => {
+        const { release } = await acquire(request, never);
         for (const other of inside)
-          assert.ok(!((stay.exclusive || other.exclusive) && meet(stay, other)), 'not alone');
-        inside.add(stay);
+          assert.ok(!((request.exclusive || other.exclusive) && meet(request, other)), 'not alone');
+        inside.add(request);
         for (let i = waits.next().value ?? 0; i > 0; i--) await settle();
-        inside.delete(stay);
-        leave();
+        inside.delete(request);
+        release();
       };
-      await Promise.all(all.map(one));
+      await Promise.all(all.map(hold));
     }),
     { numRuns: 50 },
   );

@@ -23,7 +23,7 @@ describe('a fence', () => {
     assert.deepEqual(seen, [...expected, 'load 2 after 1', 'open live 2']);
   });
 
-  it('that is equal is the same admission once more', async () => {
+  it('that is equal repeats the same admission', async () => {
     const { admit, call, seen } = start(makeDisk());
     const socket = await admit(1);
     const run = call(1);
@@ -118,7 +118,7 @@ describe('a dismissal', () => {
     assert.equal(call(5).fence, 5);
   });
 
-  it('does not close the socket of the activation that came after it', async () => {
+  it('does not close the socket of a later activation', async () => {
     const { admit, dismiss, seen } = start(makeDisk());
     await admit(1);
     await Promise.all([dismiss(1), admit(2)]);
@@ -140,7 +140,7 @@ describe('after a restart', () => {
     assert.ok(seen.includes('open live 3'));
   });
 
-  it('a run that is dismissed or admitted meanwhile is not opened as it was', async () => {
+  it('a run that is dismissed or admitted meanwhile is not opened with its old row', async () => {
     for (const later of [1, 2]) {
       const disk = makeDisk();
       await start(disk).admit(1);
@@ -154,7 +154,7 @@ describe('after a restart', () => {
 });
 
 describe('a replay', () => {
-  it('repeats the fence of an activation that is over, and does not make it live', async () => {
+  it('repeats the fence of an ended activation, and does not make it live', async () => {
     const { admit, dismiss, call, registry } = start(makeDisk());
     await admit(2);
     await dismiss(2);
@@ -188,13 +188,13 @@ const op = fc.oneof(
   { weight: 4, arbitrary: fc.record({ op: fc.constant('dismiss' as const), fence }) },
   { weight: 1, arbitrary: fc.record({ op: fc.constant('restart' as const) }) },
 );
-/** Each operation starts so many turns after the one before, whether that has ended or not. */
+/** Each operation starts this many ticks after the one before, whether that has ended or not. */
 const script = fc.array(fc.tuple(op, fc.nat({ max: 6 })), { minLength: 1, maxLength: 25 });
 
 type Row = { fence: number; isLive: boolean };
 const NONE: Row = { fence: 0, isLive: false };
 
-/** The rule in one place: the row after an operation, or undefined when it is refused. */
+/** The expected row after an operation, or undefined when it is refused. */
 function afterOp(row: Row, done: { op: 'admit' | 'dismiss'; fence: number; mode?: Mode }) {
   if (done.op === 'dismiss')
     return done.fence >= row.fence ? { fence: done.fence, isLive: false } : row;
@@ -203,12 +203,12 @@ function afterOp(row: Row, done: { op: 'admit' | 'dismiss'; fence: number; mode?
   return isAllowed ? { fence: done.fence, isLive: true } : undefined;
 }
 
-it('no call under a stale fence is ever accepted, whatever happens in whatever order', async () => {
+it('no call under a stale fence is ever accepted, in any order of events', async () => {
   let accepted = 0;
   await fc.assert(
     fc.asyncProperty(script, fc.infiniteStream(fc.nat({ max: 3 })), async (steps, delays) => {
       const disk = makeDisk(() => delays.next().value);
-      /** From these on, acknowledged to agentd: activations up to here, or below, are over. */
+      /** Acknowledged to agentd: activations up to here, or below, have ended. */
       let endedUpTo = 0;
       let highest = 0;
       /** Requested and not acknowledged, in order: a restart finds the first one done or not. */
@@ -288,5 +288,5 @@ it('no call under a stale fence is ever accepted, whatever happens in whatever o
     }),
     { numRuns: 300 },
   );
-  assert.ok(accepted > 0, 'the control: calls under the current fence are accepted');
+  assert.ok(accepted > 0, 'control: calls under the current fence are accepted');
 });

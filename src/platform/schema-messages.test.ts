@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { checkValue } from './check.ts';
 import { knownKeys } from './schema-messages.ts';
 
-const said = (schema: z.ZodType, value: unknown): string => {
+const messageFor = (schema: z.ZodType, value: unknown): string => {
   const checked = checkValue(schema, value);
   assert.equal(checked.success, false, 'it is refused');
   return checked.success ? '' : checked.issues[0]!.message;
@@ -16,7 +16,7 @@ const part = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('text'), text: z.string() }),
   z.strictObject({ kind: z.literal('ref'), id: z.string() }),
 ]);
-const cases: [schema: z.ZodType, value: unknown, words: string][] = [
+const cases: [schema: z.ZodType, value: unknown, message: string][] = [
   [z.string(), undefined, 'is missing; must be text'],
   [z.string(), 5, 'must be text, not a number'],
   [z.string(), null, 'must be text, not null'],
@@ -53,9 +53,9 @@ const cases: [schema: z.ZodType, value: unknown, words: string][] = [
   ],
 ];
 
-for (const [schema, value, words] of cases)
-  test(`${JSON.stringify(value) ?? 'nothing'} → ${words}`, () => {
-    assert.equal(said(schema, value), words);
+for (const [schema, value, message] of cases)
+  test(`${JSON.stringify(value) ?? 'nothing'} → ${message}`, () => {
+    assert.equal(messageFor(schema, value), message);
   });
 
 test('the keys allowed at a path', () => {

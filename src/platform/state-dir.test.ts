@@ -197,7 +197,7 @@ describe('state-dir: the lock', () => {
 
   it('throws if the file cannot be locked at all', () => {
     const file = fresh();
-    writeFileSync(file, 'this is no lock file, but something that somebody put here');
+    writeFileSync(file, 'this is not a lock file');
     assert.throws(() => tryLock(file), { code: 'storage_broken' });
   });
 
@@ -208,14 +208,14 @@ describe('state-dir: the lock', () => {
     const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', code], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    const said = await new Promise<string>((resolve) =>
+    const output = await new Promise<string>((resolve) =>
       child.stdout.once('data', (c) => resolve(`${c}`)),
     );
-    assert.equal(said.trim(), 'true');
+    assert.equal(output.trim(), 'true');
     assert.equal(tryLock(file), undefined, 'another process holds it');
-    const gone = new Promise((resolve) => child.once('exit', resolve));
+    const exited = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGKILL');
-    await gone;
+    await exited;
     const lock = await waitForLock(file, 5_000);
     assert.ok(lock !== undefined);
     lock.release();

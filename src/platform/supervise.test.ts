@@ -54,10 +54,12 @@ describe('supervise', () => {
 
   it('reports the fault of a child also when its exit is seen before its output', async () => {
     const refusal = JSON.stringify({ error: { code: 'bad_config', message: 'no', hint: 'yes' } });
-    const says = (how: string) => start('', {}, { program: '/bin/sh', argv: ['-c', how] });
-    await assert.rejects(says(`(sleep 0.3; echo '${refusal}') & exit 78`), { code: 'bad_config' });
-    await assert.rejects(says('exit 78'), { message: /ended before it was ready \(exit 78\)/ });
-    await assert.rejects(says('sleep 4 & exit 78'), { message: /\(exit 78\)/ });
+    const runShell = (how: string) => start('', {}, { program: '/bin/sh', argv: ['-c', how] });
+    await assert.rejects(runShell(`(sleep 0.3; echo '${refusal}') & exit 78`), {
+      code: 'bad_config',
+    });
+    await assert.rejects(runShell('exit 78'), { message: /ended before it was ready \(exit 78\)/ });
+    await assert.rejects(runShell('sleep 4 & exit 78'), { message: /\(exit 78\)/ });
   });
 
   it('passes only the given environment to the child', async () => {
@@ -132,50 +134,53 @@ describe('supervise', () => {
     await back(one, first);
   });
 
-  /** With what is said of its program. */
-  const startHeard = async () => {
+  /** Also returns whether its program was reported as outdated, and its errors. */
+  const startLogged = async () => {
     const code = `${READY} ${STAY}`;
     const file = join(dir, `${made}.mjs`);
-    const told: boolean[] = [];
+    const outdated: boolean[] = [];
     const errors: string[] = [];
     const log = { ...silentLog, error: (message: string) => void errors.push(message) };
-    const onOutdated = (isOutdated: boolean) => void told.push(isOutdated);
+    const onOutdated = (isOutdated: boolean) => void outdated.push(isOutdated);
     const one = await start(code, {}, { file, log, onOutdated });
-    return { one, code, file, told, errors };
+    return { one, code, file, outdated, errors };
   };
 
   it('does not restart a changed program until it is restored', async () => {
-    const { one, code, file, told, errors } = await startHeard();
+    const { one, code, file, outdated, errors } = await startLogged();
     const first = one.pid()!;
     for (const change of [() => writeFileSync(file, `${code} // new`), () => rmSync(file)]) {
       const before = one.pid()!;
       change();
       process.kill(before, 'SIGKILL');
-      await eventually('it is told', async () => told.at(-1) || undefined);
+      await eventually('it is reported', async () => outdated.at(-1) || undefined);
       assert.equal(one.pid(), before);
       writeFileSync(file, code);
       await back(one, before);
-      await eventually('it is taken back', async () => told.at(-1) === false || undefined);
+      await eventually(
+        'the report is withdrawn',
+        async () => outdated.at(-1) === false || undefined,
+      );
     }
     assert.notEqual(one.pid(), first);
     assert.equal(one.restarts(), 2);
-    assert.deepEqual(told, [true, false, true, false]);
+    assert.deepEqual(outdated, [true, false, true, false]);
     assert.deepEqual(errors, Array(2).fill('not restarted: its program has changed'));
   });
 
   it('reports an unreadable program as unreadable, not as changed', async () => {
-    const { one, code, file, told, errors } = await startHeard();
+    const { one, code, file, outdated, errors } = await startLogged();
     const first = one.pid()!;
     rmSync(file);
     mkdirSync(file);
     process.kill(first, 'SIGKILL');
-    await eventually('it is said', async () => errors.length > 0 || undefined);
+    await eventually('it is logged', async () => errors.length > 0 || undefined);
     assert.equal(one.pid(), first);
     rmSync(file, { recursive: true });
     writeFileSync(file, code);
     await back(one, first);
     assert.deepEqual(errors, ['not restarted: its program cannot be read; retrying']);
-    assert.deepEqual(told, []);
+    assert.deepEqual(outdated, []);
   });
 
   it('refuses to start a program that it cannot read', async () => {

@@ -20,19 +20,19 @@ describe('TCP gateway', () => {
   const runtimeDir = mkdtempSync(join(tmpdir(), 'agentd-f-'));
   const servers: http.Server[] = [];
   const seen: Seen[] = [];
-  const gone: string[] = [];
+  const closed: string[] = [];
   let front: TcpGateway;
   let where: { host: string; port: number };
 
-  /** Stands for a daemon: says what reached it. */
+  /** Stands for a daemon: returns what reached it. */
   const standIn = (daemon: DaemonName): http.Server => {
     const server = http.createServer({ requireHostHeader: false }, (request, response) => {
       const url = request.url ?? '';
-      request.on('close', () => request.complete || gone.push(url));
+      request.on('close', () => request.complete || closed.push(url));
       if (url.includes('stream')) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.write('data: 1\n\n');
-        response.on('close', () => gone.push(url));
+        response.on('close', () => closed.push(url));
         return;
       }
       if (url.includes('cut')) return void response.destroy();
@@ -90,7 +90,7 @@ describe('TCP gateway', () => {
     return responses[0]!;
   };
 
-  it('sends each path to the daemon that owns it, status and headers come back', async () => {
+  it('sends each path to the daemon that owns it, and returns status and headers', async () => {
     const owners: [string, DaemonName][] = [
       ['/v1/tasks?limit=3', 'agentd'],
       ['/v1/models/generate', 'modeld'],
@@ -117,7 +117,7 @@ describe('TCP gateway', () => {
         assert.deepEqual(jsonOf(await ask('GET', `/daemons/${daemon}${path}`)), { daemon });
         assert.equal(seen.at(-1)!.url, path);
       }
-    for (const path of ['/daemons/nobody/metrics', '/daemons/-/healthz'])
+    for (const path of ['/daemons/unknown/metrics', '/daemons/-/healthz'])
       assert.equal(errorCode(await ask('GET', path)), 'no_such_route', path);
   });
 
@@ -131,7 +131,7 @@ describe('TCP gateway', () => {
     assert.equal((seen.at(-1)!.headers as Record<string, string>)['agentd-person'], 'operator');
     await ask('GET', '/v1/x', { authorization: `Bearer ${ANN}` });
     const hers = seen.at(-1)!.headers as Record<string, string>;
-    assert.equal(hers.authorization, `Bearer ${ANN}`, 'whose key it is stays known');
+    assert.equal(hers.authorization, `Bearer ${ANN}`, 'the key of the person is passed on');
     assert.equal(hers['agentd-person'], 'ann');
   });
 
@@ -163,7 +163,7 @@ describe('TCP gateway', () => {
     assert.equal(response.headers['access-control-allow-origin'], undefined);
   });
 
-  it('passes bodies on whole, with a length and in chunks, for every method', async () => {
+  it('passes on whole bodies, with a length and in chunks, for every method', async () => {
     for (const method of ['POST', 'PUT', 'DELETE', 'GET']) {
       await ask(method, '/v1/x', {}, '{"a":"é"}');
       assert.equal(Buffer.from(seen.at(-1)!.body, 'latin1').toString('utf8'), '{"a":"é"}', method);
@@ -240,7 +240,7 @@ describe('TCP gateway', () => {
       }),
     );
     socket.destroy();
-    while (!gone.includes('/v1/stream')) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (!closed.includes('/v1/stream')) await new Promise((resolve) => setTimeout(resolve, 5));
   });
 
   it('reports a port that is in use', async () => {

@@ -13,7 +13,7 @@ const microtasks = async (count: number): Promise<void> => {
 };
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-test('every item whose wake-up came, at whatever moment, is handled; passes never overlap', async () => {
+test('every item with a wake-up, at whatever moment, is handled; passes never overlap', async () => {
   const pass = fc.record({ before: fc.nat(6), after: fc.nat(6), fails: fc.boolean() });
   const arrivals = fc.array(fc.nat(12), { minLength: 1, maxLength: 12 });
   await fc.assert(
@@ -60,7 +60,7 @@ test('every item whose wake-up came, at whatever moment, is handled; passes neve
   );
 });
 
-test('a failing pass is retried after delays that double up to a limit, whoever wakes it', async () => {
+test('a failing pass is retried after delays that double up to a limit, whatever wakes it', async () => {
   const clock = manualClock(0);
   const startedMs: number[] = [];
   const errors: unknown[] = [];

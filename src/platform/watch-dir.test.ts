@@ -10,7 +10,7 @@ import { type WatchDirOptions, watchDir } from './watch-dir.ts';
 
 const EVERY_MS = 10_000;
 
-function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: true } = {}) {
+function makeFixture(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: true } = {}) {
   const { isLate, ...options } = more;
   const root = mkdtempSync(join(tmpdir(), 'follow-'));
   const dir = join(root, 'dir');
@@ -19,34 +19,37 @@ function makePlace(t: TestContext, more: Partial<WatchDirOptions> & { isLate?: t
   const seen: string[] = [];
   const onChange: WatchDirOptions['onChange'] = (why) => void seen.push(why);
   const all = { dir, clock, onChange, settleMs: 100, pollIntervalMs: EVERY_MS };
-  const followed = watchDir({ ...all, ...options });
+  const watcher = watchDir({ ...all, ...options });
   t.after(() => {
-    followed.close();
+    watcher.close();
     rmSync(root, { recursive: true, force: true });
   });
   const write = (name: string) => writeFileSync(join(dir, name), 'x');
-  /** Lets time settle until it was told; the test's end is the only limit. */
-  const told = async (): Promise<void> => {
+  /** Advances the clock until an event is reported; the test's timeout is the only limit. */
+  const untilReported = async (): Promise<void> => {
     while (!seen.includes('event')) {
       await sleep(5, undefined, { signal: t.signal });
       clock.advance(100);
     }
   };
-  return { root, dir, clock, seen, followed, write, told };
+  return { root, dir, clock, seen, watcher, write, untilReported };
 }
 
 test('a change is reported, and changes within the settle time only once', async (t) => {
-  const { write, told, seen, clock } = makePlace(t, { settleMs: 5_000, pollIntervalMs: 1e12 });
+  const { write, untilReported, seen, clock } = makeFixture(t, {
+    settleMs: 5_000,
+    pollIntervalMs: 1e12,
+  });
   for (const name of ['a', 'b', 'c']) write(name);
   await sleep(50);
   assert.deepEqual(seen, [], 'it settles first');
-  await told();
+  await untilReported();
   clock.advance(60_000);
   assert.deepEqual(seen, ['event']);
 });
 
 test('polls also without a change', (t) => {
-  const { clock, seen } = makePlace(t);
+  const { clock, seen } = makeFixture(t);
   clock.advance(EVERY_MS - 1);
   assert.deepEqual(seen, []);
   clock.advance(1);
@@ -55,11 +58,11 @@ test('polls also without a change', (t) => {
 });
 
 test('a directory created late or replaced is watched from the next poll', async (t) => {
-  const { root, dir, clock, write, told, seen } = makePlace(t, { isLate: true });
+  const { root, dir, clock, write, untilReported, seen } = makeFixture(t, { isLate: true });
   mkdirSync(dir);
   clock.advance(EVERY_MS);
   write('a');
-  await told();
+  await untilReported();
   seen.length = 0;
   renameSync(dir, join(root, 'old'));
   mkdirSync(dir);
@@ -68,24 +71,27 @@ test('a directory created late or replaced is watched from the next poll', async
   clock.advance(100);
   seen.length = 0;
   write('b');
-  await told();
+  await untilReported();
 });
 
 test("with a file name, only that file's changes are reported", async (t) => {
-  const { write, told, seen, clock } = makePlace(t, { name: 'mine', pollIntervalMs: 1e12 });
+  const { write, untilReported, seen, clock } = makeFixture(t, {
+    name: 'mine',
+    pollIntervalMs: 1e12,
+  });
   write('other');
   await sleep(50);
   clock.advance(1_000);
   assert.deepEqual(seen, []);
   write('mine');
-  await told();
+  await untilReported();
 });
 
 test('reports nothing after close', async (t) => {
-  const { write, seen, clock, followed } = makePlace(t);
+  const { write, seen, clock, watcher } = makeFixture(t);
   write('a');
   await sleep(20);
-  followed.close();
+  watcher.close();
   clock.advance(10 * EVERY_MS);
   write('b');
   await sleep(20);

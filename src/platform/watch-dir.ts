@@ -8,7 +8,7 @@ export type WatchDirOptions = {
   /** Only this file; default: all files. */
   name?: string;
   clock: Clock;
-  /** `told`: something may have changed. `regular`: the poll interval has passed. */
+  /** `event`: something may have changed. `poll`: the poll interval has passed. */
   onChange(why: 'event' | 'poll'): void;
   /** Changes within this time cause one call. */
   settleMs: number;

@@ -185,7 +185,7 @@ const KINDS = [
 
 for (const { what, rows, beside, policy } of KINDS)
   for (const [id, { decides, leaves }] of Object.entries(rows))
-    test(`base:${id} ${what} what it is about, and nothing beside it`, async () => {
+    test(`base:${id} ${what} its own requests, and no similar one`, async () => {
       const word = { allows: 'allow', denies: 'deny', asks: 'ask' }[what];
       for (const [i, decision] of (await decideEach(policy, decides)).entries()) {
         const [answer, ...rules] = decision.split(' ');

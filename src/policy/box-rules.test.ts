@@ -38,8 +38,8 @@ test('a box shows the paths that unconditional rules open, each root once', asyn
 
 test('an agent without file tools has no workspace; an unknown agent has nothing', async () => {
   assert.deepEqual((await boxOf('', { tools: {}, filesystem: {} })).write, ['/home/coder']);
-  const nobody = await planAgentBox(makeTestPolicy({ coder }), 'nobody');
-  assert.deepEqual([nobody.read, nobody.write, nobody.network.allow], [[], [], []]);
+  const unknown = await planAgentBox(makeTestPolicy({ coder }), 'nobody');
+  assert.deepEqual([unknown.read, unknown.write, unknown.network.allow], [[], [], []]);
 });
 
 test("the host's /tmp, /etc and homes are never in a box", async () => {
@@ -183,8 +183,8 @@ test('granted hosts are reachable, unless a rule may forbid them', async () => {
   assert.deepEqual(await networkOf({}), { mode: 'restricted', allow: [], granted });
   assert.deepEqual((await networkOf({ site })).granted, [granted[0]]);
   assert.equal((await networkOf({ site }, [granted[1]!])).mode, 'none');
-  const nobody = await planAgentBox(makeTestPolicy(bare), 'nobody', granted);
-  assert.deepEqual(nobody.network, { mode: 'none', allow: [], granted: [] });
+  const unknown = await planAgentBox(makeTestPolicy(bare), 'nobody', granted);
+  assert.deepEqual(unknown.network, { mode: 'none', allow: [], granted: [] });
 });
 
 test('a declared tool gets its paths minus those that rules close, or is refused', async () => {

@@ -40,7 +40,7 @@ test('an agent that names nothing has the basic coordination tools and nothing e
   assert.deepEqual(findAllowedTools(manifest()), { tools: basic, unknown: [] });
 });
 
-test('a capability gives all of its tools, and deny takes precedence over allow', () => {
+test('a capability includes all of its tools, and deny takes precedence over allow', () => {
   const tools = toolsWith({ allow: ['git.read', 'file.read'], deny: ['git.log'] });
   assert.deepEqual(
     tools.filter((tool) => !basic.includes(tool)),
@@ -171,16 +171,16 @@ test('in a chain of accepted delegations no agent has what an ancestor could not
       const above: Delegation[] = [];
       const ceilings: string[][] = [];
       let grant = first;
-      for (const { tools, passes: asked } of chain) {
+      for (const { tools, passes: delegation } of chain) {
         const fits = (word: string) => delegationProblems(grant, { allow: [word] }).length === 0;
-        const allow = asked.allow?.filter(fits);
-        if (allow !== undefined && allow.length < asked.allow!.length) {
-          assert.notDeepEqual(delegationProblems(grant, asked), []);
+        const allow = delegation.allow?.filter(fits);
+        if (allow !== undefined && allow.length < delegation.allow!.length) {
+          assert.notDeepEqual(delegationProblems(grant, delegation), []);
         }
         // An allow list delegates the delegator's own rights, so its grant is the ceiling from here
         // on.
         if (allow !== undefined) ceilings.push([...grant, ...basic]);
-        above.push({ ...asked, ...(allow === undefined ? {} : { allow }) });
+        above.push({ ...delegation, ...(allow === undefined ? {} : { allow }) });
         grant = computeGrant({ tools, delegations: above }).tools;
         for (const ceiling of ceilings) assert.ok(isSubset(grant, ceiling));
         assert.ok(isSubset(grant, tools));

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { type Request, touchRequest } from './request.ts';
 import { call, decideEach, file, makeTestPolicy, net } from './testing/rights.ts';
 
-test("the runtime's own directories stay closed inside what an agent may read", async () => {
+test("the runtime's own directories stay closed inside an agent's readable paths", async () => {
   const policy = makeTestPolicy(
     { coder: { filesystem: { write: ['/srv'] } } },
     { protected: ['/srv/agentd'] },
@@ -18,7 +18,7 @@ test("the runtime's own directories stay closed inside what an agent may read", 
   );
 });
 
-test('[R116] [R117] [R118] [R120] [R207] [R316] what needs a person is asked for, with the reason', async () => {
+test('[R116] [R117] [R118] [R120] [R207] [R316] a call that needs a person gets the decision ask, with the reason', async () => {
   const policy = makeTestPolicy({
     coder: {
       tools: { allow: ['production.change', 'email.send_external', 'tests.run', 'secrets.read'] },

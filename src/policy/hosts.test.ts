@@ -245,7 +245,7 @@ describe('a pattern', () => {
 });
 
 describe('a rule in a manifest', () => {
-  it('is a pattern and a port, or the ports of the web', () => {
+  it('is a pattern and a port, or the default web ports', () => {
     const rule = (text: string) => {
       const { pattern, ports } = parsed(parseHostRule(text));
       return [pattern.text, ...ports];

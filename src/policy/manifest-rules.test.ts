@@ -37,7 +37,7 @@ test("[R199] [R200] [R201] [R318] a manifest's lists become rules with readable 
   );
 });
 
-test('[R185] [R186] /etc and the homes of others are never for agents, whatever a manifest says', async () => {
+test("[R185] [R186] /etc and other users' homes are never open to agents, whatever a manifest says", async () => {
   const policy = makeTestPolicy({
     coder: { filesystem: { read: ['/etc', '/home', '/'], write: ['/home/other', '/proc/self'] } },
   });
@@ -59,7 +59,7 @@ test('[R185] [R186] /etc and the homes of others are never for agents, whatever 
   );
 });
 
-test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest denied or asked for, addresses never', async () => {
+test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest denied or asked about, addresses never', async () => {
   const network = {
     mode: 'restricted' as const,
     allow: ['github.com', '*.mirror.example', 'r.local:5000'],
@@ -94,7 +94,7 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
   ]);
 });
 
-test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specification holds', async () => {
+test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specification is enforced', async () => {
   const own = (principal: string, path: string, action: Request['action']) => ({
     ...file(action, path),
     principal: `agent:${principal}`,
@@ -121,7 +121,7 @@ test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specificati
   assert.equal(await may({ ...call('prod.deploy'), principal: 'agent:deployer' }), 'ask');
 });
 
-test('[R175-R180] each group brings its capability and no other', async () => {
+test('[R175-R180] each group adds its capability and no other', async () => {
   const groups: [string, string][] = [
     ['agent-read-docs', 'file.read'],
     ['agent-write-workspace', 'file.write'],
@@ -139,7 +139,7 @@ test('[R175-R180] each group brings its capability and no other', async () => {
   }
 });
 
-test('groups bring capabilities, and site rules can refer to them', async () => {
+test('groups add capabilities, and site rules can refer to them', async () => {
   const policy = makeTestPolicy(
     { coder: { groups: ['agent-run-tests', 'ours'] }, other: {} },
     {

@@ -170,8 +170,8 @@ test('no chain of delegations allows what an ancestor could not', async () => {
         const may = new Set<string>();
         for (const tool of ALL_TOOLS) {
           const request = call(tool, { delegated_tools: grant });
-          const asked = { ...request, principal: `agent:agent-${i}` };
-          if ((await policy.decide(asked)).answer !== 'deny') may.add(tool);
+          const delegated = { ...request, principal: `agent:agent-${i}` };
+          if ((await policy.decide(delegated)).answer !== 'deny') may.add(tool);
         }
         return may;
       };

@@ -37,9 +37,9 @@ const version = (n: number, allow: string[]): Bundle => ({
   version: n,
 });
 
-async function eventually(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
+async function eventually(what: string, isTrue: () => Promise<boolean> | boolean): Promise<void> {
   const end = Date.now() + 10_000;
-  while (!(await holds())) {
+  while (!(await isTrue())) {
     if (Date.now() > end) throw new Error(`never: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -66,7 +66,7 @@ test('an unreadable bundle is refused and reported', async (t) => {
   assert.match(refused[0]?.problem ?? '', /ELOOP/);
 });
 
-test('revoking a right takes effect on a request that was just allowed', async (t) => {
+test('revoking a capability takes effect on a request that was just allowed', async (t) => {
   const { source, publish } = setUp(t);
   publish(version(1, ['git.read']));
   const ask = async () => (await source.decide(call('git.diff'))).answer;

@@ -131,7 +131,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     const logFailure = (at: string, error: unknown) =>
       log.warn('dismissing a run failed', { run: runId, fence, at, error });
     // An unavailable daemon must not delay the others or the end of the process. It restarts with
-    // every run that it was not told to dismiss, so retry in the background.
+    // every run whose dismissal it missed, so retry in the background.
     const runOrRetryLater = (at: string, work: () => Promise<unknown>) =>
       work().catch((error: unknown) => {
         if (!isTransient(error)) return logFailure(at, error);

@@ -1,4 +1,4 @@
-// The client reuses connections, reads responses cut anywhere, and survives servers that misbehave.
+// The client reuses connections, reads responses split anywhere, and survives misbehaving servers.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { after, afterEach, describe, it } from 'node:test';
@@ -19,7 +19,7 @@ describe('http1 client', () => {
   });
   after(() => assert.equal(servers.length, 0));
 
-  /** Each request is handed to `answer` with its number on its connection. */
+  /** Calls `answer` for each request with its number on its connection. */
   const serve = async (
     answer: (socket: net.Socket, number: number) => void,
     options: { connectionsMax?: number } = {},
@@ -73,7 +73,7 @@ describe('http1 client', () => {
 
   const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
 
-  it('keeps its connection, and a chunked answer byte by byte is the same answer', async () => {
+  it('reuses its connection, and a chunked response byte by byte is the same response', async () => {
     const pool = await serve((socket, number) => {
       if (number === 1) return void socket.write(OK);
       const text =
@@ -90,7 +90,7 @@ describe('http1 client', () => {
     assert.equal(connections, 1);
   });
 
-  it('passes over a word in between, and HEAD has no body', async () => {
+  it('skips interim responses, and HEAD has no body', async () => {
     const pool = await serve((socket, number) =>
       socket.write(
         number === 1
@@ -112,7 +112,7 @@ describe('http1 client', () => {
     assert.deepEqual(await ask(cut), { code: 'HPE_INVALID_EOF_STATE', isStale: false });
   });
 
-  it('says when a kept connection had ended, and not when it is the first', async () => {
+  it('reports when a reused connection had ended, and not when it is the first', async () => {
     const pool = await serve((socket, number) =>
       number === 1 ? socket.write(OK) : socket.destroy(),
     );
@@ -127,7 +127,7 @@ describe('http1 client', () => {
     assert.deepEqual(await ask(begun), { code: 'ECONNRESET', isStale: false });
   });
 
-  it('uses no connection again that said too much, or that it would close', async () => {
+  it('does not reuse a connection with extra bytes, or one that is to be closed', async () => {
     for (const text of [
       `${OK}HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil`,
       OK.replace('OK\r\n', 'OK\r\nconnection: close\r\n'),
@@ -139,7 +139,7 @@ describe('http1 client', () => {
     }
   });
 
-  it('words that nobody asked for end an idle connection', async () => {
+  it('unsolicited bytes end an idle connection', async () => {
     const pool = await serve((socket, number) => {
       socket.write(OK);
       if (number === 1) setTimeout(() => socket.write('HTTP/1.1 500 x\r\n\r\n'), 5);
@@ -151,7 +151,7 @@ describe('http1 client', () => {
     assert.equal(connections, 2);
   });
 
-  it('what is no HTTP is said to be none', async () => {
+  it('rejects responses that are not HTTP', async () => {
     for (const text of [
       'SSH-2.0-x\r\n\r\n',
       'HTTP/1.1 101 x\r\n\r\n',
@@ -166,7 +166,7 @@ describe('http1 client', () => {
     }
   });
 
-  it('more calls than connections wait their turn', async () => {
+  it('calls over the connection limit are queued', async () => {
     const pool = await serve((socket) => void setTimeout(() => socket.write(OK), 5), {
       connectionsMax: 2,
     });
@@ -206,7 +206,7 @@ describe('http1 client', () => {
     assert.equal(connections, 1);
   });
 
-  it('a connection with a request body that has no end is not reused', async () => {
+  it('a connection with an endless request body is not reused', async () => {
     const pool = await serve((socket) => socket.write(OK));
     const streamed = { method: 'POST', isStreamed: true } as const;
     for (let i = 0; i < 2; i++)

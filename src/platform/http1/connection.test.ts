@@ -91,7 +91,7 @@ describe('requests that cannot be read', () => {
       () => echo('{}', { 'x-much': 'x'.repeat(20_000) }),
     ],
     [
-      'an expectation nobody can meet',
+      'an unknown expectation',
       'bad_request',
       400,
       () => echo('{"text":"a"}', { expect: 'a-miracle' }),
@@ -99,12 +99,12 @@ describe('requests that cannot be read', () => {
     ['a tunnel', 'method_not_allowed', 405, () => send('CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n')],
   ];
   for (const [what, code, status, bring] of refusals) {
-    it(`answers ${what} with ${status} ${code}`, async () => {
+    it(`responds to ${what} with ${status} ${code}`, async () => {
       const response = await bring();
       assert.equal(errorCode(response), code);
       assert.equal(response.status, status);
       const { error } = jsonOf(response) as { error: { message: string; hint: string } };
-      assert.ok(error.message.length > 5 && error.hint.length > 5, 'it says what to do');
+      assert.ok(error.message.length > 5 && error.hint.length > 5, 'it has a hint');
     });
   }
 
@@ -113,7 +113,7 @@ describe('requests that cannot be read', () => {
     assert.equal(response.status, 200);
   });
 
-  it('asks a client that waits for its body only when it will read it', async () => {
+  it('sends 100 Continue only when it will read the body', async () => {
     const waits = (length: number, path_ = '/v1/echo') =>
       `POST ${path_} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: ${length}\r\n\r\n`;
     for (const [head, code] of [
@@ -127,15 +127,15 @@ describe('requests that cannot be read', () => {
     }
     const socket = net.connect({ path });
     socket.write(waits(12));
-    const [asked] = (await once(socket, 'data')) as [Buffer];
-    assert.equal(`${asked}`, 'HTTP/1.1 100 Continue\r\n\r\n');
+    const [reply] = (await once(socket, 'data')) as [Buffer];
+    assert.equal(`${reply}`, 'HTTP/1.1 100 Continue\r\n\r\n');
     socket.write('{"text":"a"}');
     const [answer] = (await once(socket, 'data')) as [Buffer];
     assert.match(`${answer}`, /^HTTP\/1\.1 200 /);
     socket.destroy();
   });
 
-  it('one that waits behind another request does not garble the answers', async () => {
+  it('one that waits behind another request does not mix up the responses', async () => {
     const first = requestText('POST', '/v1/echo', {}, '{"text":"a"}');
     const more = { expect: '100-continue' };
     const second = requestText('POST', '/v1/echo', more, '{"text":"b"}');
@@ -148,7 +148,7 @@ describe('requests that cannot be read', () => {
     );
   });
 
-  it('a HEAD that cannot be read has an answer without a body, too', async () => {
+  it('an invalid HEAD gets a response without a body, too', async () => {
     const bytes = 'HEAD /\x80 HTTP/1.1\r\nhost: a\r\n\r\n';
     const options = { answers: 2, isHead: () => true };
     const { responses, broken, closed } = await exchange({ path }, bytes, options);
@@ -157,12 +157,12 @@ describe('requests that cannot be read', () => {
     assert.equal(responses[0]!.status, 400);
   });
 
-  it('decodes what a query says', async () => {
+  it('decodes a query', async () => {
     const { query } = jsonOf(await ask('?a=x+y%20%c3%a9&&b')) as { query: unknown };
     assert.deepEqual(query, { a: 'x y é', b: '' });
   });
 
-  it('does not put its word for garbage into another answer', async () => {
+  it('does not write an error response into another response', async () => {
     const both = `${requestText('GET', '/v1/slow')}\x16\x03 garbage\r\n\r\n`;
     const { responses, broken, closed } = await exchange({ path }, both, { answers: 2 });
     assert.equal(broken, undefined);
@@ -172,7 +172,7 @@ describe('requests that cannot be read', () => {
 });
 
 describe('slow requests', () => {
-  it('a request that does not arrive in time is ended with a word', async () => {
+  it('a request that does not arrive in time gets an error response', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'agentd-h-'));
     const path = join(dir, 'x.sock');
     const log = makeLog(() => {});

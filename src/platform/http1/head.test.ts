@@ -42,7 +42,7 @@ describe('heads', () => {
   for (const [what, lines] of refused)
     it(`refuses ${what}`, () => assert.throws(() => request(lines), NotHttpError));
 
-  it('refuses first lines that are none', () => {
+  it('refuses invalid first lines', () => {
     for (const line of [
       'GET  / HTTP/1.1',
       'GET / HTTP/1.2',
@@ -56,7 +56,7 @@ describe('heads', () => {
       assert.throws(() => readResponseHead(`${line}\r\n\r\n`), NotHttpError, line);
   });
 
-  it('knows how a body ends, and refuses what leaves it open', () => {
+  it('knows how a body ends, and refuses ambiguous framing', () => {
     assert.equal(readRequestFraming(request('')), 0);
     assert.equal(readRequestFraming(request('content-length: 12\r\n')), 12);
     assert.equal(readRequestFraming(request('transfer-encoding: Chunked\r\n')), 'chunked');
@@ -85,14 +85,14 @@ describe('heads', () => {
     assert.equal(isKeptAlive(readRequestHead('GET / HTTP/1.0\r\n\r\n')), false);
   });
 
-  it('writes no header that could write another', () => {
+  it('writes no header that could inject another', () => {
     assert.equal(writeHeaders({ a: 'b', c: 1, d: undefined }), 'a: b\r\nc: 1\r\n');
     for (const value of ['a\r\nb: c', 'a\n', 'é', '\0'])
       assert.throws(() => writeHeaders({ a: value }), NotHttpError);
     assert.throws(() => writeHeaders({ 'a: b\r\nc': 'd' }), NotHttpError);
   });
 
-  it('a head that is taken has no line end, NUL or name of another kind in it', () => {
+  it('an accepted head contains no line end, NUL or invalid name', () => {
     const odd = fc.constantFrom('\r\n', '\n', '\r', ' ', '\t', ':', ',', '\0', 'a', 'host', '\xff');
     fc.assert(
       fc.property(fc.array(odd, { maxLength: 12 }), (parts) => {
@@ -130,7 +130,7 @@ describe('bodies', () => {
     return places.slice(1).map((end, i) => bytes.subarray(places[i], end));
   };
 
-  it('are the same however they are cut, and end where they end', () => {
+  it('are the same however they are split, and end where they end', () => {
     const parts = fc.array(fc.string({ unit: 'binary-ascii', minLength: 1 }), { maxLength: 6 });
     fc.assert(
       fc.property(parts, fc.array(fc.nat(500), { maxLength: 20 }), (texts, at) => {
@@ -145,7 +145,7 @@ describe('bodies', () => {
     );
   });
 
-  it('that are not what they said are refused', () => {
+  it('that do not match their framing are refused', () => {
     for (const text of [
       'x\r\n',
       '-1\r\n',

@@ -150,7 +150,7 @@ test('a stream is read as it arrives, at the pace of its reader', async () => {
   });
 });
 
-test('a stream that is cut off or aborted is an error for its reader', async () => {
+test('a stream that is truncated or aborted is an error for its reader', async () => {
   const head = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n';
   const cut = replying((socket) => socket.end(head));
   await withServer(cut, async (pool) => {

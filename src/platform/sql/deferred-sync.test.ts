@@ -14,13 +14,16 @@ after(() => rmSync(dir, { recursive: true, force: true }));
 let made = 0;
 const MIGRATIONS = ['CREATE TABLE t (k TEXT PRIMARY KEY);'];
 
-async function open({ sync, isLogGone = false }: { sync?: Sync; isLogGone?: boolean } = {}) {
+async function open({ sync, isWalMissing = false }: { sync?: Sync; isWalMissing?: boolean } = {}) {
   const file = join(dir, `${made++}.sqlite`);
   const inner = openSqlite({ file, migrations: MIGRATIONS });
   const problems: Fault[] = [];
   const onFailedSync = (problem: Fault): void => void problems.push(problem);
   const options = sync === undefined ? { onFailedSync } : { onFailedSync, sync };
-  return { problems, ...(await deferSync(inner, isLogGone ? join(dir, 'gone') : file, options)) };
+  return {
+    problems,
+    ...(await deferSync(inner, isWalMissing ? join(dir, 'gone') : file, options)),
+  };
 }
 const put = (k: string) => (sql: SqlNow) => sql.run('INSERT INTO t (k) VALUES (?)', k);
 const begun = async (syncs: unknown[]): Promise<void> => {
@@ -30,7 +33,7 @@ const BROKEN = { code: 'storage_broken', retry: false, message: /^syncing .*-wal
 
 describe('deferred sync', () => {
   it('a WAL that cannot be opened is a failed sync, and does not block closing', async () => {
-    const db = await open({ isLogGone: true });
+    const db = await open({ isWalMissing: true });
     const { durable } = await db.commit(put('a'));
     await assert.rejects(durable, BROKEN);
     await assert.rejects(db.commit(put('b')), BROKEN);
@@ -67,7 +70,7 @@ describe('deferred sync', () => {
     await begun(held);
     const late = await db.commit(put('c'));
     let isLateDurable = false;
-    const told = late.durable.then(() => {
+    const reported = late.durable.then(() => {
       isLateDurable = true;
     });
     held.shift()?.(null);
@@ -76,7 +79,7 @@ describe('deferred sync', () => {
     await begun(held);
     assert.equal(isLateDurable, false);
     held.shift()?.(null);
-    await told;
+    await reported;
     await db.close();
   });
 

@@ -66,7 +66,7 @@ describe('a failed sync of a database', () => {
   };
 
   for (const how of ['late', 'with the commit']) {
-    it(`ends the process, and says why (synced ${how})`, async () => {
+    it(`ends the process, and logs why (synced ${how})`, async () => {
       const file = join(dir, `${how}.sqlite`);
       const ran = write(file, how, 'fails');
       assert.equal(ran.status, 70, ran.stderr);
@@ -88,11 +88,11 @@ describe('a failed sync of a database', () => {
     });
   }
 
-  it('the log that an ended process left is written to the database at the next start', async () => {
+  it('the WAL that an ended process left is written to the database at the next start', async () => {
     const file = join(dir, 'left.sqlite');
     write(file, 'with the commit', 'fails');
     const db = openSqlite({ file, migrations: MIGRATIONS });
-    // Without its log, which is new, the file has everything.
+    // Without its WAL, which is new, the file has everything.
     const [row] = await db.read((sql) =>
       sql.all<{ log: number; checkpointed: number }>('PRAGMA wal_checkpoint(PASSIVE)'),
     );

@@ -43,7 +43,7 @@ for (const [name, make] of Object.entries(databases)) {
         ),
       );
 
-    it('the same key and request give the same result and run once', async () => {
+    it('the same key and request return the same result and run once', async () => {
       const answers = await Promise.all([work('k1', 'h1'), work('k1', 'h1'), work('k1', 'h1')]);
       for (const answer of answers) assert.deepEqual(answer, answers[0]);
       assert.deepEqual(await work('k1', 'h1'), answers[0]);

@@ -6,12 +6,12 @@ import { openPostgres, type PostgresClient } from './postgres.ts';
 
 type Answer = Awaited<ReturnType<PostgresClient['query']>>;
 
-/** Answers every statement with the same rows, and keeps what it was asked. */
+/** Returns the same rows for every statement, and records the parameters. */
 function fakeClient(answer: Answer) {
-  const asked: unknown[][] = [];
+  const statements: unknown[][] = [];
   const query: PostgresClient['query'] = async (text, values = []) => {
     if (text.includes('schema_version')) return { rows: [] };
-    asked.push(values);
+    statements.push(values);
     return answer;
   };
   const client: PostgresClient = {
@@ -20,7 +20,7 @@ function fakeClient(answer: Answer) {
     transaction: (work) => work({ query }),
     close: async () => undefined,
   };
-  return { client, asked };
+  return { client, statements };
 }
 
 const fields = [
@@ -53,15 +53,15 @@ describe('postgres', () => {
   });
 
   it('text with NUL is refused before it reaches the database', async () => {
-    const { client, asked } = fakeClient({ rows: [], affectedRows: 1 });
+    const { client, statements } = fakeClient({ rows: [], affectedRows: 1 });
     const db = await openPostgres(client, []);
     for (const call of ['run', 'all', 'one'] as const)
       await assert.rejects(
         db.write(async (sql) => sql[call]('UPDATE x SET a = ?', 'a\0b')),
         { code: 'bad_request' },
       );
-    assert.deepEqual(asked, []);
+    assert.deepEqual(statements, []);
     await db.write((sql) => sql.run('UPDATE x SET a = ?', 'a\\u0000b'));
-    assert.deepEqual(asked, [['a\\u0000b']]);
+    assert.deepEqual(statements, [['a\\u0000b']]);
   });
 });

@@ -34,7 +34,7 @@ const put = (db: Database, k: string, v: number) =>
 const keys = async (db: Database) =>
   (await db.read((sql) => sql.all<{ k: string }>('SELECT k FROM t ORDER BY k'))).map((r) => r.k);
 
-/** A second look at the file, as another process would see it: committed data only. */
+/** Reads the file as another process would see it: committed data only. */
 function peek(file: string): string[] {
   const other = new DatabaseSync(file, { readOnly: true });
   const rows = other.prepare('SELECT k FROM t ORDER BY k').all() as { k: string }[];
@@ -44,7 +44,7 @@ function peek(file: string): string[] {
 
 const NOBODY = 65_534;
 /** Root may change the mode of every file. */
-function asNobody<T>(work: () => T): T {
+function asOtherUser<T>(work: () => T): T {
   process.seteuid!(NOBODY);
   try {
     return work();
@@ -54,7 +54,7 @@ function asNobody<T>(work: () => T): T {
 }
 
 describe('sqlite: group commit', () => {
-  it('makes its files private, also those that an earlier version left open', async () => {
+  it('makes its files private, also those that an earlier version left readable', async () => {
     const file = freshFile();
     const modes = () =>
       readdirSync(dir)
@@ -78,7 +78,7 @@ describe('sqlite: group commit', () => {
   });
 
   it('refuses a file that others can read if its mode cannot be changed', {
-    skip: process.getuid?.() === 0 ? false : 'needs root, to look as somebody else',
+    skip: process.getuid?.() === 0 ? false : 'needs root, to switch to another user',
   }, async () => {
     const common = join(dir, 'common');
     mkdirSync(common);
@@ -94,7 +94,7 @@ describe('sqlite: group commit', () => {
       for (const name of [file, `${file}-wal`, `${file}-shm`]) {
         putOpen(name, 0);
         assert.throws(
-          () => asNobody(() => open(file)),
+          () => asOtherUser(() => open(file)),
           (error: Fault) => {
             assert.equal(error.code, 'storage_broken');
             assert.ok(error.message.startsWith(`${name} is open to other users`), error.message);
@@ -105,10 +105,10 @@ describe('sqlite: group commit', () => {
         );
         rmSync(name);
       }
-      // Control: where they are this user's own, they are closed and opened.
+      // Control: this user's own files are made private and opened.
       rmSync(file, { force: true });
       putOpen(file, NOBODY);
-      const db = asNobody(() => open(file));
+      const db = asOtherUser(() => open(file));
       assert.equal(statSync(file).mode & 0o777, 0o600);
       await put(db, 'a', 1);
       await db.close();
@@ -137,7 +137,7 @@ describe('sqlite: group commit', () => {
     await db.close();
   });
 
-  it('a write that is acknowledged is there after another process opens the file', async () => {
+  it('an acknowledged write exists after another process opens the file', async () => {
     const file = freshFile();
     const db = open(file);
     for (const k of ['a', 'b', 'c']) {
@@ -150,7 +150,7 @@ describe('sqlite: group commit', () => {
     await again.close();
   });
 
-  it('many writers at once, of whom some fail: exactly the acknowledged ones are there', async () => {
+  it('many writers at once, of whom some fail: exactly the acknowledged writes exist', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ key: fc.nat(20), fails: fc.boolean() }), { maxLength: 60 }),
@@ -205,7 +205,7 @@ describe('sqlite: reads', () => {
     const move = (fails: boolean) =>
       db.write(async (sql) => {
         await sql.run("UPDATE t SET v = v - 1 WHERE k = 'left'");
-        // A reader asks while half of the move is done.
+        // A reader reads while half of the transfer is done.
         reads.push(look());
         await sql.run("UPDATE t SET v = v + 1 WHERE k = 'right'");
         if (fails) throw new Error('on purpose');
@@ -223,7 +223,7 @@ describe('sqlite: reads', () => {
     await db.close();
   });
 
-  it('a rejected writer that reads at once does not see its neighbours before they are durable', async () => {
+  it('a rejected writer that reads at once does not see other writes of its group before they are durable', async () => {
     const file = freshFile();
     const db = open(file);
     const first = put(db, 'a', 1);
@@ -254,7 +254,7 @@ describe('sqlite: closing', () => {
 describe('sqlite: versions', () => {
   const two = [...MIGRATIONS, "CREATE TABLE u (x TEXT); INSERT INTO u VALUES ('new');"];
 
-  it('refuses a file that a newer version wrote, and leaves it as it is', async () => {
+  it('refuses a file of a newer version, and leaves it unchanged', async () => {
     const file = freshFile();
     await open(file, two).close();
     assert.throws(() => open(file), { code: 'state_newer' });
@@ -298,7 +298,7 @@ describe('sqlite: versions', () => {
     await again.close();
   });
 
-  it('makes the copy once, and never overwrites it', async () => {
+  it('makes the backup once, and never overwrites it', async () => {
     const file = freshFile();
     const old = open(file);
     await put(old, 'first', 1);
@@ -306,7 +306,7 @@ describe('sqlite: versions', () => {
     const broken = [...MIGRATIONS, 'CREATE TABLE t (x TEXT);'];
     for (let n = 0; n < 3; n++) assert.throws(() => open(file, broken));
     assert.equal(existsSync(`${file}.before-1.2`), false, 'the same bytes are not copied again');
-    // Somebody goes back to the old version for a while.
+    // The old version runs again for a while.
     const back = open(file);
     await put(back, 'second', 2);
     await back.close();
@@ -322,11 +322,11 @@ describe('sqlite: versions', () => {
     const copied = freshFile();
     for (const end of ['', '-wal', '-shm']) copyFileSync(file + end, copied + end);
     await live.close();
-    const said: unknown[] = [];
-    const log = { ...silentLog, info: (_: string, fields?: object) => void said.push(fields) };
+    const logged: unknown[] = [];
+    const log = { ...silentLog, info: (_: string, fields?: object) => void logged.push(fields) };
     await openSqlite({ file: copied, migrations: two, log }).close();
     assert.deepEqual(peek(`${copied}.before-1`), ['in the log']);
-    assert.deepEqual(said, [{ file: copied, from: 1, to: 2, as_it_was: `${copied}.before-1` }]);
+    assert.deepEqual(logged, [{ file: copied, from: 1, to: 2, as_it_was: `${copied}.before-1` }]);
   });
 
   it('reports a file that is not a database as damaged', () => {

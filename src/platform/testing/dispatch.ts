@@ -1,4 +1,4 @@
-// Supports the tests of dispatch: a table of routes with handlers, callers, and requests.
+// Test helper for dispatch: a table of routes with handlers, callers, and requests.
 import assert from 'node:assert/strict';
 import * as z from 'zod';
 import type { Caller } from '../../wire/caller.ts';

@@ -1,4 +1,4 @@
-// Supports the tests of the outbox: one on its own database, and an audit log that can be down.
+// Test helper for the outbox: one on its own database, and an audit log that can be down.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Supports the tests of the run registry: a disk that outlives its processes, and a registry on it.
+// Test helper for the run registry: a disk that outlives its processes, and a registry on it.
 import type { RunAdmission } from '../../wire/admission.ts';
 import type { RunId, TaskId } from '../../wire/primitives.ts';
 import { isFault, type RunSockets } from '../daemon.ts';
@@ -28,7 +28,7 @@ export async function turns(count: number): Promise<void> {
 
 export type State = Map<RunId, { fence: number; isLive: boolean; admission: RunAdmission }>;
 
-/** The disk outlives a process; what one had not committed when it was killed is lost. */
+/** The disk outlives a process; a killed process loses what it had not committed. */
 export function makeDisk(delays: () => number = () => 0) {
   let state: State = new Map();
   const stateIn = (sql: Sql): State => (sql as unknown as { state: State }).state;

@@ -1,4 +1,4 @@
-// For tests: checks that a daemon's rows of admitted runs behave as the run registry expects.
+// Test helper: checks that a daemon's rows of admitted runs behave as the run registry expects.
 import assert from 'node:assert/strict';
 import type { RunAdmission } from '../../wire/admission.ts';
 import type { RunId } from '../../wire/primitives.ts';

@@ -90,8 +90,8 @@ export async function answer({ args, out, runtime }: Session): Promise<void> {
   out.print(answered, () => {
     const more =
       rest === undefined || rest.waits.length === 0 ? '' : ` ${formatMoreOpen(rest.waits.length)}`;
-    const told = `Answered; ${answered.wait.task_id} resumes.${more}`;
-    return [told, ...renderMissing(parts.missing, out.paint)];
+    const line = `Answered; ${answered.wait.task_id} resumes.${more}`;
+    return [line, ...renderMissing(parts.missing, out.paint)];
   });
 }
 

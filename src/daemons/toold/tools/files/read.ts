@@ -9,8 +9,8 @@ export const readFile = (workspace: string): Tool =>
     name: 'file.read',
     description:
       'Read a file. Text comes as text, anything else as base64. A long file comes in pages: when ' +
-      'the result has next_offset, call again with that offset. Keep sha256 to make sure later ' +
-      'that nobody changed the file before you write it.',
+      'the result has next_offset, call again with that offset. Keep sha256 to detect a change ' +
+      'of the file before you write it.',
     ...READ_ONLY,
     ...LIMITS,
     level: 'L1',
