@@ -60,25 +60,25 @@ function fieldRows(schema: JsonSchema, place: string): string[] {
   );
 }
 
-function writeRoute(one: NamedRoute, schemas: Contract['schemas']): string {
-  const { route } = one;
+function writeRoute(entry: NamedRoute, schemas: Contract['schemas']): string {
+  const { route } = entry;
   const remarks = [
-    `${code(one.name)} · for ${route.callers.join(', ')}`,
+    `${code(entry.name)} · for ${route.callers.join(', ')}`,
     route.creates ? 'takes an `Idempotency-Key`' : '',
-    route.streams ? 'may answer with a stream of events' : '',
-    route.dialect ? `requests, answers and errors as ${route.dialect} writes them` : '',
+    route.streams ? 'may respond with a stream of events' : '',
+    route.dialect ? `requests, responses and errors as ${route.dialect} writes them` : '',
     route.bodySizeBytesMax ? `body up to ${route.bodySizeBytesMax} bytes` : '',
   ].filter(Boolean);
-  const body = one.body && follow(one.body, schemas);
+  const body = entry.body && follow(entry.body, schemas);
   const rows = [
-    ...(one.params ? fieldRows(follow(one.params, schemas), 'path') : []),
-    ...(one.query ? fieldRows(follow(one.query, schemas), 'query') : []),
+    ...(entry.params ? fieldRows(follow(entry.params, schemas), 'path') : []),
+    ...(entry.query ? fieldRows(follow(entry.query, schemas), 'query') : []),
     ...(body ? fieldRows(body, 'body') : []),
-    ...fieldRows(one.output, 'answer'),
+    ...fieldRows(entry.output, 'response'),
   ];
   const whole = [
-    body && !('properties' in body) ? `Body: ${typeWords(one.body!)}.` : '',
-    '$ref' in one.output || rows.length === 0 ? `Answer: ${typeWords(one.output)}.` : '',
+    body && !('properties' in body) ? `Body: ${typeWords(entry.body!)}.` : '',
+    '$ref' in entry.output || rows.length === 0 ? `Response: ${typeWords(entry.output)}.` : '',
   ].filter(Boolean);
   return [
     `### ${route.method} ${route.path}`,
@@ -101,8 +101,8 @@ function writeSchema(name: string, schema: JsonSchema): string {
 export function writeApiPage({ routes, schemas }: Contract): string {
   const daemons = [...new Set(routes.map(({ daemon }) => daemon))];
   const sections = daemons.map((daemon) => {
-    const own = routes.filter((one) => one.daemon === daemon);
-    return [`## ${daemon}`, ...own.map((one) => writeRoute(one, schemas))].join('\n\n');
+    const own = routes.filter((entry) => entry.daemon === daemon);
+    return [`## ${daemon}`, ...own.map((entry) => writeRoute(entry, schemas))].join('\n\n');
   });
   const named = Object.keys(schemas).sort();
   return `# API

@@ -16,7 +16,7 @@ export function writeErrorsPage(faults: FaultTable): string {
 <!-- Made by tools/docs.ts from src/wire/errors.ts. Change that, then run: make docs -->
 
 Every error has a code from this table, over every link and in every client. The message says what
-happened and to what; the hint says what to do next. The answer's body is
+happened and to what; the hint says what to do next. The response body is
 
     {"error": {"code": "not_found", "message": "…", "hint": "…", "retry": false}}
 

@@ -88,7 +88,7 @@ export function writeOpenapi({ contract, version, faultCodes }: Options): string
     const { path } = named.route;
     const method = named.route.method.toLowerCase();
     const others = paths[path] ?? {};
-    assert(!(method in others), `two daemons answer ${method} ${path} on the one port`);
+    assert(!(method in others), `two daemons serve ${method} ${path} on the one port`);
     paths[path] = { ...others, [method]: operation(named, contract.schemas) };
   }
   const document = {
@@ -108,7 +108,7 @@ export function writeOpenapi({ contract, version, faultCodes }: Options): string
         IdempotencyKey: {
           name: 'Idempotency-Key',
           in: 'header',
-          description: 'The same key answers the same and makes nothing twice.',
+          description: 'The same key returns the same response and creates nothing twice.',
           schema: { type: 'string' },
         },
       },
