@@ -53,6 +53,7 @@ const PROGRAMS: readonly Program[] = [
 const NATIVE: readonly { name: string; folder: string; flags: readonly string[] }[] = [
   { name: 'warden', folder: 'native/warden', flags: [] },
   { name: 'keeper', folder: 'native/keeper', flags: [] },
+  { name: 'supervisor', folder: 'native/supervisor', flags: [] },
   // Static: a box need not have any library.
   { name: 'boxfs', folder: 'native/boxfs', flags: ['-static'] },
 ];

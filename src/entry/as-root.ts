@@ -18,6 +18,7 @@ import {
   type RuntimeConfig,
   readArgv,
   refuseToStart,
+  restartArgs,
   rootDir,
 } from './options.ts';
 import { stateInUseFault } from './runtime.ts';
@@ -128,6 +129,7 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     ...option('--port', args.port),
     ...option('--config', args.configFile),
     ...option('--agents', args.agentsDir),
+    ...restartArgs(args),
   ];
 }
 

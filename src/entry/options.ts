@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { loadOperatorKey } from '../platform/authenticate.ts';
 import { systemClock } from '../platform/clock.ts';
 import { type Config, loadConfig } from '../platform/config.ts';
-import type { HostOptions } from '../platform/daemon.ts';
+import type { HostOptions, RestartInfo } from '../platform/daemon.ts';
 import { diskFault } from '../platform/disk-fault.ts';
 import { makeIdMaker } from '../platform/ids.ts';
 import { makeLog, stderrSink } from '../platform/log.ts';
@@ -43,6 +43,8 @@ export type RuntimeArgs = {
   runtimeDir: string | undefined;
   /** The keeper's pipe, on which as-root sends it the launch spec. */
   keeperFd: number | undefined;
+  /** Set when the supervisor restarted the runtime. */
+  restart: RestartInfo | undefined;
 };
 
 export function readArgv(argv: string[]): RuntimeArgs {
@@ -60,6 +62,8 @@ export function readArgv(argv: string[]): RuntimeArgs {
       rehearsal: { type: 'string' },
       runtime: { type: 'string' },
       'keeper-fd': { type: 'string' },
+      restarts: { type: 'string' },
+      'restarted-after': { type: 'string' },
     },
   });
   return {
@@ -73,8 +77,18 @@ export function readArgv(argv: string[]): RuntimeArgs {
     rehearsal: values.rehearsal,
     runtimeDir: values.runtime,
     keeperFd: values['keeper-fd'] === undefined ? undefined : Number(values['keeper-fd']),
+    restart:
+      values.restarts === undefined
+        ? undefined
+        : { restarts: Number(values.restarts), after: values['restarted-after'] ?? 'unknown' },
   };
 }
+
+/** The arguments that pass `restart` on to another process. */
+export const restartArgs = ({ restart }: Pick<RuntimeArgs, 'restart'>): string[] =>
+  restart === undefined
+    ? []
+    : ['--restarts', String(restart.restarts), '--restarted-after', restart.after];
 
 /** Only the warden runs as root; the keeper starts the daemons as another user (as-root.ts). */
 export function assertNotRoot(): void {
@@ -156,6 +170,7 @@ export function hostOptions(args: RuntimeArgs, config: RuntimeConfig): HostOptio
     newId: makeIdMaker(clock),
     log: makeLog(stderrSink, process.env.AGENTD_LOG === 'debug' ? 'debug' : 'info'),
     here: new Map(),
+    ...(args.restart === undefined ? {} : { restart: args.restart }),
     ...(process.env.AGENTD_FAULTS === '1' ? { failpoint: crashAtFailpoint(args.stateDir) } : {}),
   };
 }

@@ -25,6 +25,7 @@ import {
   programPath,
   type RuntimeArgs,
   type RuntimeConfig,
+  restartArgs,
   runAllSteps,
   VERSION,
 } from './options.ts';
@@ -164,6 +165,7 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
           ...(args.agentsDir === undefined ? [] : ['--agents', args.agentsDir]),
           ...(args.rehearsal === undefined ? [] : ['--rehearsal', args.rehearsal]),
           ...(args.runtimeDir === undefined ? [] : ['--runtime', args.runtimeDir]),
+          ...restartArgs(args),
         ],
       }),
     async up() {

@@ -44,10 +44,14 @@ export type RunSockets = {
   sweep(): void;
 };
 
+/** The number of restarts since `agentctl up`, and the reason of the last one. */
+export type RestartInfo = { restarts: number; after: string };
+
 export type DaemonContext<C = unknown> = {
   name: DaemonName;
   version: string;
   mode: 'embedded' | 'split';
+  restart?: RestartInfo | undefined;
   stateDir: string;
   runtimeDir: string;
   config: C;
@@ -111,6 +115,7 @@ export type RunningDaemon = {
 export type HostOptions = {
   version: string;
   mode: 'embedded' | 'split';
+  restart?: RestartInfo;
   stateDir: string;
   runtimeDir: string;
   operatorKey: string;
@@ -186,6 +191,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     name,
     version: options.version,
     mode: options.mode,
+    restart: options.restart,
     stateDir: options.stateDir,
     runtimeDir: options.runtimeDir,
     config: options.config[name],

@@ -17,7 +17,7 @@ import { MARKER, STEPS } from './greetd.ts';
 const FILES_MAX = 10;
 const NAME = 'greetd' as DaemonName;
 const GENERATED = ['docs/api.md', 'docs/architecture.md', 'docs/openapi.json'];
-const NATIVE = ['warden', 'keeper', 'boxfs'];
+const NATIVE = ['warden', 'keeper', 'supervisor', 'boxfs'];
 
 const root = freshDir();
 const inCopy = (...path: string[]): string => join(root, ...path);

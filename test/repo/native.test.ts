@@ -12,7 +12,7 @@ import { LIMITS } from '../../src/daemons/sandboxd/testing/limits.ts';
 import { projectRoot } from './fixture.ts';
 
 const FLAGS = ['-std=gnu11', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror'];
-const PROGRAMS = ['warden', 'keeper', 'boxfs'];
+const PROGRAMS = ['warden', 'keeper', 'supervisor', 'boxfs'];
 const ARM = 'aarch64-linux-gnu-gcc';
 const QEMU = 'qemu-aarch64';
 

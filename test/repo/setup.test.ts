@@ -226,6 +226,7 @@ test('agentctl rebuilds a stale build, starts a fresh one, and works through lin
       "writeFileSync(new URL('../build/agentctl.mjs', import.meta.url), program);",
       "writeFileSync(new URL('../build/warden', import.meta.url), '', { mode: 0o755 });",
       "writeFileSync(new URL('../build/keeper', import.meta.url), '', { mode: 0o755 });",
+      "writeFileSync(new URL('../build/supervisor', import.meta.url), '', { mode: 0o755 });",
     ],
   });
   const run = (path: string, ...args: string[]) => {

@@ -228,7 +228,7 @@ function chownTo(uid: number, base: string): void {
 }
 
 /** Copies Node where that user can read it, chowns `base`, and returns the setpriv command. */
-function asUser(uid: number, base: string): string[] {
+export function asUser(uid: number, base: string): string[] {
   const node = join(base, 'node');
   if (!existsSync(node)) copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
   chmodSync(node, 0o755);

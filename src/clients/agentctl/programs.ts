@@ -24,12 +24,12 @@ export function findProgram(name: keyof typeof SOURCES): string {
   return path;
 }
 
-/** The C program that keeps root privileges away from the daemons. */
-export function findKeeper(): string {
-  const url = new URL(isBundled ? './keeper' : '../../../build/keeper', import.meta.url);
+/** The C programs: one keeps root privileges away from the daemons, one restarts the runtime. */
+export function findNative(name: 'keeper' | 'supervisor'): string {
+  const url = new URL(isBundled ? `./${name}` : `../../../build/${name}`, import.meta.url);
   const path = fileURLToPath(url);
   if (!existsSync(path))
-    throw fault('bad_config', `program keeper not found (${path})`, {
+    throw fault('bad_config', `program ${name} not found (${path})`, {
       hint: 'Build it: make native (needs cc)',
     });
   return path;

@@ -1,9 +1,10 @@
-// Retries calls while a daemon is down: the runtime restarts a daemon that died, and its tasks
+// Retries calls while a daemon or the runtime is down: both are restarted when they die, and tasks
 // resume.
 import { Fault, type FaultCode } from '../../wire/errors.ts';
 import { sleep } from './follow.ts';
 import type { RuntimeClient } from './runtime.ts';
 import { isUp } from './state.ts';
+import { isRestarting } from './supervisor.ts';
 
 const OUTAGE_MS_MAX = 30_000;
 const RETRY_DELAY_MS = 500;
@@ -23,8 +24,9 @@ export async function retryWhileDown<T>(
     try {
       return await call();
     } catch (error) {
-      const mustStop = signal.aborted || performance.now() > deadlineMs || !isUp(stateDir);
-      if (!isRuntimeDown(error) || mustStop) throw error;
+      const isLate = signal.aborted || performance.now() > deadlineMs;
+      if (!isRuntimeDown(error) || isLate || !(isUp(stateDir) || isRestarting(stateDir)))
+        throw error;
       await sleep(RETRY_DELAY_MS, signal);
     }
   }

@@ -18,6 +18,7 @@ import {
   readPersonKey,
   readRuntimeInfo,
 } from './state.ts';
+import { supervisedDownFault } from './supervisor.ts';
 
 type CallOptions = { deadlineMs?: number; idempotent?: true };
 
@@ -52,12 +53,18 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
   const info = readRuntimeInfo(stateDir);
   if (info === undefined) {
     assertReadable(stateDir);
+    const known = supervisedDownFault(stateDir);
+    if (known !== undefined) throw known;
     throw fault('runtime_down', `no runtime is running on ${stateDir}`, {
       hint: 'Start it with agentctl up, or name another directory with --state.',
     });
   }
   const key = as === undefined ? readOperatorKey(stateDir) : readPersonKey(stateDir, as);
-  assertRuntimeDir(info.runtime_dir, stateDir);
+  try {
+    assertRuntimeDir(info.runtime_dir, stateDir);
+  } catch (error) {
+    throw supervisedDownFault(stateDir, error) ?? error;
+  }
   const person = as ?? readUserName();
   const headers = {
     connection: 'close',
@@ -115,6 +122,8 @@ function translateError(
   if (gone.includes(error.code ?? '')) {
     if (readRuntimeInfo(stateDir)?.outdated?.includes(daemon))
       return outdatedFault([daemon], error);
+    const known = isUp(stateDir) ? undefined : supervisedDownFault(stateDir, error);
+    if (known !== undefined) return known;
     return fault('runtime_down', `${daemon} on ${stateDir} does not respond`, {
       hint: isUp(stateDir)
         ? 'The runtime restarts it automatically; retry in a moment, or run agentctl doctor.'

@@ -207,6 +207,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       await store.recordRuntimeEvent('runtime.started', {
         version: context.version,
         mode: context.mode,
+        ...context.restart,
       });
       await service?.begin();
       void activations?.dismissStale().catch((error: unknown) => {

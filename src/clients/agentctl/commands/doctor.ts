@@ -26,6 +26,7 @@ import {
   checkManifests,
   checkMode,
   checkModels,
+  checkRestarts,
   checkRights,
   checkRules,
   checkTools,
@@ -84,7 +85,11 @@ async function runChecks(
   ];
   const runtime = running === undefined ? undefined : connect(session, found);
   if (runtime !== undefined) {
-    found.push(await checkRights(runtime), ...(await checkDaemons(runtime)));
+    found.push(
+      checkRestarts(stateDir),
+      await checkRights(runtime),
+      ...(await checkDaemons(runtime)),
+    );
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
   }

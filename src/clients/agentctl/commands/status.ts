@@ -16,6 +16,12 @@ import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
 import { outdatedFault } from '../state.ts';
+import {
+  deadSupervisorFault,
+  describeRestarts,
+  readSupervisor,
+  type Supervisor,
+} from '../supervisor.ts';
 import { describeModels, isOnlyRehearsal, type Models } from './catalog.ts';
 
 const HEALTH_TIMEOUT_MS = 3_000;
@@ -30,6 +36,7 @@ type Facts = {
   models: Models | null;
   approvals: number | null;
   spent: { cost_microusd: number; tokens: number } | null;
+  supervisor: Supervisor | null;
   missing: readonly Missing[];
 };
 
@@ -45,6 +52,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     questions_open: view.waits_open,
     approvals_pending: more.approvals,
     spent_today: more.spent,
+    supervisor: toSupervisorView(more.supervisor),
     missing: more.missing,
   };
   out.print({ status: document }, () => renderStatus(facts, out, Date.now()));
@@ -70,6 +78,9 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
   const { pid, port, outdated = [] } = runtime.info;
   if (outdated.length > 0)
     await parts.collect('runtime processes', Promise.reject(outdatedFault(outdated)));
+  const supervisor = readSupervisor(runtime.stateDir) ?? null;
+  if (supervisor?.isAlive === false)
+    await parts.collect('restarts after a crash', Promise.reject(deadSupervisorFault(supervisor)));
   const toolProblems = tools?.problems ?? [];
   const problems = [...view.problems, ...(rules?.policy.problems ?? []), ...toolProblems];
   return {
@@ -79,10 +90,17 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     pid,
     port,
     models: models ?? null,
+    supervisor,
     missing: parts.missing,
     approvals: approvals?.pending ?? null,
     spent: usage === undefined ? null : sumSpend(usage.total),
   };
+}
+
+function toSupervisorView(supervisor: Supervisor | null) {
+  if (supervisor === null) return null;
+  const { isAlive, pid, restarts, last } = supervisor;
+  return { pid: isAlive ? pid : null, restarts, last };
 }
 
 function sumSpend(total: { usage: Record<string, number>; cost_microusd: number }) {
@@ -101,6 +119,7 @@ function renderStatus(facts: Facts, { paint, columns }: Out, nowMs: number): str
     : paint('green', 'running');
   const rows: [string, string | undefined][] = [
     ['runtime', `${state}, ${view.mode}, pid ${facts.pid}${port}, started ${since}`],
+    ['restarts', facts.supervisor === null ? undefined : describeRestarts(facts.supervisor)],
     ['daemons', formatDaemons(facts.daemons)],
     ['state', view.state_dir],
     ['version', view.version],

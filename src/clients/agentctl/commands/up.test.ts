@@ -4,68 +4,11 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { copyProgram } from '../testing/copied-program.ts';
+import { test } from 'node:test';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
+import { stubRuntime } from '../testing/stub-runtime.ts';
 
-const FAKE = new URL('../testing/', import.meta.url);
-
-/** Sends ready, an error, or nothing, as the file `behave` in the state directory asks. */
-const ENTRY = `
-import { existsSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
-import { startFake } from '${new URL('fake-runtime.ts', FAKE)}';
-import { agent, model } from '${new URL('fixtures.ts', FAKE)}';
-const argv = process.argv.slice(2);
-const state = argv[argv.indexOf('--state') + 1];
-const fd = Number(argv[argv.indexOf('--ready-fd') + 1]);
-const send = (line) => writeSync(fd, JSON.stringify(line) + '\\n');
-const behave = existsSync(state + '/behave') ? readFileSync(state + '/behave', 'utf8') : '';
-writeFileSync(state + '/argv', JSON.stringify(argv));
-if (behave === 'refuse') {
-  send({ error: { code: 'bad_config', message: 'agentd.yaml:3: unknown key', hint: 'Remove it.' } });
-  process.exit(78);
-}
-if (behave === 'slow') {
-  writeFileSync(state + '/pid', String(process.pid));
-  setTimeout(() => process.exit(1), 60_000);
-  await new Promise(() => undefined);
-}
-if (behave === 'die') {
-  console.error(JSON.stringify({ level: 'error', message: 'the port is taken' }));
-  process.exit(1);
-}
-const fake = await startFake({
-  agentd: {
-    listAgents: async () => ({ agents: [agent('planner')], problems: [] }),
-  },
-  modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
-}, state);
-process.on('SIGTERM', async () => {
-  rmSync(state + '/runtime.json');
-  rmSync(fake.info.runtime_dir, { recursive: true });
-  writeFileSync(state + '/stopped', '');
-  setTimeout(() => process.exit(0), 50);
-});
-send({ ready: true });
-`;
-
-let program: ReturnType<typeof copyProgram>;
-before(() => {
-  const names = ['embedded', 'split', 'as-root'];
-  program = copyProgram(Object.fromEntries(names.map((name) => [`entry/${name}.ts`, ENTRY])));
-});
-after(() => program.remove());
-
-async function withState(use: (state: string) => Promise<void>): Promise<void> {
-  const state = mkdtempSync(join(tmpdir(), 'actl-up-'));
-  try {
-    await use(state);
-  } finally {
-    await ctl(state, 'down');
-    rmSync(state, { recursive: true, force: true });
-  }
-}
-const ctl = (state: string, ...args: string[]) => agentctl(args, { state, main: program.main });
+const { withState, ctl, main } = stubRuntime();
 
 test('up starts the runtime and prints what responds; down stops it', () =>
   withState(async (state) => {
@@ -135,7 +78,7 @@ test('Ctrl-C while it starts ends what was started, and prints that nothing runs
     writeFileSync(join(state, 'behave'), 'slow');
     const ran = await agentctl(['up'], {
       state,
-      main: program.main,
+      main: main(),
       watch: ({ stderr }) => (stderr.includes('Starting') ? 'SIGINT' : undefined),
     });
     assert.equal(ran.code, 130);
@@ -169,7 +112,7 @@ test('up --foreground runs until a signal stops it', () =>
   withState(async (state) => {
     const ran = await agentctl(['up', '--foreground'], {
       state,
-      main: program.main,
+      main: main(),
       watch: ({ stdout, stderr }) =>
         stdout.includes('Next:') && stderr.includes('Ctrl-C') ? 'SIGINT' : undefined,
     });

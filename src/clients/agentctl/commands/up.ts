@@ -1,43 +1,56 @@
-// agentctl up: starts the runtime, waits until it is ready, and prints a summary.
+// agentctl up: starts the runtime under its supervisor, waits until it is ready, and prints a
+// summary.
 import { spawn } from 'node:child_process';
-import { closeSync, constants, openSync, readdirSync, renameSync, statSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { FAULTS, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
 import { makeStateDir, runAsOwner } from '../make-state-dir.ts';
-import { findKeeper, findProgram } from '../programs.ts';
+import { findNative, findProgram } from '../programs.ts';
 import { findRunning } from '../running.ts';
 import { pluralize } from '../show/amounts.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
+import { describeRestart, readSupervisor, SUPERVISOR_FILE } from '../supervisor.ts';
 import { describeNoAgents } from './agents.ts';
 import { describeModels } from './catalog.ts';
 import { readLastError } from './runtime-log.ts';
 import { waitUntilReady, waitUntilUp } from './up-ready.ts';
 
 const LOG_BYTES_MAX = 20_000_000;
+const READY_FD = 3;
+const STATUS_FD = 4;
+/** In ten minutes. */
+const RESTARTS_DEFAULT = 10;
 
 export async function up(session: Session): Promise<number> {
   const { args, stateDir, out } = session;
   await assertFree(stateDir);
-  const argv = [...listProgram(args), ...buildEntryArgs(args, stateDir), '--ready-fd', '3'];
+  const program = [
+    ...listProgram(args),
+    ...buildEntryArgs(args, stateDir),
+    '--ready-fd',
+    String(READY_FD),
+  ];
   makeStateDir(stateDir);
   const listNewBackups = watchBackups(stateDir);
-  if (args.flag('foreground')) return runInForeground(session, argv, listNewBackups);
+  if (args.flag('foreground')) return runInForeground(session, program, listNewBackups);
   const { signal, done } = onInterrupt();
   out.info(`Starting the runtime on ${stateDir} …`);
   const opened = runAsOwner(stateDir, (here) => openLog(join(here, 'logs', 'runtime.log')));
   const log = { ...opened, file: join(stateDir, 'logs', 'runtime.log') };
+  const { argv, statusFd } = supervise(program, session);
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
     cwd: stateDir,
     detached: true,
     env: runtimeEnv(session.env),
-    stdio: ['ignore', log.fd, log.fd, 'pipe'],
+    stdio: ['ignore', log.fd, log.fd, 'pipe', statusFd ?? 'ignore'],
   });
   closeSync(log.fd);
+  if (statusFd !== undefined) closeSync(statusFd);
   try {
     const isUp = await waitUntilUp(child, {
       stateDir,
@@ -55,6 +68,28 @@ export async function up(session: Session): Promise<number> {
   return 0;
 }
 
+/** Prefixes the supervisor, which gets supervisor.json open: as root it opens nothing in there. */
+function supervise(
+  program: string[],
+  { args, stateDir }: Session,
+): { argv: string[]; statusFd?: number } {
+  if (args.flag('no-restart')) {
+    removeSupervisorFile(stateDir);
+    return { argv: program };
+  }
+  const { O_CREAT, O_RDWR, O_NOFOLLOW } = constants;
+  const statusFd = runAsOwner(stateDir, (here) =>
+    openSync(join(here, SUPERVISOR_FILE), O_CREAT | O_RDWR | O_NOFOLLOW, 0o600),
+  );
+  const restarts = String(args.number('restarts') ?? RESTARTS_DEFAULT);
+  const options = ['--ready-fd', READY_FD, '--status-fd', STATUS_FD, '--restarts', restarts];
+  const argv = [findNative('supervisor'), ...options.map(String), '--', ...program];
+  return { argv, statusFd };
+}
+
+const removeSupervisorFile = (stateDir: string): void =>
+  runAsOwner(stateDir, (here) => rmSync(join(here, SUPERVISOR_FILE), { force: true }));
+
 /** Returns a function that lists the database backups made since. */
 function watchBackups(stateDir: string): () => string[] {
   const names = () => readdirSync(stateDir).filter((name) => /\.before-[\d.]+$/.test(name));
@@ -65,7 +100,7 @@ function watchBackups(stateDir: string): () => string[] {
 /** As root, starts the keeper, which keeps root for the warden; the daemons run without. */
 function listProgram(args: Args): string[] {
   const node = process.execPath;
-  if (process.getuid?.() === 0) return [findKeeper(), node, findProgram('as-root')];
+  if (process.getuid?.() === 0) return [findNative('keeper'), node, findProgram('as-root')];
   return [node, findProgram(args.flag('split') ? 'split' : 'embedded')];
 }
 
@@ -82,6 +117,11 @@ function runtimeEnv(env: Session['env']): NodeJS.ProcessEnv {
 
 async function assertFree(stateDir: string): Promise<void> {
   const running = await findRunning(stateDir);
+  const supervisor = readSupervisor(stateDir);
+  if (running === undefined && supervisor?.isAlive === true)
+    throw fault('state_in_use', `${stateDir} is in use: ${describeRestart(supervisor)}`, {
+      hint: 'Wait, then run agentctl status; or stop it with agentctl down.',
+    });
   if (running === undefined) return;
   const { pid, mode, started_at } = running.info;
   throw fault(
@@ -129,6 +169,7 @@ async function runInForeground(
   argv: string[],
   listNewBackups: () => string[],
 ): Promise<number> {
+  removeSupervisorFile(session.stateDir);
   const [command = '', ...rest] = argv;
   const child = spawn(command, rest, {
     cwd: session.stateDir,
@@ -140,12 +181,19 @@ async function runInForeground(
   const forward = (): void => void child.kill('SIGTERM');
   process.on('SIGINT', forward);
   process.on('SIGTERM', forward);
-  const exited = new Promise<number>((done) => child.once('exit', (code) => done(code ?? 1)));
+  const exited = new Promise<string | undefined>((done) =>
+    child.once('exit', (code, name) =>
+      done(code === 0 ? undefined : (name ?? `exit status ${code}`)),
+    ),
+  );
   await waitUntilReady(child, () => undefined);
   await describeStart(session, listNewBackups());
   session.out.info('Ctrl-C stops it.');
-  const code = await exited;
-  return code === 0 ? 0 : FAULTS.internal.exit;
+  const how = await exited;
+  if (how === undefined) return 0;
+  throw fault('internal', `the runtime ended (${how})`, {
+    hint: 'Start it again: agentctl up. Unfinished work resumes.',
+  });
 }
 
 async function describeStart(

@@ -9,8 +9,16 @@ export const runtimeCommands: readonly Command[] = [
       { name: 'split', help: 'one process per daemon' },
       {
         name: 'foreground',
-        help: 'stay in the foreground and show the log; Ctrl-C stops the runtime',
+        help: 'stay and show the log; Ctrl-C stops the runtime, and a crash ends this command',
       },
+      {
+        name: 'restarts',
+        value: 'N',
+        kind: 'count',
+        most: 100,
+        help: 'after a crash, restart up to N times in ten minutes (default: 10)',
+      },
+      { name: 'no-restart', help: 'after a crash, stay down until the next agentctl up' },
       { name: 'port', value: 'N', kind: 'count', help: 'also listen on this port of 127.0.0.1' },
       {
         name: 'agents',

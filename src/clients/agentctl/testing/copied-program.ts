@@ -17,6 +17,7 @@ export function copyProgram(programs: Readonly<Record<string, string>>) {
   // As root `up` starts the keeper; this stub execs the program.
   mkdirSync(join(root, 'build'));
   writeFileSync(join(root, 'build', 'keeper'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 });
+  cpSync(join(SOURCE, '..', 'build', 'supervisor'), join(root, 'build', 'supervisor'));
   for (const [path, text] of Object.entries(programs)) {
     mkdirSync(dirname(join(src, path)), { recursive: true });
     writeFileSync(join(src, path), text);

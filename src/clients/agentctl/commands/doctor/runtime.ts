@@ -5,9 +5,16 @@ import type { RuntimeState } from '../../running.ts';
 import type { RuntimeClient } from '../../runtime.ts';
 import { pluralize } from '../../show/amounts.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
+import {
+  deadSupervisorFault,
+  describeFailure,
+  describeRestart,
+  describeRestarts,
+  readSupervisor,
+} from '../../supervisor.ts';
 import { formatUserAndUid } from '../../user-name.ts';
 import { describeModels, isOnlyRehearsal } from '../catalog.ts';
-import { type DoctorFinding, fail, ok, warn } from './finding.ts';
+import { type DoctorFinding, fail, no, ok, warn } from './finding.ts';
 
 const LAYOUTS = {
   embedded: 'the warden and auditd-ai have their own processes, the other daemons share one',
@@ -15,7 +22,15 @@ const LAYOUTS = {
 } as const;
 
 export function checkMode(stateDir: string, running: RuntimeState | undefined): DoctorFinding {
+  const supervisor = readSupervisor(stateDir);
   if (running === undefined) {
+    if (supervisor?.state === 'failed')
+      return fail(
+        'runtime',
+        `${describeFailure(supervisor)}; see ${stateDir}/logs/runtime.log`,
+        'agentctl up',
+      );
+    if (supervisor?.isAlive === true) return warn('runtime', describeRestart(supervisor));
     const lastInfo = readRuntimeInfo(stateDir);
     if (lastInfo === undefined) return warn('runtime', 'no runtime is running', 'agentctl up');
     const text = `the runtime (pid ${lastInfo.pid}) exited without shutting down (crash or kill -9)`;
@@ -32,6 +47,22 @@ export function checkMode(stateDir: string, running: RuntimeState | undefined): 
       'agentctl down',
     );
   return ok('runtime', `${info.mode} mode, pid ${info.pid}: ${LAYOUTS[info.mode]}`);
+}
+
+/** Reports the restarts so far, and whether a crash would lead to one. */
+export function checkRestarts(stateDir: string): DoctorFinding {
+  const supervisor = readSupervisor(stateDir);
+  if (supervisor === undefined)
+    return no('restarts', 'agentctl does not restart this runtime after a crash');
+  if (!supervisor.isAlive) {
+    const { message } = deadSupervisorFault(supervisor);
+    return warn('restarts', message, 'agentctl down; agentctl up');
+  }
+  const restarts = describeRestarts(supervisor);
+  if (restarts !== undefined)
+    return warn('restarts', `${restarts}; see ${stateDir}/logs/runtime.log`);
+  const max = pluralize(supervisor.restarts_max, 'time');
+  return ok('restarts', `none; after a crash it is restarted, up to ${max} in ten minutes`);
 }
 
 export async function checkRights(runtime: RuntimeClient): Promise<DoctorFinding> {
