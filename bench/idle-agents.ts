@@ -1,6 +1,7 @@
 // Measures a thousand idle agents: no process, no model call, little memory.
 import { startWorld } from '../test/support/in-process.ts';
-import { eventually, startRuntime } from '../test/support/runtime.ts';
+import { makeInstallation } from '../test/support/installation.ts';
+import { eventually } from '../test/support/runtime.ts';
 import { startUpstream } from './children.ts';
 import { type Benchmark, exactly, type Figure } from './figure.ts';
 import { type Memory, memoryOf, treeOf } from './memory.ts';
@@ -39,17 +40,18 @@ ${PERSONA}
 
 /** Measures the real runtime once it is idle. */
 async function atRest(agents: Record<string, string> | undefined): Promise<Memory> {
-  const runtime = await startRuntime(agents === undefined ? {} : { agents });
+  const site = makeInstallation(agents === undefined ? {} : { agents });
   try {
+    await site.up();
     if (agents !== undefined)
       await eventually('all agents loaded', async () => {
-        const { agents: found } = await runtime.agentd.listAgents({});
+        const { agents: found } = await site.clients().agentd.listAgents({});
         return found.length === AGENTS ? true : undefined;
       });
     await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
-    return memoryOf(treeOf(runtime.process.pid!));
+    return memoryOf(treeOf(site.pids('supervisor')[0]!));
   } finally {
-    await runtime.remove();
+    await site.remove();
   }
 }
 
