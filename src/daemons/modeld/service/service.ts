@@ -13,6 +13,7 @@ import type { EventDraft, NewEvent } from '../../../wire/events.ts';
 import { Budgets, type Limit } from '../budgets.ts';
 import type { LimitConfig, ModeldConfig } from '../config.ts';
 import { toDay } from '../rules/budget.ts';
+import { readLastSeq } from '../store/calls.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { readCurrentSpent, readStandingLimits } from '../store/settings.ts';
@@ -54,7 +55,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const restored = await restoreFromAudit(db, parts.lost);
   if (restored.calls + restored.outcomes > 0)
     log.warn('restored model calls from the audit log', restored);
-  const journal = new Journal({ db, outbox, log, lastSeq: await readLastSeq(db) });
+  const journal = new Journal({ db, outbox, log, lastSeq: await db.read(readLastSeq) });
   // Before budgets are read, because calls left open are part of the spending.
   const left = await settleLeftCalls({ db, journal, nowMs });
   if (left > 0) log.warn('charged model calls without an outcome in full', { calls: left });
@@ -126,13 +127,6 @@ function makeTries(generate: Generate, embed: ReturnType<typeof makeEmbed>) {
     return `returned a vector of ${embeddings[0]?.length ?? 0} numbers`;
   };
   return { chat, embedding };
-}
-
-async function readLastSeq(db: Database): Promise<number> {
-  const row = await db.read((sql) =>
-    sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM model_calls'),
-  );
-  return row?.seq ?? 0;
 }
 
 function toLimit(subject: 'site' | 'day', { tokens, cost_usd }: LimitConfig): Limit {

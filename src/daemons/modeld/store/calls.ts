@@ -1,4 +1,4 @@
-// Reads recorded calls and their usage.
+// Reads recorded calls.
 
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { Sql, Value } from '../../../platform/sql/database.ts';
@@ -40,15 +40,6 @@ export type ModelCallRow = {
   cache_read_tokens: number;
   cache_write_tokens: number;
   reasoning_tokens: number;
-  cost: number;
-};
-
-export type UsageTotals = {
-  agent: string;
-  model: string;
-  provider: string;
-  calls: number;
-  usage: Usage;
   cost: number;
 };
 
@@ -121,6 +112,11 @@ export function readAttempt(
   );
 }
 
+export async function readLastSeq(sql: Sql): Promise<number> {
+  const row = await sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM model_calls');
+  return row?.seq ?? 0;
+}
+
 /** At startup these are the calls that a crash left without an outcome. */
 export function readRunningCalls(sql: Sql): Promise<ModelCallRow[]> {
   return sql.all<ModelCallRow>("SELECT * FROM model_calls WHERE status = 'running' ORDER BY seq");
@@ -165,37 +161,4 @@ export async function listCalls(
     ...values,
     query.limit,
   );
-}
-
-export async function sumUsage(
-  sql: Sql,
-  query: { agent: string | undefined; taskId: string | undefined; sinceMs: number | undefined },
-): Promise<UsageTotals[]> {
-  const where: string[] = ['1 = 1'];
-  const values: Value[] = [];
-  const add = (text: string, value: Value | undefined): void => {
-    if (value === undefined) return;
-    where.push(text);
-    values.push(value);
-  };
-  add('task_id = ?', query.taskId);
-  add('created_ms >= ?', query.sinceMs);
-  add('agent = ?', query.agent);
-  const rows = await sql.all<ModelCallRow & { calls: number }>(
-    `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
-       COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,
-       SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
-       SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
-     FROM model_calls WHERE ${where.join(' AND ')}
-     GROUP BY agent, upstream_model, provider ORDER BY cost DESC, calls DESC LIMIT 1000`,
-    ...values,
-  );
-  return rows.map((row) => ({
-    agent: row.agent,
-    model: row.upstream_model,
-    provider: row.provider,
-    calls: row.calls,
-    usage: readUsage(row)!,
-    cost: row.cost,
-  }));
 }

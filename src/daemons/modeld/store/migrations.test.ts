@@ -6,9 +6,10 @@ import { after, describe, test } from 'node:test';
 import { sha256Hex } from '../../../platform/json.ts';
 import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
-import { readRunningCalls, sumUsage } from './calls.ts';
+import { readRunningCalls } from './calls.ts';
 import { readPart, writePart } from './parts.ts';
 import { MIGRATIONS } from './tables.ts';
+import { sumUsage } from './usage.ts';
 
 const dir = freshStateDir();
 after(() => rmSync(dir, { recursive: true, force: true }));

@@ -8,6 +8,7 @@ import type { SpentAmount } from '../budgets.ts';
 import type { BudgetKey } from '../rules/budget.ts';
 import type { CallOutcome, Intent, Work } from './entries.ts';
 import { type ContextPart, writePart } from './parts.ts';
+import { addUsage } from './usage.ts';
 
 export class RowWriter {
   readonly #outbox: Outbox;
@@ -87,6 +88,7 @@ export function writeIntent(
 type OutcomeRow = Omit<CallOutcome, 'callId' | 'spent' | 'event'>;
 
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
+  addUsage(sql, o);
   sql.run(
     `UPDATE model_calls SET status = ?, provider = ?, upstream_model = ?, ended_ms = ?,
       stop_reason = ?, response = ?, error = ?, tries = ?, input_tokens = ?, output_tokens = ?,

@@ -34,7 +34,9 @@ const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): SpentAmount
 
 /** Limits except those of tasks, which are loaded with their runs. */
 export async function readStandingLimits(sql: Sql): Promise<Limit[]> {
-  const rows = await sql.all<LimitRow>(`SELECT * FROM budget_limits WHERE subject <> 'task'`);
+  const rows = await sql.all<LimitRow>(
+    "SELECT * FROM budget_limits WHERE subject IN ('site', 'day', 'agent')",
+  );
   return rows.map(toLimit);
 }
 
@@ -76,12 +78,12 @@ export async function writeLimit(sql: Sql, limit: Limit): Promise<void> {
 
 /** Resolves to the spending of the site, and of this day and its agents. */
 export async function readCurrentSpent(sql: Sql, day: string): Promise<SpentAmount[]> {
-  const rows = await sql.all<SpentRow>(
-    `SELECT * FROM budget_spent WHERE subject = 'site'
-     UNION ALL SELECT * FROM budget_spent WHERE subject IN ('day', 'agent') AND period = ?`,
+  const site = await sql.all<SpentRow>("SELECT * FROM budget_spent WHERE subject = 'site'");
+  const ofDay = await sql.all<SpentRow>(
+    "SELECT * FROM budget_spent WHERE period = ? AND period <> ''",
     day,
   );
-  return rows.map(toSpent);
+  return [...site, ...ofDay].map(toSpent);
 }
 
 export async function readSpent(sql: Sql, key: BudgetKey): Promise<SpentAmount> {

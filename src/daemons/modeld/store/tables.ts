@@ -3,6 +3,7 @@
 // Released migrations never change: later changes are added after them.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
+import { USAGE_HOURS } from './usage.ts';
 
 const FIRST = `
 CREATE TABLE model_calls (
@@ -161,6 +162,10 @@ CREATE INDEX parts_by_hash ON parts (hash);
 DROP TABLE part_keys;
 DROP TABLE part_keys_end;`;
 
+/** Finds the rows of one day. Other budgets have no period. */
+const BUDGETS_OF_A_DAY = `
+CREATE INDEX budget_spent_by_day ON budget_spent (period) WHERE period <> '';`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${PARTS_WITH_KEYS}${OUTBOX_IN_ONE_TREE}`,
@@ -169,4 +174,5 @@ export const MIGRATIONS: Migrations = [
   MARKS,
   RESTORED_INDEXES,
   PARTS_INDEX,
+  `${USAGE_HOURS}${BUDGETS_OF_A_DAY}`,
 ];

@@ -1,0 +1,186 @@
+// The sums per hour give the same report as a sum over all calls, whatever was called when, and
+// also over calls that were made before there were sums.
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import fc from 'fast-check';
+import type { Sql, Value } from '../../../platform/sql/database.ts';
+import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
+import { freshStateDir } from '../testing/harness.ts';
+import { writeIntent, writeOutcome } from './rows.ts';
+import { MIGRATIONS } from './tables.ts';
+import { sumUsage, type UsageFilter, type UsageTotals } from './usage.ts';
+
+const dir = freshStateDir();
+after(() => rmSync(dir, { recursive: true, force: true }));
+const HOUR_MS = 3_600_000;
+const START_MS = Date.parse('2026-01-01T00:00:00Z');
+const BEFORE_SUMS = MIGRATIONS.findIndex((text) => text.includes('CREATE TABLE usage_hours'));
+
+/** The report as one sum over all calls. */
+async function sumCalls(sql: Sql, filter: UsageFilter): Promise<UsageTotals[]> {
+  const where: string[] = ['1 = 1'];
+  const values: Value[] = [];
+  const add = (text: string, value: Value | undefined): void => {
+    if (value === undefined) return;
+    where.push(text);
+    values.push(value);
+  };
+  add('task_id = ?', filter.taskId);
+  add('created_ms >= ?', filter.sinceMs);
+  add('agent = ?', filter.agent);
+  const rows = await sql.all<Record<string, number>>(
+    `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
+       COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,
+       SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
+       SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
+     FROM model_calls WHERE ${where.join(' AND ')} GROUP BY agent, upstream_model, provider
+     ORDER BY cost DESC, calls DESC, agent, upstream_model, provider LIMIT 1000`,
+    ...values,
+  );
+  return rows.map(({ agent, upstream_model, provider, calls, cost, ...usage }) => ({
+    agent,
+    model: upstream_model,
+    provider,
+    calls,
+    usage,
+    cost,
+  })) as unknown as UsageTotals[];
+}
+
+const pick = (...names: string[]) => fc.constantFrom(...names);
+/** Two days, with the edges of hours as likely as the rest. */
+const time = fc.oneof(
+  fc.nat(48 * HOUR_MS).map((ms) => START_MS + ms),
+  fc.nat(48).map((hour) => START_MS + hour * HOUR_MS),
+  fc.nat(48).map((hour) => START_MS + hour * HOUR_MS - 1),
+);
+const target = fc.record({ model: pick('m1', 'm2'), provider: pick('p1', 'p2') });
+const call = fc.record({
+  agent: pick('ann', 'ben', ''),
+  taskId: fc.option(pick('task_1', 'task_2')),
+  createdMs: time,
+  target,
+  /** How it ends: not at all, at one target or another, with usage or without, once or twice. */
+  end: fc.option(
+    fc.record({
+      target,
+      usage: fc.option(fc.nat(1_000)),
+      cost: fc.nat(10_000),
+      isRepeated: fc.boolean(),
+    }),
+  ),
+});
+const filter: fc.Arbitrary<UsageFilter> = fc.record({
+  agent: fc.option(pick('ann', 'ben', ''), { nil: undefined }),
+  taskId: fc.option(pick('task_1', 'task_2'), { nil: undefined }),
+  sinceMs: fc.option(time, { nil: undefined }),
+});
+type TestCall = typeof call extends fc.Arbitrary<infer T> ? T : never;
+
+const INTENT = {
+  attempt: 1,
+  runId: null,
+  fence: null,
+  principal: 'person:ann',
+  via: 'neutral',
+  model: 'default',
+  rehearsal: false,
+  purpose: '',
+  requestHash: '',
+  context: '',
+  params: '',
+  reserved: { tokens: 1, costMicrousd: 1 },
+} as const;
+
+function addCall(sql: SqlNow, seq: number, { agent, taskId, createdMs, target }: TestCall): void {
+  writeIntent(sql, {
+    seq,
+    intent: {
+      ...INTENT,
+      callId: `call_${seq}`,
+      agent,
+      taskId,
+      rootTaskId: taskId,
+      provider: target.provider,
+      upstreamModel: target.model,
+      createdMs,
+    },
+  });
+}
+
+function endCall(sql: SqlNow, seq: number, end: NonNullable<TestCall['end']>): void {
+  const n = end.usage;
+  const usage = n === null ? null : { input_tokens: n, output_tokens: n + 1 };
+  const cached = { cache_read_tokens: 2, cache_write_tokens: 3, reasoning_tokens: 4 };
+  for (let times = end.isRepeated ? 2 : 1; times > 0; times--)
+    writeOutcome(sql, {
+      seq,
+      status: 'completed',
+      provider: end.target.provider,
+      upstreamModel: end.target.model,
+      stopReason: null,
+      response: null,
+      error: null,
+      tries: 1,
+      endedMs: 0,
+      usage: usage === null ? null : { ...usage, ...cached },
+      charged: { tokens: 1, costMicrousd: end.cost },
+    });
+}
+
+test('sums per hour equal the sum over all calls', async () => {
+  let files = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(call, { maxLength: 40 }),
+      fc.array(filter, { minLength: 1, maxLength: 12 }),
+      async (calls, filters) => {
+        const db = openSqlite({ file: join(dir, `${files++}.sqlite`), migrations: MIGRATIONS });
+        await db.writeNow((sql) => {
+          for (const [i, one] of calls.entries()) addCall(sql, i + 1, one);
+          for (const [i, { end }] of calls.entries()) if (end !== null) endCall(sql, i + 1, end);
+        });
+        await db.read(async (sql) => {
+          for (const one of filters)
+            assert.deepEqual(await sumUsage(sql, one), await sumCalls(sql, one));
+        });
+        await db.close();
+      },
+    ),
+    { numRuns: 40 },
+  );
+});
+
+test('calls from before there were sums are in them', async () => {
+  const file = join(dir, 'old.sqlite');
+  const old = openSqlite({ file, migrations: MIGRATIONS.slice(0, BEFORE_SUMS) });
+  await old.writeNow((sql) => {
+    for (let seq = 1; seq <= 300; seq++)
+      sql.run(
+        `INSERT INTO model_calls (seq, call_id, attempt, status, principal, agent, via, model,
+           provider, upstream_model, rehearsal, purpose, request_hash, context, params,
+           reserved_tokens, reserved_cost, created_ms, input_tokens, output_tokens, cost)
+         VALUES (?, ?, 1, ?, 'p', ?, 'openai', 'm', 'p', 'm', 0, '', '', x'00', '', 0, 0, ?, ?, ?, ?)`,
+        seq,
+        `call_${seq}`,
+        seq % 50 === 0 ? 'running' : 'completed',
+        `agent-${seq % 3}`,
+        START_MS + seq * 600_000,
+        seq % 7 === 0 ? null : seq,
+        seq,
+        seq,
+      );
+  });
+  await old.close();
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  const all = { agent: undefined, taskId: undefined, sinceMs: undefined };
+  for (const sinceMs of [undefined, START_MS, START_MS + 77 * 600_000 + 1])
+    await db.read(async (sql) => {
+      const sums = await sumUsage(sql, { ...all, sinceMs });
+      assert.ok(sums.length === 3);
+      assert.deepEqual(sums, await sumCalls(sql, { ...all, sinceMs }));
+    });
+  await db.close();
+});

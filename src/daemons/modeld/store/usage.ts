@@ -1,0 +1,141 @@
+// Sums the usage of calls for reports. Ended calls are summed per hour in the transaction of their
+// outcome, so that a report reads hours, however many calls there were.
+import type { Sql, Value } from '../../../platform/sql/database.ts';
+import type { SqlNow } from '../../../platform/sql/sqlite.ts';
+import type { Usage } from '../../../wire/modeld.ts';
+import type { CallOutcome } from './entries.ts';
+
+const HOUR_MS = 3_600_000;
+
+/** Only calls that run have no part in the sums yet. */
+export const USAGE_HOURS = `
+CREATE TABLE usage_hours (
+  hour INTEGER NOT NULL,
+  agent TEXT NOT NULL,
+  upstream_model TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  calls INTEGER NOT NULL,
+  input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  cache_read_tokens INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL,
+  cost INTEGER NOT NULL,
+  PRIMARY KEY (hour, agent, upstream_model, provider)
+) WITHOUT ROWID;
+INSERT INTO usage_hours
+  SELECT created_ms / ${HOUR_MS} AS hour, agent, upstream_model, provider, COUNT(*),
+    COALESCE(SUM(input_tokens), 0), SUM(output_tokens), SUM(cache_read_tokens),
+    SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
+  FROM model_calls WHERE status <> 'running' GROUP BY hour, agent, upstream_model, provider;`;
+
+/** Adds an outcome to the sums, before it is written to the call's row. A second one is ignored. */
+export function addUsage(
+  sql: SqlNow,
+  o: Pick<CallOutcome, 'seq' | 'provider' | 'upstreamModel' | 'usage' | 'charged'>,
+): void {
+  sql.run(
+    `INSERT INTO usage_hours
+     SELECT created_ms / ${HOUR_MS}, agent, ?, ?, 1, ?, ?, ?, ?, ?, ?
+     FROM model_calls WHERE seq = ? AND status = 'running'
+     ON CONFLICT DO UPDATE SET calls = calls + 1,
+       input_tokens = input_tokens + excluded.input_tokens,
+       output_tokens = output_tokens + excluded.output_tokens,
+       cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+       cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+       reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
+       cost = cost + excluded.cost`,
+    o.upstreamModel,
+    o.provider,
+    o.usage?.input_tokens ?? 0,
+    o.usage?.output_tokens ?? 0,
+    o.usage?.cache_read_tokens ?? 0,
+    o.usage?.cache_write_tokens ?? 0,
+    o.usage?.reasoning_tokens ?? 0,
+    o.charged.costMicrousd,
+    o.seq,
+  );
+}
+
+export type UsageTotals = {
+  agent: string;
+  model: string;
+  provider: string;
+  calls: number;
+  usage: Usage;
+  cost: number;
+};
+export type UsageFilter = {
+  agent: string | undefined;
+  taskId: string | undefined;
+  sinceMs: number | undefined;
+};
+type UsageSumRow = Usage & {
+  agent: string;
+  upstream_model: string;
+  provider: string;
+  calls: number;
+  cost: number;
+};
+
+/** Resolves to the sums by agent, model and provider, the most expensive first. */
+export async function sumUsage(sql: Sql, filter: UsageFilter): Promise<UsageTotals[]> {
+  const sources =
+    filter.taskId === undefined ? selectByTime(filter) : [selectByTask(filter, filter.taskId)];
+  const rows = await sql.all<UsageSumRow>(
+    `SELECT agent, upstream_model, provider, SUM(calls) AS calls,
+       SUM(input_tokens) AS input_tokens, SUM(output_tokens) AS output_tokens,
+       SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
+       SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
+     FROM (${sources.map(({ text }) => text).join(' UNION ALL ')})
+     GROUP BY agent, upstream_model, provider
+     ORDER BY SUM(cost) DESC, SUM(calls) DESC, agent, upstream_model, provider LIMIT 1000`,
+    ...sources.flatMap(({ values }) => values),
+  );
+  return rows.map(({ agent, upstream_model, provider, calls, cost, ...usage }) => ({
+    agent,
+    model: upstream_model,
+    provider,
+    calls,
+    usage,
+    cost,
+  }));
+}
+
+const GROUP = 'agent, upstream_model, provider';
+const AMOUNTS = 'output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost';
+const CALLS = `SELECT ${GROUP}, 1 AS calls, COALESCE(input_tokens, 0) AS input_tokens, ${AMOUNTS}
+  FROM model_calls`;
+const HOURS = `SELECT ${GROUP}, calls, input_tokens, ${AMOUNTS} FROM usage_hours`;
+
+type UsageSource = { text: string; values: Value[] };
+
+/** A task has few calls, and no sums of its own. */
+function selectByTask({ agent, sinceMs = 0 }: UsageFilter, taskId: string): UsageSource {
+  const by = byAgent(agent);
+  return {
+    text: `${CALLS} WHERE task_id = ? AND created_ms >= ?${by.text}`,
+    values: [taskId, sinceMs, ...by.values],
+  };
+}
+
+/** Whole hours, the calls from before the first whole one, and the calls that run. */
+function selectByTime({ agent, sinceMs = 0 }: UsageFilter): UsageSource[] {
+  const hour = Math.ceil(sinceMs / HOUR_MS);
+  const by = byAgent(agent);
+  return [
+    { text: `${HOURS} WHERE hour >= ?${by.text}`, values: [hour, ...by.values] },
+    {
+      text: `${CALLS} WHERE status <> 'running' AND created_ms >= ? AND created_ms < ?${by.text}`,
+      values: [sinceMs, hour * HOUR_MS, ...by.values],
+    },
+    {
+      // The plus hides the column from the planner, which would read all calls since then.
+      text: `${CALLS} WHERE status = 'running' AND +created_ms >= ?${by.text}`,
+      values: [sinceMs, ...by.values],
+    },
+  ];
+}
+
+const byAgent = (agent: string | undefined): UsageSource =>
+  agent === undefined ? { text: '', values: [] } : { text: ' AND agent = ?', values: [agent] };
