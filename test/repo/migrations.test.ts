@@ -22,6 +22,7 @@ const MADE: Record<string, string[]> = {
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',
     'd99760ea1a1f77d2353cd4ea61290a89eee00fc6d4ddb832ae323b630f543ff1',
+    '7a4778fc48833c5067747f9b6e970e6546de04bbec0b4093c583a4f01cc209c1',
   ],
   'egressd/store.ts': [
     '12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5',
@@ -40,6 +41,7 @@ const MADE: Record<string, string[]> = {
   'sandboxd/store.ts': [
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',
     '93827f57fc7504ac2897542378aab015c1055a7d4270bab81fbceab0a8691c4b',
+    '9122abc0a23c5e7a1e85f2aad11641d3231c2420ce3dd2ece188f4b1e533ef76',
   ],
   'toold/store/store.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',

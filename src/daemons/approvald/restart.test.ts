@@ -95,7 +95,12 @@ test('an approval of an earlier version keeps its rules about permits', async ()
   const other = await host.ask({ rules: ['base:x', 'site:x:approval'], repo: '/srv/other' });
   await restart({}, () => {
     const db = new DatabaseSync(join(world.dir, 'state', 'approvald.sqlite'));
-    db.exec('ALTER TABLE approvals DROP COLUMN each_call; PRAGMA user_version = 1');
+    // Undoes the migrations after the first.
+    db.exec(
+      'DROP INDEX approvals_by_task; DROP INDEX approvals_by_agent; ' +
+        'DROP INDEX approvals_by_agent_and_status; ' +
+        'ALTER TABLE approvals DROP COLUMN each_call; PRAGMA user_version = 1',
+    );
     db.close();
   });
   const approve = ({ approval: { id, nonce } }: typeof each) =>

@@ -31,7 +31,6 @@ import { MIGRATIONS, makeStore } from './store.ts';
 import { makeWorkspaces } from './workspaces.ts';
 
 const AUDIT_WAIT_MS = 2_000;
-const KEEP_BOXES_MS = 30 * 86_400_000;
 
 async function start(context: DaemonContext<SandboxdConfig>) {
   const { config, clock, log, newId, stateDir, runtimeDir, failpoint } = context;
@@ -55,7 +54,6 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   // Boxes end with the connection that opened them: none survives a restart of sandboxd.
   const lost = await store.closeLost();
   if (lost > 0) log.warn('recorded boxes lost in a restart as closed', { boxes: lost });
-  await store.forgetBefore(clock.nowMs() - KEEP_BOXES_MS);
   const recordsDir = join(stateDir, 'runners');
   mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
   const records = openProcessRecords(recordsDir);

@@ -42,7 +42,11 @@ CREATE INDEX boxes_open ON boxes (place) WHERE closed_ms IS NULL;`,
   bytes BIGINT NOT NULL,
   PRIMARY KEY (root_task_id, path)
 );`,
+  'CREATE INDEX boxes_closed ON boxes (closed_ms) WHERE closed_ms IS NOT NULL;',
 ];
+
+/** A box's record is kept this long after it was closed. */
+export const KEEP_BOXES_MS = 30 * 86_400_000;
 
 export type NewBox = {
   id: BoxId;
@@ -82,7 +86,6 @@ export type SandboxdStore = {
   closeLost(): Promise<number>;
   /** Newest first. */
   list(options: { before: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
-  forgetBefore(closedMs: number): Promise<void>;
 };
 export type EventData = Record<string, string | number | boolean | null>;
 
@@ -185,6 +188,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           box.uid,
           nowMs(),
         );
+        await deleteOldBoxes(sql, nowMs());
         await outbox.add(sql, {
           id: `${box.id}.opened`,
           event: 'sandbox.opened',
@@ -260,10 +264,16 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           limit,
         ),
       ),
-    async forgetBefore(closedMs) {
-      await db.write((sql) => sql.run('DELETE FROM boxes WHERE closed_ms < ?', closedMs));
-    },
   };
+}
+
+/** Each new box deletes up to two old ones, so no start has to delete them all. */
+async function deleteOldBoxes(sql: Pick<Sql, 'all' | 'run'>, nowMs: number): Promise<void> {
+  const old = await sql.all<{ place: number }>(
+    'SELECT place FROM boxes WHERE closed_ms < ? ORDER BY closed_ms LIMIT 2',
+    nowMs - KEEP_BOXES_MS,
+  );
+  for (const { place } of old) await sql.run('DELETE FROM boxes WHERE place = ?', place);
 }
 
 async function readDiskBefore(

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { PGlite } from '@electric-sql/pglite';
 import type { Database } from './database.ts';
-import { IDEMPOTENCY_TABLE, runOnce } from './idempotency.ts';
+import { IDEMPOTENCY_TABLE, IDEMPOTENCY_WINDOW_MS, runOnce } from './idempotency.ts';
 import { openPostgres, type PostgresClient } from './postgres.ts';
 import { openSqlite } from './sqlite.ts';
 
@@ -29,12 +29,13 @@ for (const [name, make] of Object.entries(databases)) {
     after(() => db.close());
     const count = async () =>
       Number((await db.read((sql) => sql.one<{ c: number }>('SELECT COUNT(*) AS c FROM done')))!.c);
+    let nowMs = 1_000;
     const work = (key: string | undefined, hash: string, scope = 'person:ann', fails = false) =>
       db.write((sql) =>
         runOnce(
           sql,
           key === undefined ? undefined : { scope, key, requestHash: hash },
-          1_000,
+          nowMs,
           async () => {
             await sql.run('INSERT INTO done (n) VALUES (?)', 1);
             if (fails) throw new Error('on purpose');
@@ -70,6 +71,25 @@ for (const [name, make] of Object.entries(databases)) {
     it('without a key the work runs every time', async () => {
       await Promise.all([work(undefined, 'h1'), work(undefined, 'h1')]);
       assert.equal(await count(), 5);
+    });
+
+    it('new keys delete expired ones, oldest first, and no others', async () => {
+      const keys = async () => {
+        const text = 'SELECT once_key AS k FROM once ORDER BY at_ms, scope, once_key';
+        return (await db.read((sql) => sql.all<{ k: string }>(text))).map(({ k }) => k);
+      };
+      assert.deepEqual(await keys(), ['k1', 'k2', 'k1']);
+      nowMs = 1_001;
+      await work('k3', 'h1');
+      nowMs = 1_001 + IDEMPOTENCY_WINDOW_MS;
+      await work('k4', 'h1');
+      assert.equal((await keys()).length, 3);
+      await work('k5', 'h1');
+      assert.deepEqual(await keys(), ['k3', 'k4', 'k5']);
+      await work('k6', 'h1');
+      assert.deepEqual(await keys(), ['k3', 'k4', 'k5', 'k6']);
+      await work('k1', 'h2');
+      assert.equal(await count(), 10, 'an expired key may be used anew');
     });
   });
 }

@@ -14,6 +14,9 @@ CREATE TABLE once (
 );
 CREATE INDEX once_by_time ON once (at_ms);`;
 
+/** Results are kept this long. */
+export const IDEMPOTENCY_WINDOW_MS = 30 * 86_400_000;
+
 export type IdempotencyKey = { scope: string; key: string; requestHash: string };
 
 /** Resolves to the recorded result of this key, or undefined. */
@@ -31,10 +34,6 @@ export async function findRecorded<T>(sql: Sql, key: IdempotencyKey): Promise<T 
     );
   }
   return JSON.parse(found.answer) as T;
-}
-
-export function deleteKeysBefore(sql: Sql, beforeMs: number): Promise<number> {
-  return sql.run('DELETE FROM once WHERE at_ms < ?', beforeMs);
 }
 
 export async function runOnce<T>(
@@ -55,5 +54,16 @@ export async function runOnce<T>(
     JSON.stringify(result),
     nowMs,
   );
+  await deleteExpired(sql, nowMs);
   return result;
+}
+
+/** Each new key deletes up to two old ones, so no call has to delete them all. */
+async function deleteExpired(sql: Sql, nowMs: number): Promise<void> {
+  const rows = await sql.all<{ scope: string; once_key: string }>(
+    'SELECT scope, once_key FROM once WHERE at_ms < ? ORDER BY at_ms LIMIT 2',
+    nowMs - IDEMPOTENCY_WINDOW_MS,
+  );
+  for (const { scope, once_key } of rows)
+    await sql.run('DELETE FROM once WHERE scope = ? AND once_key = ?', scope, once_key);
 }

@@ -1,5 +1,4 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
-import { deleteKeysBefore } from '../../../platform/sql/idempotency.ts';
 import { saveBriefing } from './briefings.ts';
 import { deliverInbox } from './messages.ts';
 import { claimRuns, findLiveRun, findLiveRuns, findRun, requeueRun } from './runs.ts';
@@ -8,8 +7,6 @@ import { findTask } from './task-rows.ts';
 import { endTask } from './tasks.ts';
 import type { AgentdWriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
-
-const IDEMPOTENCY_WINDOW_MS = 30 * 86_400_000;
 
 export function makeRunMethods(
   write: AgentdWriteTx,
@@ -71,7 +68,6 @@ export function makeRunMethods(
           tx.nowMs + 10_000,
           tx.nowMs + 10_000,
         );
-        await deleteKeysBefore(tx.sql, tx.nowMs - IDEMPOTENCY_WINDOW_MS);
         return runs.length;
       }),
     breakRun: (key, reason) =>

@@ -218,8 +218,9 @@ async function readThread(
   row: { agent: string; action: string; root_task_id: TaskId },
 ): Promise<ThreadQuestion[]> {
   const before = await tx.sql.all<ApprovalRow>(
-    "SELECT * FROM approvals WHERE root_task_id = ? AND agent = ? AND action = ? AND status = 'info' " +
-      'ORDER BY id DESC LIMIT ?',
+    // Hides agent and status from SQLite's planner: a task tree has fewer approvals.
+    "SELECT * FROM approvals WHERE root_task_id = ? AND agent || '' = ? AND action = ? " +
+      "AND status || '' = 'info' ORDER BY id DESC LIMIT ?",
     row.root_task_id,
     row.agent,
     row.action,

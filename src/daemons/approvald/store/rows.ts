@@ -124,6 +124,11 @@ ${OUTBOX_TABLES}
 ALTER TABLE approvals ADD COLUMN each_call INTEGER NOT NULL DEFAULT 0;
 UPDATE approvals SET each_call = 1 WHERE rules LIKE '%"tool:%:approval"%';
 `,
+  `
+CREATE INDEX approvals_by_task ON approvals (task_id, id);
+CREATE INDEX approvals_by_agent ON approvals (agent, id);
+CREATE INDEX approvals_by_agent_and_status ON approvals (agent, status, id);
+`,
 ];
 
 /** A person's decision, as stored in the column `said`. */

@@ -120,10 +120,13 @@ export function makeStore(
     ): Promise<CountedRow[]> => {
       const where = ['1 = 1'];
       const values: (string | number)[] = [];
+      const isOfTask = filter.task_id !== undefined || filter.root_task_id !== undefined;
       for (const name of FILTERS) {
         const value = filter[name];
         if (value === undefined) continue;
-        where.push(`a.${name} = ?`);
+        const isTask = name === 'task_id' || name === 'root_task_id';
+        // Hides the other columns from SQLite's planner, which might read all rows of an agent.
+        where.push(isOfTask && !isTask ? `a.${name} || '' = ?` : `a.${name} = ?`);
         values.push(value);
       }
       if (page.before !== undefined) {

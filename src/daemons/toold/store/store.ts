@@ -158,6 +158,9 @@ const FILTERS = {
   tool: 'tool = ?',
 } as const;
 
+/** Hides the column from SQLite's planner, which might read all calls of the tool instead. */
+const TOOL_OF_RUN = "tool || '' = ?";
+
 export type TooldStore = ReturnType<typeof makeStore>;
 
 export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
@@ -346,10 +349,11 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
     listCalls: (filter: CallFilter, before: number, limit: number): Promise<ToolCallRow[]> => {
       const where = ['place < ?'];
       const values: Value[] = [before];
+      const isOfRun = filter.run_id !== undefined || filter.task_id !== undefined;
       for (const name of ['run_id', 'task_id', 'tool'] as const) {
         const value = filter[name];
         if (value === undefined) continue;
-        where.push(FILTERS[name]);
+        where.push(name === 'tool' && isOfRun ? TOOL_OF_RUN : FILTERS[name]);
         values.push(value);
       }
       const statement = `${SELECT} WHERE ${where.join(' AND ')} ORDER BY place DESC LIMIT ?`;
