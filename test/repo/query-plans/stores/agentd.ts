@@ -1,0 +1,259 @@
+// Runs every statement of agentd's store.
+import { readManifest } from '../../../../src/daemons/agentd/manifests/read-manifest.ts';
+import { releaseBriefing } from '../../../../src/daemons/agentd/store/briefings.ts';
+import { openStore } from '../../../../src/daemons/agentd/store/open-store.ts';
+import { MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
+import type { AgentdStore, RunCall } from '../../../../src/daemons/agentd/store/store.ts';
+import type { NewTask } from '../../../../src/daemons/agentd/store/tasks.ts';
+import { type ManualClock, manualClock } from '../../../../src/platform/clock.ts';
+import { makeIdMaker, type NewId } from '../../../../src/platform/ids.ts';
+import { silentLog } from '../../../../src/platform/log.ts';
+import { IDEMPOTENCY_WINDOW_MS } from '../../../../src/platform/sql/idempotency.ts';
+import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import { agentdRoutes } from '../../../../src/wire/agentd.ts';
+import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
+
+type World = { store: AgentdStore; clock: ManualClock; newId: NewId };
+type Claim = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
+
+const AGENT = 'worker';
+const REPLICAS = 100;
+const PERSON = 'person:ann';
+const CRASH = { detail: 'x', counts: true, crashesMax: 0 };
+
+const manifest = (name: string) => `apiVersion: agentd/v1
+kind: Agent
+metadata: { name: ${name} }
+spec: { replicas: ${REPLICAS}, tools: { allow: [task.delegate] } }
+`;
+
+function declare(name: string) {
+  const read = readManifest(manifest(name), `${name}.yaml`);
+  if (!read.ok) throw new Error(JSON.stringify(read.problems));
+  return { spec: read.agent, file: `${name}.yaml` };
+}
+
+const newTask = ({ newId }: World, more: Partial<NewTask> = {}): NewTask => ({
+  id: newId('task'),
+  parent: undefined,
+  contextId: newId('ctx'),
+  goal: 'do it',
+  createdBy: PERSON,
+  agent: AGENT,
+  priority: 0,
+  inputs: [],
+  limits: {},
+  delegation: undefined,
+  after: [],
+  deadlineMs: null,
+  retryOf: null,
+  labels: ['person'],
+  ...more,
+});
+
+const claimRuns = ({ store }: World) =>
+  store.claimRuns({ slots: 1_000, leaseMs: 60_000, maxTimeS: () => 3_600 });
+const keyOf = ({ run }: Claim) => ({ runId: run.id, fence: run.fence });
+const callOf = (world: World, claim: Claim): RunCall => ({
+  ...keyOf(claim),
+  callId: world.newId('call'),
+  requestHash: 'h',
+});
+const newOnce = ({ newId }: World) => ({
+  scope: PERSON,
+  key: newId<string>('key'),
+  requestHash: 'h',
+});
+
+const message = (claim: Claim, more: { from?: string; to?: string; delivered?: boolean } = {}) => ({
+  type: 'Message',
+  contextId: claim.task.context_id,
+  taskId: claim.task.id,
+  from: PERSON,
+  to: `agent:${AGENT}`,
+  inReplyTo: null,
+  labels: ['outside' as const],
+  parts: [{ kind: 'text', text: 'x' }],
+  text: 'x',
+  delivered: false,
+  ...more,
+});
+
+async function finish(world: World, claim: Claim): Promise<void> {
+  const ending = { status: 'completed' as const, reason: null, result: 'x', by: `agent:${AGENT}` };
+  await world.store.finish(callOf(world, claim), ending);
+}
+
+/** A run that does everything a run can do, up to its waits. */
+async function work(world: World, claim: Claim): Promise<void> {
+  const { store, clock, newId } = world;
+  const { run, task } = claim;
+  const later = clock.nowMs() + 600_000;
+  await store.saveBriefing(run.id, { persona: `${run.id}${'x'.repeat(300)}`, step: 1 });
+  await store.send(message(claim), newOnce(world));
+  await store.inbox(keyOf(claim), 0);
+  await store.renewLease(keyOf(claim), 60_000);
+  await store.mark(callOf(world, claim), ['secret'], 'x');
+  const artifact = {
+    id: newId<string>('artifact'),
+    name: 'x',
+    mimeType: 'text/plain',
+    sizeBytes: 1,
+    hash: 'h',
+    createdBy: `agent:${AGENT}`,
+    taskId: task.id,
+    contextId: task.context_id,
+    labels: [],
+  };
+  await store.putArtifact(artifact, callOf(world, claim), undefined);
+  await store.recordArtifactRead(callOf(world, claim), { id: artifact.id, labels: [] });
+  const child = newTask(world, {
+    parent: task,
+    contextId: task.context_id,
+    createdBy: `agent:${AGENT}`,
+  });
+  await store.delegate(callOf(world, claim), child, { expiresMs: later }, 10);
+  const next = newTask(world, { parent: task, after: [child.id] });
+  await store.delegate(callOf(world, claim), next, undefined, 10);
+  const question = callOf(world, claim);
+  const asked = { kind: 'question' as const, by: ['person:*'], question: 'x?', expiresMs: later };
+  const { id } = await store.openWait(question, asked);
+  await store.park(keyOf(claim), [question.callId]);
+  await store.answerWait(id, 'yes', PERSON);
+}
+
+/** Waits that end in other ways, by a run that then ends. */
+async function waitAndFinish(world: World, claim: Claim): Promise<void> {
+  const { store } = world;
+  const approval = callOf(world, claim);
+  const wait = { kind: 'approval' as const, by: ['person:*'], question: 'approval_1' };
+  await store.openWait(approval, wait);
+  await store.endApprovalWait({
+    approvalId: 'approval_1',
+    run_id: claim.run.id,
+    call_id: approval.callId,
+    outcome: 'answered',
+    decision: 'approved',
+    by: PERSON,
+  });
+  const sent = message(claim, { from: `agent:${AGENT}`, to: PERSON });
+  await store.sendFromRun(callOf(world, claim), sent, { expiresMs: world.clock.nowMs() + 60_000 });
+  await store.send(message(claim), newOnce(world));
+  await finish(world, claim);
+}
+
+async function makeHistory(world: World): Promise<Claim> {
+  const { store, clock } = world;
+  await forEachOf(HISTORY + 10, () => store.createTask(newTask(world), newOnce(world)));
+  const first = await claimRuns(world);
+  await Promise.all(first.map((claim) => work(world, claim)));
+  // Parents that were answered, and their children.
+  for (let claims = await claimRuns(world); claims.length > 0; claims = await claimRuns(world))
+    await Promise.all(
+      claims.map((claim) =>
+        claim.task.parent_task_id === null ? waitAndFinish(world, claim) : finish(world, claim),
+      ),
+    );
+  // Some end by their crash, some by their deadline, some are canceled.
+  const deadlineMs = clock.nowMs() + 1_000;
+  await forEachOf(HISTORY, () => store.createTask(newTask(world, { deadlineMs }), undefined));
+  const third = await claimRuns(world);
+  const timer = { kind: 'timer' as const, by: [], dueMs: clock.nowMs() + 500 };
+  await Promise.all(third.map((claim) => store.openWait(callOf(world, claim), timer)));
+  await Promise.all(third.slice(20).map((claim) => store.endActivation(keyOf(claim), CRASH)));
+  await store.cancelTask(third[0]!.task.id, 'x', PERSON);
+  await store.breakRun(keyOf(third[1]!), 'x');
+  clock.advance(100_000);
+  await store.processDue();
+  return first[0]!;
+}
+
+/** Some tasks in each state that does not end by itself. */
+async function leaveOpen(world: World): Promise<void> {
+  const { store } = world;
+  const [one, two] = await Promise.all(
+    [1, 2, 3, 4].map(() => store.createTask(newTask(world), undefined)),
+  );
+  await store.createTask(newTask(world, { after: [one!.id] }), undefined);
+  await store.addRun(two!.id);
+  await store.assignTask(one!.id, 'other', PERSON);
+  const claims = await claimRuns(world);
+  const call = callOf(world, claims[0]!);
+  await store.openWait(call, { kind: 'timer', by: [], dueMs: world.clock.nowMs() + 1e9 });
+  await store.park(keyOf(claims[0]!), [call.callId]);
+  await forEachOf(3, () => store.createTask(newTask(world), undefined));
+}
+
+async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
+  const { run, task } = claim;
+  const column: Record<string, string> = { agent: 'assigned_to', to: 'to_principal' };
+  const lists = {
+    listTasks: store.tasks,
+    listRuns: store.runs,
+    listWaits: store.waits,
+    listMessages: store.messages,
+    listArtifacts: store.artifacts,
+  };
+  for (const [route, list] of Object.entries(lists)) {
+    const names = listFilterNames(agentdRoutes[route as keyof typeof lists].query);
+    const filters = listChoices(
+      Object.fromEntries(names.map((name) => [column[name] ?? name, 'x'])),
+    );
+    for (const filter of filters)
+      for (const cursor of [undefined, newId<string>('task')])
+        await list(filter as Record<string, string>, { limit: 10, cursor });
+  }
+  const [wait] = (await store.waits({}, { limit: 1 })).rows;
+  const [artifact] = (await store.artifacts({}, { limit: 1 })).rows;
+  await store.wait(wait!.id);
+  await store.artifact(artifact!.id);
+  await store.task(task.id);
+  await store.ancestry(task.id);
+  await store.tree(task.id);
+  await store.briefing(await store.runRow(run.id));
+  await store.deliveredMessages(run.id, 0);
+  await store.agents();
+  await store.agent(AGENT);
+  await store.agent('nobody').catch(() => undefined);
+  await store.counts();
+  await store.countRunsByAgent();
+  await store.queuedSinceMs();
+  await store.halt();
+  await store.listStoppedRuns(10);
+  await store.nextDueMs();
+}
+
+async function use(file: string): Promise<void> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const newId = makeIdMaker(clock);
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  const options = { db, clock, newId, log: silentLog, onCommitted: () => {} };
+  const store = await openStore({ ...options, append: async () => {} });
+  const world = { store, clock, newId };
+  await store.applyAgents({ agents: [declare(AGENT), declare('other')] });
+  await store.putAgent(declare(AGENT), PERSON);
+  const first = await makeHistory(world);
+  await leaveOpen(world);
+  await readAll(world, first);
+  await store.setAgentStatus('other', 'stopped', PERSON);
+  await store.setHalt('x', PERSON);
+  await store.liftHalt(PERSON);
+  await store.recoverRuns();
+  await store.recordRuntimeEvent('runtime.started', {});
+  await db.write((sql) => releaseBriefing(sql, first.run.id));
+  clock.advance(IDEMPOTENCY_WINDOW_MS + 1);
+  await store.createTask(newTask(world), newOnce(world));
+  await store.close();
+}
+
+export const agentd: StoreUse = {
+  daemon: 'agentd',
+  smallTables: {
+    agents: 'one row for each manifest',
+    task_counts: 'one row for each agent and status',
+    halt: 'one row',
+    outbox: 'delivered events are deleted',
+    outbox_store: 'one row',
+  },
+  use,
+};

@@ -1,0 +1,61 @@
+// Runs every statement of sandboxd's store.
+import { KEEP_BOXES_MS, MIGRATIONS, makeStore } from '../../../../src/daemons/sandboxd/store.ts';
+import { manualClock } from '../../../../src/platform/clock.ts';
+import { makeIdMaker } from '../../../../src/platform/ids.ts';
+import { silentLog } from '../../../../src/platform/log.ts';
+import { openOutbox } from '../../../../src/platform/outbox.ts';
+import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import type { BoxId, RunId, TaskId } from '../../../../src/wire/primitives.ts';
+import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
+
+const RANGE = { first: 1_000, last: 100_000 };
+
+async function use(file: string): Promise<void> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const newId = makeIdMaker(clock);
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  const options = { db, source: 'sandboxd', clock, append: async () => {}, log: silentLog };
+  const outbox = await openOutbox(options);
+  const store = makeStore(db, outbox, () => clock.nowMs());
+  const open = async () => {
+    const rootTaskId = newId<TaskId>('task');
+    await store.workspace(rootTaskId, undefined, RANGE);
+    await store.recordDiskBefore(rootTaskId, '/w', 1);
+    await store.diskBefore(rootTaskId, '/w');
+    const box = {
+      id: newId<BoxId>('box'),
+      kind: 'tools' as const,
+      level: 'L2' as const,
+      run_id: newId<RunId>('run'),
+      fence: 1,
+      agent: 'worker',
+      task_id: rootTaskId,
+      root_task_id: rootTaskId,
+      uid: await store.assignUid('worker', RANGE),
+    };
+    await store.recordOpened(box);
+    return box;
+  };
+  await forEachOf(HISTORY + 10, async () =>
+    store.recordClosed((await open()).id, { endedBy: 'exit' }),
+  );
+  clock.advance(KEEP_BOXES_MS + 1);
+  await forEachOf(3, open);
+  await store.recordRefused(await open(), { code: 'x', message: 'x' });
+  for (const isOpen of [undefined, true, false])
+    await store.list({ before: 1e9, limit: 10, open: isOpen });
+  await store.closeLost();
+  await forEachOf(3, open);
+  outbox.stop();
+  await db.close();
+}
+
+export const sandboxd: StoreUse = {
+  daemon: 'sandboxd',
+  smallTables: {
+    outbox: 'delivered events are deleted',
+    outbox_store: 'one row',
+    identities: 'one row for each agent',
+  },
+  use,
+};
