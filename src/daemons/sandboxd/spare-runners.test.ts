@@ -84,7 +84,7 @@ describe('spare runners', () => {
     assert.equal(none.count(), 0);
   });
 
-  it('an idle one is ended, and one that died is not handed over', async (t) => {
+  it('an idle one is ended, and one that died is not used', async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] });
     const spares = make(2);
     spares.noteUse('coder');

@@ -56,7 +56,7 @@ describe('requests that cannot be read', () => {
     ],
     ['a query key twice', 'bad_request', 400, () => ask('?a=1&a=2')],
     ['a broken escape', 'bad_request', 400, () => send(requestText('GET', '/v1/named/%zz'))],
-    ['an escape cut off', 'bad_request', 400, () => send(requestText('GET', '/v1/named/%e2%82'))],
+    ['a truncated escape', 'bad_request', 400, () => send(requestText('GET', '/v1/named/%e2%82'))],
     ['a broken query', 'bad_request', 400, () => ask('?a=%zz')],
     ['no UTF-8 in a query', 'bad_request', 400, () => ask('?a=%ff')],
     ['an unknown query', 'bad_request', 400, () => ask('?__proto__=1')],

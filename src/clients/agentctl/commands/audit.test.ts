@@ -105,7 +105,7 @@ test('events of a task, an agent or a tool: all pages', async () => {
 
 test('an unknown name is an error; a known one without events is not', async () => {
   const none = async () => ({ events: [], cursor: null });
-  const nobody = async () => Promise.reject(fault('not_found', 'not found'));
+  const notFound = async () => Promise.reject(fault('not_found', 'not found'));
   const audit = { task: none, agent: none, tool: none };
   const queries = [
     ['task', id('task', 1)],
@@ -114,7 +114,7 @@ test('an unknown name is an error; a known one without events is not', async () 
   ] as const;
   fake.script({
     'auditd-ai': audit,
-    agentd: { getTask: nobody, getAgent: nobody },
+    agentd: { getTask: notFound, getAgent: notFound },
     toold: { listTools: async () => ({ tools: [] }) },
   });
   for (const args of queries) {

@@ -39,7 +39,7 @@ function fakeSandboxd() {
       if ((query.epoch ?? epoch) !== epoch) return { epoch, ends: [...ends] };
       ends = ends.filter(({ seq }) => seq > query.after);
       if (ends.length === 0) await wake.promise;
-      if (isDown) throw fault('unavailable', 'cut off');
+      if (isDown) throw fault('unavailable', 'disconnected');
       return { epoch, ends: [...ends] };
     },
     async tellRunner({ body }: { body: { line: string } }) {

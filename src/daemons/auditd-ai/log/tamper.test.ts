@@ -49,7 +49,7 @@ const TAMPERS: Tamper[] = [
     expect: (at) => [['removed', at]],
   },
   {
-    name: 'a removed line, with the rest numbered anew',
+    name: 'a removed line, with the rest renumbered',
     edit: (lines, at) => renumber(lines.toSpliced(at, 1)),
     expect: (at) => [
       ['removed', at],
@@ -95,7 +95,7 @@ const TAMPERS: Tamper[] = [
     expect: (at) => [['inserted', at]],
   },
   {
-    name: 'a line put in, with the rest numbered anew',
+    name: 'an inserted line, with the rest renumbered',
     edit: (lines, at) =>
       renumber(lines.toSpliced(at, 0, formatLine(at).replace('evt_', 'forged_'))),
     expect: (at) => [

@@ -149,14 +149,14 @@ export class FakeUpstream implements Upstream {
           run.signal.addEventListener('abort', () => resolve());
         });
         run.tries.lost++;
-        throw fault('canceled', 'the caller went away');
+        throw fault('canceled', 'the caller disconnected');
       case 'streams':
         return perform(turns(part.turns).then(() => ended(usage)));
       case 'cuts its stream':
         return perform(
           turns(part.turns).then(() => ({
             ...ended(usage),
-            fault: fault('provider_malformed', 'cut off'),
+            fault: fault('provider_malformed', 'truncated'),
           })),
         );
       default:

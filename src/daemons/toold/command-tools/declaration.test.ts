@@ -93,7 +93,7 @@ describe('a declaration', () => {
         line: 11,
         says: /\*\.test names no host/,
       },
-      'hosts from a level that has no way out': {
+      'hosts from a level without egress': {
         text: `${RESTART}level: L1\nnetwork: [api.test]\n`,
         line: 12,
         says: /level L2 only/,

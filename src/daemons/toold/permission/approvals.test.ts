@@ -174,15 +174,15 @@ describe('a call that needs approval', () => {
 
   it('asks a person when it was interrupted before the rule was added, and fails when rejected', async () => {
     await host.stop();
-    let isCut = true;
+    let isInterrupted = true;
     const failpoint = (name: string) => {
-      if (isCut && name === 'toold.after-attempt-durable') throw new Error('cut off');
+      if (isInterrupted && name === 'toold.after-attempt-durable') throw new Error('interrupted');
     };
     host = await hostToold(world, { failpoint });
     run = await host.admit('one', { fence: 2 });
     const echo = () => run.ask(2, 'test.echo', { text: 'x' });
     await assert.rejects(echo());
-    isCut = false;
+    isInterrupted = false;
     const coder = { tools: { allow: ['test.tools'] }, approvals: { required: ['test.echo'] } };
     publishPolicy(world.dir, { coder, version: 2 });
     world.clock.advance(1_000);
