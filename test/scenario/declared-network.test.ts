@@ -7,14 +7,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
-import {
-  callSocket,
-  type IdleWorld,
-  type LiveRun,
-  runSocketOf,
-  startIdleWorld,
-} from '../support/callers.ts';
+import { callTool, type IdleWorld, type LiveRun, startIdleWorld } from '../support/callers.ts';
 import { freshDir } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
 
@@ -67,16 +60,14 @@ idempotent: true
   });
 
   let step = 0;
-  const callTool = async (run: LiveRun, tool: string, host = 'good.test') => {
+  const useTool = async (run: LiveRun, tool: string, host = 'good.test') => {
     const body = { call_id: run.callId(step++), tool, arguments: { host } };
-    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(outcome.ok, JSON.stringify(outcome));
-    return outcome.value as CallAnswer;
+    return callTool(world, run, body);
   };
 
   it('reaches a host that both it and the agent’s policy list, and marks the run', async () => {
     const run = await world.startRun();
-    const got = await callTool(run, 'site.get');
+    const got = await useTool(run, 'site.get');
     assert.equal(got.result?.stdout, 'hello', JSON.stringify(got));
     const { task } = await world.agentd.getTask({ params: { id: run.taskId } });
     assert.ok(task.labels.includes('outside'));
@@ -84,11 +75,11 @@ idempotent: true
 
   it('reaches no host that the agent may not, and none without a list', async () => {
     const run = await world.startRun();
-    const other = await callTool(run, 'site.get', 'evil.test');
+    const other = await useTool(run, 'site.get', 'evil.test');
     assert.equal(other.status === 'completed' && other.result?.stdout === 'hello', false);
     assert.match(JSON.stringify(other), /evil\.test/);
-    assert.equal((await callTool(run, 'site.evil', 'evil.test')).status, 'denied');
-    const none = await callTool(run, 'site.none');
+    assert.equal((await useTool(run, 'site.evil', 'evil.test')).status, 'denied');
+    const none = await useTool(run, 'site.none');
     assert.deepEqual([none.status, none.error?.code], ['failed', 'command_failed']);
   });
 });

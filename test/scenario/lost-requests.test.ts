@@ -7,9 +7,9 @@ import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
-import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
   callSocket,
+  callTool,
   type IdleWorld,
   type LiveRun,
   runSocketOf,
@@ -57,9 +57,7 @@ describe('a request aborted after it was sent', () => {
   const fetch = async (run: LiveRun, method: string, callId = run.callId(step++)) => {
     const args = { url, method, ...(method === 'POST' ? { body: 'pay' } : {}) };
     const body = { call_id: callId, tool: 'http.fetch', arguments: args };
-    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(outcome.ok, JSON.stringify(outcome));
-    return outcome.value as CallAnswer;
+    return callTool(world, run, body);
   };
 
   const woken = (run: LiveRun): Promise<LiveRun> =>

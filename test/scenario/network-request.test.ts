@@ -10,9 +10,9 @@ import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { toold } from '../../src/daemons/toold/daemon.ts';
 import { hostDaemon } from '../../src/platform/daemon.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
-import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
   callSocket,
+  callTool,
   type IdleWorld,
   type LiveRun,
   runSocketOf,
@@ -46,19 +46,12 @@ describe('network.request', () => {
   });
 
   let step = 0;
-  const callTool = async (
-    run: LiveRun,
-    tool: string,
-    args: object,
-    callId = run.callId(step++),
-  ) => {
+  const useTool = async (run: LiveRun, tool: string, args: object, callId = run.callId(step++)) => {
     const body = { call_id: callId, tool, arguments: args };
-    const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(outcome.ok, JSON.stringify(outcome));
-    return outcome.value as CallAnswer;
+    return callTool(world, run, body);
   };
   const fetch = (run: LiveRun, host: string, more: object = {}) =>
-    callTool(run, 'http.fetch', { url: `http://${host}:${port}/`, ...more });
+    useTool(run, 'http.fetch', { url: `http://${host}:${port}/`, ...more });
   const request = (host: string) => ({ host, port, reason: 'to read the manual' });
   const pending = (run: LiveRun) =>
     eventually('a pending approval', async () => {
@@ -69,7 +62,7 @@ describe('network.request', () => {
   /** The run parks on this call, a person decides, the next activation repeats the call. */
   async function callDecided(run: LiveRun, tool: string, args: object, isYes = true) {
     const callId = run.callId(step++);
-    const first = await callTool(run, tool, args, callId);
+    const first = await useTool(run, tool, args, callId);
     assert.equal(first.status, 'waiting', JSON.stringify(first));
     const summary = await pending(run);
     const path = runSocketOf(world, 'agentd', run);
@@ -84,7 +77,7 @@ describe('network.request', () => {
       return isUp && existsSync(runSocketOf(world, 'toold', now)) ? now : undefined;
     });
     const next: LiveRun = { ...run, fence: woken.fence };
-    return { run: next, summary, answer: await callTool(next, tool, args, callId) };
+    return { run: next, summary, answer: await useTool(next, tool, args, callId) };
   }
 
   const grantedOf = async (run: LiveRun) => {
@@ -105,7 +98,7 @@ describe('network.request', () => {
   it('a person sees host, port and reason; the approval opens exactly that, for tools and box', async () => {
     const fresh = await world.startRun();
     assert.equal((await fetch(fresh, 'docs.example.com')).status, 'denied');
-    const shut = await callTool(fresh, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const shut = await useTool(fresh, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(shut.result?.stdout), /refused|Network is unreachable|No such/);
 
     const args = request('Docs.Example.com');
@@ -119,23 +112,23 @@ describe('network.request', () => {
     assert.deepEqual(answer.result, { host: 'docs.example.com', port, only_reads: false });
 
     // The box had no egress, and has it now.
-    const open = await callTool(run, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const open = await useTool(run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);
     assert.equal(open.result?.network_denied, undefined);
-    const no = await callTool(run, 'shell.exec', inBash(tunnel('other.example.com')));
+    const no = await useTool(run, 'shell.exec', inBash(tunnel('other.example.com')));
     assert.match(String(no.result?.stdout), /^HTTP\/1\.1 403/);
     const [denied] = (no.result?.network_denied ?? []) as Record<string, unknown>[];
     assert.deepEqual([denied?.host, denied?.port], ['other.example.com', port]);
     assert.match(String(denied?.reason), /not among the hosts this run may reach/);
     assert.match(String(denied?.hint), /network\.request/);
-    const quiet = await callTool(run, 'shell.exec', { command: 'true' });
+    const quiet = await useTool(run, 'shell.exec', { command: 'true' });
     assert.equal(quiet.result?.network_denied, undefined, 'reported once, where it happened');
 
     const read = await fetch(run, 'docs.example.com');
     assert.equal(read.result?.text, 'GET seen');
     assert.equal((await fetch(run, 'other.example.com')).status, 'denied');
     const elsewhere = `http://docs.example.com:${port + 1}/`;
-    assert.equal((await callTool(run, 'http.fetch', { url: elsewhere })).status, 'denied');
+    assert.equal((await useTool(run, 'http.fetch', { url: elsewhere })).status, 'denied');
     // The run is marked now: it may read there, and sends nothing without approval.
     assert.deepEqual(await grantedOf(run), [
       { host: 'docs.example.com', port, methods: ['GET', 'HEAD'] },
@@ -148,7 +141,7 @@ describe('network.request', () => {
       `Connection: close\\r\\n\\r\\n' >&3; cat <&3`;
     const through = async (method: string) => {
       const command = `exec 3<>/dev/tcp/127.0.0.1/3128; ${plain(method)}`;
-      return (await callTool(run, 'shell.exec', inBash({ command }))).result;
+      return (await useTool(run, 'shell.exec', inBash({ command }))).result;
     };
     assert.match(String((await through('GET'))?.stdout), /GET seen/);
     const post = await through('POST');
@@ -162,7 +155,7 @@ describe('network.request', () => {
       ...(['network.request', request('docs.example.com')] as const),
     );
     const post = { url: `http://docs.example.com:${port}/`, method: 'POST', body: 'x' };
-    const first = await callTool(run, 'http.fetch', post);
+    const first = await useTool(run, 'http.fetch', post);
     assert.equal(first.result?.text, 'POST seen', 'no outside text was read before it');
     // The response was outside text, so the next one needs approval, which is sufficient.
     const again = await callDecided(run, 'http.fetch', { ...post, body: 'y' });
@@ -198,7 +191,7 @@ describe('network.request', () => {
     await changed(() => forbid('evil.example.com'));
     const never = await eventually('the rule in force', async () => {
       world.clock.advance(600);
-      const got = await callTool(run, 'network.request', {
+      const got = await useTool(run, 'network.request', {
         ...request('evil.example.com'),
         reason: `try ${step}`,
       });
@@ -230,7 +223,7 @@ describe('network.request', () => {
     await world.hosted.get('toold')!.stop();
     await hostDaemon(toold, world.options);
     await world.hosted.get('toold')!.begin();
-    const open = await callTool(first.run, 'shell.exec', inBash(tunnel('docs.example.com')));
+    const open = await useTool(first.run, 'shell.exec', inBash(tunnel('docs.example.com')));
     assert.match(String(open.result?.stdout), /^HTTP\/1\.1 200/);
     const second = await callDecided(first.run, 'network.request', request('other.example.com'));
     assert.deepEqual(

@@ -5,9 +5,9 @@ import { existsSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
-import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import {
   callSocket,
+  callTool,
   type IdleWorld,
   type LiveRun,
   runSocketOf,
@@ -35,7 +35,7 @@ describe('a path with an ask rule', () => {
   });
 
   let step = 0;
-  const callTool = async (
+  const useTool = async (
     on: IdleWorld,
     run: LiveRun,
     tool: string,
@@ -43,18 +43,16 @@ describe('a path with an ask rule', () => {
     callId?: string,
   ) => {
     const body = { call_id: callId ?? run.callId(step++), tool, arguments: args };
-    const outcome = await callSocket(runSocketOf(on, 'toold', run), tooldRoutes.call, { body });
-    assert.ok(outcome.ok, JSON.stringify(outcome));
-    return outcome.value as CallAnswer;
+    return callTool(on, run, body);
   };
   const sh = async (on: IdleWorld, run: LiveRun, command: string) =>
-    (await callTool(on, run, 'shell.exec', { command })).result;
+    (await useTool(on, run, 'shell.exec', { command })).result;
   const attempt = 'mkdir -p ci && echo evil > ci/build; cat ci/build';
 
   /** The run parks on it, a person approves, the next activation repeats the call. */
   async function agreed(run: LiveRun, tool: string, args: object) {
     const callId = run.callId(step++);
-    const first = await callTool(world, run, tool, args, callId);
+    const first = await useTool(world, run, tool, args, callId);
     assert.deepEqual([first.status, first.wait?.kind], ['waiting', 'approval']);
     const { approvals } = await world.approvald.listApprovals({ query: { status: 'pending' } });
     const params = { id: approvals.find(({ task_id }) => task_id === run.taskId)!.id };
@@ -68,7 +66,7 @@ describe('a path with an ask rule', () => {
       const isUp = now.status === 'live' && now.fence > run.fence;
       return isUp && existsSync(runSocketOf(world, 'toold', woken)) ? woken : undefined;
     });
-    return { run: next, answer: await callTool(world, next, tool, args, callId) };
+    return { run: next, answer: await useTool(world, next, tool, args, callId) };
   }
 
   it('control: without the rule, a command writes there', async () => {
@@ -89,18 +87,18 @@ describe('a path with an ask rule', () => {
     const args = { path: 'ci/build', text: 'good\n' };
     const { run, answer } = await agreed(first, 'file.write', args);
     assert.equal(answer.status, 'completed', JSON.stringify(answer));
-    const read = await callTool(world, run, 'file.read', { path: 'ci/build' });
+    const read = await useTool(world, run, 'file.read', { path: 'ci/build' });
     assert.equal(read.result?.text, 'good\n', 'reading needs no approval');
     const tried = await sh(world, run, 'echo evil >> ci/build; cat ci/build');
     assert.doesNotMatch(String(tried?.stdout), /good|evil/);
     assert.equal(
-      (await callTool(world, run, 'file.read', { path: 'ci/build' })).result?.text,
+      (await useTool(world, run, 'file.read', { path: 'ci/build' })).result?.text,
       'good\n',
     );
     const there = { command: 'cat build; echo more >> build', cwd: 'ci' };
     const { run: last, answer: ran } = await agreed(run, 'shell.exec', there);
     assert.equal(ran.result?.stdout, 'good\n', JSON.stringify(ran));
-    const now = await callTool(world, last, 'file.read', { path: 'ci/build' });
+    const now = await useTool(world, last, 'file.read', { path: 'ci/build' });
     assert.equal(now.result?.text, 'good\nmore\n');
   });
 });

@@ -19,20 +19,13 @@ import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { silentLog } from '../../src/platform/log.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
+import { GIT_ENV } from '../support/git-env.ts';
 import { startRuntime, type TestRuntime } from '../support/runtime.ts';
 import { TEAM } from '../support/scripted-world.ts';
 
 const NOBODY = 65_534;
 const IS_ROOT = process.getuid?.() === 0;
 const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
-const GIT_ENV = {
-  PATH: process.env.PATH,
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_AUTHOR_NAME: 'p',
-  GIT_AUTHOR_EMAIL: 'p@x',
-  GIT_COMMITTER_NAME: 'p',
-  GIT_COMMITTER_EMAIL: 'p@x',
-};
 
 for (const mode of MODES) {
   describe(`tools in a box, as ${mode}`, () => {

@@ -1,5 +1,6 @@
 // Every kind of caller on both links: a world whose runners do nothing, so that a test can act as
 // the run, the operator or a peer, and call a route locally or over that caller's socket.
+import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import type { CallerKind, Route, RouteTable } from '../../src/wire/route.ts';
+import { type CallAnswer, tooldRoutes } from '../../src/wire/toold.ts';
 import { type InProcessWorld, startWorld, type WorldOptions } from './in-process.ts';
 import { eventually, freshDir } from './runtime.ts';
 
@@ -236,4 +238,15 @@ export function callSocket(
     });
     request.end(body);
   });
+}
+
+/** Makes a tool call as a run, over its socket, and asserts that toold accepted it. */
+export async function callTool(
+  world: { runtimeDir: string },
+  run: LiveRun,
+  body: { call_id: string; tool: string; arguments: object },
+): Promise<CallAnswer> {
+  const outcome = await callSocket(runSocketOf(world, 'toold', run), tooldRoutes.call, { body });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return outcome.value as CallAnswer;
 }

@@ -13,20 +13,13 @@ import {
 import { join } from 'node:path';
 import { startHttp, type WirePosition } from '../../src/daemons/egressd/testing/wires.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
+import { GIT_ENV } from './git-env.ts';
 import { killRequested } from './kills.ts';
 import { eventually, freshDir, startRuntime, type TestRuntime } from './runtime.ts';
 import { call, finishes, type ScriptedText, says, startScriptedModel } from './scripted-model.ts';
 import { manifestOf, scriptedModels } from './scripted-world.ts';
 
 const HOST = 'good.test';
-const GIT_ENV = {
-  PATH: process.env.PATH,
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_AUTHOR_NAME: 'p',
-  GIT_AUTHOR_EMAIL: 'p@x',
-  GIT_COMMITTER_NAME: 'p',
-  GIT_COMMITTER_EMAIL: 'p@x',
-};
 const toolIn = (place: string, more: string) => `name: line.${place}
 description: Adds a line.
 argv: [/bin/sh, -c, 'echo "$1" >> "$2"', sh, '{key}', '{file}']

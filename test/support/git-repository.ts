@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach } from 'node:test';
 import { gitTools } from '../../src/daemons/toold/tools/git.ts';
+import { GIT_ENV } from './git-env.ts';
 import { openTestBox, type TestBox } from './test-box.ts';
 
 /** The box of the current test. */
@@ -14,19 +15,11 @@ export const tool = (name: string) =>
   gitTools(world.workspace).find((candidate) => candidate.name === name);
 export const ask = (name: string, input: object = {}) => world.result(tool(name), input);
 
-export const env = {
-  PATH: process.env.PATH,
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_AUTHOR_NAME: 'p',
-  GIT_AUTHOR_EMAIL: 'p@x',
-  GIT_COMMITTER_NAME: 'p',
-  GIT_COMMITTER_EMAIL: 'p@x',
-};
 /** Runs git as a person would. */
 export const gitIn = (dir: string, ...args: string[]) =>
   execFileSync('git', args, {
     cwd: dir,
-    env,
+    env: GIT_ENV,
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'ignore'],
     timeout: 10_000,

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { bodies, copyDir, makeDir, open, writeLog } from './log/fixture.ts';
+import { addEvents, copyDir, makeDir, writeLog } from './log/fixture.ts';
 import { VERIFIED_FILE } from './log/verified-file.ts';
 
 const PROGRAM = path.join(import.meta.dirname, 'verify-main.ts');
@@ -17,12 +17,6 @@ function verify(...args: string[]): { code: number | null; stdout: string } {
   });
   assert.equal(stderr, '');
   return { code: status, stdout };
-}
-
-async function addEvents(dir: string, count: number): Promise<void> {
-  const log = await open(dir);
-  await log.append(bodies(log.size, count));
-  await log.close();
 }
 
 test('its own log: what was hashed now and what earlier', async (t) => {

@@ -5,38 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeDisk } from './disk.ts';
-
-const EXIT: CommandExit = {
-  exitCode: null,
-  signal: 9,
-  endedBy: 'killed',
-  wallMs: 1,
-  cpuMs: 1,
-  memoryPeakBytes: 0,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-};
-
-function running(): { command: SandboxCommand; end: (exit: CommandExit) => void } {
-  let end: (exit: CommandExit) => void = () => {};
-  const ended = new Promise<CommandExit>((resolve) => {
-    end = resolve;
-  });
-  const nothing = () => {};
-  const command: SandboxCommand = {
-    pid: 1,
-    discard: nothing,
-    stdin: async () => {},
-    stdinEnd: nothing,
-    signal: nothing,
-    readOutput: async function* () {},
-    kill: () => end(EXIT),
-    ended,
-  };
-  return { command, end };
-}
+import { EXIT, fakeCommand } from './testing/commands.ts';
 
 it('refuses to start commands without free space, and says what to do', () => {
   const free: Record<string, number> = { '/a': 10_000_000, '/b': 1_000_000 };
@@ -59,14 +29,14 @@ it('ends running commands when free space runs out, and only those that write th
   let left = 100;
   const free = (path: string) => (path === '/full' ? left : 1_000);
   const disk = makeDisk(50, free, () => false);
-  const [one, other] = [running(), running()];
+  const [one, other] = [fakeCommand(), fakeCommand()];
   const guarded = disk.guard(one.command, ['/full']);
   const elsewhere = disk.guard(other.command, ['/roomy']);
   left = 10;
   const exit = await guarded.ended;
   assert.ok(exit !== 'gone');
   assert.equal(exit.endedBy, 'disk');
-  other.end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
+  other.end(EXIT);
   const own = await elsewhere.ended;
   assert.ok(own !== 'gone');
   assert.equal(own.endedBy, null);
@@ -75,12 +45,12 @@ it('ends running commands when free space runs out, and only those that write th
 it('for a directory removed meanwhile its parent is checked', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'disk-'));
   const disk = makeDisk(1);
-  const { command, end } = running();
+  const { command, end } = fakeCommand();
   const { ended } = disk.guard(command, [join(dir, 'gone', 'long ago')]);
   rmSync(dir, { recursive: true });
   disk.assertSpace([dir]);
   await sleep(250);
-  end({ ...EXIT, endedBy: null, exitCode: 0, signal: null });
+  end(EXIT);
   const exit = await ended;
   assert.ok(exit !== 'gone' && exit.endedBy === null);
 });
@@ -89,6 +59,6 @@ it('no command writes where free space cannot be read', async () => {
   const disk = makeDisk(1, () => {
     throw new Error('EIO');
   });
-  const exit = await disk.guard(running().command, ['/broken']).ended;
+  const exit = await disk.guard(fakeCommand().command, ['/broken']).ended;
   assert.ok(exit !== 'gone' && exit.endedBy === 'disk');
 });

@@ -6,6 +6,7 @@ import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 import { sandboxdConfig } from './config.ts';
 import { assertLevel, makeLevels } from './levels.ts';
+import { EXIT } from './testing/commands.ts';
 
 const CAPABLE = {
   version: '1',
@@ -29,17 +30,6 @@ const RESTRICTED = {
   fix: 'sysctl -w the.rule=0',
   memory: 'none',
 };
-const exit = {
-  endedBy: null,
-  exitCode: 0,
-  signal: null,
-  wallMs: 1,
-  cpuMs: 1,
-  memoryPeakBytes: 1,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-};
-
 function levels(
   host: Record<string, string>,
   more: object = {},
@@ -48,7 +38,7 @@ function levels(
   const ran = {
     stdinEnd: () => undefined,
     discard: () => undefined,
-    ended: Promise.resolve(exit),
+    ended: Promise.resolve(EXIT),
   } as unknown as SandboxCommand;
   const refuse = fault('level_unavailable', 'the warden refused: no namespaces');
   return makeLevels({

@@ -4,39 +4,13 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLog } from '../../platform/log.ts';
 import type { PlanLimits } from './adapters/plan.ts';
-import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import { makeBoxDisks } from './box-disk.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
+import { EXIT, fakeCommand } from './testing/commands.ts';
 import { LIMITS } from './testing/limits.ts';
 
 const MIB = 1_048_576;
-const EXIT: Exclude<CommandExit, 'gone'> = {
-  exitCode: null,
-  signal: 9,
-  endedBy: 'killed',
-  wallMs: 1,
-  cpuMs: 1,
-  memoryPeakBytes: 0,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-};
-
-function running(): { command: SandboxCommand; end: () => void } {
-  const { promise: ended, resolve } = Promise.withResolvers<CommandExit>();
-  const nothing = () => {};
-  const command: SandboxCommand = {
-    pid: 1,
-    discard: nothing,
-    stdin: async () => {},
-    stdinEnd: nothing,
-    signal: nothing,
-    readOutput: async function* () {},
-    kill: () => resolve(EXIT),
-    ended,
-  };
-  return { command, end: () => resolve({ ...EXIT, endedBy: null, exitCode: 0, signal: null }) };
-}
 
 /** A one-gigabyte disk on which the test sets the size of each directory. */
 function makeFixture(sizes: Record<string, number>, others = 0) {
@@ -119,7 +93,7 @@ it('walks once for many writes, again when the disk usage suggests too much, and
 
 it('ends a command that uses too much, and says so; one that writes elsewhere goes on', async () => {
   const { quota, sizes, state } = makeFixture({ '/w': MIB, '/x': MIB });
-  const [one, other] = [running(), running()];
+  const [one, other] = [fakeCommand(), fakeCommand()];
   const own = quota.allowanceFor([place('/w')], 10 * MIB);
   const others = quota.allowanceFor([place('/x')], 10 * MIB);
   const guarded = own.guard(one.command, await own.begin());
@@ -130,7 +104,7 @@ it('ends a command that uses too much, and says so; one that writes elsewhere go
   assert.ok(exit !== 'gone');
   assert.equal(exit.endedBy, 'disk');
   assert.equal(exit.note, 'its files use 15.0 MiB, and 10.0 MiB are allowed');
-  other.end();
+  other.end(EXIT);
   const ended = await fine.ended;
   assert.ok(ended !== 'gone' && ended.endedBy === null && ended.note === undefined);
 });
@@ -147,7 +121,7 @@ it('ends a command that cannot be measured, after a while', async () => {
     log: silentLog,
   });
   const own = quota.allowanceFor([place('/w')], 10 * MIB);
-  const guarded = own.guard(running().command, await own.begin());
+  const guarded = own.guard(fakeCommand().command, await own.begin());
   delete sizes['/w'];
   const exit = await guarded.ended;
   assert.ok(exit !== 'gone' && exit.endedBy === 'disk');
@@ -166,8 +140,8 @@ it('a command started over the limit cannot write, is informed, and can delete',
   const room = await boxDisks.forBox({ rootTaskId: 't', writes: ['/own/w'], limitBytes: 10 * MIB });
   const given: PlanLimits[] = [];
   const run = () => {
-    const { command, end } = running();
-    end();
+    const { command, end } = fakeCommand();
+    end(EXIT);
     return room.run(LIMITS, async (limits) => {
       given.push(limits);
       return command;

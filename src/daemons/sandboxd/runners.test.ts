@@ -11,7 +11,7 @@ import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { BoxPlan, WardenPlan } from './adapters/plan.ts';
-import type { CommandExit, OpenedBox, SandboxCommand } from './adapters/warden.ts';
+import type { CommandExit, OpenedBox } from './adapters/warden.ts';
 import { makeBoxDisks } from './box-disk.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
@@ -19,36 +19,7 @@ import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
-
-const EXIT: Exclude<CommandExit, 'gone'> = {
-  endedBy: null,
-  exitCode: 0,
-  signal: null,
-  wallMs: 1,
-  cpuMs: 1,
-  memoryPeakBytes: 1,
-  stdoutBytes: 0,
-  stderrBytes: 0,
-};
-
-function fakeCommand(stderr = '') {
-  const ended = Promise.withResolvers<CommandExit>();
-  const sent: string[] = [];
-  const command: SandboxCommand = {
-    pid: process.pid,
-    async *readOutput() {
-      if (stderr !== '') yield { stream: 'stderr', bytes: Buffer.from(stderr) };
-      await ended.promise;
-    },
-    discard: () => undefined,
-    stdin: async (bytes) => void sent.push(bytes.toString()),
-    stdinEnd: () => void sent.push('end'),
-    signal: () => undefined,
-    kill: () => ended.resolve({ ...EXIT, endedBy: 'killed', exitCode: null, signal: 9 }),
-    ended: ended.promise,
-  };
-  return { command, sent, end: ended.resolve };
-}
+import { EXIT, fakeCommand } from './testing/commands.ts';
 
 describe('runners and boxes', () => {
   let dir: string;

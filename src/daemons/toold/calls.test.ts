@@ -1,41 +1,25 @@
 // Calls as a run sees them, with toold hosted between fake peers: done once, recorded, denied,
 // waited for, left open.
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import type { Fault } from '../../wire/errors.ts';
 import { fault } from '../../wire/errors.ts';
+import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
 import {
   advanceUntil,
   allSent,
   effectsIn,
   eventsOf,
-  hostToold,
   isCode,
-  makeWorld,
-  type TooldTestHost,
   type TooldTestRun,
-  type TooldWorld,
 } from './testing/host.ts';
 import { INSTALLED, NOT_INSTALLED } from './tools/packages.ts';
 
-let world: TooldWorld;
-let host: TooldTestHost;
+setUpEachTest();
 let run: TooldTestRun;
-
 beforeEach(async () => {
-  world = makeWorld();
-  host = await hostToold(world);
   run = await host.admit('one');
 });
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
-
-async function restart(options: Parameters<typeof hostToold>[1] = {}): Promise<void> {
-  await host.stop();
-  host = await hostToold(world, options);
-}
 
 describe('a call', () => {
   it('is done once and then returned from the record', async () => {

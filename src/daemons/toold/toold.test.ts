@@ -3,41 +3,25 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { makeClient, socketLink } from '../../platform/link.ts';
 import { fault } from '../../wire/errors.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
+import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
 import {
   ALL_TOOLS,
   advanceUntil,
   allSent,
   effectsIn,
-  hostToold,
   isCode,
-  makeWorld,
-  type TooldTestHost,
   type TooldTestRun,
-  type TooldWorld,
 } from './testing/host.ts';
 
-let world: TooldWorld;
-let host: TooldTestHost;
+setUpEachTest();
 let run: TooldTestRun;
-
 beforeEach(async () => {
-  world = makeWorld();
-  host = await hostToold(world);
   run = await host.admit('one');
 });
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
-
-async function restart(options: Parameters<typeof hostToold>[1] = {}): Promise<void> {
-  await host.stop();
-  host = await hostToold(world, options);
-}
 
 describe('a fence', () => {
   it('that is old is refused, also after a restart', async () => {

@@ -1,6 +1,7 @@
 // A naive proxy without guards: it compares the name in the request as a string, lets the system
 // resolve it, and relays bytes. An attack must succeed through it before it is tried on egressd.
-import net, { type AddressInfo } from 'node:net';
+import net from 'node:net';
+import { startTcp, type WirePosition } from '../../../src/daemons/egressd/testing/wires.ts';
 
 export type NaiveOptions = {
   /** Names it lets through; all when absent. */
@@ -10,8 +11,6 @@ export type NaiveOptions = {
   /** Resolves and checks first, then lets the connect resolve again. */
   checks?: (address: string) => boolean;
 };
-
-export type NaiveProxy = { port: number; close(): Promise<void> };
 
 type Wanted = { host: string; port: number; isTunnel: boolean };
 
@@ -47,24 +46,10 @@ async function serve(client: net.Socket, first: Buffer, options: NaiveOptions): 
   });
 }
 
-export async function startNaive(options: NaiveOptions = {}): Promise<NaiveProxy> {
-  const open = new Set<net.Socket>();
-  const server = net.createServer({ allowHalfOpen: true }, (client) => {
-    open.add(client);
-    client.on('close', () => open.delete(client));
-    client.on('error', () => client.destroy());
+export const startNaive = (options: NaiveOptions = {}): Promise<WirePosition> =>
+  startTcp((client) => {
     client.once('data', (first: Buffer) => {
       client.pause();
       serve(client, first, options).catch(() => client.destroy());
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    async close() {
-      const closed = new Promise((resolve) => server.close(resolve));
-      for (const socket of open) socket.destroy();
-      await closed;
-    },
-  };
-}

@@ -2,7 +2,7 @@
 // artifacts. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DATABASES, done, makeCall, type StoreWorld, world } from './testing.ts';
+import { DATABASES, done, makeCall, makeSubtask, type StoreWorld, world } from './testing.ts';
 
 const readLabels = async ({ store }: StoreWorld, id: string): Promise<string[]> =>
   JSON.parse((await store.taskRow(id)).labels) as string[];
@@ -34,22 +34,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     const it = await world(open);
     const parent = await it.task();
     const run = await claimRun(it, parent.id);
-    const child = {
-      id: `task_${'1'.repeat(26)}`,
-      parent,
-      contextId: parent.context_id,
-      goal: 'read',
-      createdBy: 'agent:planner',
-      agent: 'coder',
-      priority: 0,
-      inputs: [],
-      limits: {},
-      delegation: undefined,
-      after: [],
-      deadlineMs: null,
-      retryOf: null,
-      labels: ['agent'],
-    };
+    const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
     await it.store.delegate(makeCall(run), child, {}, 9);
     const childRun = await claimRun(it, child.id);
     await it.store.mark(makeCall(childRun), ['outside'], 'a page');

@@ -1,8 +1,7 @@
 // The store on SQLite and on PostgreSQL (PGlite): the same transactions, the same outcomes.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { NewTask } from './tasks.ts';
-import { DATABASES, done, faultCode, makeCall, world } from './testing.ts';
+import { DATABASES, done, faultCode, makeCall, makeSubtask, makeTask, world } from './testing.ts';
 
 for (const [name, open] of Object.entries(DATABASES)) {
   describe(`agentd's store on ${name}`, () => {
@@ -76,22 +75,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
       const parent = await task();
       const [claimed] = await claim();
       const call = makeCall(claimed!.run);
-      const child: NewTask = {
-        id: `task_${'1'.repeat(26)}`,
-        parent,
-        contextId: parent.context_id,
-        goal: 'part',
-        createdBy: 'agent:planner',
-        agent: 'coder',
-        priority: 0,
-        inputs: [],
-        limits: {},
-        delegation: undefined,
-        after: [],
-        deadlineMs: null,
-        retryOf: null,
-        labels: ['agent'],
-      };
+      const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
       const made = await store.delegate(call, child, {}, 10);
       assert.equal(
         (await store.delegate(call, { ...child, id: `task_${'2'.repeat(26)}` }, {}, 10)).task.id,
@@ -271,27 +255,14 @@ for (const [name, open] of Object.entries(DATABASES)) {
 
     it('returns the same task for the same idempotency key and refuses a different request', async () => {
       const { store } = await world(open);
-      const base = {
-        parent: undefined,
-        contextId: `ctx_${'0'.repeat(26)}`,
-        goal: 'g',
-        createdBy: 'person:a',
-        agent: 'planner',
-        priority: 0,
-        inputs: [],
-        limits: {},
-        delegation: undefined,
-        after: [],
-        deadlineMs: null,
-        retryOf: null,
-        labels: [],
-      };
+      const request = (id: string) =>
+        makeTask({ id: `task_${id.repeat(26)}`, contextId: `ctx_${'0'.repeat(26)}` });
       const once = { scope: 's', key: 'k', requestHash: 'h1' };
-      const a = await store.createTask({ ...base, id: `task_${'a'.repeat(26)}` }, once);
-      const b = await store.createTask({ ...base, id: `task_${'b'.repeat(26)}` }, once);
+      const a = await store.createTask(request('a'), once);
+      const b = await store.createTask(request('b'), once);
       assert.equal(a.id, b.id);
       await assert.rejects(
-        store.createTask({ ...base, id: `task_${'c'.repeat(26)}` }, { ...once, requestHash: 'h2' }),
+        store.createTask(request('c'), { ...once, requestHash: 'h2' }),
         faultCode('idempotency_mismatch'),
       );
       await store.close();

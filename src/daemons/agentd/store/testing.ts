@@ -49,7 +49,7 @@ export type StoreWorld = {
   events: NewEvent[];
   ended: EndedRun[];
   advance(ms: number): void;
-  task(over?: Partial<NewTask>): Promise<TaskRow>;
+  task(more?: Partial<NewTask>): Promise<TaskRow>;
   claim(slots?: number): ReturnType<AgentdStore['claimRuns']>;
 };
 
@@ -61,6 +61,34 @@ function declareAgent(name: string, more = ''): { spec: never; file: string } {
   assert.ok(read.ok);
   return { spec: read.agent as never, file: `${name}.yaml` };
 }
+
+/** A root task for the planner, with these members set. */
+export const makeTask = (more: Partial<NewTask> & Pick<NewTask, 'id' | 'contextId'>): NewTask => ({
+  parent: undefined,
+  goal: 'do it',
+  createdBy: 'person:alice',
+  agent: 'planner',
+  priority: 0,
+  inputs: [],
+  limits: {},
+  delegation: undefined,
+  after: [],
+  deadlineMs: null,
+  retryOf: null,
+  labels: ['person'],
+  ...more,
+});
+
+/** A subtask that the planner delegates to the coder. */
+export const makeSubtask = (parent: TaskRow, id: string): NewTask =>
+  makeTask({
+    id,
+    parent,
+    contextId: parent.context_id,
+    createdBy: 'agent:planner',
+    agent: 'coder',
+    labels: ['agent'],
+  });
 
 export async function world(open: () => Promise<Database>): Promise<StoreWorld> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
@@ -82,27 +110,8 @@ export async function world(open: () => Promise<Database>): Promise<StoreWorld> 
       declareAgent('tester', ', replicas: 1'),
     ],
   });
-  const task = (over: Partial<NewTask> = {}) =>
-    store.createTask(
-      {
-        id: newId('task'),
-        parent: undefined,
-        contextId: newId('ctx'),
-        goal: 'do it',
-        createdBy: 'person:alice',
-        agent: 'planner',
-        priority: 0,
-        inputs: [],
-        limits: {},
-        delegation: undefined,
-        after: [],
-        deadlineMs: null,
-        retryOf: null,
-        labels: ['person'],
-        ...over,
-      },
-      undefined,
-    );
+  const task = (more: Partial<NewTask> = {}) =>
+    store.createTask(makeTask({ id: newId('task'), contextId: newId('ctx'), ...more }), undefined);
   return {
     store,
     events,

@@ -1,18 +1,18 @@
 // Test helper: hosts approvald as in a runtime, between an in-memory agentd and auditd-ai, with
 // clients for toold and for several people. The next host can reuse the state directory, as after a
 // restart.
-import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { type Handlers, makeDispatch } from '../../../platform/dispatch.ts';
-import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { hashJson } from '../../../platform/json.ts';
 import { localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
+import { makeHostOptions } from '../../../platform/testing/host-options.ts';
 import type { BundleContent } from '../../../policy/bundle.ts';
 import { sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
@@ -203,19 +203,15 @@ export async function hostApprovald(
     ['agentd', fakeAgentd(world)],
     ['auditd-ai', fakeAudit(world)],
   ]);
-  const host = await hostDaemon(approvald, {
-    version: '0.0.0',
-    mode: 'embedded',
-    operatorKey: 'k'.repeat(43),
-    log: silentLog,
-    here,
-    clock,
-    random: randomBytes,
-    newId: makeIdMaker(clock),
-    stateDir: join(world.dir, 'state'),
-    runtimeDir: join(world.dir, 'run'),
-    config: { approvald: approvaldConfig.parse(config) },
-  });
+  const host = await hostDaemon(
+    approvald,
+    makeHostOptions({
+      dir: world.dir,
+      clock,
+      here,
+      config: { approvald: approvaldConfig.parse(config) },
+    }),
+  );
   await host.begin();
   const as = (caller: Caller): ApprovaldTestClient =>
     makeClient(

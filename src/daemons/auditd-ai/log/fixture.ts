@@ -71,6 +71,17 @@ export async function writeLog(
   await log.close();
 }
 
+/** Opens a log, appends this many events, and closes it. */
+export async function addEvents(
+  dir: string,
+  count: number,
+  options: Partial<LogOptions> = {},
+): Promise<void> {
+  const log = await open(dir, options);
+  await log.append(bodies(log.size, count));
+  await log.close();
+}
+
 export const segmentPath = (dir: string, name = 'audit.jsonl'): string => path.join(dir, name);
 
 export const readLines = (file: string): string[] =>

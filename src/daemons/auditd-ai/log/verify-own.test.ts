@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
 import {
+  addEvents,
   bodies,
   copyDir,
   editLines,
@@ -39,12 +40,6 @@ async function writeVerifiedLog(t: TestContext): Promise<string> {
   return dir;
 }
 
-async function addEvents(dir: string, count: number): Promise<void> {
-  const log = await open(dir, SEALING);
-  await log.append(bodies(log.size, count));
-  await log.close();
-}
-
 test('the first verification hashes everything, the next only what came since', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6, SEALING);
@@ -54,7 +49,7 @@ test('the first verification hashes everything, the next only what came since', 
   const at = '1970-01-01T00:00:01.000Z';
   assert.deepEqual([again.ok, again.hashed, again.size], [true, 0, 60]);
   assert.deepEqual(again.verified_earlier, { events: 60, at, full_at: at });
-  await addEvents(dir, 25);
+  await addEvents(dir, 25, SEALING);
   const later = await verify(dir, { nowMs: 3_000 });
   assert.deepEqual([later.ok, later.hashed, later.size], [true, 25, 85]);
   assert.deepEqual(later.verified_earlier, {
@@ -116,7 +111,7 @@ test('whatever happened between, it agrees with a verification of everything', a
 
 test('a change after the verified part is found and named', async (t) => {
   const dir = await writeVerifiedLog(t);
-  await addEvents(dir, 20);
+  await addEvents(dir, 20, SEALING);
   const lines = readLines(segmentPath(dir));
   const seq = 78;
   const at = lines.findIndex((line) => line.startsWith(`{"seq":${seq},`));

@@ -7,12 +7,13 @@ import { eventually } from '../../../../test/support/runtime.ts';
 import { type Clock, systemClock } from '../../../platform/clock.ts';
 import { defineDaemon, hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
 import { makeDispatch } from '../../../platform/dispatch.ts';
-import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import { makeHostOptions } from '../../../platform/testing/host-options.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
@@ -98,20 +99,16 @@ export async function startHost(
   const audit = options.audit ?? { events: [], beforeAppend: () => {} };
   const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', fakeAudit(audit)]]);
   const clock = options.clock ?? systemClock();
-  const hosted = await hostDaemon(withNetwork(options), {
-    version: '0.0.0',
-    mode: 'embedded',
-    operatorKey: 'a key',
-    log: silentLog,
-    here,
-    clock,
-    stateDir: join(dir, 'state'),
-    runtimeDir: join(dir, 'run'),
-    config: { egressd: egressdConfig.parse(options.config ?? {}) },
-    random: (n) => new Uint8Array(n),
-    newId: makeIdMaker(clock),
-    ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
-  }).catch((error: unknown) => {
+  const hosted = await hostDaemon(
+    withNetwork(options),
+    makeHostOptions({
+      dir,
+      clock,
+      here,
+      config: { egressd: egressdConfig.parse(options.config ?? {}) },
+      failpoint: options.failpoint,
+    }),
+  ).catch((error: unknown) => {
     // The caller did not get the directory, so it cannot remove it.
     if (options.dir === undefined) rmSync(dir, { recursive: true, force: true });
     throw error;

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, type ManualClock, manualClock } from '../../../platform/clock.ts';
 import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
-import { deriveId, makeIdMaker } from '../../../platform/ids.ts';
+import { deriveId } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
-import { silentLog } from '../../../platform/log.ts';
+import { makeHostOptions } from '../../../platform/testing/host-options.ts';
 import { publishPolicy as publish } from '../../../policy/testing/publish.ts';
 import { makeCallId } from '../../../wire/call-id.ts';
 import type { Caller, RunCaller } from '../../../wire/caller.ts';
@@ -145,20 +145,16 @@ export async function hostToold(
   }
   const clock = options.clock ?? world.clock;
   const given = { test_tools: true, test_effect_file: world.effectFile, ...options.config };
-  const hosted = await hostDaemon(toold, {
-    version: '0.0.0',
-    mode: 'embedded',
-    operatorKey: 'a key',
-    log: silentLog,
-    here,
-    clock,
-    stateDir: join(world.dir, 'state'),
-    runtimeDir: join(world.dir, 'run'),
-    config: { toold: tooldConfig.parse(given) },
-    random: (n) => new Uint8Array(n),
-    newId: makeIdMaker(clock),
-    ...(options.failpoint === undefined ? {} : { failpoint: options.failpoint }),
-  });
+  const hosted = await hostDaemon(
+    toold,
+    makeHostOptions({
+      dir: world.dir,
+      clock,
+      here,
+      config: { toold: tooldConfig.parse(given) },
+      failpoint: options.failpoint,
+    }),
+  );
   await hosted.begin();
   const as = (caller: Caller) =>
     makeClient(

@@ -14,11 +14,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, it } from 'node:test';
+import { GIT_ENV } from '../../../../test/support/git-env.ts';
 import {
   ask,
   at,
   config,
-  env,
   gitIn,
   makeRepository,
   plain,
@@ -216,7 +216,7 @@ const attacks: Record<string, Attack> = {
       const text = [...lines, `committer ${who}`, signature, '', 'signed', ''].join('\n');
       const made = execFileSync('git', ['hash-object', '-t', 'commit', '-w', '--stdin'], {
         cwd: world.workspace,
-        env,
+        env: GIT_ENV,
         input: text,
         encoding: 'utf8',
       });
