@@ -1,4 +1,4 @@
-// The verifying program as a person sees it: what it prints, and what it leaves behind.
+// The verifying program as a person sees it: its output, and the files it leaves.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -19,7 +19,7 @@ function verify(...args: string[]): { code: number | null; stdout: string } {
   return { code: status, stdout };
 }
 
-test('its own log: what was hashed now and what earlier', async (t) => {
+test('its own log: the report separates events hashed now and earlier', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   const first = verify('--own', dir);
@@ -64,7 +64,7 @@ test('a copy is only read', async (t) => {
   assert.ok(!fs.existsSync(path.join(copy, VERIFIED_FILE)));
 });
 
-test('a result that cannot be stored is a remark, not a failure', async (t) => {
+test('a result that cannot be stored is a warning, not a failure', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   // Not a file that a rename could replace; modes would not stop root.

@@ -356,7 +356,7 @@ describe("a run's egress", () => {
     assert.doesNotMatch(text, /SSH/);
   });
 
-  it('tells a run that has read text from outside what would help, and that a request would not', async () => {
+  it('the error for a run that has read text from outside says what would help', async () => {
     const rules = [{ host: 'good.test', port: web.port, methods: ['GET'] }];
     const post =
       `POST http://${at(web)}/ HTTP/1.1\r\nHost: ${at(web)}\r\n` +

@@ -40,7 +40,7 @@ async function writeVerifiedLog(t: TestContext): Promise<string> {
   return dir;
 }
 
-test('the first verification hashes everything, the next only what came since', async (t) => {
+test('the first verification hashes everything, the next only newer events', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6, SEALING);
   const first = await verify(dir, { nowMs: 1_000 });
@@ -79,7 +79,7 @@ const steps = fc.array(fc.constantFrom('append', 'sign', 'rotate', 'reopen', 've
   maxLength: 30,
 });
 
-test('whatever happened between, it agrees with a verification of everything', async (t) => {
+test('after any sequence of steps it agrees with a full verification', async (t) => {
   await fc.assert(
     fc.asyncProperty(steps, async (list) => {
       const dir = makeDir(t);
@@ -122,7 +122,7 @@ test('a change after the verified part is found and named', async (t) => {
   assert.match(report.remarks[0]!, /^Everything was hashed: /);
 });
 
-test('a sealed segment that was edited, moved away or replaced is not believed', async (t) => {
+test('a sealed segment that was edited, moved or replaced is not trusted', async (t) => {
   const dir = await writeVerifiedLog(t);
   const [, second] = listSealed(dir);
   const text = fs.readFileSync(second!.path, 'utf8');
@@ -141,7 +141,7 @@ test('a sealed segment that was edited, moved away or replaced is not believed',
   assert.equal((await verify(dir)).hashed, 0);
 });
 
-test('an edit of the segment in use, where it was verified, shows only with --full', async (t) => {
+test('an edit in the verified part of the segment in use is found only with --full', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 6);
   await verify(dir);
@@ -151,7 +151,7 @@ test('an edit of the segment in use, where it was verified, shows only with --fu
   assert.deepEqual(listKinds(await verify(dir, { isFull: true })), [['changed', 3]]);
 });
 
-test('a log cut back behind a verified checkpoint, with all that would show it, is found', async (t) => {
+test('a log truncated before a verified checkpoint, with all evidence removed, is found', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir);
   await log.append(bodies(0, 40));
@@ -167,7 +167,7 @@ test('a log cut back behind a verified checkpoint, with all that would show it, 
   assert.ok((await verify(older)).ok, 'without the file it looks whole');
 });
 
-test('the file of another directory does not spare a copy anything', async (t) => {
+test("another directory's file does not shorten the verification of a copy", async (t) => {
   const dir = await writeVerifiedLog(t);
   const copy = copyDir(t, dir);
   editLines(copy, (lines) => lines.with(3, formatLine(3).replace('task', 'tusk')));
@@ -206,7 +206,7 @@ test('a checkpoint in it that this log never signed is a problem', async (t) => 
   assert.deepEqual(listKinds(await verify(dir)), [['bad_signature', null]]);
 });
 
-test('a link that waits under its name is replaced, not followed', async (t) => {
+test('a link under its name is replaced, not followed', async (t) => {
   const dir = await writeVerifiedLog(t);
   const file = `${dir}/${VERIFIED_FILE}`;
   const verified = readVerified(dir)!;
@@ -220,7 +220,7 @@ test('a link that waits under its name is replaced, not followed', async (t) => 
   fs.rmSync(target);
 });
 
-test('a log in use is verified again and again while it is written and sealed', async (t) => {
+test('a log in use is verified repeatedly while it is written and sealed', async (t) => {
   const dir = makeDir(t);
   const log = await open(dir, { segmentBytesMax: 20_000 });
   await log.append(bodies(0, 500));
