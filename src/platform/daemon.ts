@@ -29,6 +29,7 @@ import { type Metrics, makeMetrics } from './metrics.ts';
 import { makeKeyedMutex } from './mutex.ts';
 import { openPersonKeys } from './person-keys.ts';
 import { addProcessGauges } from './process-metrics.ts';
+import { makeSnapshots, type SnapshotSource, type Snapshots, snapshotRoutes } from './snapshots.ts';
 import { makePrivateDir } from './state-dir.ts';
 
 /**
@@ -70,6 +71,8 @@ export type DaemonContext<C = unknown> = {
 export type DaemonHandle<T extends RouteTable> = {
   handlers: Handlers<T>;
   dialectErrors?: DialectErrors;
+  /** Its database, if it has one: backups copy it while the daemon works. */
+  database?: SnapshotSource;
   /** Resumes unfinished work. Called when every daemon of this process is reachable. */
   begin?(): Promise<void>;
   /** Accepts no new work, and ends or requeues the work in progress. */
@@ -144,6 +147,7 @@ export const commonRoutes = routes({
     }),
   }),
   metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
+  ...snapshotRoutes,
 });
 
 export function socketPathFor(runtimeDir: string, daemonName: DaemonName, caller: string): string {
@@ -209,14 +213,15 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     peer: (peer, table) => makeClient(table, linkTo(peer)),
   };
   const handle = await value.start(context);
+  const snapshots = makeSnapshots({ ...context, source: handle.database });
   const table = { ...value.routes, ...commonRoutes };
   const handlers = {
     ...handle.handlers,
-    ...commonHandlers(
-      context,
-      () => stopping,
-      () => dispatch,
-    ),
+    ...commonHandlers(context, {
+      snapshots,
+      isStopping: () => stopping,
+      dispatch: () => dispatch,
+    }),
   };
   const dispatch: Dispatch = makeDispatch({
     routes: table,
@@ -242,6 +247,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     },
     async stop() {
       stopping = true;
+      await snapshots.stop();
       await listener?.closeAll();
       await handle.stop();
       for (const link of links.values()) link.close();
@@ -347,15 +353,16 @@ function makeRunSockets(options: {
 
 function commonHandlers(
   context: DaemonContext,
-  stopping: () => boolean,
-  dispatch: () => Dispatch,
+  parts: { snapshots: Snapshots; isStopping: () => boolean; dispatch: () => Dispatch },
 ): Handlers<typeof commonRoutes> {
+  const { snapshots, isStopping, dispatch } = parts;
   return {
+    ...snapshots.handlers,
     health: async () => ({
       daemon: context.name,
       version: context.version,
       pid: process.pid,
-      status: stopping() ? 'stopping' : 'ok',
+      status: isStopping() ? 'stopping' : 'ok',
       in_flight: dispatch().inFlight(),
     }),
     metrics: async () =>

@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
+import { backupRoutes } from './agentd/backups.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
 import { runRoutes } from './agentd/run-routes.ts';
@@ -63,6 +64,7 @@ export const agentdRoutes = routes({
     callers: ['operator'],
     output: z.object({ halted: z.boolean() }),
   }),
+  ...backupRoutes,
   // tasks
   createTask: route({
     method: 'POST',

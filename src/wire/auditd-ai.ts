@@ -24,6 +24,14 @@ export const ProofView = z.object({
 });
 export type ProofView = z.infer<typeof ProofView>;
 
+export const HeldLogView = z.object({
+  id: z.string(),
+  checkpoint: CheckpointView,
+  /** In order, the current one last, with the length that the checkpoint covers. */
+  segments: z.array(z.object({ name: z.string(), size_bytes: z.int() })),
+});
+export type HeldLogView = z.infer<typeof HeldLogView>;
+
 const EventsQuery = z.strictObject({
   ...pageQuery(100),
   /** Events after this seq; -1 or absent: from the start. */
@@ -99,6 +107,25 @@ export const auditRoutes = routes({
     path: '/v1/audit/checkpoint',
     callers: ['operator'],
     output: CheckpointView,
+  }),
+  /**
+   * Signs the log as it is now, and lets appends wait until releaseLog or for `hold_ms`, so that a
+   * backup can copy the log and every database as of one instant.
+   */
+  holdLog: route({
+    method: 'POST',
+    path: '/v1/audit/hold',
+    callers: ['operator'],
+    body: z.strictObject({ hold_ms: z.int().min(1).max(2_000) }),
+    output: z.object({ hold: HeldLogView }),
+  }),
+  /** `held` is false if the hold had ended by itself. */
+  releaseLog: route({
+    method: 'POST',
+    path: '/v1/audit/hold/{id}/release',
+    callers: ['operator'],
+    params: z.strictObject({ id: z.uuid() }),
+    output: z.object({ held: z.boolean() }),
   }),
   prove: route({
     method: 'GET',

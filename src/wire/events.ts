@@ -9,6 +9,8 @@ export const EVENT_KINDS = [
   'runtime.stopped',
   'halt.set',
   'halt.lifted',
+  'backup.started',
+  'backup.ended',
   // agents
   'agent.loaded',
   'agent.changed',

@@ -360,7 +360,20 @@ const site = rows({
   unhalt: { good: nothing },
 });
 
+const BACKUP = `backup_${'0'.repeat(26)}`;
+
 export const ROWS = {
+  startBackup: {
+    good: async () => ({}),
+    check: ({ backup }: { backup: { id: string } }) => assert.match(backup.id, /^backup_/),
+  },
+  endBackup: {
+    unknownId: 'fine',
+    good: async () => ({
+      params: { id: BACKUP },
+      body: { status: 'completed', manifest_sha256: 'a'.repeat(64), events: 1, size_bytes: 1 },
+    }),
+  },
   ...tasks,
   ...agents,
   ...threads,

@@ -68,6 +68,17 @@ export const ROWS = rows({
     check: (response: { events: unknown[] }) => assert.ok(response.events.length > 0),
   },
   checkpoint: { good: nothing },
+  holdLog: {
+    good: async () => ({ body: { hold_ms: 1 } }),
+    check: ({ hold }: { hold: { segments: unknown[]; checkpoint: { size: number } } }) =>
+      assert.ok(hold.segments.length > 0 && hold.checkpoint.size > 0),
+    bad: [['a hold that is too long', () => ({ body: { hold_ms: 2_001 } }), 'bad_request']],
+  },
+  releaseLog: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: '00000000-0000-4000-8000-000000000000' } }),
+    check: (answer: { held: boolean }) => assert.equal(answer.held, false),
+  },
   prove: {
     good: async (world) => ({ params: { id: `${world.someRun.taskId}.created` } }),
     check: (response: { index: number; size: number }) => assert.ok(response.index < response.size),

@@ -1,16 +1,56 @@
 // The rows of the routes that every daemon has.
 import assert from 'node:assert/strict';
-import { type Good, rows } from './row.ts';
+import type { DaemonName } from '../../src/wire/daemons.ts';
+import { askLocal, callerOf, type Quiet, TABLES } from '../support/callers.ts';
+import { type Good, type Rows, rows } from './row.ts';
 
 const nothing = async (): Promise<Good> => ({});
 
-export const COMMON_ROWS = rows({
-  health: {
-    good: nothing,
-    check: (response: { status: string }) => assert.equal(response.status, 'ok'),
-  },
-  metrics: {
-    good: nothing,
-    check: (response: string) => assert.match(response, /^# TYPE agentd_requests_total counter$/m),
-  },
-});
+type Opened = { snapshot: { id: string; size_bytes: number } | null };
+
+export function commonRows(daemon: DaemonName): Rows {
+  const opened: string[] = [];
+  const ask = (world: Quiet, name: string, good: Good) =>
+    askLocal(world, daemon, TABLES[daemon][name]!, good, callerOf('operator', world.someRun));
+  /** A daemon keeps few that nobody reads. */
+  const openOne = async (world: Quiet): Promise<Good> => {
+    for (const id of opened.splice(0)) await ask(world, 'dropSnapshot', { params: { id } });
+    const outcome = await ask(world, 'openSnapshot', { body: { hold_ms: 1 } });
+    assert.ok(outcome.ok, JSON.stringify(outcome));
+    const { snapshot } = outcome.value as Opened;
+    opened.push(snapshot!.id);
+    return { params: { id: snapshot!.id } };
+  };
+  return rows({
+    health: {
+      good: nothing,
+      check: (response: { status: string }) => assert.equal(response.status, 'ok'),
+    },
+    metrics: {
+      good: nothing,
+      check: (response: string) => assert.match(response, /^# TYPE agentd_requests_total counter$/m),
+    },
+    openSnapshot: {
+      good: async () => ({ body: { hold_ms: 1 } }),
+      check({ snapshot }: Opened) {
+        assert.ok(snapshot!.size_bytes > 0);
+        opened.push(snapshot!.id);
+      },
+      bad: [['a hold that is too long', () => ({ body: { hold_ms: 2_001 } }), 'bad_request']],
+    },
+    releaseSnapshot: {
+      unknownId: 'fine',
+      good: openOne,
+      check: (response: { held: boolean }) => assert.equal(typeof response.held, 'boolean'),
+    },
+    readSnapshot: {
+      good: openOne,
+      check: (response: string) => assert.ok(response.startsWith('SQLite format 3\0')),
+    },
+    dropSnapshot: {
+      unknownId: 'fine',
+      good: openOne,
+      check: (response: { dropped: boolean }) => assert.equal(response.dropped, true),
+    },
+  });
+}

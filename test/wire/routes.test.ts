@@ -17,7 +17,7 @@ import {
   TABLES,
 } from '../support/callers.ts';
 import { errorCode, exchange, requestText } from '../support/raw-http.ts';
-import { COMMON_ROWS } from './common-rows.ts';
+import { commonRows } from './common-rows.ts';
 import { PAGE } from './egressd-rows.ts';
 import { badInputs, type Good, type RouteRow, type Rows } from './row.ts';
 
@@ -25,7 +25,7 @@ import { badInputs, type Good, type RouteRow, type Rows } from './row.ts';
 const ROWS = new Map<DaemonName, Rows>();
 for (const daemon of DAEMONS) {
   const own = (await import(`./${daemon}-rows.ts`)) as { ROWS: Rows };
-  ROWS.set(daemon, { ...own.ROWS, ...COMMON_ROWS });
+  ROWS.set(daemon, { ...own.ROWS, ...commonRows(daemon) });
 }
 
 let world: IdleWorld;

@@ -4,6 +4,7 @@ import { toTimestamp } from '../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
+import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -40,6 +41,7 @@ export type ApiDeps = {
   failpoint: (name: string) => void;
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
+  backups: Handlers<typeof backupRoutes>;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
@@ -62,6 +64,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
   return {
     ...deps.calls,
     ...deps.policy,
+    ...deps.backups,
     ...makeTaskHandlers(deps),
     ...makeAgentHandlers(deps),
     ...makeThreadHandlers(deps),

@@ -19,6 +19,7 @@ import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeApi } from './api.ts';
 import { makeArtifactDiskReserve } from './artifact-disk-reserve.ts';
 import { makeArtifacts } from './artifacts.ts';
+import { makeBackupHandlers } from './backups.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { addQueueGauges, countEvents } from './counters.ts';
@@ -52,8 +53,13 @@ async function start(context: DaemonContext<AgentdConfig>) {
   let haltFile: HaltFile | undefined;
   let halt: Halt | undefined;
 
+  const database = openSqlite({
+    file: join(stateDir, 'agentd.sqlite'),
+    migrations: MIGRATIONS,
+    log,
+  });
   const store = await openStore({
-    db: openSqlite({ file: join(stateDir, 'agentd.sqlite'), migrations: MIGRATIONS, log }),
+    db: database,
     clock,
     newId,
     log,
@@ -184,6 +190,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     handlers: makeApi({
       store,
       policy: makePolicyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
+      backups: makeBackupHandlers({ store, clock, newId }),
       service,
       agents,
       artifacts,
@@ -199,6 +206,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       release,
       about,
     }),
+    database,
     async begin() {
       const swept = await launcher.stopAll();
       if (swept > 0) log.warn('ended runners left from before the restart', { runners: swept });

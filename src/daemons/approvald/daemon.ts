@@ -86,6 +86,7 @@ async function start(
 
   return {
     handlers: makeHandlers({ service, store, signing, clock }),
+    database: db,
     async begin() {
       for (const loop of loops) loop.wake();
     },

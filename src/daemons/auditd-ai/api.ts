@@ -1,5 +1,6 @@
 // auditd-ai's routes.
 import { type Handlers, RawReply } from '../../platform/dispatch.ts';
+import { assertOperatorKey } from '../../platform/snapshots.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { AuditService } from './service.ts';
 import type { TailFilter } from './store/store.ts';
@@ -36,6 +37,14 @@ export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
       service.list([{ column: 'agent', value: params.agent.replace(/^agent:/, '') }], query),
     tool: ({ params, query }) => service.list([{ column: 'tool', value: params.tool }], query),
     checkpoint: () => service.checkpoint(),
+    async holdLog({ caller, body }) {
+      assertOperatorKey(caller);
+      return { hold: service.hold(body.hold_ms) };
+    },
+    async releaseLog({ caller, params }) {
+      assertOperatorKey(caller);
+      return { held: service.release(params.id) };
+    },
     prove: ({ params }) => service.prove(params.id),
     rotateKey: ({ caller }) => service.rotateKey(caller.principal),
   };

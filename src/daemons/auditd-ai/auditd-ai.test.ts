@@ -332,6 +332,34 @@ test('a list finds the same events as a follower with the same filter', () =>
     await hosted.stop();
   }));
 
+test('a hold lets appends wait, ends on request or by itself, and needs the operator key', () =>
+  inDir(async (dir) => {
+    const { as } = await start(dir);
+    const { append } = as(peer('toold'));
+    await append({ body: { events: [event(1)] } });
+    const { hold } = await as(operator).holdLog({ body: { hold_ms: 2_000 } });
+    assert.equal(hold.checkpoint.size, 1);
+    let isDone = false;
+    const appending = append({ body: { events: [event(2)] } }).then(() => {
+      isDone = true;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert.equal(isDone, false);
+    const release = { params: { id: hold.id } };
+    assert.deepEqual(await as(operator).releaseLog(release), { held: true });
+    await appending;
+    assert.deepEqual(await as(operator).releaseLog(release), { held: false });
+    const short = await as(operator).holdLog({ body: { hold_ms: 1 } });
+    await append({ body: { events: [event(3)] } });
+    const late = { params: { id: short.hold.id } };
+    assert.deepEqual(await as(operator).releaseLog(late), { held: false });
+    const ann: Caller = { kind: 'operator', principal: 'person:ann', key: 'people/ann' };
+    await assert.rejects(
+      as(ann).holdLog({ body: { hold_ms: 1 } }),
+      (e: Fault) => e.code === 'forbidden_caller',
+    );
+  }));
+
 test('[R436] an event is proved against a signed checkpoint, before and after the key changed', () =>
   inDir(async (dir) => {
     const { hosted, as } = await start(dir);

@@ -39,7 +39,9 @@ export const auditdAi = defineDaemon({
     context.metrics.gauge('audit_events', () => log.size);
     return {
       handlers: makeApi(service),
+      database: index.database,
       async stop() {
+        service.releaseAll();
         await index.close();
         await log.close();
       },

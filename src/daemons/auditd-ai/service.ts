@@ -1,9 +1,10 @@
 // Accepts each event once, acknowledges it when it is durable, and serves readers by number, by
 // index, or as a stream that follows the end of the log.
+import { makeHolds } from '../../platform/holds.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
 import { readNumberCursor } from '../../platform/page.ts';
-import type { CheckpointView, ProofView } from '../../wire/auditd-ai.ts';
+import type { CheckpointView, HeldLogView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
 import type { AuditLog } from './log/log.ts';
@@ -36,6 +37,11 @@ export type AuditService = {
     signal: AbortSignal,
   ): AsyncGenerator<string>;
   checkpoint(): Promise<CheckpointView>;
+  /** Lets appends wait for at most this time, so that a backup can copy the log as it is now. */
+  hold(forMs: number): HeldLogView;
+  /** Returns false if the hold had ended by itself. */
+  release(id: string): boolean;
+  releaseAll(): void;
   prove(id: string): Promise<ProofView>;
   rotateKey(by: string): Promise<{ vkey: string; previous: string }>;
 };
@@ -58,6 +64,7 @@ export function makeService({
   failpoint: (name: string) => void;
 }): AuditService {
   const followers = new Set<() => void>();
+  const holds = makeHolds();
   // One batch per source at a time, so that a resent batch sees the first one's high-water mark.
   const withLock = makeKeyedMutex();
 
@@ -197,6 +204,17 @@ export function makeService({
         log.checkpoint.size === log.size ? log.checkpoint : await log.signNow();
       return { note, size, root: root.toString('base64'), vkey: log.vkey };
     },
+    hold(forMs) {
+      const held = log.hold();
+      const { note, size, root } = held.checkpoint;
+      return {
+        id: holds.keep(held, forMs),
+        checkpoint: { note, size, root: root.toString('base64'), vkey: log.vkey },
+        segments: held.parts.map(({ name, sizeBytes }) => ({ name, size_bytes: sizeBytes })),
+      };
+    },
+    release: holds.end,
+    releaseAll: holds.endAll,
     async prove(id) {
       const seq = await index.findId(id);
       if (seq === undefined)

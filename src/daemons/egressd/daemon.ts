@@ -148,7 +148,7 @@ async function start(
   const db = openSqlite({ file: join(stateDir, 'egressd.sqlite'), migrations: MIGRATIONS, log });
   const outbox = await openOutbox({ db, source: 'egressd', clock, append, log });
   const dial = makeDial({ timeoutMs: config.connect_timeout_ms });
-  return assemble({ context, db, outbox, resolve, dial });
+  return { ...(await assemble({ context, db, outbox, resolve, dial })), database: db };
 }
 
 export const egressd = defineDaemon({

@@ -41,7 +41,8 @@ async function start(
       { trace: 'none' },
     );
   const file = join(stateDir, 'modeld.sqlite');
-  const db = await deferSync(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
+  const database = openSqlite({ file, migrations: MIGRATIONS, log });
+  const db = await deferSync(database, file, TUNING);
   const outbox = await openOutbox({ db, source: 'modeld', clock, append, appendTexts, log });
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
@@ -90,6 +91,7 @@ async function start(
     };
     return {
       handlers: makeHandlers(service),
+      database,
       dialectErrors: writeDialectError,
       begin: () => service.runs.reopen(),
       drain: () => drainCalls(DRAIN_TIMEOUT_MS),

@@ -112,6 +112,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
 
   return {
     handlers: makeHandlers({ runners, boxes, levels, identities, workspaces, store }),
+    database: db,
     async drain() {
       await boxes.closeAll();
     },

@@ -233,7 +233,8 @@ async function start(
     );
   const file = join(stateDir, 'toold.sqlite');
   // Deferred sync, so that no call waits for another's fsync.
-  const db = await deferSync(openSqlite({ file, migrations: MIGRATIONS, log }), file, TUNING);
+  const database = openSqlite({ file, migrations: MIGRATIONS, log });
+  const db = await deferSync(database, file, TUNING);
   const outbox = await openOutbox({ db, source: 'toold', clock, append, appendTexts, log });
   const effectFile = config.test_effect_file ?? join(stateDir, 'test-effects');
   const appendLine = config.test_tools ? appendToFile(effectFile) : undefined;
@@ -243,7 +244,7 @@ async function start(
     clock,
     onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: context.newId, log }),
   });
-  return assemble({ context, db, outbox, policy, appendLine });
+  return { ...(await assemble({ context, db, outbox, policy, appendLine })), database };
 }
 
 export const toold = defineDaemon({

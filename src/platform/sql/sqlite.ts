@@ -3,6 +3,7 @@
 import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
+import { Gate, type Hold } from '../holds.ts';
 import type { Database, Sql, SqlRow, Value } from './database.ts';
 import { endProcess, type OnFailedSync } from './failed-sync.ts';
 import { type MigrateOptions, migrate } from './migrate.ts';
@@ -28,6 +29,9 @@ export type SqlNow = {
 };
 
 export type SqliteDatabase = Database & {
+  readonly file: string;
+  /** Resolves when no transaction is open; none begins until the hold is released. */
+  hold(): Promise<Hold>;
   /**
    * Runs one synchronous transaction as soon as none is open, and rolls it back if `work` throws.
    * Cheaper than `write` for a caller that does its own grouping.
@@ -99,8 +103,8 @@ function restrictMode(file: string): void {
 }
 
 class SqliteConnection implements SqliteDatabase {
+  readonly file: string;
   private readonly db: DatabaseSync;
-  private readonly file: string;
   private readonly sql: Sql;
   private readonly sqlNow: SqlNow;
   private readonly onFailedSync: OnFailedSync;
@@ -111,6 +115,7 @@ class SqliteConnection implements SqliteDatabase {
   private busy = false;
   private closed: Promise<void> | undefined;
   private idle: (() => void)[] = [];
+  private readonly gate = new Gate();
 
   constructor(parts: {
     db: DatabaseSync;
@@ -149,7 +154,8 @@ class SqliteConnection implements SqliteDatabase {
 
   async writeNow<T>(work: (sql: SqlNow) => T): Promise<T> {
     this.assertOpen();
-    while (this.db.isTransaction) await nextTick();
+    while (this.db.isTransaction || this.gate.isClosed)
+      await (this.gate.isClosed ? this.gate.whenOpen() : nextTick());
     this.assertOpen();
     let value: T;
     try {
@@ -163,6 +169,13 @@ class SqliteConnection implements SqliteDatabase {
     }
     for (const work of this.after.splice(0)) work();
     return value;
+  }
+
+  async hold(): Promise<Hold> {
+    this.assertOpen();
+    const hold = this.gate.close();
+    while (this.db.isTransaction) await nextTick();
+    return hold;
   }
 
   private toFault(error: unknown): unknown {
@@ -199,6 +212,7 @@ class SqliteConnection implements SqliteDatabase {
 
   private async drain(): Promise<void> {
     while (this.queue.length > 0) {
+      while (this.gate.isClosed) await this.gate.whenOpen();
       await this.commitGroup(this.queue.splice(0, GROUP_MAX));
       if (this.queue.length > 0) await nextTick();
     }

@@ -2,6 +2,7 @@
 // open-store.ts combines the implementations; reads are in views.ts.
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
+import type { EventDraft } from '../../../wire/events.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
 import type { BriefingMembers } from './briefings.ts';
@@ -74,7 +75,13 @@ export type AgentdStore = Views & {
     event: 'runtime.started' | 'runtime.stopped' | 'policy.loaded' | 'policy.refused',
     data: Record<string, string | number>,
   ): Promise<void>;
+  /** Returns the event's number. */
+  recordBackup(event: BackupEvent): Promise<number>;
   close(): Promise<void>;
+};
+
+export type BackupEvent = Pick<EventDraft, 'principal' | 'status' | 'data'> & {
+  event: 'backup.started' | 'backup.ended';
 };
 
 export type ApprovalEnded = {

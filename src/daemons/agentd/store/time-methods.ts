@@ -9,7 +9,10 @@ import { endWait } from './waits.ts';
 
 export function makeTimeMethods(
   write: AgentdWriteTx,
-): Pick<AgentdStore, 'processDue' | 'setHalt' | 'liftHalt' | 'recordRuntimeEvent'> {
+): Pick<
+  AgentdStore,
+  'processDue' | 'setHalt' | 'liftHalt' | 'recordRuntimeEvent' | 'recordBackup'
+> {
   return {
     processDue: () =>
       write(async (tx) => {
@@ -76,6 +79,9 @@ export function makeTimeMethods(
           await tx.event({ id: tx.newId('halt'), event: 'halt.lifted', principal: by });
       }),
     recordRuntimeEvent: (event, data) =>
-      write((tx) => tx.event({ id: tx.newId('rt'), event, principal: 'service:agentd', data })),
+      write(async (tx) => {
+        await tx.event({ id: tx.newId('rt'), event, principal: 'service:agentd', data });
+      }),
+    recordBackup: (event) => write((tx) => tx.event({ id: tx.newId('rt'), ...event })),
   };
 }

@@ -12,7 +12,8 @@ export type AgentdTx = {
   sql: Sql;
   nowMs: number;
   newId: NewId;
-  event(draft: EventDraft): Promise<void>;
+  /** Resolves to the event's number. */
+  event(draft: EventDraft): Promise<number>;
   /** Live runs that this transaction ended; their processes are stopped after the commit. */
   endedRuns: EndedRun[];
 };
@@ -47,7 +48,7 @@ export function makeWriteTx(options: AgentdTxOptions): AgentdWriteTx {
         nowMs: clock.nowMs(),
         event: async (draft) => {
           events.push(draft);
-          await outbox.add(sql, draft);
+          return outbox.add(sql, draft);
         },
       });
     });

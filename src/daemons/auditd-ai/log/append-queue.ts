@@ -1,4 +1,5 @@
 // Queues appends up to a size limit and commits them in groups; log.ts writes a group.
+import { Gate, type Hold } from '../../../platform/holds.ts';
 import { fault } from '../../../wire/errors.ts';
 import { refuseRotation } from './rotation.ts';
 
@@ -25,6 +26,7 @@ export class AppendQueue {
   /** When the last group was written, and how many events it had. */
   #last = { ms: 0, events: 0 };
   #isClosed = false;
+  readonly #gate = new Gate();
 
   /** `commit` settles every append of its group, and does not throw. */
   constructor(limits: QueueLimits, commit: (group: QueuedAppend[]) => void) {
@@ -51,6 +53,11 @@ export class AppendQueue {
       };
       this.#push({ bodies: [body], sizeBytes: this.#measure([body]), resolve: settle, reject });
     });
+  }
+
+  /** Lets appends wait, and none be committed, until the hold is released. */
+  hold(): Hold {
+    return this.#gate.close();
   }
 
   /** Refuses new appends. Resolves when the queued ones are written. */
@@ -93,6 +100,7 @@ export class AppendQueue {
       const pauseMs = performance.now() - this.#last.ms;
       const isIdle = pauseMs > IDLE.pauseMs && this.#last.events <= IDLE.eventsMax;
       await (isIdle ? undefined : new Promise<void>((resolve) => setImmediate(resolve)));
+      while (this.#gate.isClosed) await this.#gate.whenOpen();
       const group = this.#removeGroup();
       const events = group.reduce((sum, { bodies }) => sum + bodies.length, 0);
       this.#commit(group);

@@ -240,3 +240,27 @@ test('opening again does not hash signed events', async (t) => {
   await again.close();
   assert.ok(!(await verifyLog({ dir })).ok);
 });
+
+test('a held log is signed as it is, and appends wait for the end of the hold', async (t) => {
+  const dir = makeDir(t);
+  const log = await open(dir, { segmentBytesMax: 200 });
+  await log.append(bodies(0, 5));
+  const held = log.hold();
+  const waiting = Promise.all([log.append([body(5)]), log.append([body(6)])]);
+  const settled = await Promise.race([
+    waiting.then(() => 'done'),
+    new Promise((resolve) => setTimeout(resolve, 30, 'waits')),
+  ]);
+  assert.equal(settled, 'waits');
+  assert.deepEqual([held.checkpoint.size, log.size], [5, 5]);
+  const bytes = held.parts.map(({ name, sizeBytes }) =>
+    fs.readFileSync(`${dir}/${name}`).subarray(0, sizeBytes),
+  );
+  const second = log.hold();
+  held.release();
+  second.release();
+  assert.deepEqual((await waiting)[1], { firstSeq: 6, size: 7 });
+  const lines = Buffer.concat(bytes).toString('utf8').trimEnd().split('\n');
+  assert.deepEqual(rootOf(lines), held.checkpoint.root, 'the parts are what was signed');
+  await log.close();
+});

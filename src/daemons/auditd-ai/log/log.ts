@@ -4,6 +4,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
+import type { Hold } from '../../../platform/holds.ts';
 import { fault } from '../../../wire/errors.ts';
 import { AppendQueue, type AppendResult, encodeGroup, type QueuedAppend } from './append-queue.ts';
 import { ARCHIVE_INTERVAL_MS } from './checkpoint-files.ts';
@@ -75,6 +76,12 @@ type LogParts = RecoveredLog & {
   levels: LevelFiles;
   writer: SegmentWriter;
   signing: Signing;
+};
+
+/** `parts` are the segments, the current one last, with the length that the checkpoint covers. */
+export type HeldLog = Hold & {
+  checkpoint: SignedCheckpoint;
+  parts: { name: string; sizeBytes: number }[];
 };
 
 export class AuditLog {
@@ -181,6 +188,19 @@ export class AuditLog {
       step();
     } catch (problem) {
       this.#options.onFault(problem);
+    }
+  }
+
+  /** Commits nothing more until the hold is released. Signs what is there. */
+  hold(): HeldLog {
+    const hold = this.#queue.hold();
+    try {
+      const checkpoint = this.#signing.sign({ isKept: true });
+      const parts = this.#view().parts.map(({ name, sizeBytes }) => ({ name, sizeBytes }));
+      return { ...hold, checkpoint, parts };
+    } catch (error) {
+      hold.release();
+      throw error;
     }
   }
 

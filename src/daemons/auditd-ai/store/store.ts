@@ -4,8 +4,9 @@
 import { rmSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Log } from '../../../platform/log.ts';
-import type { Database, Sql } from '../../../platform/sql/database.ts';
-import { openSqlite } from '../../../platform/sql/sqlite.ts';
+import type { SnapshotSource } from '../../../platform/snapshots.ts';
+import type { Sql } from '../../../platform/sql/database.ts';
+import { openSqlite, type SqliteDatabase } from '../../../platform/sql/sqlite.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../../wire/events.ts';
 import type { AuditLog } from '../log/log.ts';
@@ -31,6 +32,7 @@ export type SeqQuery = {
 };
 
 export type AuditIndex = {
+  readonly database: SnapshotSource;
   /** Returns the seqs of matching events among all durable ones. */
   find(query: SeqQuery): Promise<number[]>;
   findId(id: string): Promise<number | undefined>;
@@ -46,7 +48,7 @@ export type AuditIndex = {
 /** Full tails kept while writing fails; beyond it they are dropped and read from the log later. */
 const FULL_TAILS_MAX = 64;
 
-type OpenIndexResult = { db: Database; next: number };
+type OpenIndexResult = { db: SqliteDatabase; next: number };
 
 export async function openIndex(options: {
   file: string;
@@ -108,7 +110,7 @@ export async function openIndex(options: {
     }
   };
   /** Handles damage that opening did not find. Does nothing if `broken` was already replaced. */
-  const rebuild = async (broken: Database, error: unknown): Promise<void> => {
+  const rebuild = async (broken: SqliteDatabase, error: unknown): Promise<void> => {
     if (db !== broken) return;
     logger.warn('index damaged; rebuilding it from the log', { error });
     await broken.close();
@@ -168,6 +170,7 @@ export async function openIndex(options: {
   }
 
   return {
+    database: { file, hold: () => db.hold() },
     async find({ where, after = -1, before = Number.MAX_SAFE_INTEGER, order, limit }) {
       const range = { where, from: after + 1, to: before, order, limit };
       if (where.length === 0) return listRange({ ...range, to: Math.min(before, log.size) });
@@ -235,7 +238,7 @@ function listRange(query: { from: number; to: number; order: 'asc' | 'desc'; lim
 }
 
 async function openOrReset(file: string, log: AuditLog, logger: Log): Promise<OpenIndexResult> {
-  let db: Database | undefined;
+  let db: SqliteDatabase | undefined;
   try {
     db = await openTables(file);
     return { db, next: await db.read((sql) => checkHead(sql, log)) };
@@ -255,13 +258,13 @@ async function checkHead(sql: Sql, log: AuditLog): Promise<number> {
   throw fault('storage_broken', `the index covers ${head.size} events of another log`);
 }
 
-function reset(file: string): Promise<Database> {
+function reset(file: string): Promise<SqliteDatabase> {
   for (const name of [file, `${file}-wal`, `${file}-shm`]) rmSync(name, { force: true });
   return openTables(file);
 }
 
 /** Does not sync on commit: what a power failure loses can be read from the log again. */
-async function openTables(file: string): Promise<Database> {
+async function openTables(file: string): Promise<SqliteDatabase> {
   const db = openSqlite({ file, migrations: MIGRATIONS });
   await db.read((sql) => sql.all('PRAGMA synchronous = NORMAL'));
   return db;
