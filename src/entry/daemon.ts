@@ -1,7 +1,7 @@
 // Runs one daemon in its own process: every daemon in split mode, auditd-ai in every mode.
 import { join } from 'node:path';
 import { hostDaemon } from '../platform/daemon.ts';
-import { waitForLock } from '../platform/state-dir.ts';
+import { waitForLock } from '../platform/lock.ts';
 import { DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import { LOADERS } from './daemon-modules.ts';

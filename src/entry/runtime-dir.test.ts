@@ -18,8 +18,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { eventually } from '../../test/support/runtime.ts';
+import { type Lock, tryLock } from '../platform/lock.ts';
 import { silentLog } from '../platform/log.ts';
-import { type Lock, tryLock } from '../platform/state-dir.ts';
 import { nativePath } from './options.ts';
 import { acquireRuntimeDir } from './runtime-dir.ts';
 

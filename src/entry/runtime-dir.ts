@@ -4,8 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { lstatSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
+import { type Lock, tryLock, waitForLock } from '../platform/lock.ts';
 import type { Log } from '../platform/log.ts';
-import { type Lock, makeRuntimeDir, tryLock, waitForLock } from '../platform/state-dir.ts';
+import { makeRuntimeDir } from '../platform/state-dir.ts';
 import { fault } from '../wire/errors.ts';
 import { assertNative } from './native.ts';
 

@@ -4,14 +4,13 @@ import { readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
+import { type Lock, tryLock } from '../platform/lock.ts';
 import { openPersonKeys } from '../platform/person-keys.ts';
 import {
-  type Lock,
   makePrivateDir,
   prepareStateDir,
   type RuntimeInfo,
   readRuntimeInfo,
-  tryLock,
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { type SupervisedProcess, supervise } from '../platform/supervise.ts';

@@ -19,6 +19,7 @@ import { after, describe, it } from 'node:test';
 import { DAEMONS, RUN_DAEMONS } from '../wire/daemons.ts';
 import { socketPathFor } from './daemon.ts';
 import { assertSocketPath } from './http-server.ts';
+import { tryLock, waitForLock } from './lock.ts';
 import {
   defaultStateDir,
   makePrivateDir,
@@ -27,8 +28,6 @@ import {
   readRuntimeInfo,
   runtimeDirFor,
   STATE_VERSION,
-  tryLock,
-  waitForLock,
   writeAtomically,
 } from './state-dir.ts';
 
@@ -203,7 +202,7 @@ describe('state-dir: the lock', () => {
 
   it('is freed by the kernel when its holder is killed', async () => {
     const file = fresh();
-    const code = `import { tryLock } from ${JSON.stringify(join(import.meta.dirname, 'state-dir.ts'))};
+    const code = `import { tryLock } from ${JSON.stringify(join(import.meta.dirname, 'lock.ts'))};
       console.log(tryLock(${JSON.stringify(file)}) !== undefined); setInterval(() => {}, 1000);`;
     const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', code], {
       stdio: ['ignore', 'pipe', 'inherit'],

@@ -1,5 +1,4 @@
-// Prepares a runtime's state directory and the short runtime directory for its sockets, and locks
-// them against a second runtime. The lock is the kernel's, so a crash releases it.
+// Prepares a runtime's state directory and the short runtime directory for its sockets.
 import {
   existsSync,
   lstatSync,
@@ -12,7 +11,6 @@ import {
 } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { RUN_DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import { SOCKET_PATH_BYTES_MAX } from './http-server.ts';
@@ -130,38 +128,5 @@ export function readRuntimeInfo(stateDir: string): RuntimeInfo | undefined {
     return JSON.parse(readFileSync(join(stateDir, 'runtime.json'), 'utf8')) as RuntimeInfo;
   } catch {
     return undefined;
-  }
-}
-
-export type Lock = { release(): void };
-
-const SQLITE_BUSY = 5;
-const SQLITE_FULL = 13;
-
-/** SQLite's file lock is a kernel lock: it ends with the process. Undefined if it is taken. */
-export function tryLock(file: string): Lock | undefined {
-  const db = new DatabaseSync(file);
-  try {
-    db.exec('PRAGMA busy_timeout=0; PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;');
-  } catch (cause) {
-    db.close();
-    const code = ((cause as { errcode?: number }).errcode ?? 0) % 256;
-    if (code === SQLITE_BUSY) return undefined;
-    if (code === SQLITE_FULL) throw fault('storage_full', `the disk of ${file} is full`, { cause });
-    const why = (cause as Error).message;
-    throw fault('storage_broken', `locking ${file} failed: ${why}`, {
-      cause,
-      hint: 'Check that file and its disk. It is empty: while no runtime runs, it can be removed.',
-    });
-  }
-  return { release: () => db.close() };
-}
-
-export async function waitForLock(file: string, waitMs: number): Promise<Lock | undefined> {
-  const end = Date.now() + waitMs;
-  for (;;) {
-    const lock = tryLock(file);
-    if (lock !== undefined || Date.now() >= end) return lock;
-    await new Promise((done) => setTimeout(done, 50));
   }
 }

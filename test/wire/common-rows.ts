@@ -1,7 +1,7 @@
 // The rows of the routes that every daemon has.
 import assert from 'node:assert/strict';
 import type { DaemonName } from '../../src/wire/daemons.ts';
-import { askLocal, callerOf, type Quiet, TABLES } from '../support/callers.ts';
+import { callerOf, callLocal, type IdleWorld, TABLES } from '../support/callers.ts';
 import { type Good, type Rows, rows } from './row.ts';
 
 const nothing = async (): Promise<Good> => ({});
@@ -10,12 +10,12 @@ type Opened = { snapshot: { id: string; size_bytes: number } | null };
 
 export function commonRows(daemon: DaemonName): Rows {
   const opened: string[] = [];
-  const ask = (world: Quiet, name: string, good: Good) =>
-    askLocal(world, daemon, TABLES[daemon][name]!, good, callerOf('operator', world.someRun));
+  const call = (world: IdleWorld, name: string, good: Good) =>
+    callLocal(world, daemon, TABLES[daemon][name]!, good, callerOf('operator', world.someRun));
   /** A daemon keeps few that nobody reads. */
-  const openOne = async (world: Quiet): Promise<Good> => {
-    for (const id of opened.splice(0)) await ask(world, 'dropSnapshot', { params: { id } });
-    const outcome = await ask(world, 'openSnapshot', { body: { hold_ms: 1 } });
+  const openOne = async (world: IdleWorld): Promise<Good> => {
+    for (const id of opened.splice(0)) await call(world, 'dropSnapshot', { params: { id } });
+    const outcome = await call(world, 'openSnapshot', { body: { hold_ms: 1 } });
     assert.ok(outcome.ok, JSON.stringify(outcome));
     const { snapshot } = outcome.value as Opened;
     opened.push(snapshot!.id);
@@ -28,7 +28,8 @@ export function commonRows(daemon: DaemonName): Rows {
     },
     metrics: {
       good: nothing,
-      check: (response: string) => assert.match(response, /^# TYPE agentd_requests_total counter$/m),
+      check: (response: string) =>
+        assert.match(response, /^# TYPE agentd_requests_total counter$/m),
     },
     openSnapshot: {
       good: async () => ({ body: { hold_ms: 1 } }),

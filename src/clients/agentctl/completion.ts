@@ -59,7 +59,7 @@ export function expect(before: readonly string[], partial: string): Expected {
         ({ name, short }) => token === `--${name}` || token === `-${short}`,
       );
       pending = found?.value === undefined ? undefined : found;
-    } else if (command !== undefined) {
+    } else if (command !== undefined && !hasLonger(path, token, positionalsSeen)) {
       positionalsSeen++;
     } else {
       path.push(token);
@@ -72,10 +72,17 @@ export function expect(before: readonly string[], partial: string): Expected {
     const options = [...(command?.options ?? []), ...GLOBAL_OPTIONS];
     return { fixed: options.map(({ name, help }) => [`--${name}`, help]), live: undefined };
   }
-  if (command !== undefined)
-    return { ...expectChoices(command.positionals?.[positionalsSeen]?.completes), ...stated };
+  if (command !== undefined) {
+    const choices = expectChoices(command.positionals?.[positionalsSeen]?.completes);
+    const subcommands = positionalsSeen === 0 ? listNextWords(path) : [];
+    return { ...choices, fixed: [...subcommands, ...choices.fixed], ...stated };
+  }
   return { fixed: listNextWords(path), live: undefined };
 }
+
+/** A command may be the beginning of another, as `backup` is of `backup list`. */
+const hasLonger = (path: readonly string[], word: string, positionalsSeen: number): boolean =>
+  positionalsSeen === 0 && commandsBelow([...path, word]).length > 0;
 
 function expectChoices(completes: Completes | undefined): Expected {
   if (completes === undefined || typeof completes === 'string')
@@ -86,6 +93,7 @@ function expectChoices(completes: Completes | undefined): Expected {
 function listNextWords(path: readonly string[]): Candidate[] {
   const found = new Map<string, string | undefined>();
   for (const { path: full, help } of commandsBelow(path)) {
+    if (full.length === path.length) continue;
     const isLast = full.length === path.length + 1;
     found.set(full[path.length]!, isLast ? help : undefined);
   }

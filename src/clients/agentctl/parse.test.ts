@@ -130,10 +130,25 @@ test('commands that are not in this version say so', () => {
   }
 });
 
-test('no two commands share a name, and none is a prefix of another', () => {
+test('no two commands share a name, and only backup is a prefix of others', () => {
   const names = COMMANDS.map(({ path }) => path.join(' '));
   assert.equal(new Set(names).size, names.length);
-  for (const name of names) assert.ok(!names.some((other) => other.startsWith(`${name} `)), name);
+  const isPrefix = (name: string) => names.some((other) => other.startsWith(`${name} `));
+  assert.deepEqual(names.filter(isPrefix), ['backup']);
+});
+
+test('of two commands with a common prefix, the longer one matches', () => {
+  const read = (...words: string[]) => {
+    const { parsed, problem } = parse(words);
+    assert.equal(problem, undefined);
+    return [parsed.command!.path.join(' '), ...parsed.args.positionals];
+  };
+  assert.deepEqual(read('backup', '/b'), ['backup', '/b']);
+  assert.deepEqual(read('backup', '-'), ['backup', '-']);
+  assert.deepEqual(read('backup', 'list', '/b'), ['backup list', '/b']);
+  assert.deepEqual(read('backup', './list'), ['backup', './list']);
+  assert.match(bad('backup list').message, /backup list needs DIR/);
+  assert.match(bad('backup').message, /backup needs DIR/);
 });
 
 test('a fault is printed as JSON wherever --json stands', () => {

@@ -82,23 +82,26 @@ function readTokens(tokens: readonly string[], { values, positionals, path }: Pa
   return command;
 }
 
-/** Tokens extend the command's path until a command matches; later ones are positionals. */
+/**
+ * Tokens extend the command's path while a command has it; the others are positionals. So of
+ * `backup` and `backup list` the longer one is meant, and a directory `list` is typed `./list`.
+ */
 function addArgument(
   word: string,
   command: Command | undefined,
   path: string[],
   positionals: string[],
 ) {
-  if (command !== undefined) {
+  const longer = positionals.length === 0 ? commandsBelow([...path, word]) : [];
+  if (command !== undefined && longer.length === 0) {
     positionals.push(word);
     if (positionals.length > (command.positionals?.length ?? 0))
       throw extraArgumentFault(word, command);
     return command;
   }
-  const below = commandsBelow([...path, word]);
-  if (below.length === 0) throw unknownCommandFault(word, path);
+  if (longer.length === 0) throw unknownCommandFault(word, path);
   path.push(word);
-  return below.find((one) => one.path.length === path.length);
+  return longer.find((one) => one.path.length === path.length);
 }
 
 /** An extra argument is usually a goal or question typed without quotes. */

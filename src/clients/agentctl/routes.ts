@@ -6,13 +6,21 @@ import type { DaemonName } from '../../wire/daemons.ts';
 
 export type RouteTables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof commonRoutes };
 
-export const COMMON_PATHS = { health: 'GET /healthz' } as const;
+export const COMMON_PATHS = {
+  health: 'GET /healthz',
+  openSnapshot: 'POST /v1/snapshots',
+  releaseSnapshot: 'POST /v1/snapshots/{id}/release',
+  readSnapshot: 'GET /v1/snapshots/{id}',
+  dropSnapshot: 'DELETE /v1/snapshots/{id}',
+} as const;
 
 export const PATHS = {
   agentd: {
     status: 'GET /v1/status',
     halt: 'POST /v1/halt',
     unhalt: 'POST /v1/unhalt',
+    startBackup: 'POST /v1/backups',
+    endBackup: 'PUT /v1/backups/{id}',
     createTask: 'POST /v1/tasks',
     listTasks: 'GET /v1/tasks',
     getTask: 'GET /v1/tasks/{id}',
@@ -79,6 +87,8 @@ export const PATHS = {
     agent: 'GET /v1/audit/agents/{agent}',
     tool: 'GET /v1/audit/tools/{tool}',
     checkpoint: 'GET /v1/audit/checkpoint',
+    holdLog: 'POST /v1/audit/hold',
+    releaseLog: 'POST /v1/audit/hold/{id}/release',
     prove: 'GET /v1/audit/proofs/{id}',
     rotateKey: 'POST /v1/audit/rotate-key',
   },

@@ -3,6 +3,7 @@ import type { Command, Option } from './command.ts';
 import { agentCommands } from './table/agents.ts';
 import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
+import { backupCommands } from './table/backup.ts';
 import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
@@ -17,6 +18,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Tools and models', commands: modelCommands },
   { title: 'Policy', commands: policyCommands },
   { title: 'Audit log', commands: auditCommands },
+  { title: 'Backups', commands: backupCommands },
 ];
 
 export const COMMANDS: readonly Command[] = GROUPS.flatMap(({ commands }) => commands);
@@ -50,7 +52,6 @@ export const NOT_YET: readonly string[] = [
   'box',
   'node',
   'secret',
-  'backup',
   'restore',
   'install',
   'uninstall',

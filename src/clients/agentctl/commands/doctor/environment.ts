@@ -3,7 +3,8 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, lstatSync, statfsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type RuntimeInfo, runtimeDirFor, tryLock } from '../../../../platform/state-dir.ts';
+import { tryLock } from '../../../../platform/lock.ts';
+import { type RuntimeInfo, runtimeDirFor } from '../../../../platform/state-dir.ts';
 import { Fault } from '../../../../wire/errors.ts';
 import type { CommandEnv } from '../../env.ts';
 import { findProgram } from '../../programs.ts';
