@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { assertNothingLeft } from '../support/leftovers.ts';
 import { eventually, startRuntime, type TestRuntime, taskEnded } from '../support/runtime.ts';
 import { finishes, type ScriptedModel, startScriptedModel } from '../support/scripted-model.ts';
 import { create, scriptedModels, TEAM } from '../support/scripted-world.ts';
@@ -69,5 +70,6 @@ describe('spare runners', () => {
     await noSpare();
     await runtime.agentd.unhalt({});
     await runTask('sixth', 'coder');
+    await assertNothingLeft(runtime);
   });
 });

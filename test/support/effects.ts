@@ -99,7 +99,8 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
     config: JSON.stringify({
       agentd: { crashes_max: 100_000 },
       modeld: scriptedModels(model.url),
-      sandboxd: { workspace_roots: [roots], write_roots: [written] },
+      // A spare runner would hold up every check that nothing is left.
+      sandboxd: { workspace_roots: [roots], write_roots: [written], runner_spares: 0 },
       egressd: { hosts: { [HOST]: '127.0.0.1' }, allow_private: [`${HOST}:${web.port}`] },
     }),
   });

@@ -44,13 +44,13 @@ function leftOf({ runtimeDir }: TestRuntime): Leftover {
     mounts: mountsOf(runtimeDir, process.pid),
     sockets: DAEMONS.flatMap((name) =>
       readdirSync(join(runtimeDir, name))
-        .filter((entry) => entry.startsWith('run_'))
+        .filter((entry) => /^(run|spare)_/.test(entry))
         .map((entry) => `${name}/${entry}`),
     ),
   };
 }
 
-/** Asserts that a running, idle runtime has left nothing. */
+/** Asserts that a running, idle runtime has left nothing, spare runners included. */
 export async function assertNothingLeft(runtime: TestRuntime): Promise<void> {
   let left: Leftover | undefined;
   const isClean = () => {
