@@ -120,7 +120,7 @@ static int share_tree(int top, const struct dir_request *request, struct dir_res
 }
 
 static void measure(int top, const struct dir_request *request, struct dir_result *result) {
-  if (measure_tree(top, &result->usage))
+  if (measure_tree(top, request->gid, &result->usage))
     fail(&result->err, REFUSED_SETUP, "measuring %.200s: %s", request->path, strerror(errno));
 }
 

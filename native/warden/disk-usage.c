@@ -33,6 +33,7 @@ struct tree_walk {
   size_t depth, capacity;
   struct name_stack path, pending;
   unsigned restarts;
+  gid_t gid;  // 0: all entries
   struct disk_usage *usage;
 };
 
@@ -62,12 +63,13 @@ static void pop_name(struct name_stack *stack, char *name, size_t capacity) {
   stack->used = start;
 }
 
-static void add_usage(const struct statx *st, struct disk_usage *usage) {
+static void add_usage(struct tree_walk *walk, const struct statx *st) {
+  if (walk->gid && st->stx_gid != walk->gid) return;
   uint64_t bytes = st->stx_blocks * 512;
   // Count each hard link's share.
   if (!S_ISDIR(st->stx_mode) && st->stx_nlink > 1) bytes /= st->stx_nlink;
-  usage->bytes += bytes < ENTRY_BYTES ? ENTRY_BYTES : bytes;
-  usage->entries++;
+  walk->usage->bytes += bytes < ENTRY_BYTES ? ENTRY_BYTES : bytes;
+  walk->usage->entries++;
 }
 
 static int stat_entry(int dir, const char *name, struct statx *st) {
@@ -88,8 +90,11 @@ static int list_dir(struct tree_walk *walk) {
       continue;
     }
     // Skip mounts of the host. Not by device: an agent can create a subvolume.
-    if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) continue;
-    add_usage(&st, walk->usage);
+    if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+      if (walk->gid) walk->usage->entries++;
+      continue;
+    }
+    add_usage(walk, &st);
     if (S_ISDIR(st.stx_mode)) bad = push_name(&walk->pending, entry->d_name);
   }
   bad = bad || errno;
@@ -179,15 +184,13 @@ static int walk_step(struct tree_walk *walk) {
   return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV ? 0 : -1;
 }
 
-int measure_tree(int top, struct disk_usage *usage) {
-  struct tree_walk walk = {.top = top, .dir = -1, .usage = usage};
+int measure_tree(int top, gid_t gid, struct disk_usage *usage) {
+  struct tree_walk walk = {.top = top, .dir = -1, .gid = gid, .usage = usage};
   struct statx st;
   *usage = (struct disk_usage){0};
   if (stat_entry(top, "", &st)) return -1;
-  if (!S_ISDIR(st.stx_mode)) {
-    add_usage(&st, usage);
-    return 0;
-  }
+  if (gid || !S_ISDIR(st.stx_mode)) add_usage(&walk, &st);
+  if (!S_ISDIR(st.stx_mode)) return 0;
   int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   int bad = fd < 0 || enter_dir(&walk, fd, "");
   while (!bad && walk.depth) bad = walk_step(&walk);

@@ -272,8 +272,7 @@ int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *req
   if (!request->path || !is_normalized_path(request->path) || !request->path[1])
     return fail(err, REFUSED_PLAN, "the directory is not an absolute, normalized path");
   if (request->op == DIR_MEASURE)
-    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "measuring takes no uid or gid")
-                                        : 0;
+    return request->uid ? fail(err, REFUSED_PLAN, "measuring takes no uid") : 0;
   uint32_t unset = UINT32_MAX;
   if (request->gid == 0 || request->gid == unset || request->uid == unset ||
       (request->uid == 0) != (request->op == DIR_SHARE))

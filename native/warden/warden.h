@@ -338,7 +338,8 @@ bool is_dir_worker(pid_t pid);
 struct disk_usage {
   uint64_t bytes, entries;
 };
-int measure_tree(int top, struct disk_usage *usage);
+// With a gid, only entries of that group, `top` included, and mounts, whose entries are unknown.
+int measure_tree(int top, gid_t gid, struct disk_usage *usage);
 
 // ── janitor.c: cleans up after a warden that was killed ──
 int janitor_start(struct failure *err);

@@ -215,6 +215,8 @@ export const FeaturesView = z.object({
 });
 export type FeaturesView = z.infer<typeof FeaturesView>;
 
+const RangeUse = z.object({ first: z.int(), last: z.int(), used: z.int() });
+
 const boxParam = z.strictObject({ id: BoxId });
 const runParam = z.strictObject({ id: RunId });
 
@@ -237,7 +239,12 @@ export const sandboxdRoutes = routes({
     method: 'GET',
     path: '/v1/sandboxes/identity',
     callers: ['operator'],
-    output: z.object({ identity: FeaturesView.shape.identity, uid: z.int().nullable() }),
+    output: z.object({
+      identity: FeaturesView.shape.identity,
+      uid: z.int().nullable(),
+      /** Ids that cannot be assigned now: uids for ever, gids until their tree is released. */
+      ranges: z.object({ uids: RangeUse, gids: RangeUse }),
+    }),
   }),
   /** Fails like the first box of a task in this directory would. */
   checkWorkspace: route({
@@ -246,6 +253,18 @@ export const sandboxdRoutes = routes({
     callers: ['agentd'],
     body: z.strictObject({ path: z.string().min(1).max(4_095) }),
     output: z.object({ path: z.string() }),
+  }),
+  /**
+   * Forgets a task tree, when its tasks and directories are deleted, and frees its group. While
+   * files with the group may exist elsewhere it is not freed, and `reason` names them; sandboxd
+   * tries again later.
+   */
+  releaseWorkspace: route({
+    method: 'DELETE',
+    path: '/v1/workspaces/{id}',
+    callers: ['agentd'],
+    params: z.strictObject({ id: TaskId }),
+    output: z.object({ freed: z.boolean(), reason: z.string().nullable() }),
   }),
   startRunner: route({
     method: 'POST',

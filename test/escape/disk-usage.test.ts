@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { linkSync, mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import {
@@ -47,6 +47,14 @@ for (const mode of MODES) {
       const { bytes, entries } = await measure();
       assert.equal(entries, 101);
       assert.ok(bytes >= 100 * 4_096);
+    });
+    it('counts only the entries of a group, wherever they are, and the directory itself', async () => {
+      await sh('mkdir -p /ws/a/b; touch /ws/a/b/x; chmod 0 /ws/a/b');
+      const top = join(warden.workspace, 'a');
+      const { gid } = statSync(top);
+      assert.equal((await link.measure(top)).entries, 2);
+      assert.equal((await link.measure(top, gid)).entries, 3);
+      assert.deepEqual(await link.measure(warden.workspace, 61_999), { bytes: 0, entries: 0 });
     });
     it('A24 files in an unreadable directory are counted', async () => {
       await sh('mkdir -p /ws/a/b; head -c 2097152 /dev/urandom >/ws/a/b/x; chmod 0 /ws/a/b /ws/a');

@@ -42,6 +42,7 @@ const MADE: Record<string, string[]> = {
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',
     '93827f57fc7504ac2897542378aab015c1055a7d4270bab81fbceab0a8691c4b',
     '9122abc0a23c5e7a1e85f2aad11641d3231c2420ce3dd2ece188f4b1e533ef76',
+    'a8a1fbc85dc707553e9a14e3c66de2a936cfcd1552486563ea9b3236a7fae3bd',
   ],
   'toold/store/store.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',

@@ -65,6 +65,11 @@ export const ROWS = rows({
       ],
     ],
   },
+  releaseWorkspace: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: fresh().root_task_id } }),
+    check: (response: { freed: boolean }) => assert.equal(response.freed, true),
+  },
   features: {
     good: async (): Promise<Good> => ({}),
     check: (response: FeaturesView) =>

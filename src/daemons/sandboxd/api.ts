@@ -28,8 +28,9 @@ export type SandboxdDeps = {
   boxes: BoxTable;
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
-  workspaces: Pick<Workspaces, 'check'>;
-  store: Pick<SandboxdStore, 'list'>;
+  workspaces: Pick<Workspaces, 'check' | 'release'>;
+  store: Pick<SandboxdStore, 'list' | 'rangeUse'>;
+  ranges: Parameters<SandboxdStore['rangeUse']>[0];
 };
 
 export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
@@ -46,12 +47,14 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     features: () => levels.view(),
     async identity() {
       const { mode, nobody } = identities;
-      return { identity: mode, uid: mode === 'single' ? nobody.uid : null };
+      const ranges = await store.rangeUse(deps.ranges);
+      return { identity: mode, uid: mode === 'single' ? nobody.uid : null, ranges };
     },
     async checkWorkspace({ body }) {
       await workspaces.check(body.path);
       return { path: body.path };
     },
+    releaseWorkspace: ({ params }) => workspaces.release(params.id),
     async listBoxes({ query }) {
       const { limit, open } = query;
       const before = readNumberCursor(query.cursor) ?? Number.MAX_SAFE_INTEGER;

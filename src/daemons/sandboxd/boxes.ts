@@ -3,6 +3,7 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
+import { isWithin } from '../../policy/paths.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { BoxId } from '../../wire/primitives.ts';
 import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
@@ -66,7 +67,7 @@ export type BoxesOptions = {
   identities: Identities;
   workspaces: Workspaces;
   warden: Pick<Warden, 'start' | 'open'>;
-  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
+  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused' | 'recordWrites'>;
   boxDisks: BoxDisks;
   system: readonly Bind[];
   secrets: () => readonly string[];
@@ -124,6 +125,9 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     const writes = binds.flatMap(({ kind, src }) =>
       kind === 'rw' && src !== undefined ? [src] : [],
     );
+    const own = [places.workspace, places.home];
+    const outside = writes.filter((path) => !own.some((dir) => isWithin(path, dir)));
+    if (outside.length > 0) await store.recordWrites(body.root_task_id, outside);
     return { plan, home, missing, writes };
   };
 

@@ -19,7 +19,10 @@ export const sandboxdConfig = z.strictObject({
   /** The uid range of agents; for `users`, accounts must be in it. */
   uid_first: id.default(200_000),
   uid_last: id.default(265_535),
-  /** The gid range of workspaces: the agents of one task tree share a group. */
+  /**
+   * The gid range of workspaces: the agents of one task tree share a group. It is assigned again
+   * when the tree is deleted and no file has it.
+   */
   gid_first: id.default(300_000),
   gid_last: id.default(1_299_999),
   /** L1, which sees the host's tree, only as an ordinary user where this host has no L2. */

@@ -23,12 +23,12 @@ import { makeBoxDisks } from './box-disk.ts';
 import { makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
-import { makeIdentities } from './identities.ts';
+import { agentUids, makeIdentities } from './identities.ts';
 import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
-import { makeWorkspaces } from './workspaces.ts';
+import { makeWorkspaces, treeGids } from './workspaces.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 
@@ -111,7 +111,15 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   context.metrics.gauge('runner_spares', () => runners.spareCount());
 
   return {
-    handlers: makeHandlers({ runners, boxes, levels, identities, workspaces, store }),
+    handlers: makeHandlers({
+      runners,
+      boxes,
+      levels,
+      identities,
+      workspaces,
+      store,
+      ranges: { uids: agentUids(config), gids: treeGids(config) },
+    }),
     database: db,
     async drain() {
       await boxes.closeAll();

@@ -2,6 +2,7 @@
 // operator allowed, and the bounds file.
 import assert from 'node:assert/strict';
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   realpathSync,
@@ -18,6 +19,7 @@ import { silentLog } from '../../platform/log.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import { secretPaths } from './adapters/host-paths.ts';
@@ -35,11 +37,11 @@ const ALICE = { uid: 1_000, gid: 1_000, wardenIsRoot: false };
 describe("sandboxd's store", () => {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'sandboxd-')));
   const events: NewEvent[] = [];
+  const clock = manualClock(1_000_000);
   let db: Database;
   let store: SandboxdStore;
   const open = async () => {
     db = openSqlite({ file: join(dir, 'sandboxd.sqlite'), migrations: MIGRATIONS });
-    const clock = manualClock(1_000_000);
     const append = async (more: NewEvent[]) => void events.push(...more);
     const outbox = await openOutbox({ db, source: 'sandboxd', clock, log: silentLog, append });
     store = makeStore(db, outbox, () => clock.nowMs());
@@ -129,6 +131,8 @@ describe("sandboxd's store", () => {
   });
 
   const owned: DirectoryOwner[] = [];
+  /** Paths with a gid that the warden finds there. */
+  const found: string[] = [];
   const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
       stateDir: dir,
@@ -137,7 +141,13 @@ describe("sandboxd's store", () => {
       ownUsers,
       log: silentLog,
       gid: process.getgid?.() ?? 0,
-      warden: { chown: async (one) => owned.push(one) },
+      warden: {
+        chown: async (one) => owned.push(one),
+        async measure(path, gid) {
+          if (!existsSync(path)) throw fault('not_found', `${path} is gone`);
+          return { bytes: 0, entries: found.filter((entry) => entry === `${path} ${gid}`).length };
+        },
+      },
       secrets: () => [join(dir, 'keys')],
     });
 
@@ -218,6 +228,75 @@ describe("sandboxd's store", () => {
     assert.deepEqual(owned, [], 'it was used last');
     assert.deepEqual(await workspaceFor({ rootTaskId: trees[1]! }), made[1], 'the same group');
     assert.equal(owned.splice(0).length, 1);
+  });
+
+  describe('releases a group', () => {
+    const freed = { freed: true, reason: null };
+    const dayMs = 86_400_000;
+    const removeDir = (tree: string) =>
+      rmSync(join(dir, 'workspaces', tree), { recursive: true, force: true });
+
+    after(() => owned.splice(0));
+
+    it('to the next tree, a day later, or when no other is left', async () => {
+      const range = { gid_first: 800_000, gid_last: 800_003 };
+      const small = workspaces(range);
+      const take = async (rootTaskId: string) => (await small.workspaceFor({ rootTaskId })).gid;
+      assert.deepEqual([await take('a'), await take('b')], [800_000, 800_001]);
+      for (const tree of ['b', 'a']) {
+        removeDir(tree);
+        assert.deepEqual(await small.release(tree), freed);
+        clock.advance(1);
+      }
+      assert.equal(await take('c'), 800_002, 'the others rest');
+      clock.advance(dayMs);
+      assert.equal(await take('d'), 800_001, 'it was freed first');
+      removeDir('d');
+      assert.deepEqual(await small.release('d'), freed);
+      assert.deepEqual([await take('e'), await take('f')], [800_000, 800_003]);
+      const gids = { first: 800_000, last: 800_003 };
+      const used = async () => (await store.rangeUse({ uids: gids, gids })).gids.used;
+      assert.equal(await used(), 3);
+      assert.equal(await take('g'), 800_001, 'there is no other');
+      assert.equal(await used(), 4);
+      await assert.rejects(take('h'), { code: 'limit' });
+      removeDir('g');
+      assert.deepEqual(await small.release('g'), freed);
+      const moved = workspaces({ gid_first: 810_000, gid_last: 810_000 });
+      assert.equal((await moved.workspaceFor({ rootTaskId: 'i' })).gid, 810_000);
+      assert.equal(await take('e'), 800_000);
+    });
+
+    const open = () => workspaces({ workspace_roots: [dir], gid_first: 900_000 });
+
+    it('not while files elsewhere have it, or cannot be searched; then tries again', async () => {
+      const { workspaceFor, release } = open();
+      const place = join(dir, 'in-place');
+      mkdirSync(place);
+      const { gid } = await workspaceFor({ rootTaskId: 'task_place', path: place });
+      found.push(`${place} ${gid}`);
+      assert.match((await release('task_place')).reason!, /in-place has files of its group 9/);
+      rmSync(place, { recursive: true });
+      found.length = 0;
+      assert.match((await release('task_place')).reason!, /could not be searched: .* is gone/);
+      mkdirSync(place);
+      // The release of another tree tries it again, but not on the same day.
+      assert.deepEqual(await release('task_unknown'), freed);
+      assert.notEqual(await store.workspaceUse('task_place'), undefined);
+      clock.advance(dayMs + 1);
+      assert.deepEqual(await release('task_unknown'), freed);
+      assert.equal(await store.workspaceUse('task_place'), undefined);
+    });
+
+    it('never of a tree from before its writable paths were recorded', async () => {
+      const { workspaceFor, release } = open();
+      await workspaceFor({ rootTaskId: 'task_old' });
+      await db.write((sql) => sql.run('UPDATE workspaces SET is_complete = 0'));
+      removeDir('task_old');
+      const { freed: isFree, reason } = await release('task_old');
+      assert.equal(isFree, false);
+      assert.match(reason!, /did not record/);
+    });
   });
 
   it('the warden assigns a home to its agent', async () => {

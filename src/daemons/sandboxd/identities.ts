@@ -4,7 +4,8 @@ import { parseAccounts, readPasswd } from '../../platform/accounts.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { LinuxUsers } from './adapters/linux-users.ts';
 import type { SandboxdConfig } from './config.ts';
-import type { Range, SandboxdStore } from './store.ts';
+import type { SandboxdStore } from './store.ts';
+import type { Range } from './workspace-rows.ts';
 
 export type IdentityMode = 'users' | 'dynamic' | 'single';
 export type Identity = { uid: number; gid: number; user: string };
@@ -49,6 +50,11 @@ export function identityMode(
   return identity;
 }
 
+/** Returns the uids that agents can get; the last two of the range belong to others. */
+export function agentUids(config: Pick<SandboxdConfig, 'uid_first' | 'uid_last'>): Range {
+  return { first: config.uid_first, last: config.uid_last - 2 };
+}
+
 export function makeIdentities(options: {
   config: SandboxdConfig;
   store: Pick<SandboxdStore, 'assignUid'>;
@@ -62,7 +68,7 @@ export function makeIdentities(options: {
   const passwd = options.passwd ?? readPasswd;
   const mode = identityMode(config, host);
   const known = new Map<string, Promise<Identity>>();
-  const range = { first: config.uid_first, last: config.uid_last - 2 };
+  const range = agentUids(config);
 
   const findAgentAccount = (agent: string): Identity => {
     const user = linuxUsers().get(agent) ?? `agent-${agent}`;

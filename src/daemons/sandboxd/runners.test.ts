@@ -43,6 +43,7 @@ describe('runners and boxes', () => {
       if (!canRecord) throw fault('storage_full', 'no room');
       journal.push(`${box.kind} opened`);
     },
+    recordWrites: async () => undefined,
     recordClosed: async (_id: BoxId, { endedBy }: { endedBy: string }) =>
       void journal.push(`ended: ${endedBy}`),
     async recordRefused(_box: NewBox, { code, message }: { code: string; message: string }) {
@@ -257,6 +258,7 @@ describe('runners and boxes', () => {
       hidden: ['/var/lib/agentd'],
       workspaces: {
         check: async () => undefined,
+        release: async () => ({ freed: true, reason: null }),
         workspaceFor: async () => ({ layers: [], upper: dir, gid: 77 }),
         homeFor: async () => dir,
         pathAliases: () => [[dir, '/workspace']],

@@ -6,6 +6,21 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import {
+  addWrites,
+  delayRelease,
+  findOrAddWorkspace,
+  findUse,
+  freeWorkspace,
+  listWrites,
+  nextDelayed,
+  type Range,
+  type RangeUse,
+  rangeSpentFault,
+  readGidUse,
+  type WorkspaceRow,
+  type WorkspaceUse,
+} from './workspace-rows.ts';
 
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}
@@ -43,10 +58,25 @@ CREATE INDEX boxes_open ON boxes (place) WHERE closed_ms IS NULL;`,
   PRIMARY KEY (root_task_id, path)
 );`,
   'CREATE INDEX boxes_closed ON boxes (closed_ms) WHERE closed_ms IS NOT NULL;',
+  `ALTER TABLE workspaces ADD COLUMN is_complete INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE workspaces ADD COLUMN release_tried_ms BIGINT;
+CREATE INDEX workspaces_delayed ON workspaces (release_tried_ms)
+  WHERE release_tried_ms IS NOT NULL;
+CREATE TABLE workspace_writes (
+  root_task_id TEXT NOT NULL,
+  path TEXT NOT NULL,
+  PRIMARY KEY (root_task_id, path)
+);
+CREATE TABLE free_gids (
+  gid BIGINT PRIMARY KEY,
+  freed_ms BIGINT NOT NULL
+);
+CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
 ];
 
 /** A box's record is kept this long after it was closed. */
 export const KEEP_BOXES_MS = 30 * 86_400_000;
+const RELEASE_RETRY_MS = 86_400_000;
 
 export type NewBox = {
   id: BoxId;
@@ -66,14 +96,21 @@ export type BoxRow = NewBox & {
   closed_ms: number | null;
   ended_by: string | null;
 };
-export type WorkspaceRow = { root_task_id: string; gid: number; path: string | null };
-export type Range = { first: number; last: number };
 
 export type SandboxdStore = {
   /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
   assignUid(agent: string, range: Range): Promise<number>;
   /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
   workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
+  /** Records directories outside the tree's own that its boxes can write. */
+  recordWrites(rootTaskId: string, paths: readonly string[]): Promise<void>;
+  workspaceUse(rootTaskId: string): Promise<WorkspaceUse | undefined>;
+  /** Forgets the tree and frees its group; false when one of its boxes is open. */
+  freeWorkspace(row: WorkspaceRow): Promise<boolean>;
+  /** Remembers that a release was refused; `nextDelayed` returns it a day later. */
+  delayRelease(rootTaskId: string): Promise<void>;
+  nextDelayed(): Promise<string | undefined>;
+  rangeUse(ranges: { uids: Range; gids: Range }): Promise<{ uids: RangeUse; gids: RangeUse }>;
   /** The size of a directory when the task tree first used it. */
   diskBefore(rootTaskId: string, path: string): Promise<number | undefined>;
   /** Only the first value is stored; resolves to it. */
@@ -90,13 +127,6 @@ export type SandboxdStore = {
 export type EventData = Record<string, string | number | boolean | null>;
 
 export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): SandboxdStore {
-  const nextId = (used: number | null | undefined, range: Range, what: string): number => {
-    const value = Math.max(range.first, Number(used ?? 0) + 1);
-    if (value <= range.last) return value;
-    throw fault('limit', `no ${what} is left between ${range.first} and ${range.last}`, {
-      hint: `Widen the range in the section sandboxd of agentd.yaml.`,
-    });
-  };
   const eventFields = (box: RefusedBox) => ({
     principal: `agent:${box.agent}`,
     agent: box.agent,
@@ -118,12 +148,8 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         const own = 'SELECT uid FROM identities WHERE agent = ?';
         const found = await sql.one<{ uid: number }>(own, agent);
         if (found !== undefined) return Number(found.uid);
-        const last = await sql.one<{ uid: number | null }>(
-          'SELECT MAX(uid) AS uid FROM identities WHERE uid BETWEEN ? AND ?',
-          range.first,
-          range.last,
-        );
-        const uid = nextId(last?.uid, range, 'uid for another agent');
+        const uid = ((await readHighestUid(sql, range)) ?? range.first - 1) + 1;
+        if (uid > range.last) throw rangeSpentFault(range, 'uid for another agent');
         await sql.run(
           'INSERT INTO identities (agent, uid, created_ms) VALUES (?, ?, ?)',
           agent,
@@ -133,30 +159,23 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
         return uid;
       }),
     workspace: (rootTaskId, path, range) =>
-      db.write(async (sql) => {
-        const found = await sql.one<WorkspaceRow>(
-          'SELECT root_task_id, gid, path FROM workspaces WHERE root_task_id = ?',
-          rootTaskId,
-        );
-        if (found !== undefined) {
-          if (path !== undefined && found.path !== path)
-            throw fault('conflict', `the workspace of ${rootTaskId} is ${found.path ?? 'its own'}`);
-          return { ...found, gid: Number(found.gid) };
-        }
-        const last = await sql.one<{ gid: number | null }>(
-          'SELECT MAX(gid) AS gid FROM workspaces WHERE gid BETWEEN ? AND ?',
-          range.first,
-          range.last,
-        );
-        const gid = nextId(last?.gid, range, 'group for another workspace');
-        await sql.run(
-          'INSERT INTO workspaces (root_task_id, gid, path, created_ms) VALUES (?, ?, ?, ?)',
-          rootTaskId,
-          gid,
-          path ?? null,
-          nowMs(),
-        );
-        return { root_task_id: rootTaskId, gid, path: path ?? null };
+      db.write((sql) => findOrAddWorkspace(sql, { rootTaskId, path }, range, nowMs())),
+    async recordWrites(rootTaskId, paths) {
+      const known = await db.read((sql) => listWrites(sql, rootTaskId));
+      const fresh = paths.filter((path) => !known.includes(path));
+      if (fresh.length > 0) await db.write((sql) => addWrites(sql, rootTaskId, fresh));
+    },
+    workspaceUse: (rootTaskId) => db.read((sql) => findUse(sql, rootTaskId)),
+    freeWorkspace: (row) => db.write((sql) => freeWorkspace(sql, row, nowMs())),
+    delayRelease: (rootTaskId) => db.write((sql) => delayRelease(sql, rootTaskId, nowMs())),
+    nextDelayed: () => db.read((sql) => nextDelayed(sql, nowMs() - RELEASE_RETRY_MS)),
+    rangeUse: ({ uids, gids }) =>
+      db.read(async (sql) => {
+        const last = (await readHighestUid(sql, uids)) ?? uids.first - 1;
+        return {
+          uids: { ...uids, used: last - uids.first + 1 },
+          gids: await readGidUse(sql, gids),
+        };
       }),
     diskBefore: (rootTaskId, path) => db.read((sql) => readDiskBefore(sql, rootTaskId, path)),
     recordDiskBefore: (rootTaskId, path, bytes) =>
@@ -274,6 +293,15 @@ async function deleteOldBoxes(sql: Pick<Sql, 'all' | 'run'>, nowMs: number): Pro
     nowMs - KEEP_BOXES_MS,
   );
   for (const { place } of old) await sql.run('DELETE FROM boxes WHERE place = ?', place);
+}
+
+async function readHighestUid(sql: Sql, range: Range): Promise<number | undefined> {
+  const row = await sql.one<{ uid: number | null }>(
+    'SELECT MAX(uid) AS uid FROM identities WHERE uid BETWEEN ? AND ?',
+    range.first,
+    range.last,
+  );
+  return row === undefined || row.uid === null ? undefined : Number(row.uid);
 }
 
 async function readDiskBefore(

@@ -12,9 +12,13 @@ import type { PathAlias } from './error-paths.ts';
 import type { Identity } from './identities.ts';
 import { WORKSPACE } from './rules.ts';
 import type { SandboxdStore } from './store.ts';
+import type { Range, WorkspaceUse } from './workspace-rows.ts';
 
 /** `layers` are read-only, lowest first; writes go to `upper`. */
 export type Workspace = { layers: readonly string[]; upper: string; gid: number };
+
+/** `reason`: why the group is not free yet. */
+export type WorkspaceRelease = { freed: boolean; reason: string | null };
 
 export type Workspaces = {
   check(path: string): Promise<void>;
@@ -25,6 +29,12 @@ export type Workspaces = {
    * next.
    */
   homeFor(agent: string, rootTaskId: string, identity: Identity): Promise<string>;
+  /**
+   * Forgets a task tree whose tasks are all deleted, and frees its group for another tree. Until
+   * its own directories are gone, and no file with the group is left where else its boxes could
+   * write, the group stays with it: another tree could read and change those files.
+   */
+  release(rootTaskId: string): Promise<WorkspaceRelease>;
   /** Returns the host paths of both, with their names in the agent's box. */
   pathAliases(box: { agent: string; rootTaskId: string; path?: string | undefined }): PathAlias[];
 };
@@ -32,13 +42,21 @@ export type Workspaces = {
 /** Trees whose directories are known to be made; the least recently used are forgotten first. */
 const KNOWN_MAX = 1_000;
 
+/** Returns the gids that task trees can get. */
+export function treeGids(config: Pick<SandboxdConfig, 'gid_first' | 'gid_last'>): Range {
+  return { first: config.gid_first, last: config.gid_last };
+}
+
 export function makeWorkspaces(options: {
   stateDir: string;
   config: SandboxdConfig;
-  store: Pick<SandboxdStore, 'workspace'>;
+  store: Pick<
+    SandboxdStore,
+    'workspace' | 'recordWrites' | 'workspaceUse' | 'freeWorkspace' | 'delayRelease' | 'nextDelayed'
+  >;
   /** Boxes have their own users, to which the warden must chown files. */
   ownUsers: boolean;
-  warden: Pick<Warden, 'chown'>;
+  warden: Pick<Warden, 'chown' | 'measure'>;
   gid: number;
   /** Host paths with people's keys, and agentd's own. */
   secrets: () => readonly string[];
@@ -46,7 +64,7 @@ export function makeWorkspaces(options: {
 }): Workspaces {
   const { config, store, ownUsers, warden, log } = options;
   const stateDir = realpathSync(options.stateDir);
-  const range = { first: config.gid_first, last: config.gid_last };
+  const range = treeGids(config);
   /** In the order of their last use. */
   const known = new Map<string, Promise<Workspace>>();
 
@@ -66,7 +84,10 @@ export function makeWorkspaces(options: {
     if (path !== undefined) await assertAllowed(path);
     const row = await store.workspace(rootTaskId, path, range);
     const upper = row.path ?? join(stateDir, 'workspaces', rootTaskId);
-    if (row.path !== null) await assertAllowed(row.path);
+    if (row.path !== null) {
+      await assertAllowed(row.path);
+      await store.recordWrites(rootTaskId, [row.path]);
+    }
     const gid = ownUsers ? row.gid : options.gid;
     if (row.path === null) mkdirSync(upper, { recursive: true, mode: 0o700 });
     // The agents of the task share this group; new files inherit it.
@@ -80,6 +101,36 @@ export function makeWorkspaces(options: {
 
   const homePath = (agent: string, rootTaskId: string) =>
     join(stateDir, 'homes', rootTaskId, agent);
+
+  /** Returns why files with the tree's group may exist, or undefined if there are none. */
+  const findRemains = async (use: WorkspaceUse): Promise<string | undefined> => {
+    if (use.hasOpenBoxes) return 'one of its boxes is open';
+    for (const name of ['workspaces', 'homes']) {
+      const dir = join(stateDir, name, use.root_task_id);
+      if (!(await isGone(dir))) return `${dir} exists`;
+    }
+    for (const path of use.writes) {
+      const found = await warden.measure(path, use.gid).catch((error: unknown) => error as Error);
+      if (found instanceof Error) return `${path} could not be searched: ${found.message}`;
+      if (found.entries > 0) return `${path} has files of its group ${use.gid}`;
+    }
+    return undefined;
+  };
+
+  const releaseTree = async (rootTaskId: string): Promise<WorkspaceRelease> => {
+    const use = await store.workspaceUse(rootTaskId);
+    if (use === undefined) return { freed: true, reason: null };
+    if (!use.isComplete) {
+      const reason = 'it is from a version that did not record where its boxes could write';
+      return { freed: false, reason };
+    }
+    known.delete(rootTaskId);
+    const reason = await findRemains(use);
+    if (reason === undefined && (await store.freeWorkspace(use)))
+      return { freed: true, reason: null };
+    await store.delayRelease(rootTaskId);
+    return { freed: false, reason: reason ?? 'one of its boxes is open' };
+  };
 
   return {
     check: assertAllowed,
@@ -96,6 +147,13 @@ export function makeWorkspaces(options: {
       mkdirSync(home, { recursive: true, mode: 0o700 });
       if (ownUsers) await warden.chown({ path: home, uid, gid });
       return home;
+    },
+    async release(rootTaskId) {
+      const result = await releaseTree(rootTaskId);
+      // Files in a directory of the operator may have been deleted or given away since.
+      const delayed = await store.nextDelayed();
+      if (delayed !== undefined) await releaseTree(delayed);
+      return result;
     },
     pathAliases: ({ agent, rootTaskId, path }) => [
       [path ?? join(stateDir, 'workspaces', rootTaskId), WORKSPACE],
@@ -120,4 +178,13 @@ async function assertInPlace(path: string, roots: readonly string[]): Promise<vo
     if ((error as NodeJS.ErrnoException).code === 'EACCES') return;
   }
   throw fault('not_found', `${path} is not a directory, or its path contains a link`);
+}
+
+async function isGone(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT';
+  }
 }

@@ -14,6 +14,8 @@ before(async () => {
 });
 after(() => fake.stop());
 const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
+const free = { first: 1, last: 10, used: 0 };
+const ranges = { uids: free, gids: free };
 const last = () => fake.seen.at(-1)!;
 const real = (name: string) => model(name, { rehearsal: false });
 const anySchema = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
@@ -24,7 +26,7 @@ test('list shows what each agent spent today', async () => {
       listAgents: async () => ({ agents: [agent('planner'), agent('coder')], problems: [] }),
     },
     modeld: { usage: async () => usage(12_300) },
-    sandboxd: { identity: async () => ({ identity: 'dynamic', uid: null }) },
+    sandboxd: { identity: async () => ({ identity: 'dynamic', uid: null, ranges }) },
   });
   const { stdout } = await run('list');
   const [head, planner, coder] = stdout.split('\n');
@@ -51,7 +53,7 @@ test('list and show print the real box users, and what could not be read', async
         listAgents: async () => ({ agents, problems: [] }),
         getAgent: async () => ({ agent: agents[0]!, manifest: {} }),
       },
-      sandboxd: { identity: async () => ({ identity, uid }) },
+      sandboxd: { identity: async () => ({ identity, uid, ranges }) },
     });
   script('dynamic', null);
   const own = await run('agent', 'show', 'planner');

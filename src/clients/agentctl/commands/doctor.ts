@@ -23,6 +23,7 @@ import { type DoctorFinding, fail } from './doctor/finding.ts';
 import { listUnprotected } from './doctor/not-protected.ts';
 import {
   checkDaemons,
+  checkIdRanges,
   checkManifests,
   checkMode,
   checkModels,
@@ -92,6 +93,7 @@ async function runChecks(
     );
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
+    found.push(...(await checkIdRanges(runtime)));
   }
   const sandboxes = await checkSandboxes(stateDir, runtime);
   found.push(...sandboxes.findings);

@@ -95,6 +95,27 @@ test('status shows whether tasks wait for an agent or for the machine', async ()
   );
 });
 
+test('status and doctor warn before the gids of task trees are spent', async () => {
+  const use = (used: number) => {
+    const ranges = {
+      uids: { first: 1, last: 10, used: 0 },
+      gids: { first: 300_000, last: 1_299_999, used },
+    };
+    const identity = async () => ({ identity: 'dynamic' as const, uid: null, ranges });
+    fake.script({
+      agentd: { status: async () => status() },
+      sandboxd: { identity, features: async () => sandboxes },
+    });
+  };
+  use(899_999);
+  assert.doesNotMatch((await run('status')).stdout, /gids/);
+  assert.match((await run('doctor')).stdout, /^ok +ids +899,999 of 1,000,000 gids/m);
+  use(900_000);
+  assert.match((await run('status')).stdout, /^ids +900,000 of 1,000,000 gids .*\n?.*widen sand/m);
+  const { stdout } = await run('doctor');
+  assert.match(stdout, /^warn +ids +900,000 of .*\n.*fix: widen sandboxd\.gid_first and gid_last/m);
+});
+
 test('status still works when modeld does not respond', async () => {
   const away = async () => {
     throw fault('unavailable', 'not now');
@@ -116,6 +137,7 @@ test('status still works when modeld does not respond', async () => {
   );
   assert.deepEqual(view.missing.map(({ what }) => what).sort(), [
     'approvals',
+    'ids',
     'model',
     'modeld health',
     'rule problems',

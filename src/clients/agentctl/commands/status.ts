@@ -2,6 +2,8 @@
 // scripts run it often.
 import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
+import type { RouteResponse } from '../../../wire/route.ts';
+import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
 import { type Missing, makePartialResult, renderMissing } from '../missing.ts';
 import type { Out } from '../out.ts';
@@ -12,6 +14,7 @@ import {
   pluralize,
   startOfDay,
 } from '../show/amounts.ts';
+import { describeIdRanges } from '../show/id-ranges.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
@@ -35,6 +38,7 @@ type Facts = {
   port: number | null;
   models: Models | null;
   approvals: number | null;
+  ids: RouteResponse<typeof sandboxdRoutes.identity> | null;
   spent: { cost_microusd: number; tokens: number } | null;
   supervisor: Supervisor | null;
   missing: readonly Missing[];
@@ -51,6 +55,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     rehearsal: more.models === null ? null : isOnlyRehearsal(more.models),
     questions_open: view.waits_open,
     approvals_pending: more.approvals,
+    id_ranges: more.ids?.ranges ?? null,
     spent_today: more.spent,
     supervisor: toSupervisorView(more.supervisor),
     missing: more.missing,
@@ -66,13 +71,14 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     const health = runtime.call(daemon, 'health', {}, { deadlineMs: HEALTH_TIMEOUT_MS });
     return [daemon, (await parts.collect(`${daemon} health`, health))?.status ?? null];
   };
-  const [view, usage, models, approvals, rules, tools, healths] = await Promise.all([
+  const [view, usage, models, approvals, rules, tools, identity, healths] = await Promise.all([
     runtime.call('agentd', 'status', {}),
     parts.collect('spent today', runtime.call('modeld', 'usage', { query: { since } })),
     parts.collect('model', runtime.call('modeld', 'listModels', {})),
     parts.collect('approvals', runtime.call('approvald', 'listApprovals', pending)),
     parts.collect('rule problems', runtime.call('agentd', 'getPolicy', {})),
     parts.collect('tool problems', runtime.call('toold', 'listTools', {})),
+    parts.collect('ids', runtime.call('sandboxd', 'identity', {})),
     Promise.all(DAEMONS.map(readHealth)),
   ]);
   const { pid, port, outdated = [] } = runtime.info;
@@ -93,6 +99,7 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     supervisor,
     missing: parts.missing,
     approvals: approvals?.pending ?? null,
+    ids: identity ?? null,
     spent: usage === undefined ? null : sumSpend(usage.total),
   };
 }
@@ -131,6 +138,7 @@ function renderStatus(facts: Facts, { paint, columns }: Out, nowMs: number): str
     ['questions', formatQuestions(view.waits_open)],
     ['approvals', formatApprovals(facts.approvals)],
     ['tools', formatTools(facts.toolProblems)],
+    ['ids', formatIds(facts.ids, paint)],
     ['spent today', formatSpend(spent)],
   ];
   const problems = view.problems.flatMap((problem) => renderProblem(problem, paint));
@@ -192,6 +200,13 @@ function formatApprovals(pending: number | null): string {
 function formatTools(problems: number): string | undefined {
   if (problems === 0) return undefined;
   return `${pluralize(problems, 'problem')} in declared tools; see: agentctl tool list`;
+}
+
+/** Undefined unless a range is nearly spent. */
+function formatIds(ids: Facts['ids'], paint: Out['paint']): string | undefined {
+  const described = ids === null ? undefined : describeIdRanges(ids);
+  if (described?.fix === undefined) return undefined;
+  return paint('red', `${described.text}; ${described.fix} in agentd.yaml`);
 }
 
 function formatSpend(spent: Facts['spent']): string {

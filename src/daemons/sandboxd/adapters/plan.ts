@@ -157,9 +157,10 @@ export function encodeChown({ path, uid, gid }: DirectoryOwner): Buffer {
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 
-export function encodeMeasure(path: string): Buffer {
+export function encodeMeasure(path: string, gid: number): Buffer {
   const head = Buffer.alloc(12);
   head[0] = 3;
+  head.writeUInt32LE(gid, 8);
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 

@@ -49,8 +49,11 @@ export type Warden = {
   open(plan: BoxPlan): Promise<OpenedBox>;
   /** Changes owners, which needs root. Resolves to the number of files left unchanged. */
   chown(owned: DirectoryOwner): Promise<number>;
-  /** Measures a directory: bytes on disk, and entries, each of which takes space too. */
-  measure(path: string): Promise<{ bytes: number; entries: number }>;
+  /**
+   * Measures a directory: bytes on disk, and entries, each of which takes space too. With a gid,
+   * only entries of that group are counted, the directory included, and mounts below it.
+   */
+  measure(path: string, gid?: number): Promise<{ bytes: number; entries: number }>;
   close(): void;
 };
 
@@ -199,7 +202,7 @@ export function makeWarden(socketPath: string): Warden {
     start: (plan) => begin(REQUEST.plan, encodePlan(plan)),
     open,
     chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
-    measure: (path) => requestDirectory(encodeMeasure(path), 'measured'),
+    measure: (path, gid = 0) => requestDirectory(encodeMeasure(path, gid), 'measured'),
     close() {
       for (const connection of live) connection.destroy();
     },

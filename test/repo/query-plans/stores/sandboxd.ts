@@ -22,6 +22,7 @@ async function use(file: string): Promise<void> {
     await store.workspace(rootTaskId, undefined, RANGE);
     await store.recordDiskBefore(rootTaskId, '/w', 1);
     await store.diskBefore(rootTaskId, '/w');
+    await store.recordWrites(rootTaskId, ['/srv/out']);
     const box = {
       id: newId<BoxId>('box'),
       kind: 'tools' as const,
@@ -39,7 +40,15 @@ async function use(file: string): Promise<void> {
   await forEachOf(HISTORY + 10, async () =>
     store.recordClosed((await open()).id, { endedBy: 'exit' }),
   );
+  await forEachOf(HISTORY + 10, async () => {
+    const { id, root_task_id: tree } = await open();
+    await store.recordClosed(id, { endedBy: 'exit' });
+    await store.freeWorkspace((await store.workspaceUse(tree))!);
+  });
+  await forEachOf(3, async () => store.delayRelease((await open()).root_task_id));
   clock.advance(KEEP_BOXES_MS + 1);
+  await store.nextDelayed();
+  await store.rangeUse({ uids: RANGE, gids: RANGE });
   await forEachOf(3, open);
   await store.recordRefused(await open(), { code: 'x', message: 'x' });
   for (const isOpen of [undefined, true, false])

@@ -4,6 +4,7 @@ import { DAEMONS } from '../../../../wire/daemons.ts';
 import type { RuntimeState } from '../../running.ts';
 import type { RuntimeClient } from '../../runtime.ts';
 import { pluralize } from '../../show/amounts.ts';
+import { describeIdRanges } from '../../show/id-ranges.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
 import {
   deadSupervisorFault,
@@ -100,6 +101,19 @@ export async function checkDaemons(runtime: RuntimeClient): Promise<DoctorFindin
       }
     }),
   );
+}
+
+/** Uids of agents and gids of task trees; an older runtime does not report them. */
+export async function checkIdRanges(runtime: RuntimeClient): Promise<DoctorFinding[]> {
+  try {
+    const identity = await runtime.call('sandboxd', 'identity', {}, { deadlineMs: 3_000 });
+    const described = describeIdRanges(identity);
+    if (described === undefined) return [];
+    const { text, fix } = described;
+    return [fix === undefined ? ok('ids', text) : warn('ids', text, `${fix} in agentd.yaml`)];
+  } catch {
+    return []; // The checks of daemons report that sandboxd does not respond.
+  }
 }
 
 export async function checkModels(runtime: RuntimeClient): Promise<DoctorFinding> {
