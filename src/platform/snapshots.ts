@@ -201,10 +201,9 @@ function pin(file: string): { db: DatabaseSync; sizeBytes: number } {
   const db = new DatabaseSync(file, { readOnly: true });
   try {
     db.exec('BEGIN');
+    // Counting pages is the first read: it begins the transaction.
     const pages = db.prepare('PRAGMA page_count').get() as { page_count: number };
     const page = db.prepare('PRAGMA page_size').get() as { page_size: number };
-    // Only a read of the tables begins the transaction in SQLite's write-ahead log.
-    db.prepare('SELECT COUNT(*) FROM sqlite_schema').get();
     return { db, sizeBytes: pages.page_count * page.page_size };
   } catch (error) {
     db.close();
