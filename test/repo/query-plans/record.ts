@@ -44,13 +44,10 @@ export async function forEachOf(
 export function listChoices<K extends string>(
   values: Readonly<Record<K, string>>,
 ): Partial<Record<K, string>>[] {
-  return (Object.entries(values) as [K, string][]).reduce<Partial<Record<K, string>>[]>(
-    (choices, [name, value]) => [
-      ...choices,
-      ...choices.map((choice) => ({ ...choice, [name]: value })),
-    ],
-    [{}],
-  );
+  const choices: Partial<Record<K, string>>[] = [{}];
+  for (const [name, value] of Object.entries(values))
+    choices.push(...choices.map((choice) => ({ ...choice, [name]: value })));
+  return choices;
 }
 
 /** The names by which a list route filters. */
