@@ -22,6 +22,8 @@ const OTHERS_WRITE = 0o022;
 
 /** How deep each directory is walked: files below belong to agents, and stay theirs. */
 const DEPTH_MAX: Readonly<Record<string, number>> = { workspaces: 2, homes: 2 };
+/** On later starts. An operator adds nothing to these, and they have an entry for each task. */
+const LATER_DEPTH_MAX: Readonly<Record<string, number>> = { workspaces: 1, homes: 1, objects: 1 };
 /** Root reads these at every start. They stay root's, so that the daemons cannot control root. */
 const isRootsOwn = (name: string): boolean => /^agentd\.yaml(\.d)?$/.test(name);
 
@@ -39,7 +41,7 @@ export function chownState(stateDir: string, user: ServiceUser, earlier: { uid: 
       else
         chownEntry(fdPath(top, name), user, {
           from,
-          depth: isFirst ? (DEPTH_MAX[name] ?? 64) : 2,
+          depth: isFirst ? (DEPTH_MAX[name] ?? 64) : (LATER_DEPTH_MAX[name] ?? 2),
           isFirst,
         });
     // Last, so that no other user can enter before.
@@ -72,8 +74,8 @@ function chownEntry(path: string, user: ServiceUser, options: ChownOptions): voi
   withOpen(path, (fd, stat) => {
     const { from, depth, isFirst } = options;
     const isSafe = stat.isDirectory() || (stat.isFile() && stat.nlink === 1);
-    if (!isSafe || depth === 0) return;
-    if (stat.isDirectory())
+    if (!isSafe) return;
+    if (stat.isDirectory() && depth > 1)
       for (const name of readdirSync(fdPath(fd)))
         chownEntry(fdPath(fd, name), user, { ...options, depth: depth - 1 });
     const isEligible = isFirst || (stat.mode & OTHERS_ACCESS) === 0;
