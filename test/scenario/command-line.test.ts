@@ -260,6 +260,10 @@ describe('agentctl', () => {
     assert.ok((await events('agent', 'deployer')).every(({ agent }) => agent === 'deployer'));
     assert.ok((await events('tool', 'artifact.put')).every(({ tool }) => tool === 'artifact.put'));
     assert.equal((await events('tail', '-n', '5')).length, 5);
+    const verified = join(stateDir, 'audit', 'verified.json');
+    rmSync(verified, { force: true });
+    await ok('doctor');
+    assert.ok(existsSync(verified), 'the next doctor verifies only what came since');
     assert.match(await ok('audit', 'verify'), /The log is whole/);
   });
 

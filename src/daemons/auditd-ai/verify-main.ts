@@ -2,7 +2,7 @@
 //   verify-main.ts [--own [--full]] [--from FILE]... [--key VKEY]... [--json] [DIR]
 // Only reads, unless the directory is a runtime's own log (--own): then it continues from the last
 // verification and leaves verified.json for the next.
-import { lstatSync, readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Fault } from '../../wire/errors.ts';
 import { VERIFIED_FILE, type VerifiedLog, writeVerified } from './log/verified-file.ts';
@@ -56,9 +56,13 @@ function printExtent({ hashed, verified_earlier: earlier }: VerifyReport): void 
   print(`--full hashes everything; that was last done at ${full_at}.`);
 }
 
-/** Root writes into a directory of another user only as that user, who may have put links there. */
-function becomeOwner(dir: string): void {
-  const { uid, gid } = lstatSync(dir);
+/**
+ * Enters the directory. Root writes into one of another user only as that user, who may have put
+ * links there, and who may not be able to reach it by its path.
+ */
+function enterAsOwner(dir: string): void {
+  process.chdir(dir);
+  const { uid, gid } = statSync('.');
   if (process.getuid!() !== 0 || uid === 0) return;
   process.setgroups!([]);
   process.setgid!(gid);
@@ -76,8 +80,8 @@ async function verify(options: VerifyOptions): Promise<VerifyReport> {
 
 function remember(dir: string, verified: VerifiedLog): string | undefined {
   try {
-    becomeOwner(dir);
-    writeVerified(dir, verified);
+    enterAsOwner(dir);
+    writeVerified('.', verified);
     return undefined;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
