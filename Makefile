@@ -34,8 +34,15 @@ bench: ## every figure, beside its peer and its bar
 fuzz: ## the fuzz and fault tests, for much longer
 	$(setup) test
 	$(build)
+	@$(NODE) test/soak/main.ts --minutes 5
 	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault test/escape/fuzz-plan.test.ts \
 		test/escape/leftovers.test.ts test/escape/random-kills.test.ts
+
+soak: ## load and kill -9 for MINUTES (30), with a report by minute; SPLIT=1, JSON=FILE, SEED=N
+	$(setup) test
+	$(build)
+	@$(NODE) test/soak/main.ts --minutes $(or $(MINUTES),30) $(if $(SPLIT),--split) \
+		$(if $(JSON),--json $(JSON)) $(if $(SEED),--seed $(SEED))
 
 build: ## the bundles, into build/
 	$(setup) cli
@@ -54,4 +61,4 @@ docs: ## write the reference pages that are made from the code, and record the d
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage
 
-.PHONY: help demo test check bench fuzz build native docs clean
+.PHONY: help demo test check bench fuzz soak build native docs clean

@@ -1,11 +1,19 @@
 // A runtime as an operator has it: started and stopped by agentctl, under its supervisor. Its
 // processes are found in /proc.
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { readSupervisor, type Supervisor } from '../../src/clients/agentctl/supervisor.ts';
 import { readRuntimeInfo } from '../../src/platform/state-dir.ts';
-import { childrenOf, fieldOf } from './processes.ts';
+import { DAEMONS, type DaemonName } from '../../src/wire/daemons.ts';
 import { asUser, type Clients, freshDir, operatorClients, ROOT } from './runtime.ts';
 
 const IS_ROOT = process.getuid?.() === 0;
@@ -23,15 +31,15 @@ export type InstallationOptions = {
 
 type Ran = { code: number | null; stdout: string; stderr: string };
 
-/** The processes that a fault can end. */
+/** The processes that a fault can end. A daemon has one of its own in split mode. */
 export type ProcessName =
   | 'supervisor'
   | 'keeper'
   | 'main'
   | 'warden'
-  | 'auditd-ai'
   | 'rehearsal'
-  | 'runner';
+  | 'runner'
+  | DaemonName;
 
 export type Installation = {
   base: string;
@@ -43,6 +51,7 @@ export type Installation = {
   /** Clients of the runtime that runs, or ran last. */
   clients(): Clients;
   supervisor(): Supervisor | undefined;
+  processes(): Processes;
   /** Empty while there is none. */
   pids(name: ProcessName): number[];
   remove(): Promise<void>;
@@ -93,7 +102,8 @@ export function makeInstallation(options: InstallationOptions = {}): Installatio
       const key = readFileSync(join(stateDir, 'operator.key'), 'utf8').trim();
       return operatorClients(readRuntimeInfo(stateDir)!.runtime_dir, key);
     },
-    pids: (name) => findProcesses(name, stateDir),
+    processes: () => findProcesses(stateDir),
+    pids: (name) => findProcesses(stateDir)[name] ?? [],
     async remove() {
       await run('down');
       rmSync(base, { recursive: true, force: true, maxRetries: 10 });
@@ -114,43 +124,55 @@ function runProgram([program = '', ...argv]: string[], env: Record<string, strin
   });
 }
 
-function argvOf(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-  } catch {
-    return [];
-  }
-}
+type ProcessInfo = { pid: number; parent: number; name: string; argv: string[] };
 
-const isNamed = (pid: number, ...names: string[]): boolean =>
-  argvOf(pid).some((word) => names.includes(basename(word)));
-
-function findProcesses(name: ProcessName, stateDir: string): number[] {
-  if (name === 'runner')
-    return readdirSync(join(stateDir, 'runners')).map((entry) => Number(entry.split('-')[0]));
-  // A janitor has the arguments of its warden.
-  if (name === 'warden')
-    return allProcesses().filter(
-      (pid) => fieldOf(pid, 'Name') === 'warden' && argvOf(pid).includes(join(stateDir, 'HALT')),
-    );
-  const supervisors = allProcesses().filter(
-    (pid) => basename(argvOf(pid)[0] ?? '') === 'supervisor' && argvOf(pid).includes(stateDir),
-  );
-  if (name === 'supervisor') return supervisors;
-  // The supervisor may be gone.
-  const known = readRuntimeInfo(stateDir)?.pid;
-  const firsts = [...new Set([...supervisors.flatMap(childrenOf), known ?? []].flat())];
-  const keepers = firsts.filter((pid) => basename(argvOf(pid)[0] ?? '') === 'keeper');
-  if (name === 'keeper') return keepers;
-  const mains = [...firsts, ...keepers.flatMap(childrenOf)].filter(
-    (pid) => isNamed(pid, 'embedded.mjs', 'split.mjs') && argvOf(pid).includes(stateDir),
-  );
-  if (name === 'main') return mains;
-  const children = mains.flatMap(childrenOf);
-  return children.filter((pid) => isNamed(pid, name === 'rehearsal' ? 'rehearsal.mjs' : name));
-}
-
-const allProcesses = (): number[] =>
-  readdirSync('/proc')
+/** A process may end while this reads it. */
+function listProcesses(): ProcessInfo[] {
+  return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
-    .map(Number);
+    .flatMap((pid) => {
+      try {
+        const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+        const [name = '', rest = ''] = stat.slice(stat.indexOf('(') + 1).split(/\) (?=\w )/);
+        const argv = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        return [{ pid: Number(pid), parent: Number(rest.split(' ')[1]), name, argv }];
+      } catch {
+        return [];
+      }
+    });
+}
+
+export type Processes = Partial<Record<ProcessName, number[]>>;
+
+function findProcesses(stateDir: string): Processes {
+  const all = listProcesses();
+  const found: Processes = { runner: listRunners(stateDir) };
+  const add = (name: ProcessName, pid: number): void => {
+    found[name] = [...(found[name] ?? []), pid];
+  };
+  for (const { pid, name, argv } of all) {
+    const program = basename(argv[0] ?? '');
+    if (program === 'supervisor' && argv.includes(stateDir)) add('supervisor', pid);
+    if (program === 'keeper' && argv.includes(stateDir)) add('keeper', pid);
+    // A janitor has the arguments of its warden.
+    if (name === 'warden' && argv.includes(join(stateDir, 'HALT'))) add('warden', pid);
+    const entry = argv.find((word) => /\/(embedded|split)\.mjs$/.test(word));
+    if (entry !== undefined && !['supervisor', 'keeper'].includes(program)) {
+      if (argv.includes(stateDir)) add('main', pid);
+    }
+  }
+  const mains = found.main ?? [];
+  for (const { pid, argv } of all.filter(({ parent }) => mains.includes(parent))) {
+    // A daemon renames itself once it runs.
+    const daemon = argv[argv.indexOf('--daemon') + 1];
+    const name = DAEMONS.find((known) => known === argv[0] || known === daemon);
+    if (name !== undefined) add(name, pid);
+    else if (argv.some((word) => basename(word) === 'rehearsal.mjs')) add('rehearsal', pid);
+  }
+  return found;
+}
+
+const listRunners = (stateDir: string): number[] =>
+  existsSync(join(stateDir, 'runners'))
+    ? readdirSync(join(stateDir, 'runners')).map((entry) => Number(entry.split('-')[0]))
+    : [];

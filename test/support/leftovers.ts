@@ -16,6 +16,8 @@ import { eventually, type TestRuntime } from './runtime.ts';
 
 const OWN = new Set(['warden', 'warden-janitor', 'box-spare']);
 
+type RuntimePlace = Pick<TestRuntime, 'runtimeDir'>;
+
 type Leftover = {
   /** A control: looking in the wrong directory would find nothing as well. */
   hasWarden: boolean;
@@ -26,7 +28,7 @@ type Leftover = {
 };
 const NOTHING: Leftover = { hasWarden: true, processes: [], cgroups: 0, mounts: [], sockets: [] };
 
-function leftOf({ runtimeDir }: TestRuntime): Leftover {
+function leftOf({ runtimeDir }: RuntimePlace): Leftover {
   const warden = wardenPaths(runtimeDir).dir;
   const all = new Map(
     [...processesIn(warden), ...processesOf(warden)].map(({ pid, name }) => [pid, name]),
@@ -51,7 +53,7 @@ function leftOf({ runtimeDir }: TestRuntime): Leftover {
 }
 
 /** Asserts that a running, idle runtime has left nothing, spare runners included. */
-export async function assertNothingLeft(runtime: TestRuntime): Promise<void> {
+export async function assertNothingLeft(runtime: RuntimePlace): Promise<void> {
   let left: Leftover | undefined;
   const isClean = () => {
     left = leftOf(runtime);
@@ -64,7 +66,7 @@ export async function assertNothingLeft(runtime: TestRuntime): Promise<void> {
 }
 
 /** Asserts that an ended runtime has left nothing. */
-export async function assertHostClean({ runtimeDir }: TestRuntime): Promise<void> {
+export async function assertHostClean({ runtimeDir }: RuntimePlace): Promise<void> {
   const warden = wardenPaths(runtimeDir).dir;
   const list = () => ({
     processes: [...processesIn(warden), ...processesOf(runtimeDir)].filter(

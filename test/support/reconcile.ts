@@ -94,8 +94,8 @@ const JOURNALED =
 export async function assertReconciled(clients: Clients): Promise<{ events: number }> {
   const events = await allEvents(clients);
   const ids = events.map((event) => event.id);
-  const seen = new Set(ids);
-  const twice = ids.find((id, i) => ids.indexOf(id) !== i);
+  const seen = new Set<string>();
+  const twice = ids.find((id) => seen.size === seen.add(id).size);
   const both = events.filter(({ id }) => id === twice);
   assert.equal(twice, undefined, `an event is in the log twice: ${JSON.stringify(both)}`);
   const { must, modelCalls } = await expectedIds(clients);
