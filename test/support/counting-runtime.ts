@@ -42,7 +42,7 @@ export async function startCountingRuntime(
       researcher: worker('researcher'),
       coder: worker('coder'),
     },
-    config: `agentd: { crashes_max: 100000, runs_live_max: 4 }\ntoold: { test_tools: true, test_effect_file: ${effectFile} }\nsandboxd: { runner_spare_idle_ms: 1000 }\n`,
+    config: `agentd: { crashes_max: 100000, runs_live_max: 4 }\ntoold: { test_tools: true, test_effect_file: ${effectFile} }\nsandboxd: { runner_spares: 0 }\n`,
   });
   const crashFile = join(runtime.stateDir, 'crash-at');
   setInterval(() => killRequested(runtime), 5).unref();
