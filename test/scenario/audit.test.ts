@@ -164,6 +164,10 @@ describe('the audit log', () => {
     await runtime.toold.suspendTool({ params: tool, body: { reason: 'a test' } });
     await runtime.toold.resumeTool({ params: tool });
     await runtime.audit.rotateKey({});
+    await agentctl(['backup', join(elsewhere, 'backups')], {
+      state: runtime.stateDir,
+      env: runtime.env,
+    });
     await runtime.stop();
     runtime = await runtime.restart();
   });
