@@ -2,6 +2,7 @@
 // runtime asks whether an effect has happened.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { WaitView } from '../../src/wire/agentd.ts';
+import type { ToolCallView } from '../../src/wire/toold.ts';
 import type { Clients } from '../support/runtime.ts';
 import { isApproved } from './task-kinds.ts';
 import { ignoreConflict, isOutage } from './workload.ts';
@@ -35,11 +36,15 @@ export function startPeople(clients: Clients, effects: () => Map<string, number>
         counts[isApproved(key) ? 'approved' : 'rejected']++;
     }
   };
+  /** A retry has the key of the task that it repeats, whose effect has already happened. */
+  const hasHappened = async ({ task_id }: WaitView, { arguments: args }: ToolCallView) => {
+    const { task } = await agentd.getTask({ params: { id: task_id } });
+    return (effects().get(String(args.key)) ?? 0) > (task.retry_of === null ? 0 : 1);
+  };
   const answerQuestion = async (wait: WaitView): Promise<void> => {
     const { call } = await toold.getCall({ params: { id: wait.call_id } });
     const isUnknown = call.tool !== 'person.ask';
-    const hasHappened = () => effects().has(String(call.arguments.key));
-    const answer = isUnknown ? wait.choices[hasHappened() ? 0 : 1]! : 'Yes.';
+    const answer = isUnknown ? wait.choices[(await hasHappened(wait, call)) ? 0 : 1]! : 'Yes.';
     await agentd.answerWait({ params: { id: wait.id }, body: { answer } }).catch(ignoreConflict);
     counts[isUnknown ? 'unknown' : 'answered']++;
   };

@@ -26,12 +26,12 @@ export function sampleMemory(site: SoakSite, startMs: number): MemorySample | un
   if (main === undefined || pids['auditd-ai'] === undefined) return undefined;
   const processes: MemorySample['processes'] = {};
   for (const [name, found] of Object.entries(pids).filter(([key]) => isLongLived(key))) {
-    const all = found.map(readMemory).filter((memory) => memory !== undefined);
+    const all = found.map(readMemory).filter((memory) => memory !== null);
     // One has just ended.
-    if (all.length < found.length) return undefined;
+    if (all.includes(undefined)) return undefined;
     processes[name as ProcessName] = {
-      rssBytes: sum(all.map(({ rssBytes }) => rssBytes)),
-      pssBytes: sum(all.map(({ pssBytes }) => pssBytes)),
+      rssBytes: sum(all.map((memory) => memory!.rssBytes)),
+      pssBytes: sum(all.map((memory) => memory!.pssBytes)),
     };
   }
   const counted = Object.entries(processes).filter(([name]) => isCounted(name));
@@ -46,13 +46,14 @@ export function sampleMemory(site: SoakSite, startMs: number): MemorySample | un
 const sum = (values: readonly number[]): number =>
   values.reduce((total, value) => total + value, 0);
 
-function readMemory(pid: number): ProcessMemory | undefined {
+/** Null for a process that this user may not read, such as a warden in its user namespace. */
+function readMemory(pid: number): ProcessMemory | null | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
     const kb = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(text)?.[1]);
     return { rssBytes: kb('Rss') * 1024, pssBytes: kb('Pss') * 1024 };
-  } catch {
-    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EACCES' ? null : undefined;
   }
 }
 

@@ -25,8 +25,8 @@ export type SoakSite = Installation & {
 };
 
 export function makeSoakSite(mode: 'embedded' | 'split'): SoakSite {
-  // Kept after a failure, unlike the directories of tests.
-  const base = mkdtempSync(join(tmpdir(), 'soak-'));
+  // Kept after a failure, unlike the directories of tests. Short, because sockets are in there.
+  const base = mkdtempSync(join(tmpdir(), 's-'));
   const effectFile = writableFile(join(base, 'effects'));
   const policies = join(base, 'state', 'policies');
   mkdirSync(policies, { recursive: true, mode: 0o700 });
