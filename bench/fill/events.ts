@@ -9,12 +9,13 @@ import { silentLog } from '../../src/platform/log.ts';
 import type { AuditEvent, NewEvent } from '../../src/wire/events.ts';
 import { type Copy, type CopyTemplate, findIds, makeTextTemplate } from './template.ts';
 
+export type LastEvent = { seq: number; text: string };
 export type EventCopier = {
   /** The ids in the events of tasks. */
   ids: string[];
   add(copy: Copy): Promise<void>;
-  /** Returns the last number of each source. */
-  finish(): Promise<Map<string, number>>;
+  /** Returns the last event of each source. */
+  finish(): Promise<Map<string, LastEvent>>;
 };
 
 type EventTemplate = {
@@ -51,8 +52,9 @@ export async function openEvents(stateDir: string): Promise<EventCopier> {
   const templates = found.flatMap(({ event }) =>
     event.task_id === undefined ? [] : [makeEventTemplate(event)],
   );
-  const last = new Map<string, number>();
-  for (const { event } of found) last.set(event.source, event.source_seq + NUMBERS_LEFT_OUT);
+  const last = new Map<string, LastEvent>();
+  for (const { event, line } of found)
+    last.set(event.source, { seq: event.source_seq + NUMBERS_LEFT_OUT, text: line });
 
   let texts: string[] = [];
   let events: NewEvent[] = [];
@@ -66,10 +68,11 @@ export async function openEvents(stateDir: string): Promise<EventCopier> {
     ids: found.flatMap(({ line, event }) => (event.task_id === undefined ? [] : findIds(line))),
     async add(copy) {
       for (const template of templates) {
-        const seq = last.get(template.source)! + 1;
-        last.set(template.source, seq);
+        const seq = last.get(template.source)!.seq + 1;
         const ts = new Date(template.timeMs + copy.shiftMs).toISOString();
-        texts.push(`{"ts":"${ts}","source_seq":${seq},${template.rest(copy)}`);
+        const text = `{"ts":"${ts}","source_seq":${seq},${template.rest(copy)}`;
+        last.set(template.source, { seq, text });
+        texts.push(text);
         events.push(copyIndexed(template, copy, seq));
       }
       if (texts.length >= BATCH_EVENTS) await flush();

@@ -79,7 +79,7 @@ async function copyTasks(base: string, real: readonly string[], copies: number):
   }
   const last = await events.finish();
   chownLog(join(stateDir, 'audit'));
-  for (const [daemon, store] of rows) store.finish(copies, last.get(daemon));
+  for (const [daemon, store] of rows) store.finish(copies, last.get(daemon)!);
   return taskIds;
 }
 

@@ -1,5 +1,6 @@
 // Copies the rows of ended tasks in a daemon's database.
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
+import type { LastEvent } from './events.ts';
 import { type Copy, type CopyTemplate, findIds, makeValueTemplate } from './template.ts';
 
 /**
@@ -19,8 +20,8 @@ export type RowCopier = {
   /** The ids in the rows. */
   ids: string[];
   add(copy: Copy): void;
-  /** Commits, and brings sums and numbers in line with the rows; `lastSeq` is of the last event. */
-  finish(copies: number, lastSeq: number | undefined): void;
+  /** Commits, and brings the sums and the outbox in line with the rows. */
+  finish(copies: number, last: LastEvent): void;
 };
 
 const BATCH_COPIES = 50;
@@ -42,16 +43,14 @@ export function openRows(file: string, daemon: string): RowCopier {
       for (const table of tables) table.insert(copy);
       if (++pending === BATCH_COPIES) commit();
     },
-    finish(copies, lastSeq) {
+    finish(copies, last) {
       commit();
       if (daemon === 'agentd')
         db.prepare("UPDATE task_counts SET n = n * (1 + ?) WHERE status = 'completed'").run(copies);
       if (daemon === 'modeld') db.exec(USAGE_SUMS);
-      // The next event gets the number after that of the newest row.
-      if (lastSeq !== undefined)
-        db.prepare('UPDATE outbox SET seq = ? WHERE seq = (SELECT MAX(seq) FROM outbox)').run(
-          lastSeq,
-        );
+      // The outbox keeps the newest event, from which it goes on counting.
+      db.exec('DELETE FROM outbox');
+      db.prepare('INSERT INTO outbox (seq, event) VALUES (?, ?)').run(last.seq, last.text);
       db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
       db.close();
     },
