@@ -132,10 +132,11 @@ describe('a daemon added by the checklist', () => {
 
   it('passes the tests that every daemon has', async () => {
     await passes(run(['--test', 'src/wire/daemons.test.ts', 'test/repo/config-docs.test.ts']));
+    // It has no database, so the rows of snapshots do not apply to it.
     const { status, output } = await run([
       '--test',
       '--test-reporter=tap',
-      `--test-name-pattern=^${NAME}$`,
+      `--test-name-pattern=${NAME} (has a row|greet:|health:|metrics:)`,
       'test/wire/routes.test.ts',
     ]);
     assert.equal(status, 0, output);
