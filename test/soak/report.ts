@@ -14,6 +14,7 @@ export type Minute = {
   tasksPerSecond: number;
   /** From creation to end, of the tasks that only count. */
   latencyMs: { p50: number; p95: number } | null;
+  /** Those after which the runtime became complete in it. */
   kills: Kill[];
   memory: MemorySample | null;
   sizes: Sizes;

@@ -126,25 +126,25 @@ async function watchMemory({ site, startMs, samples, end }: SoakRun): Promise<vo
 async function reportMinutes(run: SoakRun): Promise<void> {
   const { options, startMs, uptime, workload, rows, kills, samples, site, end } = run;
   console.log(renderHeader());
-  for (let minute = 1, tasksBefore = 0, downBefore = 0; minute <= options.minutes; minute++) {
+  const before = { tasks: 0, kills: 0, downMs: 0 };
+  for (let minute = 1; minute <= options.minutes; minute++) {
     await sleepUntil(startMs, minute * MINUTE_MS);
     if (end.signal.aborted) return;
-    const tasks = workload.done.slice(tasksBefore);
+    const tasks = workload.done.slice(before.tasks);
     const downMs = uptime.downMs();
-    const upMs = MINUTE_MS - (downMs - downBefore);
+    const upMs = MINUTE_MS - (downMs - before.downMs);
     rows.push({
       minute,
       tasks: tasks.length,
       upMs: Math.round(upMs),
       tasksPerSecond: (tasks.length * 1_000) / Math.max(1, upMs),
       latencyMs: latencies(tasks),
-      kills: kills.filter(({ atMs }) => Math.floor(atMs / MINUTE_MS) === minute - 1),
+      kills: kills.slice(before.kills),
       memory: samples.at(-1) ?? null,
       sizes: sampleSizes(site.stateDir),
     });
     console.log(renderMinute(rows.at(-1)!));
-    tasksBefore += tasks.length;
-    downBefore = downMs;
+    Object.assign(before, { tasks: workload.done.length, kills: kills.length, downMs });
   }
 }
 
