@@ -190,6 +190,15 @@ test('a killed supervisor leaves the runtime running', async (t) => {
   }
 });
 
+test('the runtime gets the ready descriptor, and no other of the supervisor', async (t) => {
+  const list = `for fd in /proc/self/fd/*; do echo "$\{fd##*/} $(readlink $fd)"; done`;
+  const one = supervise(t, `(${list}) >fds; ${READY}; exec sleep 60`);
+  await reaches(one, 'running');
+  const fds = readFileSync(join(one.dir, 'fds'), 'utf8');
+  assert.match(fds, /^3 pipe:/m, 'control');
+  assert.doesNotMatch(fds, /record|signalfd/);
+});
+
 test('a second supervisor with the same record is refused', async (t) => {
   const one = supervise(t, `${READY}; exec sleep 60`);
   await reaches(one, 'running');
