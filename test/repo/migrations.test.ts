@@ -37,6 +37,7 @@ const MADE: Record<string, string[]> = {
     '3ad24cf5ca3e7c750a2d3ccc30687354b76a251ff4dbf83ddf9ac5583eb8ae3a',
     '3b7bb02c5ded8bed7f1bc130a96e50ec3027ccb6e5dbbcd978535c5eddc1eefd',
     '44e33eeb57fa65e42e0270ff33af6c81a7f3369c0759dfc379905c93ef120b52',
+    '6e08cf9bbf34f736e99438b5c20d7217edf7bf2695c1a7d504b9ffe8c30c4c7d',
   ],
   'sandboxd/store.ts': [
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',

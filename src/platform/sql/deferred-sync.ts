@@ -78,7 +78,7 @@ class LogSync {
   #next: Promise<void> | undefined;
   /** The next sync has a waiter. */
   #isUrgent = false;
-  #hurry: (() => void) | undefined;
+  #flushNow: (() => void) | undefined;
   #broken: Fault | undefined;
 
   constructor(file: string, sync: Sync, onFailedSync: OnFailedSync) {
@@ -95,7 +95,7 @@ class LogSync {
   sync(): Promise<void> {
     const next = this.syncSoon();
     this.#isUrgent = true;
-    this.#hurry?.();
+    this.#flushNow?.();
     return next;
   }
 
@@ -125,7 +125,7 @@ class LogSync {
 
   async #syncNext(): Promise<void> {
     await this.#running?.catch(() => undefined);
-    await this.#untilItIsTime();
+    await this.#waitForFlush();
     this.#running = this.#next;
     this.#next = undefined;
     this.#isUrgent = false;
@@ -137,21 +137,21 @@ class LogSync {
   }
 
   /** An urgent sync still lets the rest of this event-loop tick join. */
-  async #untilItIsTime(): Promise<void> {
-    if (!this.#isUrgent) await this.#aWhile();
+  async #waitForFlush(): Promise<void> {
+    if (!this.#isUrgent) await this.#flushDelay();
     if (this.#isUrgent) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  #aWhile(): Promise<void> {
+  #flushDelay(): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer);
-        this.#hurry = undefined;
+        this.#flushNow = undefined;
         resolve();
       };
       const timer = setTimeout(end, FLUSH_DELAY_MS);
       timer.unref();
-      this.#hurry = end;
+      this.#flushNow = end;
     });
   }
 

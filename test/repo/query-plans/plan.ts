@@ -21,12 +21,15 @@ type Step = {
   equal: string[];
   range: string[];
 };
-type Index = { columns: string[]; condition: string };
+type Index = { columns: string[]; expression: string; condition: string };
 
 const INDEX = /(AUTOMATIC )?(?:PARTIAL )?(?:COVERING )?(?:INDEX (\S+)|(?:INTEGER )?PRIMARY KEY)/;
 const STEP = RegExp(
   `^(?:SCAN|SEARCH) (\\S+)(?: USING ${INDEX.source})?(?: \\((.*)\\))?(?: LEFT-JOIN)?$`,
 );
+
+/** The plan's name for an expression that an index has instead of a column. */
+const EXPRESSION = '<expr>';
 
 export function makeJudge(db: DatabaseSync, smallTables: ReadonlySet<string>): Judge {
   const tables = new Map(readTables(db));
@@ -35,9 +38,11 @@ export function makeJudge(db: DatabaseSync, smallTables: ReadonlySet<string>): J
   /** Returns how many rows the step reads at most, if nothing stops it. */
   const countRows = (step: Step, statement: string): number => {
     if (step.equal.includes('rowid')) return 1;
-    const conditions = [readIndex(db, step)?.condition ?? '1'];
+    const index = readIndex(db, step);
+    const conditions = [index?.condition ?? '1'];
     const groups: string[] = [];
-    for (const column of step.equal) {
+    for (const name of step.equal) {
+      const column = name === EXPRESSION ? index!.expression : name;
       const literal = findLiteral(statement, column);
       if (literal === undefined) {
         groups.push(column);
@@ -112,7 +117,7 @@ function readStep(
   if (table === undefined) return undefined;
   const terms = conditions.split(' AND ').filter((term) => term !== '');
   const named = (term: string) => {
-    const [column] = /^\w+/.exec(term)!;
+    const [column] = /^(\w+|<expr>)/.exec(term)!;
     return column === tables.get(table) ? 'rowid' : column;
   };
   return {
@@ -121,7 +126,7 @@ function readStep(
     rowid: tables.get(table),
     index,
     isAutomatic: automatic !== undefined,
-    equal: terms.filter((term) => /^\w+(=| IS )/.test(term)).map(named),
+    equal: terms.filter((term) => /^(\w+|<expr>)(=| IS )/.test(term)).map(named),
     range: terms.filter((term) => /^\w+[<>]/.test(term)).map(named),
   };
 }
@@ -144,15 +149,16 @@ function readIndex(db: DatabaseSync, { table, index }: Step): Index | undefined 
   const { sql } = db.prepare('SELECT sql FROM sqlite_master WHERE name = ?').get(index) as {
     sql: string | null;
   };
+  const [, expression = ''] = /\bON \w+ \(([\s\S]+?)\)(?: WHERE|$)/.exec(sql ?? '') ?? [];
   const [, condition = '1'] = /\bWHERE\s+([\s\S]+)$/.exec(sql ?? '') ?? [];
   if (columns.length === 0) throw new Error(`${index} of ${table} has no columns`);
-  return { columns: columns.map(({ name }) => name), condition };
+  return { columns: columns.map(({ name }) => name), expression, condition };
 }
 
 /** Returns the condition on this column if its values are in the text. */
 function findLiteral(statement: string, column: string): string | undefined {
-  if (RegExp(`\\b${column} = \\?`).test(statement)) return undefined;
-  const literal = RegExp(`\\b${column} (?:= '[^']*'|= \\d+|IN \\('[^)]*'\\))`, 'g');
+  if (RegExp(`\\b${RegExp.escape(column)} = \\?`).test(statement)) return undefined;
+  const literal = RegExp(`\\b${RegExp.escape(column)} (?:= '[^']*'|= \\d+|IN \\('[^)]*'\\))`, 'g');
   const found = [...statement.matchAll(literal)].map(([condition]) => condition);
   return found.length === 0 ? undefined : `(${found.join(' OR ')})`;
 }

@@ -98,6 +98,8 @@ export function makeOutcome(
   return {
     seq,
     callId: call.callId,
+    agent: call.identity.agent,
+    createdMs,
     status,
     provider: route.provider,
     upstreamModel: route.model,

@@ -15,6 +15,7 @@ import { type ModelCallRow, readRunningCalls } from '../store/calls.ts';
 import type { CallOutcome, Intent } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { addUsage } from '../store/usage.ts';
 import { makeUnknownEvent } from './events.ts';
 
 /** Fetches a page of this store's events after a number, in order; an empty page is the end. */
@@ -127,7 +128,7 @@ function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
     'unavailable',
     `the response of ${row.call_id} was lost in a power failure or crash`,
   );
-  writeOutcome(sql, {
+  const outcome = {
     seq: row.seq,
     status: 'unknown',
     provider: String(data.provider),
@@ -148,7 +149,9 @@ function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
     error: reason.toBody(),
     tries: count('tries'),
     endedMs: Date.parse(event.ts),
-  });
+  } as const;
+  writeOutcome(sql, outcome);
+  addUsage(sql, [{ ...outcome, agent: row.agent, createdMs: row.created_ms }]);
   for (const key of listBudgetsOfRow(row)) writeSpent(sql, { key, ...charged });
   return true;
 }
@@ -167,6 +170,8 @@ function makeUnknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
   return {
     seq: row.seq,
     callId: row.call_id,
+    agent: row.agent,
+    createdMs: row.created_ms,
     status: 'unknown',
     provider: row.provider,
     upstreamModel: row.upstream_model,

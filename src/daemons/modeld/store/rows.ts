@@ -1,6 +1,6 @@
 // Writes the rows of one journal transaction. A budget that several of its outcomes charge is
-// written once, so is a part that several of its calls have, and all its events are one row of the
-// outbox.
+// written once, so are the sums of an hour and a part that several of its calls have, and all its
+// events are one row of the outbox.
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../wire/events.ts';
@@ -22,6 +22,7 @@ export class RowWriter {
     const spent = new Map<BudgetKey, SpentAmount>();
     const events: EventDraft[] = [];
     const parts = new Map<string, ContextPart>();
+    const ended: CallOutcome[] = [];
     let nowMs = 0;
     for (const work of works) {
       if (work.kind === 'intent') {
@@ -30,7 +31,7 @@ export class RowWriter {
         for (const part of work.intent.parts) addPart(parts, part);
         events.push(work.intent.event);
       } else if (work.kind === 'outcome') {
-        writeOutcome(sql, work.outcome);
+        if (writeOutcome(sql, work.outcome)) ended.push(work.outcome);
         nowMs = Math.max(nowMs, work.outcome.endedMs);
         if (work.outcome.response !== null) addPart(parts, work.outcome.response);
         events.push(work.outcome.event);
@@ -44,6 +45,7 @@ export class RowWriter {
         );
       }
     }
+    addUsage(sql, ended);
     for (const part of parts.values()) writePart(sql, part, nowMs);
     for (const amount of spent.values()) writeSpent(sql, amount);
     return events.length === 0 ? 0 : this.#outbox.addAll(sql, events);
@@ -85,16 +87,16 @@ export function writeIntent(
   );
 }
 
-type OutcomeRow = Omit<CallOutcome, 'callId' | 'spent' | 'event'>;
+type OutcomeRow = Omit<CallOutcome, 'callId' | 'agent' | 'createdMs' | 'spent' | 'event'>;
 
-export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
-  addUsage(sql, o);
-  sql.run(
+/** Returns false, and writes nothing, when the call had an outcome already. */
+export function writeOutcome(sql: SqlNow, o: OutcomeRow): boolean {
+  const written = sql.one(
     `UPDATE model_calls SET status = ?, provider = ?, upstream_model = ?, ended_ms = ?,
       stop_reason = ?, response = ?, error = ?, tries = ?, input_tokens = ?, output_tokens = ?,
       cache_read_tokens = ?, cache_write_tokens = ?, reasoning_tokens = ?, charged_tokens = ?,
       cost = ?
-     WHERE seq = ?`,
+     WHERE seq = ? AND status = 'running' RETURNING seq`,
     o.status,
     o.provider,
     o.upstreamModel,
@@ -112,6 +114,7 @@ export function writeOutcome(sql: SqlNow, o: OutcomeRow): void {
     o.charged.costMicrousd,
     o.seq,
   );
+  return written !== undefined;
 }
 
 /** The first source is kept, as in the table; labels only grow. */

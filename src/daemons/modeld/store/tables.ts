@@ -3,6 +3,7 @@
 // Released migrations never change: later changes are added after them.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
+import { PARTS_BY_KEY } from './parts.ts';
 import { USAGE_HOURS } from './usage.ts';
 
 const FIRST = `
@@ -175,4 +176,5 @@ export const MIGRATIONS: Migrations = [
   RESTORED_INDEXES,
   PARTS_INDEX,
   `${USAGE_HOURS}${BUDGETS_OF_A_DAY}`,
+  `DROP INDEX parts_by_hash;\n${PARTS_BY_KEY}`,
 ];

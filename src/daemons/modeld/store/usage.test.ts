@@ -10,7 +10,7 @@ import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
 import { writeIntent, writeOutcome } from './rows.ts';
 import { MIGRATIONS } from './tables.ts';
-import { sumUsage, type UsageFilter, type UsageTotals } from './usage.ts';
+import { addUsage, type EndedCall, sumUsage, type UsageFilter, type UsageTotals } from './usage.ts';
 
 const dir = freshStateDir();
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -110,24 +110,28 @@ function addCall(sql: SqlNow, seq: number, { agent, taskId, createdMs, target }:
   });
 }
 
-function endCall(sql: SqlNow, seq: number, end: NonNullable<TestCall['end']>): void {
+/** Returns what the sums have to be told. */
+function endCall(sql: SqlNow, seq: number, { agent, createdMs, end }: TestCall): EndedCall[] {
+  if (end === null) return [];
   const n = end.usage;
   const usage = n === null ? null : { input_tokens: n, output_tokens: n + 1 };
   const cached = { cache_read_tokens: 2, cache_write_tokens: 3, reasoning_tokens: 4 };
-  for (let times = end.isRepeated ? 2 : 1; times > 0; times--)
-    writeOutcome(sql, {
-      seq,
-      status: 'completed',
-      provider: end.target.provider,
-      upstreamModel: end.target.model,
-      stopReason: null,
-      response: null,
-      error: null,
-      tries: 1,
-      endedMs: 0,
-      usage: usage === null ? null : { ...usage, ...cached },
-      charged: { tokens: 1, costMicrousd: end.cost },
-    });
+  const outcome = {
+    seq,
+    status: 'completed',
+    provider: end.target.provider,
+    upstreamModel: end.target.model,
+    stopReason: null,
+    response: null,
+    error: null,
+    tries: 1,
+    endedMs: 0,
+    usage: usage === null ? null : { ...usage, ...cached },
+    charged: { tokens: 1, costMicrousd: end.cost },
+  } as const;
+  const times = end.isRepeated ? [1, 2] : [1];
+  const written = times.filter(() => writeOutcome(sql, outcome));
+  return written.map(() => ({ ...outcome, agent, createdMs }));
 }
 
 test('sums per hour equal the sum over all calls', async () => {
@@ -140,7 +144,10 @@ test('sums per hour equal the sum over all calls', async () => {
         const db = openSqlite({ file: join(dir, `${files++}.sqlite`), migrations: MIGRATIONS });
         await db.writeNow((sql) => {
           for (const [i, one] of calls.entries()) addCall(sql, i + 1, one);
-          for (const [i, { end }] of calls.entries()) if (end !== null) endCall(sql, i + 1, end);
+          addUsage(
+            sql,
+            calls.flatMap((one, i) => endCall(sql, i + 1, one)),
+          );
         });
         await db.read(async (sql) => {
           for (const one of filters)

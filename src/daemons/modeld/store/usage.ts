@@ -3,7 +3,7 @@
 import type { Sql, Value } from '../../../platform/sql/database.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import type { Usage } from '../../../wire/modeld.ts';
-import type { CallOutcome } from './entries.ts';
+import type { CallOutcome, Intent } from './entries.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -29,32 +29,47 @@ INSERT INTO usage_hours
     SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
   FROM model_calls WHERE status <> 'running' GROUP BY hour, agent, upstream_model, provider;`;
 
-/** Adds an outcome to the sums, before it is written to the call's row. A second one is ignored. */
-export function addUsage(
-  sql: SqlNow,
-  o: Pick<CallOutcome, 'seq' | 'provider' | 'upstreamModel' | 'usage' | 'charged'>,
-): void {
-  sql.run(
-    `INSERT INTO usage_hours
-     SELECT created_ms / ${HOUR_MS}, agent, ?, ?, 1, ?, ?, ?, ?, ?, ?
-     FROM model_calls WHERE seq = ? AND status = 'running'
-     ON CONFLICT DO UPDATE SET calls = calls + 1,
-       input_tokens = input_tokens + excluded.input_tokens,
-       output_tokens = output_tokens + excluded.output_tokens,
-       cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
-       cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
-       reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
-       cost = cost + excluded.cost`,
-    o.upstreamModel,
-    o.provider,
-    o.usage?.input_tokens ?? 0,
-    o.usage?.output_tokens ?? 0,
-    o.usage?.cache_read_tokens ?? 0,
-    o.usage?.cache_write_tokens ?? 0,
-    o.usage?.reasoning_tokens ?? 0,
-    o.charged.costMicrousd,
-    o.seq,
-  );
+export type EndedCall = Pick<CallOutcome, 'provider' | 'upstreamModel' | 'usage' | 'charged'> &
+  Pick<Intent, 'agent' | 'createdMs'>;
+
+type HourSum = [hour: number, agent: string, model: string, provider: string, sums: number[]];
+
+/** Adds calls that have just ended to the sums; those with the same key in one statement. */
+export function addUsage(sql: SqlNow, ended: readonly EndedCall[]): void {
+  const sums = new Map<string, HourSum>();
+  for (const call of ended) {
+    const { agent, upstreamModel, provider, usage, charged } = call;
+    const hour = Math.floor(call.createdMs / HOUR_MS);
+    const key = JSON.stringify([hour, agent, upstreamModel, provider]);
+    const counts = [
+      1,
+      usage?.input_tokens ?? 0,
+      usage?.output_tokens ?? 0,
+      usage?.cache_read_tokens ?? 0,
+      usage?.cache_write_tokens ?? 0,
+      usage?.reasoning_tokens ?? 0,
+      charged.costMicrousd,
+    ];
+    const sum = sums.get(key)?.[4];
+    if (sum === undefined) sums.set(key, [hour, agent, upstreamModel, provider, counts]);
+    else for (const [i, count] of counts.entries()) sum[i]! += count;
+  }
+  for (const [hour, agent, model, provider, counts] of sums.values())
+    sql.run(
+      `INSERT INTO usage_hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+       ON CONFLICT DO UPDATE SET calls = calls + excluded.calls,
+         input_tokens = input_tokens + excluded.input_tokens,
+         output_tokens = output_tokens + excluded.output_tokens,
+         cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+         cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+         reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
+         cost = cost + excluded.cost`,
+      hour,
+      agent,
+      model,
+      provider,
+      ...counts,
+    );
 }
 
 export type UsageTotals = {

@@ -101,6 +101,8 @@ export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
 export const outcome = (seq: number): CallOutcome => ({
   seq,
   callId: `call_${seq}`,
+  agent: '',
+  createdMs: 1,
   status: 'completed',
   provider: 'p',
   upstreamModel: 'm',

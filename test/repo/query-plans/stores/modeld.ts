@@ -15,6 +15,7 @@ import { sumUsage } from '../../../../src/daemons/modeld/store/usage.ts';
 import { intent, outcome } from '../../../../src/daemons/modeld/testing/journal.ts';
 import { systemClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
+import { sha256Hex } from '../../../../src/platform/json.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import type { Database } from '../../../../src/platform/sql/database.ts';
@@ -27,7 +28,7 @@ import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from 
 
 const clock = systemClock();
 const newId = makeIdMaker(clock);
-const hashOf = (n: number): string => n.toString(16).padStart(64, '0');
+const hashOf = (n: number): string => sha256Hex(String(n));
 
 async function makeCall(journal: Journal, n: number, runId: string): Promise<void> {
   const taskId = `task_${n}`;
