@@ -95,8 +95,10 @@ export const NewEvent = z.strictObject({
   policy: z.string().max(512).optional(),
   artifact: text.optional(),
   status: text.optional(),
+  // Checked for every event, twice: this takes half the time of a `z.record`.
   data: z
-    .record(z.string(), z.union([z.string().max(1024), z.number(), z.boolean(), z.null()]))
+    .object({})
+    .catchall(z.union([z.number(), z.string().max(1024), z.boolean(), z.null()]))
     .optional(),
 });
 export type NewEvent = z.infer<typeof NewEvent>;
