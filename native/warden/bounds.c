@@ -27,7 +27,7 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(err, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
   // "/" would bound nothing.
-  if ((use == PREFIX_WRITE || use == PREFIX_CHOWN || use == PREFIX_SHARE) && !path[1])
+  if (use != PREFIX_READ && use != PREFIX_EGRESS && !path[1])
     return fail(err, REFUSED_BOUNDS, "/ is allowed for reading only");
   strcpy(prefix->path, path);
   prefix->use = use;
@@ -44,6 +44,7 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   if (!strcmp(key, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, err);
   if (!strcmp(key, "own")) return add_prefix(b, rest, PREFIX_CHOWN, err);
   if (!strcmp(key, "share")) return add_prefix(b, rest, PREFIX_SHARE, err);
+  if (!strcmp(key, "delete")) return add_prefix(b, rest, PREFIX_DELETE, err);
   uint32_t first, last;
   char *value = strsep(&rest, " ");
   if (parse_id(value, &first)) return fail(err, REFUSED_BOUNDS, "%.50s is not a number", value);
@@ -165,6 +166,20 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
     return fail(err, REFUSED_BOUNDS, "%.200s contains a symbolic link: use the real path", path);
   if (fd < 0) return fail(err, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
   return fd;
+}
+
+int bounds_delete_dir(const struct bounds *b, const char *path, const char **name,
+                      struct failure *err) {
+  char parent[PATH_BYTES];
+  *name = split_path(path, parent);
+  for (unsigned i = 0; i < b->prefix_count; i++) {
+    const struct prefix *prefix = &b->prefixes[i];
+    if (prefix->use != PREFIX_DELETE || strcmp(prefix->path, parent)) continue;
+    int fd = k_openat2(AT_FDCWD, parent, O_PATH | O_DIRECTORY | O_CLOEXEC,
+                       RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+    return fd >= 0 ? fd : fail(err, REFUSED_SETUP, "%.200s: %s", parent, strerror(errno));
+  }
+  return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds for deleting", path);
 }
 
 int bounds_egress_dir(const struct bounds *b, const char *path, const char **rest) {

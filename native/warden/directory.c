@@ -1,9 +1,10 @@
 // Serves directory requests of sandboxd, which is not root: chown to an agent, share with a group,
-// measure. Only below the prefixes and for the ids of the bounds, and through descriptors, so that
-// no symbolic link or rename leads elsewhere.
+// measure, delete. Only below the prefixes and for the ids of the bounds, and through descriptors,
+// so that no symbolic link or rename leads elsewhere.
 #include "warden.h"
 
 #include <errno.h>
+#include <linux/ioprio.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,11 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #define DEPTH_MAX 256
 #define WORKERS_MAX 16
+#define DELETE_NICE 10
 #define SHARED_DIR_MODE 02070
 #define SHARED_FILE_MODE 0060
 
@@ -124,11 +127,20 @@ static void measure(int top, const struct dir_request *request, struct dir_resul
     fail(&result->err, REFUSED_SETUP, "measuring %.200s: %s", request->path, strerror(errno));
 }
 
+static void delete_requested(int parent, const struct dir_request *request,
+                             struct dir_result *result) {
+  // Slower than everything else: no one waits for the space.
+  setpriority(PRIO_PROCESS, 0, host.nice + DELETE_NICE);
+  syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
+  if (delete_tree(parent, strrchr(request->path, '/') + 1, &result->usage))
+    fail(&result->err, REFUSED_SETUP, "deleting %.200s: %s", request->path, strerror(errno));
+}
+
 // ── requests and results ──
 
 static void send_result(struct conn *conn, const struct dir_result *result) {
   if (result->err.code) conn_refuse(conn, &result->err);
-  else if (result->op == DIR_MEASURE)
+  else if (result->op == DIR_MEASURE || result->op == DIR_DELETE)
     conn_send(conn, FRAME_MEASURED, &result->usage, sizeof result->usage);
   else conn_send(conn, FRAME_DIRECTORY_DONE, &result->skipped, sizeof result->skipped);
 }
@@ -164,6 +176,7 @@ static bool start_worker(struct conn *conn, int top, const struct dir_request *r
     prctl(PR_SET_NAME, "warden-walk");
     setpriority(PRIO_PROCESS, 0, host.nice);
     if (request->op == DIR_MEASURE) measure(top, request, result);
+    else if (request->op == DIR_DELETE) delete_requested(top, request, result);
     else share_tree(top, request, result);
     _exit(write(pipe_fds[1], result, sizeof *result) == sizeof *result ? 0 : 1);
   }
@@ -190,6 +203,8 @@ bool is_dir_worker(pid_t pid) {
 }
 
 static int open_requested(const struct dir_request *request, struct failure *err) {
+  const char *name;
+  if (request->op == DIR_DELETE) return bounds_delete_dir(&bounds, request->path, &name, err);
   if (request->op == DIR_MEASURE) return bounds_open(&bounds, request->path, PREFIX_WRITE, err);
   if (!host.root) return fail(err, REFUSED_HOST, "without root all boxes share one user");
   if (request->op == DIR_CHOWN && bounds_check_user(&bounds, request->uid, err)) return -1;

@@ -38,6 +38,7 @@ enum dir_op {
   DIR_CHOWN = 1,    // one directory to one user, mode 0700; below a bounds line "own"
   DIR_SHARE = 2,    // a tree to a group, owners stay; uid is zero; below a bounds line "share"
   DIR_MEASURE = 3,  // disk usage, with a gid of that group's entries; below a bounds line "rw"
+  DIR_DELETE = 4,   // a directory with all in it; uid and gid zero; a child of a line "delete"
 };
 #define DIR_HEADER_BYTES 12
 struct dir_request {

@@ -10,7 +10,14 @@
 
 // ── bounds.c: what root allows this warden, read once at startup ──
 #define PREFIXES_MAX 64
-enum prefix_use { PREFIX_READ, PREFIX_WRITE, PREFIX_EGRESS, PREFIX_CHOWN, PREFIX_SHARE };
+enum prefix_use {
+  PREFIX_READ,
+  PREFIX_WRITE,
+  PREFIX_EGRESS,
+  PREFIX_CHOWN,
+  PREFIX_SHARE,
+  PREFIX_DELETE
+};
 struct prefix {
   char path[PATH_BYTES];
   enum prefix_use use;
@@ -32,6 +39,9 @@ int bounds_check_group(const struct bounds *bounds, uint32_t gid, struct failure
 // Returns an O_PATH descriptor of an allowed path; symbolic links are not followed.
 int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use use,
                 struct failure *err);
+// Opens the prefix of which path is a direct child, and sets name to the last component.
+int bounds_delete_dir(const struct bounds *bounds, const char *path, const char **name,
+                      struct failure *err);
 // Opens the parent of the egress prefix that contains path, and sets rest to the path below it.
 int bounds_egress_dir(const struct bounds *bounds, const char *path, const char **rest);
 
@@ -328,7 +338,7 @@ void watch_remove(struct watch *watch);
 int64_t now_us(void);
 bool is_halted(void);
 
-// ── directory.c: chown, share and measure directories, which sandboxd may not do itself ──
+// ── directory.c: chown, share, measure and delete directories, which sandboxd may not do itself ──
 // Replies on the connection, at once or when a tree has been walked.
 void dir_request_start(struct conn *conn, const uint8_t *bytes, size_t size);
 void dir_requests_detach(struct conn *conn);  // the client disconnected
@@ -340,6 +350,9 @@ struct disk_usage {
 };
 // With a gid, only entries of that group, `top` included, and mounts, whose entries are unknown.
 int measure_tree(int top, gid_t gid, struct disk_usage *usage);
+
+// ── delete-tree.c ──
+int delete_tree(int parent, const char *name, struct disk_usage *freed);
 
 // ── janitor.c: cleans up after a warden that was killed ──
 int janitor_start(struct failure *err);

@@ -122,6 +122,7 @@ export function boundsText(places: BoundsPlaces): string {
     ...keepOutermost(readable).map((path) => `ro ${path}`),
     ...keepOutermost(writable).map((path) => `rw ${path}`),
     ...(host.wardenIsRoot ? [`own ${homes}`, ...keepOutermost(workspaces).map(sharedLine)] : []),
+    ...[join(stateDir, 'workspaces'), homes].map((path) => `delete ${path}`),
     `egress ${join(runtimeDir, 'egressd')}`,
     '',
   ].join('\n');

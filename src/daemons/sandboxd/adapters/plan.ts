@@ -164,6 +164,12 @@ export function encodeMeasure(path: string, gid: number): Buffer {
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 
+export function encodeDelete(path: string): Buffer {
+  const head = Buffer.alloc(12);
+  head[0] = 4;
+  return Buffer.concat([head, Buffer.from(`${path}\0`)]);
+}
+
 export function encodeBoxCommand(command: BoxCommand): Buffer {
   const box = Buffer.alloc(8);
   box.writeBigUInt64LE(command.box);

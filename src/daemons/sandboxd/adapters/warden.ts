@@ -8,6 +8,7 @@ import {
   encodeBoxCommand,
   encodeBoxPlan,
   encodeChown,
+  encodeDelete,
   encodeMeasure,
   encodePlan,
   type WardenPlan,
@@ -54,6 +55,11 @@ export type Warden = {
    * only entries of that group are counted, the directory included, and mounts below it.
    */
   measure(path: string, gid?: number): Promise<{ bytes: number; entries: number }>;
+  /**
+   * Deletes a directory of STATE/workspaces or STATE/homes with everything in it. Resolves to what
+   * that freed; nothing for one that does not exist.
+   */
+  deleteTree(path: string): Promise<{ bytes: number; entries: number }>;
   close(): void;
 };
 
@@ -203,6 +209,7 @@ export function makeWarden(socketPath: string): Warden {
     open,
     chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
     measure: (path, gid = 0) => requestDirectory(encodeMeasure(path, gid), 'measured'),
+    deleteTree: (path) => requestDirectory(encodeDelete(path), 'measured'),
     close() {
       for (const connection of live) connection.destroy();
     },
