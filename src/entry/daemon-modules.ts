@@ -9,12 +9,14 @@ import { sandboxdConfig } from '../daemons/sandboxd/config.ts';
 import { tooldConfig } from '../daemons/toold/config.ts';
 import type { Sections } from '../platform/config.ts';
 import type { AnyDaemon } from '../platform/daemon.ts';
+import { retentionConfig } from '../platform/retention-config.ts';
 import { runtimeConfig } from '../platform/runtime-config.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 
-/** The sections of agentd.yaml: one per daemon, and one for all of them. */
+/** The sections of agentd.yaml: one per daemon, and two for all of them. */
 export const SECTIONS = {
   runtime: runtimeConfig,
+  retention: retentionConfig,
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
@@ -22,7 +24,7 @@ export const SECTIONS = {
   egressd: egressdConfig,
   sandboxd: sandboxdConfig,
   'auditd-ai': auditdConfig,
-} satisfies Sections & Record<'runtime' | DaemonName, unknown>;
+} satisfies Sections & Record<'runtime' | 'retention' | DaemonName, unknown>;
 
 /** Imported on demand, so that a process does not load daemons that run elsewhere. */
 export const LOADERS: {

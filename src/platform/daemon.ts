@@ -29,6 +29,7 @@ import { type Metrics, makeMetrics } from './metrics.ts';
 import { makeKeyedMutex } from './mutex.ts';
 import { openPersonKeys } from './person-keys.ts';
 import { addProcessGauges } from './process-metrics.ts';
+import { type RetentionConfig, retentionConfig } from './retention-config.ts';
 import { makeSnapshots, type SnapshotSource, type Snapshots, snapshotRoutes } from './snapshots.ts';
 import { makePrivateDir } from './state-dir.ts';
 
@@ -56,6 +57,8 @@ export type DaemonContext<C = unknown> = {
   stateDir: string;
   runtimeDir: string;
   config: C;
+  /** The section `retention`, which several daemons apply. */
+  retention: RetentionConfig;
   clock: Clock;
   random: Random;
   newId: NewId;
@@ -199,6 +202,8 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     stateDir: options.stateDir,
     runtimeDir: options.runtimeDir,
     config: options.config[name],
+    retention:
+      (options.config.retention as RetentionConfig | undefined) ?? retentionConfig.parse({}),
     clock: options.clock,
     random: options.random,
     newId: options.newId,

@@ -70,6 +70,12 @@ const ALLOWS: Record<string, Row> = {
     decides: files.map((action) => file(action, '/srv/x', { declared: true })),
     leaves: files.map((action) => file(action, '/srv/x', { declared: false })),
   },
+  retention: {
+    decides: (['data.retain', 'data.delete'] as const).map((action) =>
+      by('service:agentd', scope(action, { age_days: 91 })),
+    ),
+    leaves: [by('service:toold', scope('data.delete'))],
+  },
   people: {
     decides: [
       ...(['memory.read', 'memory.write', 'data.retain', 'data.delete'] as const).map((action) =>

@@ -26,7 +26,11 @@ const onMemory: Shape = {
   required: { scope: 'String', labels },
   optional: run,
 };
-const onData: Shape = { ...onMemory, principals: ['Agent', 'Person', 'Service'] };
+const onData: Shape = {
+  ...onMemory,
+  principals: ['Agent', 'Person', 'Service'],
+  optional: { age_days: 'Long', ...run },
+};
 
 export const SHAPES: Readonly<Record<Action, Shape>> = {
   'tool.call': {

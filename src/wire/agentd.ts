@@ -6,6 +6,7 @@ import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.t
 import { backupRoutes } from './agentd/backups.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
+import { retentionRoutes } from './agentd/retention.ts';
 import { runRoutes } from './agentd/run-routes.ts';
 import {
   CreateTask,
@@ -40,6 +41,7 @@ export {
   RuleView,
   SimulationView,
 } from './agentd/policy.ts';
+export * from './agentd/retention.ts';
 export * from './agentd/tasks.ts';
 
 const idParam = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
@@ -50,6 +52,7 @@ const waitResponse = z.object({ wait: WaitView });
 
 export const agentdRoutes = routes({
   ...policyRoutes,
+  ...retentionRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),
   halt: route({
     method: 'POST',

@@ -14,6 +14,7 @@ import {
   TaskId,
   Timestamp,
 } from './primitives.ts';
+import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 export const APPROVAL_STATUSES = [
@@ -242,6 +243,9 @@ const approvalResponse = z.object({ approval: ApprovalView });
 const nonce = z.string().min(1).max(64);
 
 export const approvaldRoutes = routes({
+  // agentd
+  prune: pruneRoute('/v1/approvals/prune'),
+  expireTombstones: expireRoute('/v1/approvals/tombstones/expire'),
   // toold
   /** Idempotent per call. `granted`: a permit covers the call. */
   askApproval: route({

@@ -17,7 +17,7 @@ type DaemonRow<Name extends string> = {
 /** Ordered so that daemons precede those they need at startup: startup goes from last to first. */
 const TABLE = {
   agentd: {
-    owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, halt',
+    owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, retention, halt',
     calls: ['toold', 'modeld', 'approvald', 'sandboxd', 'auditd-ai'],
     paths: ['/'],
     servesRuns: true,

@@ -2,6 +2,7 @@
 // The proxy that boxes use is plain HTTP/1.1 (CONNECT and absolute-form), not one of these routes.
 import * as z from 'zod';
 import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './primitives.ts';
+import { pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 const port = z.int().min(1).max(65_535);
@@ -207,4 +208,5 @@ export const egressdRoutes = routes({
     output: z.object({ forgotten: z.boolean() }),
     streams: true,
   }),
+  prune: pruneRoute('/v1/egress/prune', ['toold']),
 });

@@ -38,6 +38,10 @@ export const EVENT_KINDS = [
   'message.delivered',
   'artifact.stored',
   'artifact.read',
+  // retention
+  'task.kept',
+  'task.released',
+  'data.pruned',
   // tools
   'tool.call.denied',
   'tool.call.waiting',

@@ -20,6 +20,7 @@ import {
   UsageRow,
 } from './modeld/views.ts';
 import { CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
+import { expireRoute, PruneAnswer, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 export * from './modeld/generate.ts';
@@ -198,5 +199,36 @@ export const modeldRoutes = routes({
     output: z.unknown(),
     dialect: 'anthropic',
   }),
+  prune: pruneRoute('/v1/models/prune'),
+  /** Removes messages, parameters and responses; the calls and their usage stay. */
+  pruneContexts: pruneRoute('/v1/models/contexts/prune'),
+  /** Removes calls that people made before this time. `left` when there are more. */
+  prunePeoplesCalls: route({
+    method: 'POST',
+    path: '/v1/models/calls/prune',
+    callers: ['agentd'],
+    body: z.strictObject({ before: Timestamp, limit: z.int().min(1).max(1_000) }),
+    output: PruneAnswer,
+  }),
+  /** Ended runs whose contexts are still there, oldest first, after this one. */
+  listContexts: route({
+    method: 'GET',
+    path: '/v1/models/contexts',
+    callers: ['agentd'],
+    query: z.strictObject({
+      after: RunId.optional(),
+      limit: z.coerce.number().int().min(1).max(1_000),
+    }),
+    output: z.object({ run_ids: z.array(RunId) }),
+  }),
+  contextSizes: route({
+    method: 'GET',
+    path: '/v1/models/contexts/sizes',
+    callers: ['agentd'],
+    output: z.object({
+      sizes: z.array(z.object({ agent: z.string(), parts: z.int(), bytes: z.int() })),
+    }),
+  }),
+  expireTombstones: expireRoute('/v1/models/tombstones/expire'),
   ...admissionRoutes(AdmitModelRunBody),
 });

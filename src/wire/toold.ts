@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
 import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
+import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 export const CALL_STATUSES = [
@@ -194,5 +195,7 @@ export const tooldRoutes = routes({
     params: toolParam,
     output: z.object({ tool: ToolView }),
   }),
+  prune: pruneRoute('/v1/tools/prune'),
+  expireTombstones: expireRoute('/v1/tools/tombstones/expire'),
   ...admissionRoutes(AdmitToolRunBody),
 });

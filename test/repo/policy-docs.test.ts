@@ -30,7 +30,7 @@ function examples(): Example[] {
   });
 }
 
-/** `agent:coder tool.call git.diff [outside] high` */
+/** `agent:coder tool.call git.diff [outside] high`, `service:agentd data.delete tasks:x/y 8d` */
 function requestOf(question: string): Request {
   const [principal = '', action = '', id = '', ...more] = question.split(' ');
   const labels = more.flatMap((word) => /^\[(.*)\]$/.exec(word)?.[1] ?? []);
@@ -39,6 +39,7 @@ function requestOf(question: string): Request {
   const values: PolicyContext = {
     path: id,
     host: id,
+    scope: id,
     port: 443,
     is_address: false,
     idempotent: true,
@@ -51,6 +52,8 @@ function requestOf(question: string): Request {
     ...tool,
   };
   const context = Object.fromEntries(Object.keys(shape.required).map((key) => [key, values[key]!]));
+  const age = more.map((word) => /^(\d+)d$/.exec(word)?.[1]).find((days) => days !== undefined);
+  if (age !== undefined) context.age_days = Number(age);
   const type = shape.resources[0] as ResourceType;
   return { principal, action: action as Action, resource: { type, id }, context };
 }

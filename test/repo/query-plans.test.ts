@@ -20,6 +20,16 @@ const ALLOWED: { start: string; index: string; why: string }[] = [
     why: 'sums the calls of less than an hour, up to the first whole one',
   },
   {
+    start: 'SELECT seq, run_id, agent, context, params, response FROM model_calls WHERE seq > ?',
+    index: 'model_calls',
+    why: 'reads the calls since the oldest one in progress',
+  },
+  {
+    start: 'SELECT id, ended_ms FROM tasks WHERE depth = 0',
+    index: 'tasks_roots_by_end',
+    why: 'a page of the index; it compares the pair of columns itself',
+  },
+  {
     start: 'SELECT p.*, a.rules, a.chain FROM permits p',
     index: 'permits_by_agent',
     why: 'reads the permits of one agent that have not expired',
@@ -29,6 +39,13 @@ const ALLOWED: { start: string; index: string; why: string }[] = [
     index: 'sqlite_autoindex_permits_1',
     why: 'a person grants each permit, so there are not many; only people list them',
   },
+  ...['SELECT SUM(LENGTH(answer)) AS n FROM once', 'DELETE FROM once WHERE scope IN'].map(
+    (start) => ({
+      start,
+      index: 'sqlite_autoindex_once_1',
+      why: 'reads the calls of one pruned tree; only people share a scope',
+    }),
+  ),
   {
     start: 'SELECT COUNT(*) AS n FROM free_gids',
     index: 'sqlite_autoindex_free_gids_1',

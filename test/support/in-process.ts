@@ -27,6 +27,7 @@ export type InProcessWorld = Clients & {
 };
 
 export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
+  retention?: Record<string, unknown>;
   agents?: Record<string, string>;
   /** Site rules by file name. */
   policies?: Record<string, string>;
@@ -112,7 +113,12 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
 
 /** Every section, with its defaults. */
 const configOf = (options: WorldOptions): HostOptions['config'] =>
-  Object.fromEntries(DAEMONS.map((name) => [name, SECTIONS[name].parse(options[name] ?? {})]));
+  Object.fromEntries(
+    ([...DAEMONS, 'retention'] as const).map((name) => [
+      name,
+      SECTIONS[name].parse(options[name] ?? {}),
+    ]),
+  );
 
 export async function startRehearsal(address: string, more: string[] = []): Promise<ChildProcess> {
   const child = spawn(

@@ -6,6 +6,7 @@ import type { TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
 import { policyRows } from './policy-routes.ts';
+import { retentionRows } from './retention-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 const UNKNOWN = '0'.repeat(26);
@@ -367,6 +368,7 @@ export const ROWS = {
     good: async () => ({}),
     check: ({ backup }: { backup: { id: string } }) => assert.match(backup.id, /^backup_/),
   },
+  renewBackup: { unknownId: 'fine', good: async () => ({ params: { id: BACKUP } }) },
   endBackup: {
     unknownId: 'fine',
     good: async () => ({
@@ -380,5 +382,6 @@ export const ROWS = {
   ...runs,
   ...calls,
   ...policyRows,
+  ...retentionRows,
   ...site,
 };

@@ -7,6 +7,7 @@ import { hashJson } from '../../src/platform/json.ts';
 import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
 import type { CallId, PermitId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { expireRow, pruneRow } from './prune-rows.ts';
 import { type Bad, type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -177,4 +178,6 @@ export const ROWS = rows({
     check: (response: { permit: { active: boolean } }) =>
       assert.equal(response.permit.active, false),
   },
+  prune: pruneRow,
+  expireTombstones: expireRow,
 });

@@ -6,6 +6,7 @@ import { deriveId } from '../../src/platform/ids.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { pruneRow } from './prune-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -117,4 +118,5 @@ export const ROWS = rows({
       ['an unsupported URL', (g) => withBody(g, { url: 'ftp://example.com/' }), 'denied'],
     ],
   },
+  prune: pruneRow,
 });

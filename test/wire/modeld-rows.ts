@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import type { IdleWorld } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
+import { expireRow, pruneRow } from './prune-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -137,4 +138,14 @@ export const ROWS = rows({
       assert.equal(response.provider.has_key, true),
     bad: [['an invalid base URL', (g) => withBody(g, { base_url: 'ftp://x' }), 'bad_request']],
   },
+  prune: pruneRow,
+  pruneContexts: pruneRow,
+  prunePeoplesCalls: {
+    good: async () => ({ body: { before: '2000-01-01T00:00:00Z', limit: 10 } }),
+    check: (answer: { rows: number }) => assert.equal(answer.rows, 0),
+    bad: [['no limit', (g) => withBody(g, { limit: 0 }), 'bad_request']],
+  },
+  listContexts: { good: async () => ({ query: { limit: '10' } }) },
+  contextSizes: { good: async () => ({}) },
+  expireTombstones: expireRow,
 });

@@ -4,6 +4,7 @@ import { socketPathFor } from '../../src/platform/daemon.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
+import { expireRow, pruneRow } from './prune-rows.ts';
 import { rows, withBody } from './row.ts';
 
 let made = 0;
@@ -109,4 +110,6 @@ export const ROWS = rows({
       assert.deepEqual(response.labels, [], 'not live here'),
     bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
   },
+  prune: pruneRow,
+  expireTombstones: expireRow,
 });

@@ -6,6 +6,7 @@ import { hashJson } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
+import type { retentionRoutes } from '../../wire/agentd/retention.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -22,6 +23,7 @@ import type { Replays } from './replay.ts';
 import type { AgentdService } from './service.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
+import { prunedFault } from './store/tombstones.ts';
 
 type Routes = typeof agentdRoutes;
 
@@ -42,6 +44,7 @@ export type ApiDeps = {
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
+  retention: Handlers<typeof retentionRoutes>;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 
@@ -65,12 +68,26 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.calls,
     ...deps.policy,
     ...deps.backups,
+    ...deps.retention,
     ...makeTaskHandlers(deps),
     ...makeAgentHandlers(deps),
     ...makeThreadHandlers(deps),
     ...makeRunHandlers(deps),
     ...makeSiteHandlers(deps),
   };
+}
+
+/** An empty list for a pruned id would look as if there had never been anything. */
+async function assertNotPruned<T>(
+  store: AgentdStore,
+  { rows }: { rows: readonly T[] },
+  filter: Record<string, string | undefined>,
+): Promise<void> {
+  if (rows.length > 0) return;
+  for (const id of Object.values(filter)) {
+    const found = id === undefined ? undefined : await store.findTombstone(id);
+    if (found !== undefined) throw prunedFault(id!.split('_')[0]!, id!, found);
+  }
 }
 
 function makeTaskHandlers({ store, service, replays }: ApiDeps) {
@@ -85,6 +102,8 @@ function makeTaskHandlers({ store, service, replays }: ApiDeps) {
     async listTasks({ query }: HandlerContext<Routes['listTasks']>) {
       const { limit, cursor, agent, ...filter } = query;
       const page = await store.tasks({ ...filter, assigned_to: agent }, { limit, cursor });
+      const { parent_task_id, root_task_id } = filter;
+      await assertNotPruned(store, page, { parent_task_id, root_task_id });
       return { tasks: page.rows, cursor: page.cursor };
     },
     getTask: async (c: HandlerContext<Routes['getTask']>) => ({
@@ -121,6 +140,7 @@ function makeTaskHandlers({ store, service, replays }: ApiDeps) {
     async listRuns({ query }: HandlerContext<Routes['listRuns']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.runs(filter, { limit, cursor });
+      await assertNotPruned(store, page, { task_id: filter.task_id });
       return { runs: page.rows, cursor: page.cursor };
     },
     getRun: async (c: HandlerContext<Routes['getRun']>) => ({
@@ -169,6 +189,7 @@ function makeThreadHandlers(deps: ApiDeps) {
     async listWaits({ query }: HandlerContext<Routes['listWaits']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.waits(filter, { limit, cursor });
+      await assertNotPruned(store, page, { task_id: filter.task_id });
       return { waits: page.rows, cursor: page.cursor };
     },
     async getWait(c: HandlerContext<Routes['getWait']>) {
@@ -191,6 +212,7 @@ function makeThreadHandlers(deps: ApiDeps) {
     async listMessages({ query }: HandlerContext<Routes['listMessages']>) {
       const { limit, cursor, to, ...filter } = query;
       const page = await store.messages({ ...filter, to_principal: to }, { limit, cursor });
+      await assertNotPruned(store, page, { task_id: filter.task_id });
       return { messages: page.rows, cursor: page.cursor };
     },
     async putArtifact(c: HandlerContext<Routes['putArtifact']>) {
@@ -205,6 +227,7 @@ function makeThreadHandlers(deps: ApiDeps) {
     async listArtifacts({ query }: HandlerContext<Routes['listArtifacts']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.artifacts(filter, { limit, cursor });
+      await assertNotPruned(store, page, { task_id: filter.task_id });
       return { artifacts: page.rows, cursor: page.cursor };
     },
     async getArtifact({ params, query, caller }: HandlerContext<Routes['getArtifact']>) {

@@ -1,6 +1,7 @@
 // Saves and loads artifacts: records that point to content-addressed blobs. A task sees those of
 // its own thread and those among its inputs.
 import type { NewId } from '../../platform/ids.ts';
+import { sha256Hex } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import {
   type ArtifactView,
@@ -67,7 +68,11 @@ export function makeArtifacts(deps: {
 }): Artifacts {
   const { store, blobs, diskReserve, newId } = deps;
   const read = async (artifact: ArtifactView): Promise<Content> => {
-    const bytes = await blobs.get(artifact.object_hash);
+    const bytes = await blobs.get(artifact.object_hash).catch(async (error: unknown) => {
+      // It may have been pruned since its record was read: then this says so.
+      await store.artifact(artifact.id);
+      throw error;
+    });
     if (!/^text\/|json|yaml|xml|javascript/.test(artifact.mime_type))
       return { artifact, text: null, base64: bytes.toString('base64') };
     try {
@@ -79,34 +84,33 @@ export function makeArtifacts(deps: {
   return {
     async save(input, source) {
       const bytes = decodeContent(input);
+      const hash = sha256Hex(bytes);
       const storeBlob = () => blobs.put(bytes);
-      // The reserve protects the disk from agents, not from people.
-      const { hash } = await (source.call === undefined
-        ? storeBlob()
-        : diskReserve.reserveWhile(bytes.length, storeBlob));
       const labels = [
         ...new Set<Label>([
           ...(source.task === undefined ? [] : (JSON.parse(source.task.labels) as Label[])),
           ...source.labels,
         ]),
       ];
-      return store.putArtifact(
-        {
-          id: newId('artifact'),
-          name: input.name,
-          mimeType:
-            input.mime_type ??
-            (input.text === undefined ? 'application/octet-stream' : 'text/plain'),
-          sizeBytes: bytes.length,
-          hash,
-          createdBy: source.by,
-          taskId: source.task?.id ?? null,
-          contextId: source.task?.context_id ?? null,
-          labels,
-        },
-        source.call,
-        source.once,
-      );
+      const record = {
+        id: newId<string>('artifact'),
+        name: input.name,
+        mimeType:
+          input.mime_type ?? (input.text === undefined ? 'application/octet-stream' : 'text/plain'),
+        sizeBytes: bytes.length,
+        hash,
+        createdBy: source.by,
+        taskId: source.task?.id ?? null,
+        contextId: source.task?.context_id ?? null,
+        labels,
+      };
+      return blobs.whileUsed(hash, async () => {
+        // The reserve protects the disk from agents, not from people.
+        await (source.call === undefined
+          ? storeBlob()
+          : diskReserve.reserveWhile(bytes.length, storeBlob));
+        return store.putArtifact(record, source.call, source.once);
+      });
     },
     load: async (id) => read(await store.artifact(id)),
     async loadForTask(id, task) {

@@ -32,6 +32,8 @@ import { makeMarkSync } from './mark-sync.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makeReplays } from './replay.ts';
+import { openRetention } from './retention/open-retention.ts';
+import { makeBackupPauses } from './retention/pauses.ts';
 import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
 import { MIGRATIONS } from './store/schema.ts';
@@ -179,6 +181,16 @@ async function start(context: DaemonContext<AgentdConfig>) {
     release,
     failpoint: context.failpoint,
   });
+  const pauses = makeBackupPauses(clock);
+  const { retention, handlers: retentionHandlers } = openRetention({
+    context,
+    store,
+    blobs,
+    peers: { toold, modeld, approvald },
+    pauses,
+    bundle: publisher.bundle,
+    isBusy: () => (activations?.liveCount() ?? 0) > 0,
+  });
   const about = {
     version: context.version,
     mode: context.mode,
@@ -190,7 +202,8 @@ async function start(context: DaemonContext<AgentdConfig>) {
     handlers: makeApi({
       store,
       policy: makePolicyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
-      backups: makeBackupHandlers({ store, clock, newId }),
+      backups: makeBackupHandlers({ store, clock, newId, pauses }),
+      retention: retentionHandlers,
       service,
       agents,
       artifacts,
@@ -221,8 +234,10 @@ async function start(context: DaemonContext<AgentdConfig>) {
       void activations?.dismissStale().catch((error: unknown) => {
         log.warn('dismissing runs from before the restart failed', { error });
       });
+      retention.begin();
     },
     async drain() {
+      await retention.stop();
       await service?.drain();
       // Requeue before ending the processes, so that their exits do not count as crashes.
       await store.recoverRuns('runtime shutting down');

@@ -15,6 +15,7 @@ export function makeHandlers(deps: {
   store: ApprovaldStore;
   signing: SigningKey;
   clock: Clock;
+  prune: ApprovaldStore['pruneTree'];
 }): Handlers<typeof approvaldRoutes> {
   const { service, store, signing, clock } = deps;
   const decide = async (caller: Caller, id: string, body: DecisionBody, nonce: string) => ({
@@ -24,6 +25,10 @@ export function makeHandlers(deps: {
     askApproval: ({ body }) => service.requestApproval(body),
     redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
     withdrawApprovals: async ({ body }) => ({ withdrawn: await store.withdraw(body) }),
+    prune: ({ body }) => deps.prune(body.root_task_id),
+    expireTombstones: async ({ body }) => ({
+      expired: await store.expireTombstones(Date.parse(body.before)),
+    }),
     approvalKey: async () => ({
       key_id: signing.keyId,
       public_key_pem: signing.publicKeyPem,

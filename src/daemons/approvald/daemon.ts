@@ -84,8 +84,15 @@ async function start(
   const own = { store, outbox, config, mayDecide, people };
   const service = makeService({ ...own, expiry, metrics, failpoint });
 
+  const prune: typeof store.pruneTree = async (rootTaskId) => {
+    failpoint('approvald.before-prune');
+    const answer = await store.pruneTree(rootTaskId);
+    failpoint('approvald.after-prune');
+    return answer;
+  };
+
   return {
-    handlers: makeHandlers({ service, store, signing, clock }),
+    handlers: makeHandlers({ service, store, signing, clock, prune }),
     database: db,
     async begin() {
       for (const loop of loops) loop.wake();

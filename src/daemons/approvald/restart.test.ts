@@ -98,7 +98,8 @@ test('an approval of an earlier version keeps its rules about permits', async ()
     // Undoes the migrations after the first.
     db.exec(
       'DROP INDEX approvals_by_task; DROP INDEX approvals_by_agent; ' +
-        'DROP INDEX approvals_by_agent_and_status; ' +
+        'DROP INDEX approvals_by_agent_and_status; DROP TABLE tombstones; ' +
+        'DROP INDEX permits_by_approval; DROP INDEX approvals_by_permit; ' +
         'ALTER TABLE approvals DROP COLUMN each_call; PRAGMA user_version = 1',
     );
     db.close();

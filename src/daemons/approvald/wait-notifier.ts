@@ -21,6 +21,9 @@ const BACKOFF_MS = { min: 100, max: 5_000 };
 /** A call that died before it opened its wait is not retried for ever. */
 const GIVE_UP_AFTER_MS = 600_000;
 
+/** The run never existed here, or was pruned. */
+const isGone = (error: unknown): boolean => isFault(error, 'not_found') || isFault(error, 'pruned');
+
 export function makeWaitNotifier(options: {
   store: Pick<ApprovaldStore, 'listUnsent' | 'markNotified' | 'listWaitingRuns' | 'withdraw'>;
   agentd: Agentd;
@@ -52,7 +55,7 @@ export function makeWaitNotifier(options: {
     let remaining = 0;
     for (const call of calls) {
       const isDone = await notify(call).catch((error: unknown) => {
-        if (isFault(error, 'not_found')) return store.markNotified(call.call_id).then(() => true);
+        if (isGone(error)) return store.markNotified(call.call_id).then(() => true);
         log.debug('notifying agentd of a decision failed; retrying', { error });
         return false;
       });
@@ -82,10 +85,9 @@ export function makeWaitNotifier(options: {
     },
     async reconcile() {
       for (const runId of await store.listWaitingRuns()) {
-        const hasEnded = await agentd.getRun({ params: { id: runId as RunId } }).then(
-          ({ run }) => run.status === 'ended',
-          (error: unknown) => isFault(error, 'not_found'),
-        );
+        const hasEnded = await agentd
+          .getRun({ params: { id: runId as RunId } })
+          .then(({ run }) => run.status === 'ended', isGone);
         if (hasEnded) await store.withdraw({ run_id: runId });
       }
     },

@@ -2,8 +2,12 @@
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { egressdRoutes } from '../../wire/egressd.ts';
 import type { EgressdService } from './service.ts';
+import type { EgressdStore } from './store.ts';
 
-export function makeHandlers(service: EgressdService): Handlers<typeof egressdRoutes> {
+export function makeHandlers(
+  service: EgressdService,
+  store: Pick<EgressdStore, 'pruneRuns'>,
+): Handlers<typeof egressdRoutes> {
   return {
     putEgress: async ({ params, body }) => service.openEgress(params.id, body),
     dropEgress: async ({ params, query }) => ({
@@ -13,6 +17,7 @@ export function makeHandlers(service: EgressdService): Handlers<typeof egressdRo
     listEgress: async () => ({ egress: await service.listEgress() }),
     fetch: async ({ params, body, signal }) => service.fetch(params.id, body, signal),
     getFetch: async ({ params }) => service.getFetch(params.call_id),
+    prune: async ({ body }) => ({ rows: await store.pruneRuns(body.run_ids), bytes: 0, left: 0 }),
     forgetFetch: async ({ params }) => ({ forgotten: await service.forgetFetch(params.call_id) }),
   };
 }

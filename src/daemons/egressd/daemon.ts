@@ -91,7 +91,7 @@ export async function assemble(deps: EgressdDeps): Promise<DaemonHandle<typeof e
   for (const timer of timers) timer.unref();
 
   return {
-    handlers: makeHandlers(service),
+    handlers: makeHandlers(service, store),
     begin: () => service.reopen(),
     async stop() {
       for (const timer of timers) clearInterval(timer);

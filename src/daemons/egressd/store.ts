@@ -29,6 +29,8 @@ CREATE TABLE fetches (
 CREATE INDEX fetches_by_time ON fetches (begun_ms);`,
   `DROP INDEX fetches_by_time;
 CREATE INDEX fetches_answered ON fetches (begun_ms) WHERE answer IS NOT NULL;`,
+  // A call id ends like its run's id; see src/wire/call-id.ts.
+  'CREATE INDEX fetches_by_run ON fetches (substr(call_id, 12));',
 ];
 
 export type EgressUsage = { bytesSent: number; bytesReceived: number };
@@ -181,6 +183,20 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
       db.write((sql) =>
         sql.run('UPDATE fetches SET answer = ? WHERE call_id = ?', JSON.stringify(answer), callId),
       ),
+
+    /** Removes what is kept of runs that ended and were pruned. */
+    pruneRuns: (runIds: readonly RunId[]): Promise<number> =>
+      db.write(async (sql) => {
+        let rows = 0;
+        for (const runId of runIds) {
+          rows += await sql.run('DELETE FROM runs WHERE run_id = ? AND live = 0', runId);
+          rows += await sql.run(
+            'DELETE FROM fetches WHERE substr(call_id, 12) = ?',
+            runId.slice(-20),
+          );
+        }
+        return rows;
+      }),
 
     /** Called only when it is certain that nothing was sent. */
     forgetFetch: (callId: string): Promise<number> =>

@@ -35,6 +35,7 @@ export function makeHandlers(service: ModeldService): ModeldHandlers {
     ...makeModelHandlers(service),
     ...makeSettingHandlers(service),
     ...makeRunHandlers(service),
+    ...makePruneHandlers(service),
   };
 }
 
@@ -139,6 +140,30 @@ function makeRunHandlers({
       dismissed: await runs.dismiss(params.id, query.fence),
     }),
     markRun: async ({ params, body }) => ({ labels: await runs.mark(params.id, body.labels) }),
+  };
+}
+
+type PruneRoutes =
+  | 'prune'
+  | 'pruneContexts'
+  | 'prunePeoplesCalls'
+  | 'listContexts'
+  | 'contextSizes'
+  | 'expireTombstones';
+
+function makePruneHandlers({ pruning, reports }: ModeldService): Pick<ModeldHandlers, PruneRoutes> {
+  return {
+    prune: ({ body }) => pruning.pruneTree(body),
+    pruneContexts: ({ body }) => pruning.pruneContexts(body),
+    prunePeoplesCalls: ({ body }) =>
+      pruning.prunePeoplesCalls({ beforeMs: Date.parse(body.before), limit: body.limit }),
+    listContexts: async ({ query }) => ({
+      run_ids: await reports.listContexts(query.after, query.limit),
+    }),
+    contextSizes: async () => ({ sizes: await pruning.contextSizes() }),
+    expireTombstones: async ({ body }) => ({
+      expired: await pruning.expireTombstones(Date.parse(body.before)),
+    }),
   };
 }
 

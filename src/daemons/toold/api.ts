@@ -6,6 +6,7 @@ import { isBasicTool } from '../../policy/capabilities.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { FileProblem } from '../../wire/primitives.ts';
+import type { PruneAnswer, PruneBody } from '../../wire/prune.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
 import type { Containment } from './permission/containment.ts';
 import type { Marks } from './permission/marks.ts';
@@ -20,6 +21,7 @@ export function makeHandlers(options: {
   marks: Pick<Marks, 'addLabels'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
   problems: () => readonly FileProblem[];
+  prune: (tree: PruneBody) => Promise<PruneAnswer>;
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks, containment } = options;
   const findTool = (name: string) => {
@@ -38,16 +40,23 @@ export function makeHandlers(options: {
       const row = await store.findCall(params.id);
       const run = runOrNone(caller);
       // A run must not learn that another run's call exists.
-      if (row === undefined || (run !== undefined && row.run_id !== run.runId))
+      if (row === undefined || (run !== undefined && row.run_id !== run.runId)) {
+        const pruned = run === undefined ? await store.findPrunedCall(params.id) : undefined;
+        if (pruned !== undefined) throw pruned;
         throw fault('not_found', `call ${params.id} not found`, {
           hint: 'Run agentctl audit task ID --json for the calls of a task.',
         });
+      }
       return { call: toCallView(row) };
     },
     async listCalls({ query }) {
       const { limit, cursor: after, ...filter } = query;
       const before = readNumberCursor(after) ?? Number.MAX_SAFE_INTEGER;
       const found = await store.listCalls(filter, before, limit + 1);
+      if (found.length === 0) {
+        const pruned = await store.findPrunedRun(filter);
+        if (pruned !== undefined) throw pruned;
+      }
       const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
       return { calls: rows.map(toCallView), cursor };
     },
@@ -67,6 +76,10 @@ export function makeHandlers(options: {
       await containment.resume(params.name, caller.principal);
       return findTool(params.name);
     },
+    prune: ({ body }) => options.prune(body),
+    expireTombstones: async ({ body }) => ({
+      expired: await store.expireTombstones(Date.parse(body.before)),
+    }),
     admitRun: async ({ params, body }) => ({ socket: await runs.admit(params.id, body) }),
     dismissRun: async ({ params, query }) => ({
       dismissed: await runs.dismiss(params.id, query.fence),

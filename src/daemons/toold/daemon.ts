@@ -193,6 +193,16 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       marks,
       containment,
       problems: () => declared?.current().problems ?? [],
+      async prune(tree) {
+        failpoint('toold.before-prune');
+        // Its dismissal may have been lost.
+        for (const run of tree.run_ids.flatMap((id) => runs.find(id) ?? []))
+          await runs.dismiss(run.runId, run.fence);
+        const egress = await egressd.prune({ body: tree });
+        const own = await store.pruneCalls(tree, clock.nowMs());
+        failpoint('toold.after-prune');
+        return { ...own, rows: own.rows + egress.rows };
+      },
     }),
     async begin() {
       // Boxes from before the restart, which this process does not know.

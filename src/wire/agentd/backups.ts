@@ -1,5 +1,6 @@
 // The routes by which a backup is recorded: it copies everything, keys included, so the log has who
-// made one, and the hash by which a backup kept elsewhere can be recognized.
+// made one, and the hash by which a backup kept elsewhere can be recognized. Nothing is pruned in
+// the meantime.
 import * as z from 'zod';
 import { Timestamp } from '../primitives.ts';
 import { route, routes } from '../route.ts';
@@ -9,12 +10,22 @@ const BackupId = z
   .regex(/^backup_[0-9a-hjkmnp-tv-z]{26}$/, 'must look like backup_ and 26 characters');
 
 export const backupRoutes = routes({
-  /** Responds when the log has it durably, so that nothing is copied unrecorded. */
+  /**
+   * Responds when the log has it durably, so that nothing is copied unrecorded, and when nothing is
+   * being pruned. Pruning waits for endBackup, or until the backup was not renewed for two minutes.
+   */
   startBackup: route({
     method: 'POST',
     path: '/v1/backups',
     callers: ['operator'],
     output: z.object({ backup: z.object({ id: BackupId, started_at: Timestamp }) }),
+  }),
+  renewBackup: route({
+    method: 'POST',
+    path: '/v1/backups/{id}/renew',
+    callers: ['operator'],
+    params: z.strictObject({ id: BackupId }),
+    output: z.object({ renewed: z.boolean() }),
   }),
   endBackup: route({
     method: 'PUT',

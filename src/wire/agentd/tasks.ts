@@ -108,6 +108,16 @@ export const TaskView = z.object({
   created_at: Timestamp,
   updated_at: Timestamp,
   ended_at: Timestamp.nullable(),
+  /** Set while a person holds its tree: nothing of it is pruned. */
+  kept: z.object({ by: Principal, reason: z.string(), since: Timestamp }).optional(),
+  /** Set when parts of its tree were pruned before the tree itself. */
+  pruned: z
+    .object({
+      workspaces: Timestamp.optional(),
+      homes: Timestamp.optional(),
+      model_contexts: Timestamp.optional(),
+    })
+    .optional(),
 });
 export type TaskView = z.infer<typeof TaskView>;
 

@@ -158,7 +158,8 @@ function readIndex(db: DatabaseSync, { table, index }: Step): Index | undefined 
 /** Returns the condition on this column if its values are in the text. */
 function findLiteral(statement: string, column: string): string | undefined {
   if (RegExp(`\\b${RegExp.escape(column)} = \\?`).test(statement)) return undefined;
-  const literal = RegExp(`\\b${RegExp.escape(column)} (?:= '[^']*'|= \\d+|IN \\('[^)]*'\\))`, 'g');
+  const values = String.raw`(?:= '[^']*'|= \d+|IN \('[^)]*'\)|IS NULL)`;
+  const literal = RegExp(`\\b${RegExp.escape(column)} ${values}`, 'g');
   const found = [...statement.matchAll(literal)].map(([condition]) => condition);
   return found.length === 0 ? undefined : `(${found.join(' OR ')})`;
 }

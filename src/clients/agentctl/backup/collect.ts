@@ -2,6 +2,7 @@
 // configuration, keys and the files of task trees through descriptors. What the target has already
 // is not copied, and a file that did not change since the last backup is not read.
 import { closeSync, fstatSync } from 'node:fs';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BackupTarget } from './backup-dir.ts';
 import {
   type BackupEntry,
@@ -32,6 +33,7 @@ const LOG_FILES = new RegExp(
 const TREES = /^(workspaces|homes)\/([^/]+)(\/|$)/;
 /** The kernel's timestamps of files may lag behind its clock by some milliseconds. */
 const CLOCK_SLACK_MS = 100;
+const TURN_MS = 100;
 
 export type Counts = {
   files: number;
@@ -88,6 +90,7 @@ class Collector {
     changedTrees: [],
   };
   readonly #options: CollectOptions;
+  #turnMs = performance.now();
 
   constructor(options: CollectOptions) {
     this.#options = options;
@@ -148,6 +151,7 @@ class Collector {
         else this.#skip(entry.path, 'its content does not have the hash that is its name');
       }
       this.#report('artifacts');
+      await this.#takeTurns();
     }
   }
 
@@ -174,6 +178,7 @@ class Collector {
       if (tree !== undefined && this.#isNewer(entry)) tree.changed = true;
       await this.#copyEntry(entry);
       this.#report(path === undefined ? 'configuration' : 'files of tasks');
+      await this.#takeTurns();
     }
     endTree();
   }
@@ -258,6 +263,13 @@ class Collector {
     const field = toPathField(path);
     this.counts.skipped.push({ path: showPath(field), reason });
     this.#add({ type: 'skipped', ...field, reason });
+  }
+
+  /** Lets timers and signals be handled: a file that is not read again takes no turn of its own. */
+  async #takeTurns(): Promise<void> {
+    if (performance.now() - this.#turnMs < TURN_MS) return;
+    await nextTurn();
+    this.#turnMs = performance.now();
   }
 
   #report(what: string): void {

@@ -114,6 +114,7 @@ async function backUpRunning(
 ): Promise<MadeBackup> {
   const { runtime, state } = job;
   const { id } = (await runtime.call('agentd', 'startBackup', {})).backup;
+  const renewing = setInterval(() => void renew(runtime, id), RENEW_INTERVAL_MS);
   try {
     const isTreeWanted = await chooseTrees(session, state, runtime);
     const source = await freeze(runtime, state.auditDir);
@@ -124,8 +125,17 @@ async function backUpRunning(
   } catch (error) {
     await recordEnd(runtime, id, undefined);
     throw error;
+  } finally {
+    clearInterval(renewing);
   }
 }
+
+/** Pruning waits as long as the backup is renewed. */
+const RENEW_INTERVAL_MS = 30_000;
+
+/** A runtime that was just restarted prunes nothing before this is tried again. */
+const renew = (runtime: RuntimeClient, id: string) =>
+  runtime.call('agentd', 'renewBackup', { params: { id } }).catch(() => undefined);
 
 /** Resolves to false when the runtime no longer responds. */
 async function recordEnd(

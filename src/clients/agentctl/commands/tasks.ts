@@ -1,4 +1,4 @@
-// agentctl task list, show, cancel.
+// agentctl task list, show, cancel, keep.
 import type { RunView, TaskView, WaitView } from '../../../wire/agentd.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
@@ -136,10 +136,25 @@ function renderTask(
       ['ended', took],
       ['error', error],
       ['result in', task.result_ref ?? undefined],
+      ['kept', formatHold(task.kept, now)],
+      ['pruned', formatPruned(task.pruned)],
     ],
     paint,
     columns,
   );
+}
+
+function formatHold(kept: TaskView['kept'], nowMs: number): string | undefined {
+  if (kept === undefined) return undefined;
+  const why = kept.reason === '' ? '' : `: ${toOneLine(kept.reason)}`;
+  return `by ${kept.by}, ${formatRelative(kept.since, nowMs)}${why}`;
+}
+
+function formatPruned(pruned: TaskView['pruned']): string | undefined {
+  const parts = Object.entries(pruned ?? {}).map(
+    ([kind, at]) => `${kind.replace('_', ' ')} on ${at?.slice(0, 10)}`,
+  );
+  return parts.join(', ') || undefined;
 }
 
 const formatElapsed = (from: string, to: string): string =>
@@ -167,6 +182,19 @@ function renderWait(wait: WaitView): string {
   if (wait.kind === 'approval') return `waiting for approval: ${formatAnswerCommand(wait)}`;
   const child = wait.child_task_id === null ? '' : ` task: ${wait.child_task_id}`;
   return `waiting for a ${wait.kind}${child}`;
+}
+
+export async function keep({ args, out, runtime }: Session): Promise<void> {
+  const reason = args.text('reason');
+  const kept = !args.flag('off');
+  const answer = await runtime().call('agentd', 'keepTask', {
+    params: { id: args.positionals[0]! },
+    body: { kept, ...(reason === undefined ? {} : { reason }) },
+  });
+  const { root_task_id: root } = answer.task;
+  out.print(answer, () => [
+    kept ? `${root}: kept with its whole tree` : `${root}: released; its retention applies again`,
+  ]);
 }
 
 export async function cancel({ args, out, runtime }: Session): Promise<void> {

@@ -1,5 +1,9 @@
 // Commands for the runtime itself.
+import type { RetentionKind } from '../../../wire/agentd.ts';
 import type { Command } from '../command.ts';
+
+/** The contracts have this list too; they are not imported here because they load the schemas. */
+const KINDS = ['tasks', 'artifacts'] as const satisfies readonly RetentionKind[];
 
 export const runtimeCommands: readonly Command[] = [
   {
@@ -44,6 +48,41 @@ export const runtimeCommands: readonly Command[] = [
     path: ['doctor'],
     help: 'check this installation, and list what is not protected',
     load: async () => (await import('../commands/doctor.ts')).doctor,
+  },
+  {
+    path: ['prune'],
+    options: [
+      {
+        name: 'older-than',
+        value: 'D',
+        kind: 'duration',
+        help: 'prune what ended this long ago: 12h, 30d (default: the section retention)',
+      },
+      {
+        name: 'kind',
+        value: 'KIND',
+        many: true,
+        completes: KINDS,
+        only: true,
+        help: `only this kind of data; repeatable: ${KINDS.join(', ')}`,
+      },
+      {
+        name: 'task',
+        value: 'ID',
+        many: true,
+        completes: 'task',
+        help: 'only this root task with its tree, whatever its age; repeatable',
+      },
+      { name: 'dry-run', help: 'show what would be pruned, and what is kept and why' },
+      { name: 'approve', help: 'prune also what a rule asks a person about, in your name' },
+      { name: 'status', help: 'show the last pass and when the next one starts' },
+    ],
+    help: 'remove old data now; the runtime does it by itself once an hour',
+    details: [
+      'What is pruned leaves its id: agentctl task show says when and why it was pruned.',
+      'Hold a task with: agentctl task keep ID. Example: agentctl prune --older-than 30d --dry-run',
+    ],
+    load: async () => (await import('../commands/prune.ts')).prune,
   },
   {
     path: ['version'],

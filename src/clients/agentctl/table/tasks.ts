@@ -131,6 +131,16 @@ export const taskCommands: readonly Command[] = [
     load: async () => (await import('../commands/task-create.ts')).retry,
   },
   {
+    path: ['task', 'keep'],
+    positionals: [ID],
+    options: [
+      { name: 'reason', value: 'TEXT', help: 'reason, for the record' },
+      { name: 'off', help: 'release it' },
+    ],
+    help: 'hold a task and its whole tree: nothing of it is pruned until it is released',
+    load: async () => (await import('../commands/tasks.ts')).keep,
+  },
+  {
     path: ['task', 'explain'],
     positionals: [ID],
     help: 'show the full timeline: who requested what, which rule allowed it, and why',

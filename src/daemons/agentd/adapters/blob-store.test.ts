@@ -181,3 +181,61 @@ test('after a kill every blob is complete and every acknowledged one exists', as
     }
   }
 });
+
+test('a blob in use is not removed, and one being removed is not used', async (t) => {
+  const dir = freshDir(t);
+  const store = await openBlobStore({ dir });
+  const bytes = Buffer.from('shared');
+  const { hash } = await store.put(bytes);
+  const gate = Promise.withResolvers<void>();
+  const use = store.whileUsed(hash, () => gate.promise);
+  assert.equal(await store.remove(hash, async () => true), false, 'in use');
+  gate.resolve();
+  await use;
+  assert.equal(await store.remove(hash, async () => false), false, 'a row refers to it');
+  assert.deepEqual(await store.get(hash), bytes);
+
+  const order: string[] = [];
+  const asked = Promise.withResolvers<void>();
+  const removal = store
+    .remove(hash, async () => {
+      await asked.promise;
+      return true;
+    })
+    .then(() => order.push('removed'));
+  const again = store.whileUsed(hash, async () => {
+    order.push('stored');
+    await store.put(bytes);
+  });
+  asked.resolve();
+  await Promise.all([removal, again]);
+  assert.deepEqual(order, ['removed', 'stored']);
+  assert.deepEqual(await store.get(hash), bytes, 'stored again after its removal');
+  assert.equal(await store.remove(hash, async () => true), true);
+  assert.deepEqual(filesUnder(dir), []);
+  assert.equal(await store.remove(hash, async () => true), true, 'also if it is gone already');
+});
+
+test('property: blobs that are stored and removed at once are there whenever a row says so', async (t) => {
+  const store = await openBlobStore({ dir: freshDir(t) });
+  const rows = new Map<string, number>();
+  const count = (hash: string) => rows.get(hash) ?? 0;
+  const save = (n: number) => {
+    const bytes = Buffer.from(`content ${n}`);
+    const hash = sha256Hex(bytes);
+    return store.whileUsed(hash, async () => {
+      await store.put(bytes);
+      rows.set(hash, count(hash) + 1);
+    });
+  };
+  const drop = async (n: number) => {
+    const hash = sha256Hex(Buffer.from(`content ${n}`));
+    if (count(hash) > 0) rows.set(hash, count(hash) - 1);
+    await store.remove(hash, async () => count(hash) === 0);
+  };
+  const jobs: Promise<unknown>[] = [];
+  for (let i = 0; i < 400; i++) jobs.push((i * 7) % 3 === 0 ? drop(i % 5) : save(i % 5));
+  await Promise.all(jobs);
+  for (const [hash, n] of rows) if (n > 0) await store.get(hash);
+  assert.ok([...rows.values()].some((n) => n > 0));
+});

@@ -11,6 +11,10 @@ export type BlobStore = {
   /** Resolves when the bytes are on disk. Storing the same bytes again repairs a damaged blob. */
   put(bytes: Uint8Array): Promise<{ hash: string; sizeBytes: number }>;
   get(hash: string): Promise<Buffer>;
+  /** Runs work that stores a blob and records who refers to it; it is not removed meanwhile. */
+  whileUsed<T>(hash: string, work: () => Promise<T>): Promise<T>;
+  /** Removes a blob durably, unless it is in use or `isUnused` says otherwise. */
+  remove(hash: string, isUnused: () => Promise<boolean>): Promise<boolean>;
 };
 
 export type BlobStoreOptions = {
@@ -38,6 +42,8 @@ class Store implements BlobStore {
   /** Directories whose entry is known to be on disk. */
   readonly #durableDirs = new Set<string>();
   readonly #pending = new Map<string, Promise<void>>();
+  readonly #uses = new Map<string, number>();
+  readonly #removals = new Map<string, Promise<unknown>>();
 
   constructor(dir: string, write: NonNullable<BlobStoreOptions['write']>) {
     this.#dir = dir;
@@ -83,6 +89,42 @@ class Store implements BlobStore {
       });
     }
     return bytes;
+  }
+
+  async whileUsed<T>(hash: string, work: () => Promise<T>): Promise<T> {
+    while (this.#removals.has(hash)) await this.#removals.get(hash)?.catch(() => undefined);
+    this.#uses.set(hash, (this.#uses.get(hash) ?? 0) + 1);
+    try {
+      return await work();
+    } finally {
+      const left = this.#uses.get(hash)! - 1;
+      if (left === 0) this.#uses.delete(hash);
+      else this.#uses.set(hash, left);
+    }
+  }
+
+  async remove(hash: string, isUnused: () => Promise<boolean>): Promise<boolean> {
+    if (this.#uses.has(hash) || this.#removals.has(hash)) return false;
+    // From here on, whoever wants to use it waits; there is no await before.
+    const removal = this.#removeIf(hash, isUnused).catch((error: unknown) => {
+      throw storageFault(`removing object ${hash}`, error);
+    });
+    this.#removals.set(hash, removal);
+    try {
+      return await removal;
+    } finally {
+      this.#removals.delete(hash);
+    }
+  }
+
+  async #removeIf(hash: string, isUnused: () => Promise<boolean>): Promise<boolean> {
+    if (!(await isUnused())) return false;
+    const path = this.#pathFor(hash);
+    await rm(path, { force: true });
+    await syncDir(dirname(path)).catch((error: unknown) => {
+      if (!isMissing(error)) throw error;
+    });
+    return true;
   }
 
   async #store(hash: string, bytes: Uint8Array): Promise<void> {

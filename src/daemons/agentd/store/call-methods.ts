@@ -5,8 +5,9 @@ import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
+import { addToArtifactSize } from './prune-artifact.ts';
 import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
-import { findLiveRun } from './runs.ts';
+import { findLiveRun, findRun } from './runs.ts';
 import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
 import { insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
@@ -125,8 +126,7 @@ export function makeCallMethods(
       }),
     endApprovalWait: ({ approvalId, run_id, call_id, outcome, decision, by }) =>
       write(async (tx) => {
-        const run = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', run_id);
-        if (run === undefined) throw fault('not_found', `run ${run_id} not found`);
+        const run = await findRun(tx, run_id);
         const waits = await tx.sql.all<WaitRow>(
           'SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND question = ?',
           run_id,
@@ -207,6 +207,8 @@ async function insertArtifact(
     created_ms: tx.nowMs,
   };
   await insertRow(tx.sql, 'artifacts', row);
+  await addToArtifactSize(tx, row.created_by, 1, a.sizeBytes);
+  await tx.sql.run('DELETE FROM unused_objects WHERE hash = ?', row.object_hash);
   await tx.event({
     id: `${row.id}.stored`,
     event: 'artifact.stored',

@@ -23,11 +23,7 @@ export type NewMessage = {
 };
 
 export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<MessageRow> {
-  const last = await tx.sql.one<{ n: number | null }>(
-    'SELECT MAX(pair_seq) AS n FROM messages WHERE from_principal = ? AND to_principal = ?',
-    message.from,
-    message.to,
-  );
+  const lastSeq = await findLastSeq(tx, message);
   const id = tx.newId<string>('msg');
   const answered = await endWaitsForMessage(tx, { ...message, id });
   const row: MessageRow = {
@@ -40,7 +36,7 @@ export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<
     in_reply_to: message.inReplyTo,
     labels: JSON.stringify(message.labels),
     parts: JSON.stringify(message.parts),
-    pair_seq: Number(last?.n ?? 0) + 1,
+    pair_seq: lastSeq + 1,
     sent_ms: tx.nowMs,
     delivered_ms: message.delivered || answered ? tx.nowMs : null,
   };
@@ -56,6 +52,20 @@ export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<
     data: { to: message.to, bytes: row.parts.length, pair_seq: row.pair_seq },
   });
   return row;
+}
+
+/** The last number of the pair, also if its messages were pruned. */
+async function findLastSeq(tx: AgentdTx, { from, to }: NewMessage): Promise<number> {
+  const found = await tx.sql.all<{ n: number | null }>(
+    `SELECT MAX(pair_seq) AS n FROM messages WHERE from_principal = ? AND to_principal = ?
+     UNION ALL
+     SELECT last_seq AS n FROM message_pairs WHERE from_principal = ? AND to_principal = ?`,
+    from,
+    to,
+    from,
+    to,
+  );
+  return Math.max(0, ...found.map(({ n }) => Number(n ?? 0)));
 }
 
 /**

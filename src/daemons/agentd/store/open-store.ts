@@ -5,7 +5,10 @@ import type { Log } from '../../../platform/log.ts';
 import { type AppendEvents, openOutbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { findRecorded } from '../../../platform/sql/idempotency.ts';
+import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
+import { makeKeepMethods } from './kept-trees.ts';
+import { makePruneMethods } from './prune-methods.ts';
 import { makeRunMethods } from './run-methods.ts';
 import type { AgentdStore } from './store.ts';
 import { makeAgentMethods, makeTaskMethods } from './task-methods.ts';
@@ -41,6 +44,9 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeRunMethods(write),
     ...makeCallMethods(write),
     ...makeTimeMethods(write),
+    ...makeKeepMethods(write),
+    ...makePruneMethods(db, write),
+    ...makeArtifactPruneMethods(db, write),
     outbox,
     async close() {
       await outbox.drain(2_000);

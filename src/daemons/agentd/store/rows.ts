@@ -121,7 +121,30 @@ export const time = (ms: number | null): string | null =>
   ms === null ? null : toTimestamp(Number(ms));
 export const parse = (text: string | null): unknown => (text === null ? null : JSON.parse(text));
 
-export function toTaskView(row: TaskRow, after: string[]): TaskView {
+/** The hold on a tree, and the times at which parts of it were pruned. */
+export type TreeRow = {
+  kept_by: string | null;
+  reason: string | null;
+  kept_ms: number | null;
+  workspaces_ms: number | null;
+  homes_ms: number | null;
+  model_contexts_ms: number | null;
+};
+
+function toRetentionView(tree: TreeRow | undefined): Pick<TaskView, 'kept' | 'pruned'> {
+  if (tree === undefined) return {};
+  const { kept_ms, kept_by, reason } = tree;
+  const pruned = (['workspaces', 'homes', 'model_contexts'] as const).flatMap((part) => {
+    const at = time(tree[`${part}_ms`]);
+    return at === null ? [] : [[part, at] as const];
+  });
+  return {
+    ...(kept_ms === null ? {} : { kept: { by: kept_by!, reason: reason!, since: time(kept_ms)! } }),
+    ...(pruned.length === 0 ? {} : { pruned: Object.fromEntries(pruned) }),
+  };
+}
+
+export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefined): TaskView {
   return {
     ...row,
     after,
@@ -135,6 +158,7 @@ export function toTaskView(row: TaskRow, after: string[]): TaskView {
     created_at: time(row.created_ms),
     updated_at: time(row.updated_ms),
     ended_at: time(row.ended_ms),
+    ...toRetentionView(tree),
   } as unknown as TaskView;
 }
 

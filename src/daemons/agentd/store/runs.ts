@@ -5,11 +5,12 @@ import { crashBackoffMs, isEnded, type TaskLimits } from '../rules.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { endTask } from './tasks.ts';
+import { missingFault } from './tombstones.ts';
 import type { AgentdTx } from './tx.ts';
 
 export async function findRun(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<RunRow> {
   const row = await tx.sql.one<RunRow>('SELECT * FROM runs WHERE id = ?', id);
-  if (row === undefined) throw fault('not_found', `run ${id} not found`);
+  if (row === undefined) throw await missingFault(tx.sql, { name: 'run', id });
   return row;
 }
 

@@ -4,6 +4,7 @@
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
+import { RETENTION_TABLES } from './retention-tables.ts';
 
 /**
  * Narrows the scope of recorded responses from the caller to caller and route, and for a run's
@@ -222,4 +223,5 @@ ${IDEMPOTENCY_TABLE}
   INDEXES_FOR_HISTORY,
   BRIEFING_PARTS,
   QUEUED_SINCE,
+  RETENTION_TABLES,
 ];

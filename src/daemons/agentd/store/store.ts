@@ -5,8 +5,11 @@ import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
+import type { ArtifactPruneMethods } from './artifact-pruning.ts';
 import type { BriefingMembers } from './briefings.ts';
+import type { KeepMethods } from './kept-trees.ts';
 import type { NewMessage } from './messages.ts';
+import type { PruneMethods } from './prune-methods.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import type { Claim, ClaimOptions, Crash } from './runs.ts';
 import type { Ending, NewTask } from './tasks.ts';
@@ -17,7 +20,9 @@ export type RunKey = { runId: string; fence: number };
 /** A call of toold for a run; a repeat has no effect. `part` distinguishes several per call. */
 export type RunCall = RunKey & { callId: string; part?: string; requestHash: string };
 
-export type AgentdStore = Views & {
+type OtherMethods = Views & KeepMethods & PruneMethods & ArtifactPruneMethods;
+
+export type AgentdStore = OtherMethods & {
   outbox: Outbox;
   applyAgents(set: AgentSet): Promise<void>;
   putAgent(agent: AgentSet['agents'][number], by: string): Promise<void>;

@@ -1,6 +1,6 @@
 // The store's methods for agents and tasks; each is one transaction.
 import { runOnce } from '../../../platform/sql/idempotency.ts';
-import type { TaskStatus } from '../../../wire/agentd.ts';
+import type { TaskInput, TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import { findCycle, type TaskNode } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
@@ -9,6 +9,7 @@ import type { AgentRow, TaskRow } from './rows.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
 import { endTask, insertTask, type NewTask, queueRun, reassign } from './tasks.ts';
+import { missingFault } from './tombstones.ts';
 import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 
 const CYCLE_NODES_MAX = 5_000;
@@ -87,12 +88,23 @@ async function assertActive(tx: AgentdTx, agent: string): Promise<void> {
 
 export async function insertCheckedTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
   await assertActive(tx, task.agent);
+  await assertInputsExist(tx, task.inputs as TaskInput[]);
   if (task.parent !== undefined) {
     const parent = await findTask(tx, task.parent.id);
     if (isEnded(parent.status)) throw fault('ended', `the parent ${parent.id} is ${parent.status}`);
     await assertNoCycle(tx, { id: task.id, parentTaskId: parent.id, after: task.after });
   }
   return insertTask(tx, task);
+}
+
+/** They were checked before; one may have been pruned since. */
+async function assertInputsExist(tx: AgentdTx, inputs: readonly TaskInput[]): Promise<void> {
+  for (const { kind, id = '' } of inputs) {
+    if (kind !== 'artifact_ref') continue;
+    const artifactId = id.replace(/^artifact:\/\//, '');
+    const found = await tx.sql.one('SELECT id FROM artifacts WHERE id = ?', artifactId);
+    if (found === undefined) throw await missingFault(tx.sql, { name: 'artifact', id: artifactId });
+  }
 }
 
 /** Tasks in a dependency cycle would wait forever. */

@@ -1,13 +1,13 @@
 // Finds a task's row, and sets its status together with the counts per agent and status.
 import type { TaskStatus } from '../../../wire/agentd.ts';
-import { fault } from '../../../wire/errors.ts';
 import type { RunRow, TaskRow } from './rows.ts';
+import { missingFault } from './tombstones.ts';
 import type { AgentdTx } from './tx.ts';
 
 export async function findTask(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<TaskRow> {
   const row = await tx.sql.one<TaskRow>('SELECT * FROM tasks WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `task ${id} not found`, { hint: 'See agentctl task list.' });
+    throw await missingFault(tx.sql, { name: 'task', id, hint: 'See agentctl task list.' });
   return row;
 }
 

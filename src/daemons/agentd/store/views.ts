@@ -10,10 +10,10 @@ import type {
   TreeNode,
   WaitView,
 } from '../../../wire/agentd.ts';
-import { fault } from '../../../wire/errors.ts';
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
+import { findTree } from './kept-trees.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
 import { countRunsByAgent, type RunCounts, readQueuedSince } from './queue.ts';
 import {
@@ -33,6 +33,7 @@ import {
 } from './rows.ts';
 import { findRun } from './runs.ts';
 import { findTask } from './task-rows.ts';
+import { missingFault } from './tombstones.ts';
 import { findWait } from './waits.ts';
 
 type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
@@ -90,7 +91,7 @@ async function readTaskViews(sql: Sql, rows: TaskRow[]): Promise<TaskView[]> {
       row.id,
     );
     const after = deps.map((dep) => dep.after_id);
-    views.push(toTaskView(row, after));
+    views.push(toTaskView(row, after, await findTree({ sql }, row.root_task_id)));
   }
   return views;
 }
@@ -146,10 +147,10 @@ export function makeViews(db: Database, clock: Clock): Views {
     artifact: (id) =>
       db.read(async (sql) => {
         const row = await sql.one<ArtifactRow>('SELECT * FROM artifacts WHERE id = ?', id);
-        if (row === undefined)
-          throw fault('not_found', `artifact ${id} not found`, {
-            hint: 'See agentctl artifact list.',
-          });
+        if (row === undefined) {
+          const hint = 'See agentctl artifact list.';
+          throw await missingFault(sql, { name: 'artifact', id, hint });
+        }
         return toArtifactView(row);
       }),
     countRunsByAgent: () => db.read((sql) => countRunsByAgent(sql, clock.nowMs())),

@@ -1,11 +1,11 @@
 // Opens and ends waits within a transaction. A parked run has no process; when the last wait that
 // it needs has ended, it is queued.
-import { fault } from '../../../wire/errors.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
+import { missingFault } from './tombstones.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 
 export type NewWait = {
@@ -181,7 +181,7 @@ export async function parkRun(tx: AgentdTx, run: RunRow, callIds: string[]): Pro
 export async function findWait(tx: Pick<AgentdTx, 'sql'>, id: string): Promise<WaitRow> {
   const row = await tx.sql.one<WaitRow>('SELECT * FROM waits WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `wait ${id} not found`, { hint: 'See agentctl questions.' });
+    throw await missingFault(tx.sql, { name: 'wait', id, hint: 'See agentctl questions.' });
   return row;
 }
 

@@ -129,6 +129,12 @@ CREATE INDEX approvals_by_task ON approvals (task_id, id);
 CREATE INDEX approvals_by_agent ON approvals (agent, id);
 CREATE INDEX approvals_by_agent_and_status ON approvals (agent, status, id);
 `,
+  `
+CREATE TABLE tombstones (id TEXT PRIMARY KEY, root_task_id TEXT NOT NULL, pruned_ms BIGINT NOT NULL);
+CREATE INDEX tombstones_by_time ON tombstones (pruned_ms);
+CREATE INDEX permits_by_approval ON permits (approval_id);
+CREATE INDEX approvals_by_permit ON approvals (permit_id) WHERE permit_id IS NOT NULL;
+`,
 ];
 
 /** A person's decision, as stored in the column `said`. */

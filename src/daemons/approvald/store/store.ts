@@ -3,13 +3,15 @@
 import type { SigningKey } from '../../../platform/signed-json.ts';
 import type { Value } from '../../../platform/sql/database.ts';
 import type { AskApproval } from '../../../wire/approvald.ts';
-import { fault } from '../../../wire/errors.ts';
+import type { PruneAnswer } from '../../../wire/prune.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
 import { type DecisionInput, type DecisionResult, recordDecision } from './decisions.ts';
+import { pruneApprovals } from './prune.ts';
 import { type RedeemResult, type RedemptionInput, redeem } from './redeem.ts';
 import { type ApprovalRequestResult, requestApproval } from './requests.ts';
 import type { ApprovalRow, CountedRow, PermitRow, RequestRow } from './rows.ts';
+import { expireTombstones, missingFault } from './tombstones.ts';
 import {
   type ApprovaldTxOptions,
   endApproval,
@@ -75,6 +77,11 @@ export function makeStore(
         return mine.length;
       }),
 
+    pruneTree: (rootTaskId: string): Promise<PruneAnswer> =>
+      write((tx) => pruneApprovals(tx, rootTaskId)),
+    expireTombstones: (beforeMs: number): Promise<number> =>
+      db.write((sql) => expireTombstones(sql, beforeMs)),
+
     /** Expires approvals that are due; resolves to the next expiry. */
     expireDue: (): Promise<number | undefined> =>
       write(async (tx) => {
@@ -93,7 +100,9 @@ export function makeStore(
       write(async (tx) => {
         const row = await findPermit(tx.sql, id);
         if (row === undefined)
-          throw fault('not_found', `permit ${id} not found`, {
+          throw await missingFault(tx.sql, {
+            name: 'permit',
+            id,
             hint: 'See agentctl permit list.',
           });
         if (row.revoked_ms !== null) return row;

@@ -4,7 +4,6 @@ import type { Clock } from '../../../platform/clock.ts';
 import type { NewId, Random } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database, Sql } from '../../../platform/sql/database.ts';
-import { fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import * as events from '../events.ts';
 import type { Notice, NoticeKind } from '../notices.ts';
@@ -16,6 +15,7 @@ import {
   type RequestRow,
   toApprovalSummary,
 } from './rows.ts';
+import { missingFault } from './tombstones.ts';
 
 export type ApprovaldTx = {
   sql: Sql;
@@ -96,7 +96,7 @@ export const listCountedRows = (
 export async function findApproval(sql: Sql, id: string): Promise<ApprovalRow> {
   const row = await sql.one<ApprovalRow>('SELECT * FROM approvals WHERE id = ?', id);
   if (row === undefined)
-    throw fault('not_found', `approval ${id} not found`, { hint: 'See agentctl approvals.' });
+    throw await missingFault(sql, { name: 'approval', id, hint: 'See agentctl approvals.' });
   return row;
 }
 

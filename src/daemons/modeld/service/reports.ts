@@ -4,10 +4,12 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
+import type { RunId } from '../../../wire/primitives.ts';
 import { guessKind, type ModelKind, type ModelRoute, REHEARSAL } from '../rules/models.ts';
 import { listCalls, readHashes, readLatest, toCallView } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
+import { findPrunedCall, findPrunedRun, listContextRuns } from '../store/prune.ts';
 import { sumUsage } from '../store/usage.ts';
 import type { CallDeadline } from './generate.ts';
 import type { Upstream } from './ports.ts';
@@ -73,11 +75,19 @@ export class Reports {
     await this.#flush();
     const { runId, taskId, limit } = query;
     const before = readNumberCursor(query.cursor);
-    const found = await db.read((sql) =>
-      listCalls(sql, { runId, taskId, before, limit: limit + 1 }),
-    );
+    const found = await db.read(async (sql) => {
+      const calls = await listCalls(sql, { runId, taskId, before, limit: limit + 1 });
+      const pruned = calls.length > 0 ? undefined : await findPrunedRun(sql, { runId, taskId });
+      if (pruned !== undefined) throw pruned;
+      return calls;
+    });
     const { rows, cursor } = cutPage(found, limit, ({ seq }) => seq);
     return { calls: rows.map(toCallView), cursor };
+  }
+
+  async listContexts(after: string | undefined, limit: number): Promise<RunId[]> {
+    const rows = await this.#deps.db.read((sql) => listContextRuns(sql, after ?? '', limit));
+    return rows.map(({ run_id }) => run_id);
   }
 
   async get(
@@ -87,7 +97,11 @@ export class Reports {
     await this.#flush();
     return db.read(async (sql) => {
       const row = await readLatest(sql, callId);
-      if (row === undefined) throw fault('not_found', `model call ${callId} not found`);
+      if (row === undefined)
+        throw (
+          (await findPrunedCall(sql, callId)) ??
+          fault('not_found', `model call ${callId} not found`)
+        );
       const readBody = async (hash: string): Promise<unknown> => {
         const part = await readPart(sql, hash);
         return part?.body == null ? FORGOTTEN : (JSON.parse(part.body) as unknown);

@@ -11,7 +11,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import { type BudgetKey, listBudgets, toDay } from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { type ModelCallRow, readRunningCalls } from '../store/calls.ts';
+import { LAST_COUNTED, LAST_SEQ, type ModelCallRow, readRunningCalls } from '../store/calls.ts';
 import type { CallOutcome, Intent } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
@@ -82,8 +82,9 @@ export async function settleLeftCalls(options: {
 
 function restoreIntent(sql: SqlNow, event: NewEvent): boolean {
   if (findAttempt(sql, event) !== undefined) return false;
-  const last = sql.one<{ seq: number }>('SELECT COALESCE(MAX(seq), 0) AS seq FROM model_calls')!;
-  writeIntent(sql, { seq: last.seq + 1, intent: readIntent(event) });
+  const found = sql.one<{ seq: number | null }>(LAST_SEQ)?.seq ?? 0;
+  const seq = Math.max(found, sql.one<{ seq: number }>(LAST_COUNTED)!.seq) + 1;
+  writeIntent(sql, { seq, intent: readIntent(event) });
   return true;
 }
 

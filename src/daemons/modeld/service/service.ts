@@ -24,6 +24,7 @@ import { type CallDeadline, Generate } from './generate.ts';
 import { makeCheckModelUse } from './permission.ts';
 import type { ReadArtifact, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
+import { makePruning } from './pruning.ts';
 import { Reports, type TryRoute, testModel } from './reports.ts';
 import { restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
 import { makeRuns } from './runs.ts';
@@ -96,6 +97,7 @@ export async function openService(parts: ModeldServiceDeps) {
     callAsClient: makeClientCalls(common),
     settings: new Settings(common),
     reports: new Reports(common),
+    pruning: makePruning(common),
     testModel: (caller: Caller, name: string, patience: CallDeadline) => {
       const { chat, embedding } = makeTries(generate, embed);
       return testModel({ providers, chat, embed: embedding, nowMs }, caller, name, patience);

@@ -112,10 +112,14 @@ export function readAttempt(
   );
 }
 
+/** The last number of a call, also if it was pruned: counted numbers are not used again. */
 export async function readLastSeq(sql: Sql): Promise<number> {
-  const row = await sql.one<{ seq: number | null }>('SELECT MAX(seq) AS seq FROM model_calls');
-  return row?.seq ?? 0;
+  const found = await sql.one<{ seq: number | null }>(LAST_SEQ);
+  return Math.max(found?.seq ?? 0, (await sql.one<{ seq: number }>(LAST_COUNTED))!.seq);
 }
+
+export const LAST_SEQ = 'SELECT MAX(seq) AS seq FROM model_calls';
+export const LAST_COUNTED = 'SELECT seq FROM parts_counted';
 
 /** At startup these are the calls that a crash left without an outcome. */
 export function readRunningCalls(sql: Sql): Promise<ModelCallRow[]> {

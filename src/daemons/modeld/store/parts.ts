@@ -18,8 +18,11 @@ export type PartRow = {
 const KEY_LENGTH = 8;
 const KEY = `substr(hash, 1, ${KEY_LENGTH})`;
 export const PARTS_BY_KEY = `CREATE INDEX parts_by_key ON parts (${KEY});`;
-const BY_HASH = `${KEY} = ? AND hash = ?`;
-const byHash = (hash: string): [key: string, hash: string] => [hash.slice(0, KEY_LENGTH), hash];
+export const BY_HASH = `${KEY} = ? AND hash = ?`;
+export const byHash = (hash: string): [key: string, hash: string] => [
+  hash.slice(0, KEY_LENGTH),
+  hash,
+];
 
 export function readPart(sql: Sql, hash: string): Promise<PartRow | undefined> {
   return sql.one<PartRow>(

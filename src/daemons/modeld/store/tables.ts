@@ -167,6 +167,36 @@ DROP TABLE part_keys_end;`;
 const BUDGETS_OF_A_DAY = `
 CREATE INDEX budget_spent_by_day ON budget_spent (period) WHERE period <> '';`;
 
+/**
+ * Retention. `part_uses` counts the uses of parts by calls up to `parts_counted`; a row of `runs`
+ * outlives the calls of its run as a tombstone, a row of `pruned_calls` a call without a run.
+ */
+const RETENTION = `
+CREATE TABLE part_uses (
+  part_id INTEGER PRIMARY KEY,
+  n INTEGER NOT NULL,
+  agent TEXT NOT NULL,
+  bytes INTEGER NOT NULL
+);
+CREATE TABLE parts_counted (seq INTEGER NOT NULL);
+INSERT INTO parts_counted (seq) VALUES (0);
+CREATE TABLE context_sizes (
+  agent TEXT PRIMARY KEY,
+  parts INTEGER NOT NULL,
+  bytes INTEGER NOT NULL
+) WITHOUT ROWID;
+ALTER TABLE runs ADD COLUMN contexts_pruned_ms INTEGER;
+ALTER TABLE runs ADD COLUMN pruned_ms INTEGER;
+ALTER TABLE runs ADD COLUMN pruned_task_id TEXT;
+CREATE INDEX runs_with_contexts ON runs (run_id)
+  WHERE contexts_pruned_ms IS NULL AND admitted = 0;
+CREATE INDEX runs_pruned ON runs (pruned_ms) WHERE pruned_ms IS NOT NULL;
+CREATE INDEX runs_pruned_by_tail ON runs (substr(run_id, 11)) WHERE pruned_ms IS NOT NULL;
+CREATE INDEX runs_pruned_by_task ON runs (pruned_task_id) WHERE pruned_ms IS NOT NULL;
+CREATE TABLE pruned_calls (call_id TEXT PRIMARY KEY, pruned_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX pruned_calls_by_time ON pruned_calls (pruned_ms);
+CREATE INDEX model_calls_by_people ON model_calls (created_ms) WHERE run_id IS NULL;`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${PARTS_WITH_KEYS}${OUTBOX_IN_ONE_TREE}`,
@@ -177,4 +207,5 @@ export const MIGRATIONS: Migrations = [
   PARTS_INDEX,
   `${USAGE_HOURS}${BUDGETS_OF_A_DAY}`,
   `DROP INDEX parts_by_hash;\n${PARTS_BY_KEY}`,
+  RETENTION,
 ];

@@ -12,6 +12,7 @@ import { makeIdMaker } from '../../../platform/ids.ts';
 import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { type Log, silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
+import { retentionConfig } from '../../../platform/retention-config.ts';
 import { publishPolicy } from '../../../policy/testing/publish.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
@@ -127,6 +128,7 @@ export async function startModeld(options: ModeldOptions = {}): Promise<Modeld> 
   });
   const agentd = dispatchOf(agentdRoutes, { getArtifact: artifactHandler(artifacts) });
   const context: DaemonContext<ModeldConfig> = {
+    retention: retentionConfig.parse({}),
     name: 'modeld',
     version: 'test',
     mode: 'split',

@@ -6,6 +6,7 @@ import type { Database, Value } from '../../../platform/sql/database.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../../wire/primitives.ts';
 import type { CallStatus, WaitKind } from '../../../wire/toold.ts';
+import { makeCallPruning } from './prune.ts';
 import { makeWorkspaceMarks } from './run-rows.ts';
 
 /**
@@ -86,6 +87,10 @@ CREATE TABLE tool_tree_suspensions (
   reason TEXT NOT NULL,
   PRIMARY KEY (tool, root_task_id)
 );`,
+  // Runs whose calls were pruned; a call id ends like its run's id (src/wire/call-id.ts).
+  `ALTER TABLE runs ADD COLUMN pruned_ms BIGINT;
+CREATE INDEX runs_pruned ON runs (pruned_ms) WHERE pruned_ms IS NOT NULL;
+CREATE INDEX runs_pruned_by_tail ON runs (substr(run_id, 11)) WHERE pruned_ms IS NOT NULL;`,
 ];
 
 const VERSION = 1;
@@ -361,5 +366,6 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
     },
 
     ...makeWorkspaceMarks(db),
+    ...makeCallPruning(db),
   };
 }

@@ -9,6 +9,7 @@ import { type Client, localLink, makeClient } from '../../../platform/link.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { type Outbox, openOutbox } from '../../../platform/outbox.ts';
+import { retentionConfig } from '../../../platform/retention-config.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { openPolicySource, type PolicySource } from '../../../policy/source.ts';
@@ -149,6 +150,7 @@ function contextFor(
 ): DaemonContext<TooldConfig> {
   return {
     name: 'toold',
+    retention: retentionConfig.parse({}),
     version: '0.0.0',
     mode: 'split',
     failpoint: failpoint,

@@ -17,7 +17,7 @@ type World = { store: AgentdStore; clock: ManualClock; newId: NewId };
 type Claim = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
 
 const AGENT = 'worker';
-const REPLICAS = 100;
+const REPLICAS = HISTORY + 20;
 const PERSON = 'person:ann';
 const CRASH = { detail: 'x', counts: true, crashesMax: 0 };
 
@@ -144,7 +144,7 @@ async function waitAndFinish(world: World, claim: Claim): Promise<void> {
 
 async function makeHistory(world: World): Promise<Claim> {
   const { store, clock } = world;
-  await forEachOf(HISTORY + 10, () => store.createTask(newTask(world), newOnce(world)));
+  await forEachOf(REPLICAS, () => store.createTask(newTask(world), newOnce(world)));
   const first = await claimRuns(world);
   await Promise.all(first.map((claim) => work(world, claim)));
   // Parents that were answered, and their children.
@@ -223,6 +223,64 @@ async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   await store.nextDueMs();
 }
 
+/** Prunes a tenth of the trees and artifacts, and looks at all of them. */
+async function retain(world: World): Promise<void> {
+  const { store, clock, newId } = world;
+  const endedBeforeMs = clock.nowMs() + 1;
+  const order = { cause: 'x', by: PERSON, rules: '' };
+  const trees = await store.listEndedTrees({ endedBeforeMs, limit: HISTORY });
+  await store.listEndedTrees({ endedBeforeMs, after: trees[0], limit: 1 });
+  const [kept, ...others] = trees.map(({ rootTaskId }) => rootTaskId);
+  for (const isKept of [true, false, true])
+    await store.keepTask(kept!, { isKept, reason: 'x', by: PERSON });
+  for (const rootTaskId of others.slice(0, 18)) {
+    await store.findEndedTree(rootTaskId);
+    await store.describeTree(rootTaskId);
+    await store.listArtifactsOfTree(rootTaskId);
+    const input = { ...order, rootTaskId, endedBeforeMs };
+    await store.inspectTree(input);
+    await store.pruneTree(input);
+    const open = await store.findOpenPrune(rootTaskId);
+    const isClosed = rootTaskId.charCodeAt(rootTaskId.length - 1) % 2 === 0;
+    if (open !== undefined && isClosed) await store.closePrune(open.id);
+    await store.task(rootTaskId).catch(() => undefined);
+  }
+  await store.listOpenPrunes(0, 10);
+  await forEachOf(2 * HISTORY, () =>
+    store.putArtifact(
+      {
+        id: newId('artifact'),
+        name: 'x',
+        mimeType: 'text/plain',
+        sizeBytes: 1,
+        hash: newId('hash'),
+        createdBy: PERSON,
+        taskId: null,
+        contextId: null,
+        labels: [],
+      },
+      undefined,
+      undefined,
+    ),
+  );
+  const inputs = [
+    { kind: 'artifact_ref', id: (await store.artifacts({}, { limit: 1 })).rows[0]!.id },
+  ];
+  await store.createTask(newTask(world, { inputs }), undefined);
+  // Only the last one refers to its blob.
+  const [last] = (await store.artifacts({}, { limit: 1, cursor: inputs[0]!.id })).rows;
+  await store.pruneArtifact({ ...order, id: last!.id });
+  const artifacts = { storedBeforeMs: endedBeforeMs, after: '', limit: HISTORY };
+  for (const { id } of await store.listOldArtifacts(artifacts)) {
+    await store.inspectArtifact(id);
+    await store.pruneArtifact({ ...order, id });
+  }
+  await store.artifactSizes();
+  await store.isObjectUnused('h');
+  for (const hash of [...(await store.listUnusedObjects(10)), 'x']) await store.forgetObject(hash);
+  await store.expireTombstones(clock.nowMs() + 1, 3);
+}
+
 async function use(file: string): Promise<void> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const newId = makeIdMaker(clock);
@@ -235,6 +293,7 @@ async function use(file: string): Promise<void> {
   const first = await makeHistory(world);
   await leaveOpen(world);
   await readAll(world, first);
+  await retain(world);
   await store.setAgentStatus('other', 'stopped', PERSON);
   await store.setHalt('x', PERSON);
   await store.liftHalt(PERSON);
@@ -252,6 +311,11 @@ export const agentd: StoreUse = {
     agents: 'one row for each manifest',
     task_counts: 'one row for each agent and status',
     halt: 'one row',
+    artifact_sizes: 'one row for each agent and person',
+    kept_trees: 'a person sets each',
+    message_pairs: 'one row for each two principals',
+    pruned_parts: 'not filled here; each query names one tree',
+    unused_objects: 'removed with their blobs',
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
   },

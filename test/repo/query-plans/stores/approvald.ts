@@ -110,12 +110,18 @@ async function use(file: string): Promise<void> {
     targets: ['command'],
     onCommitted: () => {},
   });
-  await forEachOf(HISTORY, (n) => makeHistory(store, n));
+  await forEachOf(2 * HISTORY, (n) => makeHistory(store, n));
   clock.advance(2 * DAY_MS);
   await store.expireDue();
   for (const { call_id } of await store.listUnsent()) await store.markNotified(call_id);
   await forEachOf(3, (n) => request(store, `open ${n}`));
   await readAll(store, clock);
+  await store.pruneTree('task_0');
+  clock.advance(1);
+  await forEachOf(HISTORY, (n) => store.pruneTree(`task_${n}`));
+  await store.getApproval('x').catch(() => undefined);
+  await store.revokePermit('x', 'person:ann').catch(() => undefined);
+  await store.expireTombstones(clock.nowMs());
   outbox.stop();
   await db.close();
 }

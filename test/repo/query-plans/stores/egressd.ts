@@ -24,17 +24,19 @@ async function use(file: string): Promise<void> {
     await store.upsertRun(runId, { fence: 1 } as never);
     return runId;
   };
-  await forEachOf(HISTORY, async (n) => {
+  await forEachOf(2 * HISTORY, async (n) => {
     const runId = await putRun();
     const usage = { runId, bytesSent: 1, bytesReceived: 1 };
     await store.openConnection(`connection ${n}`, draft(), draft());
     await store.closeConnection(`connection ${n}`, draft(), usage);
     await store.saveUsage([usage]);
     // Most answers are deleted after a while.
-    const times = { nowMs: n < HISTORY - 3 ? 1 : clock.nowMs(), keepMs: 60_000 };
-    await store.beginFetch(`call_${n}`, 'h', times);
-    await store.endFetch(`call_${n}`, answer);
+    const times = { nowMs: n < 2 * HISTORY - 3 ? 1 : clock.nowMs(), keepMs: 60_000 };
+    const callId = newId<string>('call');
+    await store.beginFetch(callId, 'h', times);
+    await store.endFetch(callId, answer);
     await store.endRun(runId, 1);
+    if (n < HISTORY) await store.pruneRuns([runId]);
   });
   await store.beginFetch('call_last', 'h', { nowMs: clock.nowMs(), keepMs: 60_000 });
   await store.findFetch('call_1');

@@ -1,9 +1,11 @@
 // Runs every statement of modeld's store.
+import { makePruning } from '../../../../src/daemons/modeld/service/pruning.ts';
 import { restoreFromAudit } from '../../../../src/daemons/modeld/service/restore-from-audit.ts';
 import * as calls from '../../../../src/daemons/modeld/store/calls.ts';
 import { findVectors, writeVectors } from '../../../../src/daemons/modeld/store/embeddings.ts';
 import { Journal } from '../../../../src/daemons/modeld/store/journal.ts';
 import { forgetBody, readPart } from '../../../../src/daemons/modeld/store/parts.ts';
+import * as prune from '../../../../src/daemons/modeld/store/prune.ts';
 import {
   addRunLabels,
   readRunLabels,
@@ -19,7 +21,10 @@ import { sha256Hex } from '../../../../src/platform/json.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import type { Database } from '../../../../src/platform/sql/database.ts';
-import { deferSync } from '../../../../src/platform/sql/deferred-sync.ts';
+import {
+  type DeferredSyncDatabase,
+  deferSync,
+} from '../../../../src/platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { NewEvent } from '../../../../src/wire/events.ts';
 import { modeldRoutes } from '../../../../src/wire/modeld.ts';
@@ -34,7 +39,7 @@ async function makeCall(journal: Journal, n: number, runId: string): Promise<voi
   const taskId = `task_${n}`;
   const part = { hash: hashOf(n), body: '"x"', labels: 1, source: 's' };
   const by = { runId, taskId, rootTaskId: taskId, agent: 'worker' };
-  const attempt = intent(n, { ...by, createdMs: n * 60_000, parts: [part] });
+  const attempt = intent(n, { ...by, context: part.hash, createdMs: n * 60_000, parts: [part] });
   const { seq } = await journal.intent(attempt);
   await journal.raise(seq, { tokens: 20, costMicrousd: 20 });
   // The same text with another label.
@@ -120,17 +125,48 @@ async function readAll(db: Database): Promise<void> {
   });
 }
 
+async function retain(db: DeferredSyncDatabase, journal: Journal, runIds: string[]): Promise<void> {
+  const old = { nowMs: () => 1, at: clock.at };
+  const failpoint = () => undefined;
+  const early = makePruning({ db, journal, clock: old, failpoint });
+  const pruning = makePruning({ db, journal, clock, failpoint });
+  const tree = { root_task_id: 'task_1', task_ids: ['task_1'], run_ids: runIds.slice(0, HISTORY) };
+  await early.pruneTree({ ...tree, run_ids: runIds.slice(0, 3) } as never);
+  await early.prunePeoplesCalls({ beforeMs: clock.nowMs(), limit: 3 });
+  await pruning.pruneContexts(tree as never);
+  await pruning.pruneTree(tree as never);
+  await pruning.prunePeoplesCalls({ beforeMs: clock.nowMs(), limit: HISTORY + 3 });
+  await pruning.contextSizes();
+  await db.read(async (sql) => {
+    await prune.findPrunedCall(sql, 'call_1');
+    await prune.findPrunedRun(sql, { runId: 'x' });
+    await prune.findPrunedRun(sql, { taskId: 'x' });
+    await prune.listContextRuns(sql, '', 10);
+  });
+  await pruning.expireTombstones(2);
+}
+
 async function use(file: string): Promise<void> {
   const db = await deferSync(openSqlite({ file, migrations: MIGRATIONS }), file);
   const options = { db, source: 'modeld', clock, append: async () => {}, log: silentLog };
   const outbox = await openOutbox(options);
   const journal = new Journal({ db, outbox, log: silentLog, lastSeq: 0 });
-  await forEachOf(HISTORY, async (n) => makeCall(journal, n, await useRuns(db, n)));
-  await forEachOf(3, (n) => journal.intent(intent(HISTORY + n)));
+  const runIds: string[] = [];
+  await forEachOf(2 * HISTORY, async (n) => {
+    const runId = await useRuns(db, n);
+    runIds.push(runId);
+    await makeCall(journal, n, runId);
+  });
+  await forEachOf(2 * HISTORY, async (n) => {
+    const { seq } = await journal.intent(intent(10 * HISTORY + n));
+    await journal.outcome(outcome(seq));
+  });
+  await retain(db, journal, runIds);
+  await forEachOf(3, (n) => journal.intent(intent(2 * HISTORY + n)));
   await restoreFromAudit(db, LOST);
   await db.read((sql) => runRows.live(sql));
   await db.write(async (sql) => {
-    await forgetBody(sql, hashOf(0));
+    await forgetBody(sql, hashOf(2 * HISTORY - 1));
     const provider = { name: 'p', dialect: 'openai', baseUrl: 'http://x', models: [] } as const;
     await settings.writeProvider(sql, { ...provider, models: [] }, 1);
   });
@@ -144,6 +180,8 @@ export const modeld: StoreUse = {
   smallTables: {
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
+    context_sizes: 'one row for each agent',
+    parts_counted: 'one row',
     providers: 'one row for each provider',
     usage_hours: 'one row for each hour, agent and model, however many calls there were',
   },

@@ -94,7 +94,8 @@ async function use(file: string): Promise<void> {
     workspace: `/w/${n}`,
     max_calls: 10,
   });
-  await forEachOf(HISTORY, async (n) => {
+  const pruned: RunId[] = [];
+  await forEachOf(2 * HISTORY, async (n) => {
     const runId = newId<RunId>('run');
     await db.write((sql) => rows.save(sql, runId, admission(n) as never));
     await makeCalls(store, runId);
@@ -107,6 +108,7 @@ async function use(file: string): Promise<void> {
     await hosts.add({ runId }, { ...host, ...ids });
     await hosts.hostsFor({ runId });
     await db.write((sql) => rows.end(sql, runId, 1));
+    if (n < HISTORY) pruned.push(runId);
     await db.read((sql) => rows.read(sql, runId));
   });
   await forEachOf(3, async (n) => {
@@ -120,6 +122,12 @@ async function use(file: string): Promise<void> {
   for (const filter of listChoices(Object.fromEntries(names.map((name) => [name, 'x']))))
     await store.listCalls(filter, 1e9, 10);
   await store.findCall('x');
+  for (const filter of [{ run_id: pruned[0] }, { task_id: 'x' }]) await store.findPrunedRun(filter);
+  const tree = { root_task_id: 'task_1', task_ids: [], run_ids: pruned };
+  await store.pruneCalls({ ...tree, run_ids: pruned.slice(0, 3) } as never, 1);
+  await store.pruneCalls(tree as never, clock.nowMs());
+  await store.findPrunedCall('call_1');
+  await store.expireTombstones(2);
   await useContainment({ db, outbox });
   outbox.stop();
   await db.close();

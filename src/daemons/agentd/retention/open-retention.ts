@@ -1,0 +1,66 @@
+// Assembles retention: what prunes each kind of data, policy, the schedule and the routes.
+import { join } from 'node:path';
+import type { DaemonContext } from '../../../platform/daemon.ts';
+import type { Handlers } from '../../../platform/dispatch.ts';
+import { readDatabaseSize } from '../../../platform/sql/file-size.ts';
+import type { Bundle } from '../../../policy/bundle.ts';
+import type { retentionRoutes } from '../../../wire/agentd/retention.ts';
+import type { BlobStore } from '../adapters/blob-store.ts';
+import type { AgentdStore } from '../store/store.ts';
+import { makeArtifactPruner } from './artifacts.ts';
+import { makeRetentionHandlers } from './handlers.ts';
+import { makeDataPolicy } from './may-delete.ts';
+import type { BackupPauses } from './pauses.ts';
+import { makeRetention, type Retention } from './retention.ts';
+import { makeTreePruner, type PrunePeers } from './trees.ts';
+
+/** The databases that hold the records of tasks; modeld's is mostly contexts. */
+const RECORD_DATABASES = ['agentd', 'toold', 'approvald', 'egressd', 'sandboxd'] as const;
+
+export function openRetention(deps: {
+  context: DaemonContext;
+  store: AgentdStore;
+  blobs: BlobStore;
+  peers: PrunePeers;
+  pauses: BackupPauses;
+  bundle: () => Bundle;
+  isBusy: () => boolean;
+}): { retention: Retention; handlers: Handlers<typeof retentionRoutes> } {
+  const { context, store, peers } = deps;
+  const { clock, log, stateDir, failpoint, retention: config } = context;
+  const policy = makeDataPolicy({ bundle: deps.bundle, clock });
+  const trees = makeTreePruner({
+    store,
+    clock,
+    peers,
+    rule: config.tasks,
+    measureDatabases: () =>
+      RECORD_DATABASES.reduce(
+        (sum, name) => sum + readDatabaseSize(join(stateDir, `${name}.sqlite`)).usedBytes,
+        0,
+      ),
+    log,
+    failpoint,
+  });
+  const artifacts = makeArtifactPruner({
+    store,
+    blobs: deps.blobs,
+    rule: config.artifacts,
+    clock,
+    failpoint,
+  });
+  const retention = makeRetention({
+    store,
+    trees,
+    artifacts,
+    parts: [],
+    peers,
+    policy,
+    pauses: deps.pauses,
+    config,
+    isBusy: deps.isBusy,
+    clock,
+    log,
+  });
+  return { retention, handlers: makeRetentionHandlers({ store, retention, policy, clock }) };
+}
