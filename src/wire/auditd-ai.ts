@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { findCallers } from './daemons.ts';
 import { AuditEvent, NewEvent } from './events.ts';
-import { pageQuery } from './primitives.ts';
+import { pageQuery, Sha256, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 
 export const CheckpointView = z.object({
@@ -32,6 +32,31 @@ export const HeldLogView = z.object({
 });
 export type HeldLogView = z.infer<typeof HeldLogView>;
 
+/** A signed checkpoint that was kept elsewhere. */
+const CheckpointNote = z.string().min(1).max(100_000);
+
+/** Where the archive of a segment was written to. Size and hash are of the compressed file. */
+export const ArchivePlace = z.strictObject({
+  place: z.string().min(1).max(1_000),
+  name: z.string().regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be a file name'),
+  size_bytes: z.int().positive(),
+  sha256: Sha256,
+});
+
+export const SegmentView = z.object({
+  segment: z.string(),
+  first_seq: z.int(),
+  events: z.int(),
+  size_bytes: z.int(),
+  status: z.enum(['current', 'sealed', 'archived']),
+  /** Time of its last event; null if it has none, or is archived. */
+  last_at: Timestamp.nullable(),
+  archive: ArchivePlace.extend({ archived_at: Timestamp, by: z.string() }).nullable(),
+});
+export type SegmentView = z.infer<typeof SegmentView>;
+
+const SegmentParams = z.strictObject({ first_seq: z.coerce.number().int().nonnegative() });
+
 const EventsQuery = z.strictObject({
   ...pageQuery(100),
   /** Events after this seq; -1 or absent: from the start. */
@@ -44,7 +69,12 @@ const EventsQuery = z.strictObject({
   follow: z.enum(['0', '1']).optional(),
 });
 const ListQuery = z.strictObject({ ...pageQuery(100), order: z.enum(['asc', 'desc']).optional() });
-const Page = z.object({ events: z.array(AuditEvent), cursor: z.string().nullable() });
+const Page = z.object({
+  events: z.array(AuditEvent),
+  /** The seqs of matching events that are archived and so not in `events`. */
+  archived: z.array(z.int()).optional(),
+  cursor: z.string().nullable(),
+});
 
 const EVENTS_MAX = 5_000;
 const SENDERS = findCallers('auditd-ai');
@@ -133,6 +163,53 @@ export const auditRoutes = routes({
     callers: ['operator'],
     params: z.strictObject({ id: z.string().min(1).max(128) }),
     output: ProofView,
+  }),
+  /** Proves that the log has this line, which may be read from an archive. */
+  proveLine: route({
+    method: 'POST',
+    path: '/v1/audit/proofs',
+    callers: ['operator'],
+    body: z.strictObject({ event: z.string().min(1).max(1_000_000) }),
+    output: ProofView,
+  }),
+  listSegments: route({
+    method: 'GET',
+    path: '/v1/audit/segments',
+    callers: ['operator'],
+    query: z.strictObject(pageQuery(100)),
+    output: z.object({ segments: z.array(SegmentView), cursor: z.string().nullable() }),
+  }),
+  /**
+   * Streams the content of a sealed segment's archive: a line that links the segment to a
+   * checkpoint kept elsewhere, then its events.
+   */
+  exportSegment: route({
+    method: 'POST',
+    path: '/v1/audit/segments/{first_seq}/export',
+    callers: ['operator'],
+    params: SegmentParams,
+    body: z.strictObject({ checkpoint: CheckpointNote }),
+    output: z.unknown(),
+    streams: true,
+  }),
+  /**
+   * Removes the oldest sealed segment, whose exported content was stored and read back. The same
+   * request again has no effect.
+   */
+  archiveSegment: route({
+    method: 'POST',
+    path: '/v1/audit/segments/{first_seq}/archive',
+    callers: ['operator'],
+    params: SegmentParams,
+    body: z.strictObject({
+      checkpoint: CheckpointNote,
+      /** SHA-256 of the exported content, before compression. */
+      content_sha256: Sha256,
+      archive: ArchivePlace,
+    }),
+    output: z.object({ segment: SegmentView }),
+    // Hashing a large segment takes longer than a document may.
+    streams: true,
   }),
   rotateKey: route({
     method: 'POST',

@@ -42,6 +42,11 @@ export const FAULTS = {
   denied: permanent(403, 3, 'Do without it, or ask a person to change the rule.'),
   not_found: permanent(404, 5, 'List what exists, and use one of those names or ids.'),
   pruned: permanent(410, 5, 'See what the log still has: agentctl audit task ID.'),
+  archived: permanent(
+    410,
+    5,
+    'Read it from the archive: agentctl audit task|agent|tool|prove … --archive DIR.',
+  ),
   no_such_route: permanent(404, 2, 'Use one of the routes in docs/api.md.'),
   method_not_allowed: permanent(405, 2, 'Use one of the methods in the Allow header.'),
   conflict: permanent(409, 1, 'Read the current state, then decide again.'),

@@ -75,6 +75,7 @@ export const EVENT_KINDS = [
   'network.closed',
   // the log itself
   'audit.key_rotated',
+  'audit.archived',
 ] as const;
 
 const text = z.string().max(256);

@@ -1,7 +1,10 @@
 // The rows of auditd-ai's routes.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { auditRoutes } from '../../src/wire/auditd-ai.ts';
 import type { CallerKind } from '../../src/wire/route.ts';
-import { type Good, rows } from './row.ts';
+import { callerOf, callLocal, type IdleWorld } from '../support/callers.ts';
+import { type Good, rows, withBody } from './row.ts';
 import { madeCall } from './toold-rows.ts';
 
 let made = 0;
@@ -19,6 +22,42 @@ const event = (source: CallerKind = 'agentd') => {
   };
 };
 const append = (more: object) => () => ({ body: { events: [{ ...event(), ...more }] } });
+
+/** Two such batches do not fit into one segment. */
+const SEALING = { batches: 3, events: 7 };
+const PADDING = Object.fromEntries(
+  Array.from({ length: 10 }, (_, i) => [`padding_${i}`, 'x'.repeat(1_000)]),
+);
+
+/** Fills a segment, and gives the requests that export and archive the oldest sealed one. */
+async function sealSegment(world: IdleWorld) {
+  const { dispatch } = world.hosted.get('auditd-ai')!;
+  for (let n = 0; n < SEALING.batches; n++) {
+    const events = Array.from({ length: SEALING.events }, () => event('toold'));
+    const source_store = events[0]!.source_store;
+    await dispatch.run({
+      method: 'POST',
+      path: '/v1/audit/append',
+      query: {},
+      body: { events: events.map((one) => ({ ...one, source_store, data: PADDING })) },
+      caller: { kind: 'daemon', principal: 'service:toold', daemon: 'toold' },
+    });
+  }
+  const { segments } = await world.audit.listSegments({ query: { limit: 1_000 } });
+  const { first_seq } = segments.find(({ status }) => status === 'sealed')!;
+  const { note: checkpoint } = await world.audit.checkpoint({});
+  const exporting = { params: { first_seq }, body: { checkpoint } };
+  const archiving = async (): Promise<Good> => {
+    const operator = callerOf('operator', world.someRun);
+    const { exportSegment } = auditRoutes;
+    const exported = await callLocal(world, 'auditd-ai', exportSegment, exporting, operator);
+    assert.ok(exported.ok);
+    const content_sha256 = createHash('sha256').update(String(exported.value)).digest('hex');
+    const archive = { place: '/elsewhere', name: 'x.gz', size_bytes: 1, sha256: '0'.repeat(64) };
+    return { ...exporting, body: { checkpoint, content_sha256, archive } };
+  };
+  return { exporting, archiving };
+}
 
 export const ROWS = rows({
   append: {
@@ -82,6 +121,48 @@ export const ROWS = rows({
   prove: {
     good: async (world) => ({ params: { id: `${world.someRun.taskId}.created` } }),
     check: (response: { index: number; size: number }) => assert.ok(response.index < response.size),
+  },
+  proveLine: {
+    good: async (world) => {
+      const { events } = await world.audit.events({ query: { limit: 1, order: 'desc' } });
+      const { event: line } = await world.audit.prove({ params: { id: events[0]!.id } });
+      return { body: { event: line } };
+    },
+    check: (response: { event: string }, good) =>
+      assert.equal(response.event, (good.body as { event: string }).event),
+    bad: [['a line of no log', () => ({ body: { event: '{"seq":0}' } }), 'bad_request']],
+  },
+  listSegments: {
+    good: async () => ({ query: { limit: '100' } }),
+    check: (response: { segments: { status: string }[] }) =>
+      assert.equal(response.segments.at(-1)?.status, 'current'),
+    bad: [['a cursor of nobody', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  exportSegment: {
+    unknownId: 'fine',
+    good: async (world) => (await sealSegment(world)).exporting,
+    check: (response: string, good) => {
+      const { first } = JSON.parse(response.slice(0, response.indexOf('\n'))) as { first: number };
+      assert.equal(first, good.params?.first_seq);
+    },
+    bad: [
+      ['a checkpoint of no log', (g) => ({ ...g, body: { checkpoint: 'x' } }), 'bad_request'],
+      ['no segment', (g) => ({ ...g, params: { first_seq: 999_999_999 } }), 'not_found'],
+    ],
+  },
+  archiveSegment: {
+    unknownId: 'fine',
+    good: async (world) => (await sealSegment(world)).archiving(),
+    check: (response: { segment: { status: string } }) =>
+      assert.equal(response.segment.status, 'archived'),
+    bad: [
+      [
+        'the hash of other content',
+        (g) => withBody(g, { content_sha256: 'f'.repeat(64) }),
+        'conflict',
+      ],
+      ['no segment', (g) => ({ ...g, params: { first_seq: 999_999_999 } }), 'not_found'],
+    ],
   },
   rotateKey: {
     good: nothing,

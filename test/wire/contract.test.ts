@@ -21,10 +21,11 @@ import {
 import { allEvents } from '../support/reconcile.ts';
 import { eventually } from '../support/runtime.ts';
 import { ROWS as APPROVALD_ROWS } from './approvald-rows.ts';
+import { ROWS as AUDIT_ROWS } from './auditd-ai-rows.ts';
 
 let world: IdleWorld;
 before(async () => {
-  world = await startIdleWorld();
+  world = await startIdleWorld({ 'auditd-ai': { segment_bytes_max: 65_536 } });
 });
 after(() => world.stop());
 
@@ -145,6 +146,7 @@ describe('pages', () => {
       await world.modeld.generate({ body: { model: 'default', messages: messages as never } });
       await APPROVALD_ROWS.listPermits!.good(world, 'operator');
     }
+    await AUDIT_ROWS.exportSegment!.good(world, 'operator');
     await world.tidyUp();
     // Wait until runners and outboxes have sent everything before counting.
     let size = -1;
@@ -167,13 +169,13 @@ describe('pages', () => {
     'auditd-ai agent': () => ({ agent: 'worker' }),
     'auditd-ai tool': () => ({ tool: 'person.ask' }),
   };
-  type Row = { id?: string; call_id?: string; seq?: number };
+  type Row = { id?: string; call_id?: string; seq?: number; segment?: string };
   const rowsOf = (outcome: CallerOutcome): { rows: Row[]; cursor: string | null } => {
     assert.ok(outcome.ok, JSON.stringify(outcome));
     const { cursor, ...rest } = outcome.value as Record<string, unknown>;
     return { rows: Object.values(rest)[0] as Row[], cursor: cursor as string | null };
   };
-  const nameOf = (row: Row): string => String(row.seq ?? row.id ?? row.call_id);
+  const nameOf = (row: Row): string => String(row.seq ?? row.id ?? row.call_id ?? row.segment);
 
   it('are tested on every list that has them', () => {
     assert.ok(paged.length >= 10, paged.map(({ name }) => name).join(' '));

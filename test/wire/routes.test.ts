@@ -32,7 +32,11 @@ let world: IdleWorld;
 before(async () => {
   const embeds =
     'permit (principal is Agent, action == Action::"model.use", resource == Model::"embed");';
-  world = await startIdleWorld({ egressd: { allow_private: [PAGE] }, policies: { embeds } });
+  world = await startIdleWorld({
+    'auditd-ai': { segment_bytes_max: 65_536 },
+    egressd: { allow_private: [PAGE] },
+    policies: { embeds },
+  });
 });
 afterEach(() => world.tidyUp());
 after(() => world.stop());

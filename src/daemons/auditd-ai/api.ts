@@ -2,10 +2,11 @@
 import { type Handlers, RawReply } from '../../platform/dispatch.ts';
 import { assertOperatorKey } from '../../platform/snapshots.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { Archiving } from './archiving.ts';
 import type { AuditService } from './service.ts';
 import type { TailFilter } from './store/store.ts';
 
-export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
+export function makeApi(service: AuditService, archiving: Archiving): Handlers<typeof auditRoutes> {
   return {
     append: async ({ body, caller }) =>
       service.append(body.events, caller.kind === 'daemon' ? caller.daemon : ''),
@@ -46,6 +47,17 @@ export function makeApi(service: AuditService): Handlers<typeof auditRoutes> {
       return { held: service.release(params.id) };
     },
     prove: ({ params }) => service.prove(params.id),
+    proveLine: ({ body }) => archiving.proveLine(body.event),
+    listSegments: async ({ query }) => archiving.listSegments(query),
+    exportSegment: async ({ params, body }) =>
+      new RawReply({
+        status: 200,
+        headers: { 'content-type': 'application/x-ndjson', 'cache-control': 'no-store' },
+        body: await archiving.exportSegment(params.first_seq, body.checkpoint),
+      }),
+    archiveSegment: async ({ params, body, caller }) => ({
+      segment: await archiving.archiveSegment(params.first_seq, body, caller.principal),
+    }),
     rotateKey: ({ caller }) => service.rotateKey(caller.principal),
   };
 }

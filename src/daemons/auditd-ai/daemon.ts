@@ -3,10 +3,13 @@ import { join } from 'node:path';
 import { defineDaemon } from '../../platform/daemon.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { makeApi } from './api.ts';
+import { makeArchiving } from './archiving.ts';
 import { auditdConfig } from './config.ts';
 import { openLog } from './log/log.ts';
 import { makeService } from './service.ts';
 import { openIndex } from './store/store.ts';
+
+const HOUR_MS = 3_600_000;
 
 export const auditdAi = defineDaemon({
   name: 'auditd-ai',
@@ -19,6 +22,7 @@ export const auditdAi = defineDaemon({
       origin: config.origin,
       clock,
       segmentBytesMax: config.segment_bytes_max,
+      segmentAgeMaxMs: config.segment_hours_max * HOUR_MS,
       checkpointEveryMs: config.checkpoint_every_ms,
       onFault: (error) => context.log.error('writing the audit log failed', { error }),
     });
@@ -33,12 +37,23 @@ export const auditdAi = defineDaemon({
       log,
       index,
       highWaterMarks: await index.readHighWaterMarks(),
+      clock,
       logger: context.log,
       failpoint: context.failpoint,
     });
+    const archiving = makeArchiving({
+      log,
+      index,
+      clock,
+      logger: context.log,
+      failpoint: context.failpoint,
+      appendOwn: service.appendOwn,
+    });
+    await archiving.resume();
     context.metrics.gauge('audit_events', () => log.size);
+    context.metrics.gauge('audit_events_archived', () => log.firstSeq);
     return {
-      handlers: makeApi(service),
+      handlers: makeApi(service, archiving),
       database: index.database,
       async stop() {
         service.releaseAll();

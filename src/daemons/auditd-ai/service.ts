@@ -1,5 +1,6 @@
 // Accepts each event once, acknowledges it when it is durable, and serves readers by number, by
 // index, or as a stream that follows the end of the log.
+import type { Clock } from '../../platform/clock.ts';
 import { makeHolds } from '../../platform/holds.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
@@ -7,6 +8,7 @@ import { readNumberCursor } from '../../platform/page.ts';
 import type { CheckpointView, HeldLogView, ProofView } from '../../wire/auditd-ai.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { AuditEvent, NewEvent } from '../../wire/events.ts';
+import { archivedFault } from './log/archived-file.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveEvent } from './log/prove.ts';
 import {
@@ -19,7 +21,7 @@ import {
 } from './rules.ts';
 import type { AuditIndex, TailFilter } from './store/store.ts';
 
-export type EventPage = { events: AuditEvent[]; cursor: string | null };
+export type EventPage = { events: AuditEvent[]; archived?: number[]; cursor: string | null };
 export type PageOptions = { limit: number; cursor?: string | undefined };
 
 export type AuditService = {
@@ -44,22 +46,27 @@ export type AuditService = {
   releaseAll(): void;
   prove(id: string): Promise<ProofView>;
   rotateKey(by: string): Promise<{ vkey: string; previous: string }>;
+  /** Appends an event of auditd-ai itself. */
+  appendOwn(event: Pick<NewEvent, 'id' | 'event' | 'principal' | 'data'>): Promise<void>;
 };
 
 /** A store that lacks more events than a power failure can lose is an older copy. */
 const OWN = { page: 1_000, max: 100_000 };
+const OWN_SOURCE = { source: 'auditd-ai', source_store: 'auditd-ai' };
 const HEARTBEAT_INTERVAL_MS = 15_000;
 
 export function makeService({
   log,
   index,
   highWaterMarks,
+  clock,
   logger,
   failpoint,
 }: {
   log: AuditLog;
   index: AuditIndex;
   highWaterMarks: Map<string, number>;
+  clock: Pick<Clock, 'nowMs'>;
   logger: Log;
   failpoint: (name: string) => void;
 }): AuditService {
@@ -82,12 +89,21 @@ export function makeService({
     return events;
   };
 
+  /** Returns the repeats that are archived: only the hashes of these events are here. */
+  const findArchived = (repeats: readonly NewEvent[], seqs: readonly number[]): NewEvent[] => {
+    const archived = seqs.filter((seq) => seq < log.firstSeq);
+    return repeats.filter((event) =>
+      archived.some((seq) => log.hasLeaf(seq, JSON.stringify(event))),
+    );
+  };
+
   /** Throws if a repeat is not in the log: acknowledging it would lose the event. */
   const checkRepeats = async (repeats: NewEvent[], fresh: NewEvent[]): Promise<void> => {
     const known = [...fresh];
     let reused = findReused(repeats, known);
     for await (const seqs of index.findIds(repeats.map((event) => event.id))) {
-      known.push(...read(seqs));
+      const live = seqs.filter((seq) => seq >= log.firstSeq);
+      known.push(...read(live), ...findArchived(repeats, seqs));
       reused = findReused(repeats, known);
       if (reused === undefined) return;
     }
@@ -105,8 +121,8 @@ export function makeService({
   async function* readNewest(origin: Origin, after: number): AsyncGenerator<AuditEvent> {
     const key = formatOrigin(origin);
     if ((highWaterMarks.get(key) ?? 0) <= after) return;
-    for (let to = log.size; to > 0; ) {
-      const from = Math.max(0, to - OWN.page);
+    for (let to = log.size; to > log.firstSeq; ) {
+      const from = Math.max(log.firstSeq, to - OWN.page);
       const events = read(Array.from({ length: to - from }, (_, i) => from + i));
       for (const event of events.toReversed()) {
         if (formatOrigin(event) !== key) continue;
@@ -116,7 +132,14 @@ export function makeService({
       to = from;
       await new Promise((resolve) => setImmediate(resolve));
     }
+    if (log.archived.some(({ sources }) => (sources[key] ?? 0) > after))
+      throw olderCopyFault(origin, `events beyond ${after} are archived`, { after });
   }
+
+  const announce = (firstSeq: number, events: readonly NewEvent[]): void => {
+    index.add(firstSeq, events);
+    for (const wake of followers) wake();
+  };
 
   const appendNew = async (events: NewEvent[]): Promise<{ size: number; accepted: number }> => {
     const { fresh, repeats } = splitNewAndRepeats(events, highWaterMarks);
@@ -127,8 +150,7 @@ export function makeService({
     // Before anything else can fail: these events are in the log.
     for (const event of fresh) highWaterMarks.set(formatOrigin(event), event.source_seq);
     failpoint('auditd-ai.after-append');
-    index.add(firstSeq, fresh);
-    for (const wake of followers) wake();
+    announce(firstSeq, fresh);
     return { size, accepted: fresh.length };
   };
 
@@ -164,13 +186,16 @@ export function makeService({
         after: order === 'asc' ? (at ?? after) : after,
         before: order === 'desc' ? at : undefined,
       });
+      const archived = seqs.filter((seq) => seq < log.firstSeq);
       return {
-        events: read(seqs),
+        events: read(seqs.filter((seq) => seq >= log.firstSeq)),
+        ...(archived.length === 0 ? {} : { archived }),
         cursor: seqs.length === limit ? String(seqs[seqs.length - 1]) : null,
       };
     },
     async *follow(filter, after, signal) {
-      let next = after === undefined ? log.size : after + 1;
+      let next = after === undefined ? log.size : after < 0 ? log.firstSeq : after + 1;
+      if (next < log.firstSeq) throw archivedFault(log.archived, next);
       let wake: () => void = () => {};
       const onEvent = (): void => wake();
       followers.add(onEvent);
@@ -221,17 +246,23 @@ export function makeService({
         throw fault('not_found', `the log has no event ${id}`, {
           hint: 'List event ids with agentctl audit tail.',
         });
+      if (seq < log.firstSeq) throw archivedFault(log.archived, seq);
       return proveEvent(log, seq);
     },
     async rotateKey(by) {
       const rotated = await log.rotateKey({
-        source: 'auditd-ai',
-        source_store: 'auditd-ai',
+        ...OWN_SOURCE,
         source_seq: log.size + 1,
         principal: by,
       });
       logger.info('signing key rotated', { vkey: rotated.vkey });
       return rotated;
+    },
+    async appendOwn(event) {
+      const ts = new Date(clock.nowMs()).toISOString();
+      const own: NewEvent = { ...event, ...OWN_SOURCE, ts, source_seq: log.size + 1 };
+      const { firstSeq } = await log.append([JSON.stringify(own)]);
+      announce(firstSeq, [own]);
     },
   };
 }

@@ -1,13 +1,15 @@
 // Verifies an audit directory or a copy of one from the command line. Needs no daemon and no key.
-//   verify-main.ts [--own [--full]] [--from FILE]... [--key VKEY]... [--json] [DIR]
+//   verify-main.ts [--own [--full]] [--from FILE]... [--key VKEY]... [--archive DIR]
+//                 [--json] [DIR]
 // Only reads, unless the directory is a runtime's own log (--own): then it continues from the last
 // verification and leaves verified.json for the next.
 import { readFileSync, statSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Fault } from '../../wire/errors.ts';
 import { VERIFIED_FILE, type VerifiedLog, writeVerified } from './log/verified-file.ts';
-import { type VerifyOptions, type VerifyReport, verifyLog } from './log/verify.ts';
+import { verifyLog } from './log/verify.ts';
 import { verifyOwnLog } from './log/verify-own.ts';
+import type { VerifyOptions, VerifyReport } from './log/verify-report.ts';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -16,6 +18,7 @@ const { values, positionals } = parseArgs({
     full: { type: 'boolean' },
     from: { type: 'string', multiple: true },
     key: { type: 'string', multiple: true },
+    archive: { type: 'string' },
     json: { type: 'boolean' },
   },
 });
@@ -23,8 +26,10 @@ const { values, positionals } = parseArgs({
 // The reader of a pipe may close it early.
 process.stdout.on('error', () => process.exit());
 
+/** A changed log may have characters that a terminal would obey. */
 function print(line: string): void {
-  process.stdout.write(`${line}\n`);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be printed
+  process.stdout.write(`${line.replace(/[\x00-\x1f\x7f-\x9f]/g, '?')}\n`);
 }
 
 const pluralize = (n: number, word: string) => `${n} ${word}${n === 1 ? '' : 's'}`;
@@ -41,12 +46,26 @@ function printReport(report: VerifyReport): void {
     print(`  ${kind}${seq === null ? '' : ` at event ${seq}`}${where}: ${message}`);
   }
   printExtent(report);
+  printArchived(report);
   print(`Root ${report.root}`);
   print(`${pluralize(checkpoints_checked, 'signed checkpoint')} checked.`);
   print(`${pluralize(signed_size, 'event')} signed, ${unsigned_tail} after the last signature.`);
   if (values.from === undefined)
     print('A cut tail shows only against a checkpoint kept elsewhere: --from FILE.');
   for (const remark of report.remarks) print(remark);
+}
+
+function printArchived({ archived, verified_earlier }: VerifyReport): void {
+  const { events, segments, hashed, places } = archived;
+  if (segments === 0) return;
+  const what = `${pluralize(events, 'event')} in ${pluralize(segments, 'archived segment')}`;
+  if (hashed === events) print(`${what} were hashed too.`);
+  else if (verified_earlier !== null) print(`${what} are part of it.`);
+  else {
+    print(`${events - hashed} of ${what} were NOT hashed, only compared by their recorded hashes.`);
+    if (values.archive === undefined)
+      print(`--archive DIR hashes them; they were archived to ${places.join(', ')}.`);
+  }
 }
 
 function printExtent({ hashed, verified_earlier: earlier }: VerifyReport): void {
@@ -72,7 +91,9 @@ function enterAsOwner(dir: string): void {
 async function verify(options: VerifyOptions): Promise<VerifyReport> {
   if (values.own !== true) return verifyLog(options);
   // A proof against something kept elsewhere must not rest on a file kept beside the log.
-  const isFull = [values.full, values.from, values.key].some((value) => value !== undefined);
+  const isFull = [values.full, values.from, values.key, values.archive].some(
+    (value) => value !== undefined,
+  );
   const { report, verified } = await verifyOwnLog({ ...options, isFull, nowMs: Date.now() });
   const remark = verified === undefined ? undefined : remember(options.dir, verified);
   return remark === undefined ? report : { ...report, remarks: [...report.remarks, remark] };
@@ -92,6 +113,7 @@ function remember(dir: string, verified: VerifiedLog): string | undefined {
 try {
   const report = await verify({
     dir: positionals[0] ?? '.',
+    archiveDir: values.archive,
     from: (values.from ?? []).map((file) => readFileSync(file, 'utf8')),
     ...(values.key === undefined ? {} : { trustedKeys: values.key }),
   });

@@ -103,7 +103,9 @@ async function readPast(
       found.push(...recent.filter(({ data }) => data?.answer !== undefined));
       read += page.events.length;
       cursor = recent.length < page.events.length ? null : page.cursor;
-      truncated ||= cursor !== null && read >= EVENTS_MAX;
+      // Newest first, so only archived events follow an archived one.
+      if (page.archived !== undefined) cursor = null;
+      truncated ||= page.archived !== undefined || (cursor !== null && read >= EVENTS_MAX);
     } while (cursor !== null && read < EVENTS_MAX);
   }
   found.sort((a, b) => a.seq - b.seq);

@@ -1,6 +1,6 @@
 // CheckpointChain checks every checkpoint of a directory while its events are hashed: against the
 // root of the events it covers, and against the key in force, through every rotation.
-import { type ArchivedNote, readArchive, readNotes } from './checkpoint-files.ts';
+import { type HistoryNote, readHistory, readNotes } from './checkpoint-files.ts';
 import { type FileStamp, isSameFile } from './file-stamp.ts';
 import { readPublicKeys } from './keys.ts';
 import type { TreeHead } from './merkle.ts';
@@ -51,13 +51,13 @@ export class CheckpointChain {
   firstBadSize: number | undefined;
   readonly keys: notes.Verifier[];
   /** checkpoints.log as far as it is checked; null if there is none. */
-  readonly archiveStamp: FileStamp | null;
+  readonly historyStamp: FileStamp | null;
   readonly #listed: notes.Verifier[];
   readonly #trusted: notes.Verifier[] | undefined;
-  readonly #archived: Generator<CheckpointEntry>;
+  readonly #history: Generator<CheckpointEntry>;
   /** The file `checkpoint` and the checkpoints kept elsewhere. */
   readonly #single: CheckpointEntry[];
-  #archivedNext: IteratorResult<CheckpointEntry> | undefined;
+  #historyNext: IteratorResult<CheckpointEntry> | undefined;
   #upcoming: CheckpointEntry | undefined;
   #rotation: Handover | undefined;
   #isTrusted = false;
@@ -71,8 +71,8 @@ export class CheckpointChain {
     this.keys = first === undefined ? [] : [first];
     if (first === undefined)
       this.#report('unknown_key', 'keys/public.txt names no key of this log');
-    const { current, archive } = readNotes(dir);
-    this.archiveStamp = archive;
+    const { current, history } = readNotes(dir);
+    this.historyStamp = history;
     if (current === undefined) this.#report('no_checkpoint', 'the file checkpoint is missing');
     if (resume !== undefined) this.#resume(resume);
     this.#single = [
@@ -82,7 +82,7 @@ export class CheckpointChain {
         .map((entry) => ({ ...entry, isKeptElsewhere: true })),
     ].sort((a, b) => a.size - b.size);
     const from = resume?.checkpoints?.size_bytes ?? 0;
-    this.#archived = this.#readArchived(dir, { from, to: archive?.size_bytes ?? 0 });
+    this.#history = this.#readHistory(dir, { from, to: history?.size_bytes ?? 0 });
     this.#upcoming = this.#pull();
   }
 
@@ -90,7 +90,7 @@ export class CheckpointChain {
   #resume({ keys, note, checkpoints }: CheckedChain): void {
     if (this.keys[0]?.vkey !== keys[0])
       this.#report('unknown_key', 'keys/public.txt begins with another key than before');
-    const stamp = this.archiveStamp;
+    const stamp = this.historyStamp;
     const isContinued =
       checkpoints === null ||
       (stamp !== null &&
@@ -145,6 +145,14 @@ export class CheckpointChain {
     }
   }
 
+  /** Checks only the signatures of the checkpoints below `size`: their events are not at hand. */
+  passOver(size: number): void {
+    while (this.#upcoming !== undefined && this.#upcoming.size < size) {
+      this.#compare(this.#upcoming, 'unknown');
+      this.#upcoming = this.#pull();
+    }
+  }
+
   /** Reports the remaining checkpoints, which cover more events than there are. */
   finish(): void {
     while (this.#upcoming !== undefined) {
@@ -157,17 +165,19 @@ export class CheckpointChain {
     }
   }
 
-  #compare(entry: CheckpointEntry, root: Buffer | undefined): void {
+  #compare(entry: CheckpointEntry, root: Buffer | 'unknown' | undefined): void {
     this.checked += 1;
     this.origin ??= entry.origin;
     if (entry.origin !== this.origin) {
       this.#report('bad_checkpoint', `${entry.where} is from another log, ${entry.origin}`);
       return;
     }
-    const isGood = root !== undefined && entry.root.equals(root);
-    this.#hasDifference ||= !isGood;
+    const isKnown = root !== 'unknown';
+    const isGood = isKnown && root !== undefined && entry.root.equals(root);
+    this.#hasDifference ||= isKnown && !isGood;
     if (!(entry.isKeptElsewhere ? this.#isKeptSigned(entry) : this.#isOwnSigned(entry))) return;
     this.signed.push({ size: entry.size, root: entry.root });
+    if (!isKnown) return;
     if (!isGood) this.firstBadSize ??= entry.size;
     if (this.firstBadSize === undefined) {
       this.lastGoodSize = entry.size;
@@ -216,14 +226,14 @@ export class CheckpointChain {
     return notes.checkNote(entry.note, this.#listed).valid.length > 0;
   }
 
-  *#readArchived(dir: string, span: { from: number; to: number }): Generator<CheckpointEntry> {
-    for (const archived of readArchive(dir, span)) yield* this.#parseArchived(archived);
+  *#readHistory(dir: string, span: { from: number; to: number }): Generator<CheckpointEntry> {
+    for (const older of readHistory(dir, span)) yield* this.#parseHistory(older);
   }
 
-  #parseArchived({ note, line, isWhole }: ArchivedNote): CheckpointEntry[] {
+  #parseHistory({ note, line, isWhole }: HistoryNote): CheckpointEntry[] {
     const where = `checkpoints.log line ${line}`;
     if (isWhole) return this.#parse(note, { where });
-    this.remarks.push(`${where}: the last archived checkpoint is half written and was not checked`);
+    this.remarks.push(`${where}: the last checkpoint is half written and was not checked`);
     return [];
   }
 
@@ -238,19 +248,37 @@ export class CheckpointChain {
     }
   }
 
-  /** Merges archived and single checkpoints by size. */
+  /** Merges the history and single checkpoints by size. */
   #pull(): CheckpointEntry | undefined {
-    this.#archivedNext ??= this.#archived.next();
-    const archived = this.#archivedNext.done === true ? undefined : this.#archivedNext.value;
+    this.#historyNext ??= this.#history.next();
+    const older = this.#historyNext.done === true ? undefined : this.#historyNext.value;
     const single = this.#single[0];
-    if (single !== undefined && (archived === undefined || single.size < archived.size)) {
+    if (single !== undefined && (older === undefined || single.size < older.size)) {
       return this.#single.shift();
     }
-    this.#archivedNext = undefined;
-    return archived;
+    this.#historyNext = undefined;
+    return older;
   }
 
   #report(kind: ChainProblem['kind'], message: string): void {
     this.problems.push({ kind, message });
   }
+}
+
+/** Returns the root that a key of the log signed for this size, if a checkpoint has it. */
+export function findSignedRoot(dir: string, size: number): Buffer | undefined {
+  const keys = readPublicKeys(dir);
+  const { current, history } = readNotes(dir);
+  const older = readHistory(dir, { to: history?.size_bytes ?? 0 });
+  for (const text of [...older.map(({ note }) => note), current ?? '']) {
+    if (!text.includes(`\n${size}\n`)) continue;
+    try {
+      const note = notes.parseNote(text);
+      const head = notes.parseCheckpoint(note.text);
+      if (head.size === size && notes.checkNote(note, keys).valid.length > 0) return head.root;
+    } catch {
+      // The chain reports notes that cannot be read.
+    }
+  }
+  return undefined;
 }

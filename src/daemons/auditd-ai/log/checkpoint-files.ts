@@ -6,11 +6,11 @@ import { isMissing, type LogDisk, readFileIfExists, replaceFile, writeAll } from
 import { type FileStamp, stampOf } from './file-stamp.ts';
 import { LineCursor } from './segments.ts';
 
-/** One checkpoint signed by the timer is archived per this interval. */
-export const ARCHIVE_INTERVAL_MS = 60_000;
+/** One checkpoint signed by the timer is added to the history per this interval. */
+export const HISTORY_INTERVAL_MS = 60_000;
 
 const CURRENT = 'checkpoint';
-const ARCHIVE = 'checkpoints.log';
+const HISTORY = 'checkpoints.log';
 const TAIL_BYTES = 1 << 16;
 const SIGNATURE_HEAD = '— ';
 
@@ -18,43 +18,43 @@ export const readCurrentNote = (logDir: string): string | undefined =>
   readFileIfExists(path.join(logDir, CURRENT));
 
 /**
- * Reads the current note together with the extent of the archive that precedes it. A note that is
- * archived meanwhile would be after that extent and older than the current one.
+ * Reads the current note together with the extent of the history that precedes it. A note that is
+ * added to it meanwhile would be after that extent and older than the current one.
  */
 export function readNotes(logDir: string): {
   current: string | undefined;
-  archive: FileStamp | null;
+  history: FileStamp | null;
 } {
   for (;;) {
-    const before = measureArchive(logDir);
+    const before = measureHistory(logDir);
     const current = readCurrentNote(logDir);
-    const archive = stampArchive(logDir);
-    if ((archive?.size_bytes ?? 0) === before) return { current, archive };
+    const history = stampHistory(logDir);
+    if ((history?.size_bytes ?? 0) === before) return { current, history };
   }
 }
 
-function stampArchive(logDir: string): FileStamp | null {
+function stampHistory(logDir: string): FileStamp | null {
   try {
-    return stampOf(ARCHIVE, path.join(logDir, ARCHIVE));
+    return stampOf(HISTORY, path.join(logDir, HISTORY));
   } catch (cause) {
     if (isMissing(cause)) return null;
     throw cause;
   }
 }
 
-export type ArchivedNote = { note: string; line: number; isWhole: boolean; endOffset: number };
+export type HistoryNote = { note: string; line: number; isWhole: boolean; endOffset: number };
 
-function measureArchive(logDir: string): number {
-  return fs.statSync(path.join(logDir, ARCHIVE), { throwIfNoEntry: false })?.size ?? 0;
+function measureHistory(logDir: string): number {
+  return fs.statSync(path.join(logDir, HISTORY), { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/** Yields archived notes in writing order; `isWhole` is false for a torn last one. */
-export function* readArchive(
+/** Yields the older notes in writing order; `isWhole` is false for a torn last one. */
+export function* readHistory(
   logDir: string,
-  { from = 0, to = measureArchive(logDir) } = {},
-): Generator<ArchivedNote> {
+  { from = 0, to = measureHistory(logDir) } = {},
+): Generator<HistoryNote> {
   if (to === 0) return;
-  const fd = fs.openSync(path.join(logDir, ARCHIVE), 'r');
+  const fd = fs.openSync(path.join(logDir, HISTORY), 'r');
   try {
     const cursor = new LineCursor(fd, { from, to, chunkBytes: TAIL_BYTES });
     let lines: string[] = [];
@@ -82,13 +82,13 @@ export function* readArchive(
   }
 }
 
-/** Returns the newest whole archived note and the length of the file up to its end. */
-export function readArchiveEnd(logDir: string): { note: string | undefined; wholeBytes: number } {
-  const from = Math.max(0, measureArchive(logDir) - TAIL_BYTES);
+/** Returns the newest whole note and the length of the file up to its end. */
+export function readHistoryEnd(logDir: string): { note: string | undefined; wholeBytes: number } {
+  const from = Math.max(0, measureHistory(logDir) - TAIL_BYTES);
   let note: string | undefined;
   let wholeBytes = 0;
-  for (const archived of readArchive(logDir, { from })) {
-    if (archived.isWhole) [note, wholeBytes] = [archived.note, archived.endOffset];
+  for (const older of readHistory(logDir, { from })) {
+    if (older.isWhole) [note, wholeBytes] = [older.note, older.endOffset];
   }
   return { note, wholeBytes };
 }
@@ -96,36 +96,36 @@ export function readArchiveEnd(logDir: string): { note: string | undefined; whol
 export class CheckpointFiles {
   readonly #dir: string;
   readonly #disk: LogDisk;
-  readonly #archiveFd: number;
-  #archiveBytes: number;
+  readonly #historyFd: number;
+  #historyBytes: number;
 
   constructor(logDir: string, disk: LogDisk) {
     this.#dir = logDir;
     this.#disk = disk;
-    this.#archiveBytes = readArchiveEnd(logDir).wholeBytes;
-    this.#archiveFd = fs.openSync(path.join(logDir, ARCHIVE), 'a', 0o640);
+    this.#historyBytes = readHistoryEnd(logDir).wholeBytes;
+    this.#historyFd = fs.openSync(path.join(logDir, HISTORY), 'a', 0o640);
     // A crash may have left half a note; the next one must not be appended to it.
-    fs.ftruncateSync(this.#archiveFd, this.#archiveBytes);
+    fs.ftruncateSync(this.#historyFd, this.#historyBytes);
   }
 
-  /** Makes `note` the current one. `replaced` is archived first, so that no crash loses it. */
+  /** Makes `note` the current one. `replaced` enters the history first: no crash loses it. */
   write(note: string, replaced: string | undefined): void {
-    if (replaced !== undefined) this.#archive(Buffer.from(`${replaced}\n`));
+    if (replaced !== undefined) this.#append(Buffer.from(`${replaced}\n`));
     replaceFile(this.#disk, { path: path.join(this.#dir, CURRENT), contents: note, mode: 0o640 });
   }
 
-  #archive(bytes: Buffer): void {
+  #append(bytes: Buffer): void {
     try {
-      writeAll(this.#disk, this.#archiveFd, bytes, null);
-      this.#disk.datasync(this.#archiveFd);
-      this.#archiveBytes += bytes.length;
+      writeAll(this.#disk, this.#historyFd, bytes, null);
+      this.#disk.datasync(this.#historyFd);
+      this.#historyBytes += bytes.length;
     } catch (cause) {
-      fs.ftruncateSync(this.#archiveFd, this.#archiveBytes);
+      fs.ftruncateSync(this.#historyFd, this.#historyBytes);
       throw cause;
     }
   }
 
   close(): void {
-    fs.closeSync(this.#archiveFd);
+    fs.closeSync(this.#historyFd);
   }
 }

@@ -77,18 +77,19 @@ export class CompactRange {
     this.#addSubtree(0, leaf, sink);
   }
 
-  /** Joins the range that begins where this one ends. */
-  append(next: CompactRange): void {
+  /** Joins the range that begins where this one ends. `sink` gets only the nodes that are known. */
+  append(next: CompactRange, sink?: NodeSink): void {
     if (next.first !== this.#end)
       throw new Error(`a range from ${next.first} does not follow one to ${this.#end}`);
-    this.#append(listSubtrees(next.first, next.end), next.#list().map(fromRaw));
+    this.#append(listSubtrees(next.first, next.end), next.#list().map(fromRaw), sink);
   }
 
-  #append(subtrees: readonly Subtree[], hashes: readonly Buffer[]): void {
+  #append(subtrees: readonly Subtree[], hashes: readonly Buffer[], sink?: NodeSink): void {
     const isSound = hashes.every((node) => node.length === HASH_BYTES);
     if (!isSound || hashes.length !== subtrees.length)
       throw fault('bad_request', `${subtrees.length} hashes of 32 bytes must describe the range`);
-    for (const [i, { level }] of subtrees.entries()) this.#addSubtree(level, toRaw(hashes[i]!));
+    for (const [i, { level }] of subtrees.entries())
+      this.#addSubtree(level, toRaw(hashes[i]!), sink);
   }
 
   #addSubtree(level: number, subtree: RawHash, sink?: NodeSink): void {
@@ -96,7 +97,7 @@ export class CompactRange {
     let at = level;
     let index = this.#end / 2 ** level;
     this.#end += 2 ** level;
-    sink?.(at, node);
+    sink?.(at, node, index);
     for (; index % 2 === 1; index = (index - 1) / 2) {
       if (this.first > 0 && (index - 1) * 2 ** at < this.first) {
         this.#left.push(node);
@@ -104,7 +105,7 @@ export class CompactRange {
       }
       node = hashRawPair(this.#right[at]!, node);
       at += 1;
-      sink?.(at, node);
+      sink?.(at, node, (index - 1) / 2);
     }
     this.#right[at] = node;
   }

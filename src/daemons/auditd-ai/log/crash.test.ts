@@ -179,7 +179,7 @@ test('a missing segment is named', async (t) => {
   await assert.rejects(open(dir), isFault('log_damaged', 'truncated'));
 });
 
-test('a checkpoint that is missing, changed or older than the archive is refused', async (t) => {
+test('a checkpoint that is missing, changed or older than the history is refused', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   const old = fs.readFileSync(`${dir}/checkpoint`, 'utf8');
@@ -208,7 +208,7 @@ test('a checkpoint that is missing, changed or older than the archive is refused
   }
 });
 
-test('a partial note at the end of the archive is not joined to the next', async (t) => {
+test('a partial note at the end of the history is not joined to the next', async (t) => {
   const dir = makeDir(t);
   await writeLog(dir, 3);
   for (const half of ['test.example/audit\n30\n', 'test.example/audit\n30\nAAAA\n\n', '— a']) {

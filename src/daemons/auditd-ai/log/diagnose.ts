@@ -24,7 +24,7 @@ export type EventProblem = {
   message: string;
 };
 
-/** `index` counts lines over all files. */
+/** `index` is the number of events before it, the archived ones included. */
 type LinePosition = { segment: string; line: number; index: number };
 /** Adjacent lines with consecutive seqs. */
 type SeqRange = LinePosition & { first: number; last: number };
@@ -41,7 +41,10 @@ type DiagnoseInput = {
   signed: readonly TreeHead[];
   lastGoodSize: number;
   firstBadSize: number | undefined;
-  lineCount: number;
+  /** Number of events before the first line; they are archived. */
+  base: number;
+  /** Number of events, with the archived ones. */
+  eventCount: number;
 };
 
 export function diagnose(input: DiagnoseInput): EventProblem[] {
@@ -77,14 +80,17 @@ class Diagnosis {
     // If the file agrees with everything signed, its unsigned rest is credible too.
     const isGood = this.#trusted === this.#signedSize;
     this.#witnessed = isGood ? input.leaves.count : this.#trusted;
-    this.#bound = Math.max(input.lineCount, this.#signedSize) + RENUMBER_REACH;
+    this.#bound = Math.max(input.eventCount, this.#signedSize) + RENUMBER_REACH;
     this.#seen = new Uint8Array(Math.ceil((this.#bound + 1) / 8));
+    for (let seq = 0; seq < input.base; seq += 1) this.#mark(seq);
+    this.#last = input.base - 1;
+    this.#top = input.base;
   }
 
   run(): EventProblem[] {
-    const { walk } = this.#input;
+    const { walk, base } = this.#input;
     walk.rewind();
-    for (let index = 0; walk.next(); index += 1) {
+    for (let index = base; walk.next(); index += 1) {
       this.#addLine({ segment: walk.segment, line: walk.line, index }, walk.cursor);
     }
     this.#reportOrder();

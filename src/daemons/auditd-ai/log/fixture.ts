@@ -8,7 +8,7 @@ import { Fault } from '../../../wire/errors.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { type AuditLog, type LogOptions, openLog } from './log.ts';
 import { listSealed } from './segments.ts';
-import type { VerifyReport } from './verify.ts';
+import type { VerifyReport } from './verify-report.ts';
 
 export const ORIGIN = 'test.example/audit';
 const SETTINGS = { origin: ORIGIN, segmentBytesMax: 1 << 20, checkpointEveryMs: 1_000 };

@@ -28,6 +28,14 @@ export class LeafFile {
     return this.#block.toString('latin1', start, start + HASH_BYTES);
   }
 
+  /** Returns the subtree hashes of leaves [first, end), if the file has all of them. */
+  readRange(first: number, end: number): CompactRange | undefined {
+    if (end > this.count) return undefined;
+    const range = new CompactRange(first);
+    while (range.end < end) range.add(this.read(range.end));
+    return range;
+  }
+
   /** Returns how many leaf hashes a signed root confirms. */
   countSigned(signed: readonly TreeHead[]): number {
     const edge = new CompactRange();

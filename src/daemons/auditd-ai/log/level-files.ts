@@ -96,8 +96,8 @@ export class LevelFiles implements NodeSource {
       if (entry.pending.length === 0) continue;
       const bytes = Buffer.from(entry.pending.join(''), 'latin1');
       try {
-        entry.fd ??= this.#open(level, 'w+')!;
-        writeAll(this.#disk, entry.fd, bytes, entry.written * HASH_BYTES);
+        const { fd } = this.#openEntry(level);
+        writeAll(this.#disk, fd!, bytes, entry.written * HASH_BYTES);
       } catch (cause) {
         throw storageFault(`writing tree/${formatLevelName(level)}`, cause);
       }
@@ -105,6 +105,29 @@ export class LevelFiles implements NodeSource {
       entry.pending = [];
     }
     this.#hasPending = false;
+  }
+
+  /**
+   * Replaces everything by the known nodes of the first `size` leaves. The others become holes,
+   * which read as zeros.
+   */
+  restart(size: number, nodes: readonly { level: number; index: number; node: RawHash }[]): void {
+    this.reset(0);
+    for (const { level, index, node } of nodes)
+      writeAll(this.#disk, this.#openEntry(level).fd!, fromRaw(node), index * HASH_BYTES);
+    let count = size;
+    for (let level = 0; count > 0; level += 1, count = Math.floor(count / 2)) {
+      const entry = this.#openEntry(level);
+      fs.ftruncateSync(entry.fd!, count * HASH_BYTES);
+      entry.written = count;
+    }
+  }
+
+  #openEntry(level: number): Level {
+    const entry = this.#levels[level] ?? { fd: undefined, written: 0, pending: [] };
+    this.#levels[level] = entry;
+    entry.fd ??= this.#open(level, 'w+')!;
+    return entry;
   }
 
   /** Drops all nodes but those of the first `size` leaves. */

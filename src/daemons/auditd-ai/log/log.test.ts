@@ -186,11 +186,11 @@ test('a log that grew is signed in time, and one that did not is left alone', as
   assert.equal(read().size, 7);
 });
 
-test('replaced checkpoints are archived: all requested ones, and some signed by the timer', async (t) => {
+test('replaced checkpoints are kept in the history: all requested ones, and some signed by the timer', async (t) => {
   const dir = makeDir(t);
   const clock = makeManualClock();
-  const log = await open(dir, { clock, archiveEveryMs: 10_000 });
-  const archived = (): number[] =>
+  const log = await open(dir, { clock, historyEveryMs: 10_000 });
+  const older = (): number[] =>
     fs
       .readFileSync(`${dir}/checkpoints.log`, 'utf8')
       .split('\n')
@@ -199,12 +199,12 @@ test('replaced checkpoints are archived: all requested ones, and some signed by 
     await log.append([body(n)]);
     await log.signNow();
   }
-  assert.deepEqual(archived(), [0, 1, 2, 3, 4]);
+  assert.deepEqual(older(), [0, 1, 2, 3, 4]);
   for (let n = 5; n < 30; n += 1) {
     await log.append([body(n)]);
     clock.advance(1_000);
   }
-  assert.equal(archived().length, 8);
+  assert.equal(older().length, 8);
   await log.close();
   assert.ok((await verifyLog({ dir })).ok);
 });

@@ -7,15 +7,18 @@ import { storageFault } from '../../../platform/disk-fault.ts';
 import type { Hold } from '../../../platform/holds.ts';
 import { fault } from '../../../wire/errors.ts';
 import { AppendQueue, type AppendResult, encodeGroup, type QueuedAppend } from './append-queue.ts';
-import { ARCHIVE_INTERVAL_MS } from './checkpoint-files.ts';
+import { type ArchivedSegment, archivedEnd, archivedFault } from './archived-file.ts';
+import { HISTORY_INTERVAL_MS } from './checkpoint-files.ts';
 import type { CompactRange } from './compact-range.ts';
 import { type LogDisk, systemDisk } from './disk.ts';
 import { KeyRing } from './keys.ts';
 import { LevelFiles } from './level-files.ts';
 import * as merkle from './merkle.ts';
 import { type LogPart, type LogView, readRange, scanLines } from './reader.ts';
-import { type CutTail, type RecoveredLog, rebuildLevels, recoverLog } from './recover.ts';
+import { rebuildLevels } from './rebuild-tree.ts';
+import { type CutTail, type RecoveredLog, recoverLog } from './recover.ts';
 import { formatRotation } from './rotation.ts';
+import { SegmentArchive } from './segment-archive.ts';
 import { CURRENT_SEGMENT } from './segments.ts';
 import { type LogClock, readSigned, type SignedCheckpoint, Signing } from './signing.ts';
 import { SegmentWriter } from './writer.ts';
@@ -26,10 +29,12 @@ export type LogOptions = {
   origin: string;
   clock: LogClock;
   segmentBytesMax: number;
+  /** A segment whose first event is older is sealed before the next append. */
+  segmentAgeMaxMs?: number;
   /** Interval at which a log that has grown is signed. */
   checkpointEveryMs: number;
-  /** One checkpoint signed by the timer is archived per this interval. */
-  archiveEveryMs?: number;
+  /** One checkpoint signed by the timer is added to the history per this interval. */
+  historyEveryMs?: number;
   lineBytesMax?: number;
   queueBytesMax?: number;
   disk?: LogDisk;
@@ -38,7 +43,8 @@ export type LogOptions = {
 };
 
 const DEFAULTS = {
-  archiveEveryMs: ARCHIVE_INTERVAL_MS,
+  segmentAgeMaxMs: Number.POSITIVE_INFINITY,
+  historyEveryMs: HISTORY_INTERVAL_MS,
   lineBytesMax: 1 << 20,
   queueBytesMax: 64 << 20,
   disk: systemDisk,
@@ -59,7 +65,9 @@ export async function openLog(options: LogOptions): Promise<AuditLog> {
     const levels = closeOnFailure(new LevelFiles(dir, disk));
     const found = recoverLog(dir, { levels, checkpoint: signed, disk });
     const keys = new KeyRing(dir, { name: origin, disk, isNewLog: signed === undefined });
-    const writer = closeOnFailure(new SegmentWriter(dir, { ...found.parts.at(-1)!, disk }));
+    const current = found.parts.at(-1)!;
+    const startedMs = readStart(current) ?? all.clock.nowMs();
+    const writer = closeOnFailure(new SegmentWriter(dir, { ...current, startedMs, disk }));
     const signing = closeOnFailure(new Signing(all, { keys, signed, edge: found.edge }));
     signing.resumeTakeover(found.unsignedLines);
     signing.signAtOpen();
@@ -69,6 +77,15 @@ export async function openLog(options: LogOptions): Promise<AuditLog> {
     if ((cause as NodeJS.ErrnoException).syscall === undefined) throw cause;
     throw storageFault(`opening the log in ${dir}`, cause);
   }
+}
+
+/** Returns the time of the segment's first event, if it has one. */
+function readStart(current: LogPart): number | undefined {
+  if (current.sizeBytes === 0) return undefined;
+  const [line] = readRange({ parts: [current], size: current.firstSeq + 1 }, current.firstSeq, 1);
+  const { ts } = (line === undefined ? {} : JSON.parse(line)) as { ts?: unknown };
+  const startedMs = typeof ts === 'string' ? Date.parse(ts) : Number.NaN;
+  return Number.isNaN(startedMs) ? undefined : startedMs;
 }
 
 type LogParts = RecoveredLog & {
@@ -87,11 +104,13 @@ export type HeldLog = Hold & {
 export class AuditLog {
   /** The torn tail that was cut off at open, and the file it was moved to. */
   readonly cut: CutTail | undefined;
+  readonly archive: SegmentArchive;
   readonly #options: Required<LogOptions>;
   readonly #keys: KeyRing;
   readonly #levels: LevelFiles;
   readonly #edge: CompactRange;
   readonly #sealed: LogPart[];
+  readonly #archived: ArchivedSegment[];
   readonly #writer: SegmentWriter;
   readonly #signing: Signing;
   readonly #queue: AppendQueue;
@@ -104,14 +123,36 @@ export class AuditLog {
     this.#levels = parts.levels;
     this.#edge = parts.edge;
     this.#sealed = parts.parts.slice(0, -1);
+    this.#archived = parts.archived;
     this.#writer = parts.writer;
     this.#signing = parts.signing;
     this.cut = parts.cut;
     this.#queue = new AppendQueue(options, (group) => this.#commit(group));
+    this.archive = new SegmentArchive({
+      dir: options.dir,
+      origin: options.origin,
+      disk: options.disk,
+      keys: parts.keys,
+      tree: parts.levels,
+      size: () => this.size,
+      currentFirst: () => this.#writer.firstSeq,
+      sealed: this.#sealed,
+      archived: this.#archived,
+    });
   }
 
   get size(): number {
     return this.#edge.size;
+  }
+
+  /** The first event that is not archived. */
+  get firstSeq(): number {
+    return archivedEnd(this.#archived);
+  }
+
+  /** The archived segments, oldest first. */
+  get archived(): readonly ArchivedSegment[] {
+    return this.#archived;
   }
 
   get root(): Buffer {
@@ -158,9 +199,13 @@ export class AuditLog {
   }
 
   #write(bytes: Buffer): void {
-    const { sizeBytes } = this.#writer;
-    const isFull = sizeBytes + bytes.length - 1 > this.#options.segmentBytesMax;
-    if (isFull && sizeBytes > 0) this.#sealSegment();
+    const { sizeBytes, startedMs } = this.#writer;
+    const { clock, segmentBytesMax, segmentAgeMaxMs } = this.#options;
+    const nowMs = clock.nowMs();
+    const isFull = sizeBytes + bytes.length - 1 > segmentBytesMax;
+    const isOld = nowMs - startedMs > segmentAgeMaxMs;
+    if (sizeBytes > 0 && (isFull || isOld)) this.#sealSegment();
+    if (this.#writer.sizeBytes === 0) this.#writer.startedMs = nowMs;
     this.#writer.append(bytes.subarray(1));
   }
 
@@ -236,14 +281,26 @@ export class AuditLog {
     return { parts: [...this.#sealed, current], size: this.size };
   }
 
+  /** The segments that are not archived, oldest first; the last one is the current. */
+  listSegments(): readonly LogPart[] {
+    return this.#view().parts;
+  }
+
   /** Returns up to `limit` lines from `fromSeq` on; fewer if they are very long. */
   readRange(fromSeq: number, limit: number): string[] {
+    if (fromSeq < this.firstSeq) throw archivedFault(this.#archived, fromSeq);
     return readRange(this.#view(), fromSeq, limit);
   }
 
   /** Yields every line from `fromSeq` to the present end, in batches. */
-  scan(fromSeq = 0): AsyncGenerator<string[]> {
+  scan(fromSeq = this.firstSeq): AsyncGenerator<string[]> {
     return scanLines(() => this.#view(), fromSeq);
+  }
+
+  /** Returns true if event `seq` has this body, also if only its hash is left. */
+  hasLeaf(seq: number, body: string): boolean {
+    const line = `{"seq":${seq},${body.slice(1)}`;
+    return merkle.hashLeaf(Buffer.from(line)).equals(this.#levels.readNode(0, seq));
   }
 
   rootAt(size: number): Buffer {
@@ -265,7 +322,8 @@ export class AuditLog {
 
   /** Rebuilds the tree files, for when a proof made from them is wrong. */
   rebuildTree(): void {
-    rebuildLevels(this.#view().parts, this.#levels, { size: this.size, root: this.root });
+    const events = { parts: this.#view().parts, archived: this.#archived };
+    rebuildLevels(events, this.#levels, { size: this.size, root: this.root });
   }
 
   /** Waits for all appends, signs, and closes the files. */

@@ -9,7 +9,7 @@ export type RawHash = string;
 
 /** Reads the complete node `index` of `level`; level 0 has the leaves. */
 export type NodeSource = { readNode(level: number, index: number): Buffer };
-export type NodeSink = (level: number, node: RawHash) => void;
+export type NodeSink = (level: number, node: RawHash, index: number) => void;
 /** The root over the first `size` leaves. */
 export type TreeHead = { size: number; root: Buffer };
 

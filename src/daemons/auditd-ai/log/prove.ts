@@ -22,18 +22,40 @@ export type InclusionProof = {
 export async function proveEvent(log: AuditLog, seq: number): Promise<InclusionProof> {
   const [event] = seq >= 0 && seq < log.size ? log.readRange(seq, 1) : [];
   if (event === undefined) throw fault('not_found', `the log has no event ${seq}`);
+  const proof = await makeProof(log, seq, event);
+  if (proof !== undefined) return proof;
+  throw fault('log_damaged', `event ${seq} is not the one the checkpoint covers`);
+}
+
+/** Proves that this line is event `seq`, also if the log has only its hash. */
+export async function proveLine(log: AuditLog, seq: number, line: string): Promise<InclusionProof> {
+  // Compared first, so that no line a caller makes up has the tree rebuilt.
+  const isArchived = seq < log.firstSeq;
+  const isSame = isArchived || log.readRange(seq, 1)[0] === line;
+  const proof = isSame ? await makeProof(log, seq, line) : undefined;
+  if (proof !== undefined) return proof;
+  throw fault('bad_request', `this line is not event ${seq} of the log, or not as it was written`, {
+    hint: 'Verify the archive: agentctl audit verify --archive DIR.',
+  });
+}
+
+async function makeProof(
+  log: AuditLog,
+  seq: number,
+  event: string,
+): Promise<InclusionProof | undefined> {
   const checkpoint = seq < log.checkpoint.size ? log.checkpoint : await log.signNow();
   const { size, root, note } = checkpoint;
   const leaf = hashLeaf(Buffer.from(event));
   let hashes = log.proveInclusion(seq, size);
   if (!checkInclusion({ leaf, index: seq, size, hashes, root })) {
-    // The tree files may be wrong. rebuildTree throws if the events are.
+    // The tree files may be wrong. rebuildTree throws if the events are. It knows no single hash
+    // of archived events, so for these the files have the last word.
+    if (seq < log.firstSeq) return undefined;
     log.rebuildTree();
     hashes = log.proveInclusion(seq, size);
   }
-  if (!checkInclusion({ leaf, index: seq, size, hashes, root })) {
-    throw fault('log_damaged', `event ${seq} is not the one the checkpoint covers`);
-  }
+  if (!checkInclusion({ leaf, index: seq, size, hashes, root })) return undefined;
   return {
     event,
     index: seq,

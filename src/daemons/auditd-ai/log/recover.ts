@@ -4,19 +4,14 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import type { Fault } from '../../../wire/errors.ts';
-import { CompactRange } from './compact-range.ts';
+import { type ArchivedSegment, archivedEnd, readArchived } from './archived-file.ts';
+import type { CompactRange } from './compact-range.ts';
 import { damageFault } from './damage.ts';
 import { type LogDisk, replaceFile, syncDir } from './disk.ts';
 import type { LevelFiles } from './level-files.ts';
-import {
-  computeRoot,
-  EMPTY_ROOT,
-  hashLeafAt,
-  type NodeSink,
-  type RawHash,
-  type TreeHead,
-} from './merkle.ts';
+import { EMPTY_ROOT, hashLeafAt, type RawHash, type TreeHead } from './merkle.ts';
 import { findPart, type LogPart, withFile } from './reader.ts';
+import { checkArchived, restoreTree } from './rebuild-tree.ts';
 import {
   CURRENT_SEGMENT,
   findOffset,
@@ -29,14 +24,15 @@ import {
 
 export type CutTail = { file: string; seq: number; sizeBytes: number };
 
-/** Lists all segments in order, the current one last. Throws if there is a gap. */
-function listParts(dir: string): LogPart[] {
+/** Lists the segments from event `first` on in order, the current one last. Throws on a gap. */
+function listParts(dir: string, first: number): LogPart[] {
   fs.rmSync(path.join(dir, NEXT_SEGMENT), { force: true });
   const current = path.join(dir, CURRENT_SEGMENT);
   fs.closeSync(fs.openSync(current, 'a', 0o640));
   const parts: LogPart[] = [];
-  let expected = 0;
+  let expected = first;
   for (const sealed of listSealed(dir)) {
+    if (sealed.firstSeq < first) continue;
     const sizeBytes = fs.statSync(sealed.path).size;
     if (sealed.firstSeq !== expected) throw missingSegmentFault(expected, sealed.name);
     const last = withFile(sealed.path, (fd) => readLastLine(fd, sizeBytes));
@@ -75,7 +71,7 @@ type SegmentOffset = { part: number; offset: number };
 
 /** Returns where the first unsigned line begins. */
 function findUnsigned(parts: readonly LogPart[], signedSize: number): SegmentOffset {
-  if (signedSize === 0) return { part: 0, offset: 0 };
+  if (signedSize === parts[0]!.firstSeq) return { part: 0, offset: 0 };
   const index = findPart(parts, signedSize - 1);
   const { path: file, sizeBytes } = parts[index]!;
   const offset = withFile(file, (fd) => {
@@ -129,61 +125,6 @@ function isWholeLine(cursor: LineCursor, text: string, seq: number): boolean {
   }
 }
 
-/** Hashes the first `size` lines again. */
-function hashLines(parts: readonly LogPart[], size: number, sink?: NodeSink): CompactRange {
-  const edge = new CompactRange();
-  for (const part of parts) {
-    withFile(part.path, (fd) => {
-      const cursor = new LineCursor(fd, { to: part.sizeBytes });
-      while (edge.size < size && cursor.next()) {
-        if (readSeq(cursor.buf, cursor.start, cursor.end) !== edge.size) {
-          const message = `event ${edge.size} in ${part.name} is missing or not in its place`;
-          throw damageFault('changed', message, { seq: edge.size });
-        }
-        edge.add(hashLeafAt(cursor.buf, cursor.start, cursor.end), sink);
-      }
-    });
-  }
-  return edge;
-}
-
-/** Rebuilds the tree files from the segments. Throws if these lack the expected root. */
-export function rebuildLevels(
-  parts: readonly LogPart[],
-  levels: LevelFiles,
-  signed: TreeHead,
-): CompactRange {
-  // Check before writing: the old files may be the only evidence of which event changed.
-  if (!hashLines(parts, signed.size).root().equals(signed.root)) {
-    const message = `the first ${signed.size} events do not have the root their checkpoint signs`;
-    throw damageFault(
-      'root_differs',
-      `${message}: run 'agentctl audit verify' to see which changed`,
-      {
-        signed_size: signed.size,
-      },
-    );
-  }
-  levels.reset(0);
-  let pending = 0;
-  const edge = hashLines(parts, signed.size, (level, node) => {
-    levels.push(level, node);
-    pending += 1;
-    if (pending % 20_000 === 0) levels.flush();
-  });
-  levels.flush();
-  return edge;
-}
-
-function restoreTree(parts: LogPart[], levels: LevelFiles, signed: TreeHead): CompactRange {
-  if (levels.covers(signed.size) && computeRoot(levels, signed.size).equals(signed.root)) {
-    const edge = CompactRange.read(levels, 0, signed.size);
-    levels.reset(signed.size);
-    return edge;
-  }
-  return rebuildLevels(parts, levels, signed);
-}
-
 /** Leaf hashes are written only after their events are durable, so extra ones prove a loss. */
 function checkLeafHashes(levels: LevelFiles, size: number): void {
   const known = levels.count(0);
@@ -208,6 +149,7 @@ function cutOff(dir: string, part: LogPart, at: { offset: number; seq: number },
 
 export type RecoveredLog = {
   parts: LogPart[];
+  archived: ArchivedSegment[];
   edge: CompactRange;
   cut: CutTail | undefined;
   /** The lines that no checkpoint covered. */
@@ -222,16 +164,23 @@ export function recoverLog(
     disk,
   }: { levels: LevelFiles; checkpoint: TreeHead | undefined; disk: LogDisk },
 ): RecoveredLog {
-  const parts = listParts(dir);
+  const archived = readArchived(dir);
+  const first = archivedEnd(archived);
+  const parts = listParts(dir, first);
   if (checkpoint === undefined && parts.some(({ sizeBytes }) => sizeBytes > 0)) {
     throw damageFault('no_checkpoint', `the log in ${dir} has events and no checkpoint`);
   }
   const signed = checkpoint ?? { size: 0, root: EMPTY_ROOT };
+  if (first > signed.size) {
+    const message = `${first} events are archived, and the checkpoint covers ${signed.size}`;
+    throw damageFault('truncated', message, { signed_size: signed.size });
+  }
   const start = findUnsigned(parts, signed.size);
   const tail = readTail(parts, start, signed.size);
   const size = signed.size + tail.leaves.length;
   checkLeafHashes(levels, size);
-  const edge = restoreTree(parts, levels, signed);
+  const edge = restoreTree({ parts, archived }, levels, signed);
+  checkArchived(archived, levels);
   const current = parts.at(-1)!;
   const offset = tail.cutAt;
   const cut = offset === undefined ? undefined : cutOff(dir, current, { offset, seq: size }, disk);
@@ -240,5 +189,5 @@ export function recoverLog(
   disk.datasync(fd);
   fs.closeSync(fd);
   for (const leaf of tail.leaves) edge.add(leaf, levels.push);
-  return { parts, edge, cut, unsignedLines: tail.lines };
+  return { parts, archived, edge, cut, unsignedLines: tail.lines };
 }

@@ -47,7 +47,10 @@ export function readSeq(buf: Buffer, start: number, end: number): number {
   return isNumber && isEnded && seq <= Number.MAX_SAFE_INTEGER ? seq : -1;
 }
 
-/** Walks a file's lines. The line is `buf[start, end)`; the byte before it may be overwritten. */
+/**
+ * Walks the lines of an open file or a buffer. The line is `buf[start, end)`; the byte before it
+ * may be overwritten.
+ */
 export class LineCursor {
   buf: Buffer;
   start = 1;
@@ -56,7 +59,7 @@ export class LineCursor {
   offset = 0;
   /** False for text after the last newline. */
   isTerminated = false;
-  readonly #fd: number;
+  readonly #source: number | Buffer;
   readonly #to: number;
   #filled = 1;
   #next = 1;
@@ -64,10 +67,10 @@ export class LineCursor {
   #base: number;
 
   constructor(
-    fd: number,
+    source: number | Buffer,
     { from = 0, to = Number.POSITIVE_INFINITY, chunkBytes = CHUNK_BYTES } = {},
   ) {
-    this.#fd = fd;
+    this.#source = source;
     this.#base = from;
     this.#to = to;
     this.buf = Buffer.allocUnsafe(1 + chunkBytes);
@@ -120,9 +123,15 @@ export class LineCursor {
     const position = this.#base + this.#filled - 1;
     const capacity = Math.min(this.buf.length - this.#filled, this.#to - position);
     if (capacity <= 0) return false;
-    const bytesRead = fs.readSync(this.#fd, this.buf, this.#filled, capacity, position);
+    const bytesRead = this.#read(capacity, position);
     this.#filled += bytesRead;
     return bytesRead > 0;
+  }
+
+  #read(capacity: number, position: number): number {
+    if (typeof this.#source === 'number')
+      return fs.readSync(this.#source, this.buf, this.#filled, capacity, position);
+    return this.#source.copy(this.buf, this.#filled, position, position + capacity);
   }
 
   #grow(): void {

@@ -1,7 +1,7 @@
-// Signing decides when a live log is signed, by which keys, and which checkpoints are archived.
+// Signing decides when a live log is signed, by which keys, and which checkpoints its history has.
 import { storageFault } from '../../../platform/disk-fault.ts';
 import { fault } from '../../../wire/errors.ts';
-import { CheckpointFiles, readArchiveEnd, readCurrentNote } from './checkpoint-files.ts';
+import { CheckpointFiles, readCurrentNote, readHistoryEnd } from './checkpoint-files.ts';
 import type { CompactRange } from './compact-range.ts';
 import { damageFault } from './damage.ts';
 import type { LogDisk } from './disk.ts';
@@ -29,9 +29,9 @@ function parseSigned(text: string, file: string) {
 /** Reads and checks the newest signed note; undefined if the log has none yet. */
 export function readSigned(dir: string, origin: string): SignedCheckpoint | undefined {
   const text = readCurrentNote(dir);
-  const archived = readArchiveEnd(dir).note;
+  const older = readHistoryEnd(dir).note;
   if (text === undefined) {
-    if (archived === undefined) return undefined;
+    if (older === undefined) return undefined;
     throw damageFault('no_checkpoint', `${dir}/checkpoint is missing, and checkpoints.log is not`);
   }
   const { note, size, root, ...checkpoint } = parseSigned(text, `${dir}/checkpoint`);
@@ -42,7 +42,7 @@ export function readSigned(dir: string, origin: string): SignedCheckpoint | unde
   if (valid.length === 0 || wrong.length > 0) {
     throw damageFault('bad_signature', `${dir}/checkpoint is not signed by a key of this log`);
   }
-  if (archived !== undefined && parseSigned(archived, `${dir}/checkpoints.log`).size > size) {
+  if (older !== undefined && parseSigned(older, `${dir}/checkpoints.log`).size > size) {
     throw damageFault('truncated', `${dir}/checkpoint is older than the last of checkpoints.log`);
   }
   return { note: text, size, root };
@@ -54,7 +54,7 @@ type SigningOptions = {
   clock: LogClock;
   disk: LogDisk;
   checkpointEveryMs: number;
-  archiveEveryMs: number;
+  historyEveryMs: number;
   onFault: (problem: unknown) => void;
 };
 
@@ -65,7 +65,7 @@ export class Signing {
   /** The durable events, which may be signed. */
   readonly #edge: CompactRange;
   #current: CurrentCheckpoint | undefined;
-  #archivedAtMs = Number.NEGATIVE_INFINITY;
+  #addedAtMs = Number.NEGATIVE_INFINITY;
   #timer: { cancel(): void } | undefined;
   /** Set once the log names the next key; both sign until one checkpoint has both signatures. */
   #isTakingOver = false;
@@ -114,7 +114,7 @@ export class Signing {
     }
   }
 
-  /** Signs now. A kept checkpoint is archived when a later one replaces it. */
+  /** Signs now. A kept checkpoint is added to the history when a later one replaces it. */
   sign({ isKept }: { isKept: boolean }): SignedCheckpoint {
     const { signer, next } = this.#keys;
     const signers = this.#isTakingOver && next !== undefined ? [signer, next] : [signer];
@@ -136,14 +136,14 @@ export class Signing {
 
   #write(note: string, old: CurrentCheckpoint | undefined): void {
     const nowMs = this.#options.clock.nowMs();
-    const isDue = nowMs - this.#archivedAtMs >= this.#options.archiveEveryMs;
-    const isArchived = old !== undefined && (old.isKept || isDue);
+    const isDue = nowMs - this.#addedAtMs >= this.#options.historyEveryMs;
+    const isAdded = old !== undefined && (old.isKept || isDue);
     try {
-      this.#files.write(note, isArchived ? old.note : undefined);
+      this.#files.write(note, isAdded ? old.note : undefined);
     } catch (cause) {
       throw storageFault(`writing ${this.#options.dir}/checkpoint`, cause);
     }
-    if (isArchived) this.#archivedAtMs = nowMs;
+    if (isAdded) this.#addedAtMs = nowMs;
   }
 
   get isTakingOver(): boolean {

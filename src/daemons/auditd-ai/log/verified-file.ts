@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import type { ArchivedSegment } from './archived-file.ts';
 import { CompactRange, type RangeHashes } from './compact-range.ts';
 import { readFileIfExists } from './disk.ts';
 import { type FileStamp, isSameFile, isUnchanged } from './file-stamp.ts';
@@ -71,6 +72,7 @@ export function writeVerified(dir: string, verified: VerifiedLog): void {
 export function findChangedSegment(
   verified: VerifiedLog,
   walk: { stamps: readonly FileStamp[]; startIndex: number },
+  archived: readonly ArchivedSegment[],
 ): string | undefined {
   const earlier = walk.stamps.slice(0, Math.max(0, walk.startIndex));
   const known = new Map(verified.earlier_segments.map((stamp) => [stamp.name, stamp]));
@@ -80,6 +82,7 @@ export function findChangedSegment(
       return `${stamp.name} changed since it was verified`;
     known.delete(stamp.name);
   }
+  for (const { segment } of archived) known.delete(segment);
   for (const name of known.keys()) return `${name}, which was verified, is missing`;
   const start = walk.stamps[walk.startIndex];
   if (start === undefined || !isSameFile(start, verified.segment))

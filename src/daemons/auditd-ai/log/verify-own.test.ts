@@ -21,8 +21,9 @@ import {
 import type { AuditLog } from './log.ts';
 import { listSealed } from './segments.ts';
 import { readVerified, VERIFIED_FILE, writeVerified } from './verified-file.ts';
-import { type VerifyReport, verifyLog } from './verify.ts';
+import { verifyLog } from './verify.ts';
 import { verifyOwnLog } from './verify-own.ts';
+import type { VerifyReport } from './verify-report.ts';
 
 const SEALING = { segmentBytesMax: 2_000 };
 

@@ -2,7 +2,8 @@
 // describes, and hashes everything when it is told to, when that file does not fit the log, or when
 // the log is not as it should be.
 import { readVerified, VERIFIED_FILE, type VerifiedLog } from './verified-file.ts';
-import { runVerification, type VerifyOptions, type VerifyReport } from './verify.ts';
+import { runVerification } from './verify.ts';
+import type { VerifyOptions, VerifyReport } from './verify-report.ts';
 
 export type OwnVerifyOptions = VerifyOptions & { isFull: boolean; nowMs: number };
 /** `verified` is what verified.json should become. */

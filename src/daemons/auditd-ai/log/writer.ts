@@ -10,6 +10,8 @@ import { CURRENT_SEGMENT, formatSealedName, NEXT_SEGMENT } from './segments.ts';
 export class SegmentWriter {
   sizeBytes: number;
   firstSeq: number;
+  /** When its first event was written. */
+  startedMs: number;
   readonly #dir: string;
   readonly #disk: LogDisk;
   #fd: number;
@@ -18,11 +20,15 @@ export class SegmentWriter {
   /** The file's name is not durable yet; until it is, neither is its content. */
   #hasNewName = true;
 
-  constructor(dir: string, state: { disk: LogDisk; firstSeq: number; sizeBytes: number }) {
+  constructor(
+    dir: string,
+    state: { disk: LogDisk; firstSeq: number; sizeBytes: number; startedMs: number },
+  ) {
     this.#dir = dir;
     this.#disk = state.disk;
     this.firstSeq = state.firstSeq;
     this.sizeBytes = state.sizeBytes;
+    this.startedMs = state.startedMs;
     this.#fd = fs.openSync(this.path, 'a', 0o640);
   }
 

@@ -33,8 +33,9 @@ export type SeqQuery = {
 
 export type AuditIndex = {
   readonly database: SnapshotSource;
-  /** Returns the seqs of matching events among all durable ones. */
+  /** Returns the seqs of matching events among all durable ones, the archived ones too. */
   find(query: SeqQuery): Promise<number[]>;
+  /** Returns a seq below the log's first one if only an archived event can have this id. */
   findId(id: string): Promise<number | undefined>;
   /** Yields candidate seqs for these ids, newest first: no miss, few false positives. */
   findIds(ids: readonly string[]): AsyncGenerator<number[]>;
@@ -42,6 +43,8 @@ export type AuditIndex = {
   readHighWaterMarks(): Promise<Map<string, number>>;
   /** Indexes durable events; `firstSeq` is the seq of the first. */
   add(firstSeq: number, events: readonly NewEvent[]): void;
+  /** Writes what is in memory to the tables: archived events cannot be indexed again. */
+  flush(): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -75,6 +78,10 @@ export async function openIndex(options: {
     full.push(tail);
     tail = new Tail(end());
   };
+  const endTail = (): void => {
+    if (tail.count > 0) full.push(tail);
+    tail = new Tail(end());
+  };
   const restartAt = (size: number): void => {
     next = size;
     full = [];
@@ -102,6 +109,11 @@ export async function openIndex(options: {
     }
   };
   const catchUp = async (): Promise<void> => {
+    if (end() < log.firstSeq) {
+      const lost = { from: end(), to: log.firstSeq - 1 };
+      logger.warn('archived events are not in the index and cannot be found by it', lost);
+      restartAt(log.firstSeq);
+    }
     while (end() < log.size) {
       const lines = log.readRange(end(), TAIL_EVENTS_MAX);
       if (lines.length === 0) return;
@@ -194,7 +206,10 @@ export async function openIndex(options: {
       for await (const seqs of findIds([id])) found.push(...seqs);
       const hasId = (seq: number) =>
         (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
-      return found.sort((a, b) => a - b).find(hasId);
+      found.sort((a, b) => a - b);
+      const live = found.filter((seq) => seq >= log.firstSeq).find(hasId);
+      // The text of an archived event is not here to compare; the hash of its id is.
+      return live ?? found.find((seq) => seq < log.firstSeq);
     },
     findIds,
     async readHighWaterMarks() {
@@ -205,7 +220,9 @@ export async function openIndex(options: {
       };
       for (const part of [...full, tail])
         for (const [origin, seq] of part.sources) raise(origin, seq);
-      for await (const lines of log.scan(end()))
+      for (const { sources } of log.archived)
+        for (const [origin, seq] of Object.entries(sources)) raise(origin, seq);
+      for await (const lines of log.scan(Math.max(end(), log.firstSeq)))
         for (const line of lines) {
           const event = JSON.parse(line) as AuditEvent;
           raise(formatOrigin(event), event.source_seq);
@@ -218,10 +235,15 @@ export async function openIndex(options: {
       if (end() < log.size) void logFailure(catchUpWithRepair());
       else if (full.length > 0) void logFailure(withRepair(writeOrKeep));
     },
+    flush() {
+      return withRepair(async () => {
+        endTail();
+        await writeFull();
+      });
+    },
     async close() {
       await lastWork;
-      if (tail.count > 0) full.push(tail);
-      tail = new Tail(end());
+      endTail();
       await logFailure(withRepair(writeOrKeep));
       await db.close();
     },
