@@ -73,7 +73,7 @@ const lookingAt = (path: string) => ({
   network: { egress_socket: null },
 });
 /** Kinds that need a person or the network, and have their own tests. */
-const ELSEWHERE = /^(run\.marked|policy\.refused|approval\.|permit\.|network\.)/;
+const ELSEWHERE = /^(run\.marked|policy\.refused|approval\.|permit\.|network\.|audit\.archived)/;
 
 describe('the audit log', () => {
   let runtime: TestRuntime;

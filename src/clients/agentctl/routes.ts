@@ -94,6 +94,10 @@ export const PATHS = {
     holdLog: 'POST /v1/audit/hold',
     releaseLog: 'POST /v1/audit/hold/{id}/release',
     prove: 'GET /v1/audit/proofs/{id}',
+    proveLine: 'POST /v1/audit/proofs',
+    listSegments: 'GET /v1/audit/segments',
+    exportSegment: 'POST /v1/audit/segments/{first_seq}/export',
+    archiveSegment: 'POST /v1/audit/segments/{first_seq}/archive',
     rotateKey: 'POST /v1/audit/rotate-key',
   },
 } as const satisfies { [D in DaemonName]?: { [K in keyof RouteTables[D]]?: string } };

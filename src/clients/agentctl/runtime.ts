@@ -102,11 +102,13 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
       return readDocument(response, daemon) as never;
     },
     async open(daemon, name, request, signal) {
-      const target = buildTarget(daemon, name as string, request as AnyRequest);
-      const options = { ...target, headers, signal };
-      const { status, body } = await openStream(poolFor(daemon), options).catch(failAs(daemon));
-      if (status === 200) return body;
-      const text = (await body.setEncoding('utf8').toArray()).join('');
+      const any = request as AnyRequest;
+      const body = any.body === undefined ? undefined : JSON.stringify(any.body);
+      const options = { ...buildTarget(daemon, name as string, any), headers, body, signal };
+      const opened = await openStream(poolFor(daemon), options).catch(failAs(daemon));
+      const { status } = opened;
+      if (status === 200) return opened.body;
+      const text = (await opened.body.setEncoding('utf8').toArray()).join('');
       readDocument({ status, body: text }, daemon);
       throw fault('bad_output', `${daemon} responded ${status} instead of a stream`);
     },

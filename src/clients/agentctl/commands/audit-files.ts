@@ -18,6 +18,7 @@ import {
 import { join, resolve } from 'node:path';
 import type { ProofView } from '../../../wire/auditd-ai.ts';
 import { FAULTS, Fault, fault } from '../../../wire/errors.ts';
+import { listSegments, readArchivedLines } from '../archive/read-archive.ts';
 import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import { makeDirs } from '../make-state-dir.ts';
@@ -34,17 +35,28 @@ function requireLogDir(dir: string): string {
   });
 }
 
+/** Without this check every archive would be reported as missing. */
+export function requireDir(dir: string): string {
+  if (existsSync(dir) && statSync(dir).isDirectory()) return dir;
+  throw fault('not_found', `directory ${dir} not found`, {
+    hint: 'agentctl audit segments shows where archives were written to.',
+  });
+}
+
 /** Passes on the verifier's output and exit status. */
 export async function verify({ args, out, stateDir }: Session): Promise<number> {
   const own = join(resolve(stateDir), 'audit');
   const dir = requireLogDir(resolve(args.positionals[0] ?? own));
   const from = args.text('from');
-  if (from !== undefined) assertCheckpoint(from);
+  if (from !== undefined) readCheckpointFile(from);
+  const archive = args.text('archive');
+  if (archive !== undefined) requireDir(archive);
   const options = [
     // A copy is only read, and all of it: what lies beside it came with it.
     ...(dir === own ? ['--own'] : []),
     ...(args.flag('full') ? ['--full'] : []),
     ...(from === undefined ? [] : ['--from', resolve(from)]),
+    ...(archive === undefined ? [] : ['--archive', resolve(archive)]),
     ...args.list('key').flatMap((key) => ['--key', key]),
     ...(out.json ? ['--json'] : []),
   ];
@@ -58,11 +70,12 @@ export async function verify({ args, out, stateDir }: Session): Promise<number> 
 }
 
 /** Without this check a wrong file would make a sound log look broken. */
-function assertCheckpoint(file: string): void {
+export function readCheckpointFile(file: string): string {
   const hint = 'Store one with: agentctl audit checkpoint > FILE';
   if (!existsSync(file)) throw fault('not_found', `checkpoint file ${file} not found`, { hint });
-  if (!/^— \S+ \S+$/m.test(readInput(file)))
-    throw fault('bad_usage', `${file} is not a checkpoint: it has no signature`, { hint });
+  const text = readInput(file);
+  if (/^— \S+ \S+$/m.test(text)) return text;
+  throw fault('bad_usage', `${file} is not a checkpoint: it has no signature`, { hint });
 }
 
 const isSegment = (name: string): boolean => /^audit(-\d+)?\.jsonl$/.test(name);
@@ -83,6 +96,8 @@ export async function exportLog({ args, out, stateDir }: Session): Promise<void>
   ]);
 }
 
+/** The hashes of the segments that are archived, which a verifier needs. */
+const ARCHIVED = 'archived.jsonl';
 /** The hash of every event, by which a verifier finds the changed one. */
 const LEAVES = join('tree', 'L00');
 
@@ -92,7 +107,7 @@ const LEAVES = join('tree', 'L00');
  */
 function listLog(dir: string): string[] {
   const segments = readdirSync(dir).filter(isSegment).sort();
-  const before = [join('keys', 'public.txt'), 'checkpoint', 'checkpoints.log', LEAVES];
+  const before = [join('keys', 'public.txt'), 'checkpoint', 'checkpoints.log', LEAVES, ARCHIVED];
   return [...before.filter((name) => existsSync(join(dir, name))), ...segments];
 }
 
@@ -108,13 +123,23 @@ function copyOrCleanUp(from: string, to: string): string[] {
   }
 }
 
-/** Starts over when a segment was sealed, and so renamed, during the copy. */
+/** Starts over when a segment was sealed, and so renamed, or archived during the copy. */
 function copyLog(from: string, to: string): string[] {
   for (;;) {
     const names = listLog(from);
-    for (const name of names) copyFile(join(from, name), join(to, name));
-    if (listLog(from).join() === names.join()) return names;
+    const isWhole = names.every((name) => copyIfExists(join(from, name), join(to, name)));
+    if (isWhole && listLog(from).join() === names.join()) return names;
     for (const name of names) rmSync(join(to, name), { force: true });
+  }
+}
+
+function copyIfExists(from: string, to: string): boolean {
+  try {
+    copyFile(from, to);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return false;
   }
 }
 
@@ -154,7 +179,8 @@ export async function readProof(runtime: RuntimeClient, event: string): Promise<
   let id = event;
   if (/^\d{1,15}$/.test(event)) {
     const query = { after: Number(event) - 1, order: 'asc', limit: 1 } as const;
-    const { events } = await runtime.call('auditd-ai', 'events', { query });
+    const { events, archived } = await runtime.call('auditd-ai', 'events', { query });
+    if (archived !== undefined) throw archivedFault(Number(event));
     id = events[0]?.id ?? event;
   }
   return runtime.call('auditd-ai', 'prove', { params: { id } }).catch((error: unknown) => {
@@ -166,8 +192,35 @@ export async function readProof(runtime: RuntimeClient, event: string): Promise<
   });
 }
 
+const archivedFault = (seq: number): Fault =>
+  fault('archived', `event ${seq} is archived`, {
+    hint: 'See where: agentctl audit segments. Then: agentctl audit prove EVENT --archive DIR.',
+    details: { seq },
+  });
+
+/** Proves an event whose text is read from the archives in `dir`, if it is archived. */
+async function readProofWith(
+  runtime: RuntimeClient,
+  event: string,
+  dir: string,
+): Promise<ProofView> {
+  try {
+    return await readProof(runtime, event);
+  } catch (error) {
+    if (!(error instanceof Fault) || error.code !== 'archived') throw error;
+    const segments = await listSegments(runtime);
+    const [line] = await readArchivedLines(dir, segments, [Number(error.details?.seq)]);
+    return runtime.call('auditd-ai', 'proveLine', { body: { event: line! } });
+  }
+}
+
 export async function prove({ args, out, runtime }: Session): Promise<void> {
-  const proof = await readProof(runtime(), args.positionals[0]!);
+  const event = args.positionals[0]!;
+  const dir = args.text('archive');
+  const proof =
+    dir === undefined
+      ? await readProof(runtime(), event)
+      : await readProofWith(runtime(), event, requireDir(dir));
   if (out.json) out.printJson({ proof });
   else out.writeLine(JSON.stringify(proof, null, 2));
 }

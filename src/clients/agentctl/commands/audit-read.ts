@@ -1,12 +1,15 @@
 // agentctl audit tail, task, agent, tool, and agentctl logs.
 import type { AuditEvent } from '../../../wire/events.ts';
+import { listSegments, readArchivedLines } from '../archive/read-archive.ts';
 import type { Session } from '../command.ts';
 import { followEvents, readNewestSeq } from '../follow.ts';
 import { onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { dropAttempts, renderAgentEvent } from '../show/agent-event.ts';
+import { pluralize } from '../show/amounts.ts';
 import { renderEvent } from '../show/event.ts';
+import { requireDir } from './audit-files.ts';
 import { findTool } from './catalog.ts';
 
 const PAGE = 1000;
@@ -40,7 +43,8 @@ async function readNewest(
     const query = { ...filter, order: 'desc', limit, cursor } as const;
     const page = await runtime.call('auditd-ai', 'events', { query });
     found.push(...page.events);
-    cursor = page.cursor ?? undefined;
+    // Archived events are the oldest: newest first, only such follow.
+    cursor = page.archived === undefined ? (page.cursor ?? undefined) : undefined;
   } while (cursor !== undefined && found.length < lines);
   return found;
 }
@@ -63,19 +67,25 @@ async function follow(
 
 type Pages = (
   cursor: string | undefined,
-) => Promise<{ events: AuditEvent[]; cursor: string | null }>;
+) => Promise<{ events: AuditEvent[]; archived?: number[] | undefined; cursor: string | null }>;
+/** Events oldest first, and the seqs of those that are archived. */
+export type FoundEvents = { events: AuditEvent[]; archived: number[] };
 
-/** Oldest first; with `lines` only the last ones. */
-async function collect(read: Pages, lines: number | undefined): Promise<AuditEvent[]> {
-  const found: AuditEvent[] = [];
+/** With `lines` only the last ones. */
+async function collect(read: Pages, lines: number | undefined): Promise<FoundEvents> {
+  const events: AuditEvent[] = [];
+  const archived: number[] = [];
   let cursor: string | undefined;
   do {
     const page = await read(cursor);
-    found.push(...page.events);
+    events.push(...page.events);
+    archived.push(...(page.archived ?? []));
     cursor = page.cursor ?? undefined;
   } while (cursor !== undefined);
-  found.sort((a, b) => a.seq - b.seq);
-  return lines === undefined ? found : found.slice(-lines);
+  events.sort((a, b) => a.seq - b.seq);
+  if (lines === undefined) return { events, archived };
+  const missing = Math.max(0, lines - events.length);
+  return { events: events.slice(-lines), archived: missing === 0 ? [] : archived.slice(-missing) };
 }
 
 export const readTaskEvents = (runtime: RuntimeClient, id: string, lines?: number) =>
@@ -96,36 +106,56 @@ const readToolEvents = (runtime: RuntimeClient, name: string, lines?: number) =>
     return runtime.call('auditd-ai', 'tool', request);
   }, lines);
 
-function printEvents(events: readonly AuditEvent[], out: Out, subject: string): void {
+/** Adds the archived events, if a directory with their archives is named. */
+async function addArchived(
+  { events, archived }: FoundEvents,
+  { args, runtime }: Session,
+): Promise<FoundEvents> {
+  const dir = args.text('archive');
+  if (dir === undefined || archived.length === 0) return { events, archived };
+  const lines = await readArchivedLines(requireDir(dir), await listSegments(runtime()), archived);
+  const older = lines.map((line) => JSON.parse(line) as AuditEvent);
+  return { events: [...older, ...events], archived: [] };
+}
+
+function printEvents({ events, archived }: FoundEvents, out: Out, subject: string): void {
   if (out.json) {
-    out.printJson({ events, cursor: null });
+    out.printJson({ events, ...(archived.length === 0 ? {} : { archived }), cursor: null });
     return;
   }
-  if (events.length === 0) out.info(`No events of ${subject}.`);
+  if (archived.length > 0)
+    out.info(`${pluralize(archived.length, 'older event')} archived: --archive DIR shows them.`);
+  else if (events.length === 0) out.info(`No events of ${subject}.`);
   for (const event of events) printEvent(event, out);
 }
 
+const isEmpty = ({ events, archived }: FoundEvents): boolean =>
+  events.length === 0 && archived.length === 0;
+
 // No events may mean a wrong name, which is then reported. The log is read first because it also
 // knows removed agents and tools.
-export async function task({ args, out, runtime }: Session): Promise<void> {
+export async function task(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const id = args.positionals[0]!;
-  const events = await readTaskEvents(runtime(), id, args.number('lines'));
-  if (events.length === 0) await runtime().call('agentd', 'getTask', { params: { id } });
-  printEvents(events, out, id);
+  const found = await readTaskEvents(runtime(), id, args.number('lines'));
+  if (isEmpty(found)) await runtime().call('agentd', 'getTask', { params: { id } });
+  printEvents(await addArchived(found, session), out, id);
 }
 
-export async function agent({ args, out, runtime }: Session): Promise<void> {
+export async function agent(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const name = args.positionals[0]!.replace(/^agent:/, '');
-  const events = await readAgentEvents(runtime(), name, args.number('lines'));
-  if (events.length === 0) await runtime().call('agentd', 'getAgent', { params: { name } });
-  printEvents(events, out, name);
+  const found = await readAgentEvents(runtime(), name, args.number('lines'));
+  if (isEmpty(found)) await runtime().call('agentd', 'getAgent', { params: { name } });
+  printEvents(await addArchived(found, session), out, name);
 }
 
-export async function tool({ args, out, runtime }: Session): Promise<void> {
+export async function tool(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const name = args.positionals[0]!;
-  const events = await readToolEvents(runtime(), name, args.number('lines'));
-  if (events.length === 0) await findTool(runtime(), name);
-  printEvents(events, out, name);
+  const found = await readToolEvents(runtime(), name, args.number('lines'));
+  if (isEmpty(found)) await findTool(runtime(), name);
+  printEvents(await addArchived(found, session), out, name);
 }
 
 export async function logs({ args, out, runtime }: Session): Promise<void> {
@@ -133,8 +163,9 @@ export async function logs({ args, out, runtime }: Session): Promise<void> {
   await runtime().call('agentd', 'getAgent', { params: { name } });
   const isFollowing = args.flag('follow');
   const after = isFollowing ? await readNewestSeq(runtime()) : -1;
-  const events = await readAgentEvents(runtime(), name, args.number('lines') ?? 50);
-  if (!isFollowing && (out.json || events.length === 0)) return printEvents(events, out, name);
+  const found = await readAgentEvents(runtime(), name, args.number('lines') ?? 50);
+  const { events } = found;
+  if (!isFollowing && (out.json || events.length === 0)) return printEvents(found, out, name);
   const print = (event: AuditEvent): void => {
     const { columns, paint } = out;
     if (out.json) out.printJson(event);

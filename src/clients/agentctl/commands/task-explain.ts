@@ -5,7 +5,7 @@ import type { Session } from '../command.ts';
 import { pluralize } from '../show/amounts.ts';
 import { toOneLine } from '../show/plain.ts';
 import { buildTimeline, sumTotals } from '../timeline/build-timeline.ts';
-import { gatherRecords } from '../timeline/gather.ts';
+import { gatherRecords, type TaskRecord } from '../timeline/gather.ts';
 import { formatTotals, renderSteps } from '../timeline/render-steps.ts';
 
 export async function explain({ args, out, runtime }: Session): Promise<void> {
@@ -13,12 +13,18 @@ export async function explain({ args, out, runtime }: Session): Promise<void> {
   const steps = buildTimeline(chapter);
   const totals = sumTotals(steps);
   const { task } = chapter;
+  const archived = countArchived(chapter);
+  if (archived > 0)
+    out.info(`${pluralize(archived, 'event')} archived and not shown: agentctl audit task ID.`);
   out.print({ explanation: { task_id: task.id, status: task.status, steps, totals } }, () => [
     ...renderSteps(steps, out),
     '',
     out.paint('dim', formatTotals(totals)),
   ]);
 }
+
+const countArchived = ({ archivedEvents = 0, children }: TaskRecord): number =>
+  children.reduce((sum, child) => sum + countArchived(child), archivedEvents);
 
 export async function replay({ args, out, runtime }: Session): Promise<number> {
   const request = { params: { id: args.positionals[0]! } };

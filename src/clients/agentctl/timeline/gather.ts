@@ -8,7 +8,12 @@ import { readTaskEvents } from '../commands/audit-read.ts';
 import type { RuntimeClient } from '../runtime.ts';
 
 export type CallPages = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
-export type Records = { messages: MessageView[]; events: AuditEvent[] };
+/** `archivedEvents` counts events of the task that only an archive has. */
+export type Records = {
+  messages: MessageView[];
+  events: AuditEvent[];
+  archivedEvents: number;
+};
 
 export type TaskRecord = Omit<TreeNode, 'children'> &
   CallPages &
@@ -51,7 +56,7 @@ const sortByStart = <T extends { created_at: string }>(calls: readonly T[]): T[]
     .sort((a, b) => (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : 0));
 
 async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Records> {
-  const [messages, events] = await Promise.all([
+  const [messages, found] = await Promise.all([
     readAllPages((cursor) =>
       runtime.call('agentd', 'listMessages', { query: { task_id, limit, cursor } }),
     ),
@@ -59,7 +64,8 @@ async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Rec
   ]);
   return {
     messages: messages.flatMap((page) => page.messages),
-    events: events.filter((event) => event.task_id === task_id),
+    events: found.events.filter((event) => event.task_id === task_id),
+    archivedEvents: found.archived.length,
   };
 }
 
