@@ -15,7 +15,7 @@ import {
   toPathField,
 } from './manifest.ts';
 import type { LogSource, StateSource } from './state-source.ts';
-import { type FoundEntry, openBelow, openDir, readChunks, stampOf, walk } from './state-tree.ts';
+import { type FoundEntry, openDir, readChunks, stampOf, walk } from './state-tree.ts';
 
 /**
  * Names in the state directory that are not copied as files: databases, log and artifacts have
@@ -28,7 +28,7 @@ const LEFT_OUT = new RegExp(
 /** Files of the log that are copied as the checkpoint covers them, or can be rebuilt. */
 const LOG_FILES = new RegExp(
   '^audit/(audit(-\\d+)?\\.jsonl(\\.next)?|checkpoint(\\.tmp)?|checkpoints\\.log|keys|tree|' +
-    'verified\\.json)$',
+    'verified\\.json|archived\\.jsonl)$',
 );
 const TREES = /^(workspaces|homes)\/([^/]+)(\/|$)/;
 /** The kernel's timestamps of files may lag behind its clock by some milliseconds. */
@@ -46,7 +46,6 @@ export type Counts = {
 
 export type CollectOptions = {
   stateFd: number;
-  auditDir: number;
   source: StateSource;
   target: BackupTarget;
   manifest: ManifestWriter;
@@ -107,13 +106,10 @@ class Collector {
   }
 
   async copyLog(): Promise<void> {
-    const { source, auditDir } = this.#options;
+    const { source } = this.#options;
     this.#report('the audit log');
-    for (const name of source.sealed) {
-      const fd = openBelow(auditDir, name);
-      if (fd === undefined) throw new Error(`audit/${name} has disappeared`);
+    for (const { name, fd } of source.sealed)
       await this.#copyFile(fd, Buffer.from(`audit/${name}`));
-    }
     for (const part of source.log) await this.#copyLogPart(part);
     const isOther = (path: Buffer): boolean => !LOG_FILES.test(path.toString('latin1'));
     for (const entry of walkBelow(this.#options.stateFd, 'audit', isOther))

@@ -7,7 +7,7 @@ import type { HeldLogView } from '../../../wire/auditd-ai.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import type { DatabaseSource, LogSource, StateSource } from './state-source.ts';
+import type { DatabaseSource, LogSource, SealedSource, StateSource } from './state-source.ts';
 import { openBelow, openDir } from './state-tree.ts';
 
 type Snapshot = { daemon: DaemonName; id: string };
@@ -40,9 +40,11 @@ async function tryFreeze(
   const takenAtMs = Date.now();
   const unread: Snapshot[] = [];
   const log: LogSource[] = [];
+  const sealed: SealedSource[] = [];
   let isFrozen = false;
   try {
     const hold = await holdAll(runtime, unread);
+    for (const { name } of hold.segments.slice(0, -1)) sealed.push(openSealed(auditDir, name));
     log.push(...readLog(auditDir, hold));
     isFrozen = await releaseAll(runtime, unread, hold.id);
     if (!isFrozen) return undefined;
@@ -54,7 +56,7 @@ async function tryFreeze(
       checkpoint: { size, root, note },
       readDatabases: (signal) => readDatabases(runtime, unread, signal),
       log,
-      sealed: hold.segments.slice(0, -1).map(({ name }) => name),
+      sealed,
       async close() {
         clearInterval(keeping);
         await drop(runtime, unread);
@@ -62,7 +64,7 @@ async function tryFreeze(
     };
   } finally {
     if (!isFrozen) {
-      for (const part of log) if ('fd' in part) closeSync(part.fd);
+      for (const part of [...log, ...sealed]) if ('fd' in part) closeSync(part.fd);
       await drop(runtime, unread);
     }
   }
@@ -142,7 +144,26 @@ function readLog(auditDir: number, hold: HeldLogView): LogSource[] {
           },
         ]),
     ...readKeys(auditDir),
+    ...readArchived(auditDir),
   ];
+}
+
+export function openSealed(auditDir: number, name: string): SealedSource {
+  const fd = openBelow(auditDir, name);
+  if (fd !== undefined) return { name, fd };
+  throw fault('storage_broken', `${name} of the audit log cannot be opened`);
+}
+
+/** The records of archived segments; without them the rest of the log cannot be opened. */
+export function readArchived(auditDir: number): LogSource[] {
+  const name = 'archived.jsonl';
+  const fd = openBelow(auditDir, name);
+  if (fd === undefined) return [];
+  try {
+    return [{ name, mode: 0o640, content: readFileSync(fd) }];
+  } finally {
+    closeSync(fd);
+  }
 }
 
 /** Read whole: a key rotation must not come between the log and its key. */

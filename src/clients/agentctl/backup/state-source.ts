@@ -11,6 +11,8 @@ export type LogSource = { name: string; mode: number } & (
   | { fd: number; sizeBytes: number }
 );
 
+export type SealedSource = { name: string; fd: number };
+
 export type StateSource = {
   readonly takenAtMs: number;
   readonly isRunning: boolean;
@@ -18,7 +20,7 @@ export type StateSource = {
   /** Yields one at a time; each must be read before the next. */
   readDatabases(signal: AbortSignal): AsyncGenerator<DatabaseSource>;
   readonly log: readonly LogSource[];
-  /** Names in the audit directory of segments that do not change any more. */
-  readonly sealed: readonly string[];
+  /** Segments that do not change any more; open, since they may be archived meanwhile. */
+  readonly sealed: readonly SealedSource[];
   close(): Promise<void>;
 };

@@ -16,7 +16,7 @@ import { type Lock, tryLock } from '../../../platform/lock.ts';
 import { DAEMONS } from '../../../wire/daemons.ts';
 import { fault } from '../../../wire/errors.ts';
 import { spool } from './backup-dir.ts';
-import { readKeys } from './freeze.ts';
+import { openSealed, readArchived, readKeys } from './freeze.ts';
 import type { DatabaseSource, LogSource, StateSource } from './state-source.ts';
 import { openBelow, readChunks } from './state-tree.ts';
 
@@ -75,7 +75,9 @@ export function readStoppedState(options: {
     checkpoint: parseNote(note),
     readDatabases: () => readDatabases(stateFd, scratchDir),
     log,
-    sealed: readdirSync(`/proc/self/fd/${auditDir}`).filter((name) => SEALED_SEGMENT.test(name)),
+    sealed: readdirSync(`/proc/self/fd/${auditDir}`)
+      .filter((name) => SEALED_SEGMENT.test(name))
+      .map((name) => openSealed(auditDir, name)),
     close: async () => {},
   };
 }
@@ -100,6 +102,7 @@ function readLog(auditDir: number): { log: LogSource[]; note: string } {
         ? []
         : [{ name: 'checkpoints.log', mode: 0o640, ...whole(archive) }]),
       ...readKeys(auditDir),
+      ...readArchived(auditDir),
     ],
   };
 }

@@ -150,7 +150,7 @@ function checkDatabase(entry: BackupEntry & { type: 'database' }, dir: string): 
 type LogEntry = BackupEntry & { type: 'file' };
 const isOfLog = (entry: BackupEntry): entry is LogEntry =>
   entry.type === 'file' &&
-  /^audit\/(audit.*\.jsonl|checkpoint.*|keys\/public\.txt)$/.test(showPath(entry));
+  /^audit\/(audit.*\.jsonl|archived\.jsonl|checkpoint.*|keys\/public\.txt)$/.test(showPath(entry));
 
 /** Gives the log's files their names for the verifier, which checks every event. */
 function checkLog(
