@@ -36,8 +36,8 @@ export type HeldLogView = z.infer<typeof HeldLogView>;
 const CheckpointNote = z.string().min(1).max(100_000);
 
 /** Where the archive of a segment was written to. Size and hash are of the compressed file. */
-export const ArchivePlace = z.strictObject({
-  place: z.string().min(1).max(1_000),
+export const ArchiveCopy = z.strictObject({
+  location: z.string().min(1).max(1_000),
   name: z.string().regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be a file name'),
   size_bytes: z.int().positive(),
   sha256: Sha256,
@@ -51,7 +51,7 @@ export const SegmentView = z.object({
   status: z.enum(['current', 'sealed', 'archived']),
   /** Time of its last event; null if it has none, or is archived. */
   last_at: Timestamp.nullable(),
-  archive: ArchivePlace.extend({ archived_at: Timestamp, by: z.string() }).nullable(),
+  archive: ArchiveCopy.extend({ archived_at: Timestamp, by: z.string() }).nullable(),
 });
 export type SegmentView = z.infer<typeof SegmentView>;
 
@@ -205,7 +205,7 @@ export const auditRoutes = routes({
       checkpoint: CheckpointNote,
       /** SHA-256 of the exported content, before compression. */
       content_sha256: Sha256,
-      archive: ArchivePlace,
+      archive: ArchiveCopy,
     }),
     output: z.object({ segment: SegmentView }),
     // Hashing a large segment takes longer than a document may.

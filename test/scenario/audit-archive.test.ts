@@ -12,10 +12,16 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { readArchivedLines } from '../../src/clients/agentctl/archive/read-archive.ts';
+import { findBackup, formatObjectPath } from '../../src/clients/agentctl/backup/backup-dir.ts';
+import { readEntries, showPath } from '../../src/clients/agentctl/backup/manifest.ts';
 import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-agentctl.ts';
+import { type AuditLog, openLog } from '../../src/daemons/auditd-ai/log/log.ts';
+import { proveLine } from '../../src/daemons/auditd-ai/log/prove.ts';
+import { systemClock } from '../../src/platform/clock.ts';
 import type { ProofView, SegmentView } from '../../src/wire/auditd-ai.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
 import { ctl } from '../support/backups.ts';
@@ -98,7 +104,7 @@ describe('archiving the audit log', () => {
     for (const { segment } of archived) assert.ok(!files.includes(segment), segment);
     const { events } = await runtime.audit.events({ query: { event: 'audit.archived' } });
     assert.equal(events.length, archived.length);
-    assert.equal(events[0]!.data?.place, to);
+    assert.equal(events[0]!.data?.location, to);
   });
 
   it('verifies the live part alone, and everything with the archives', async () => {
@@ -206,6 +212,20 @@ describe('archiving the audit log', () => {
   });
 });
 
+/** Opens the log that the newest backup in a directory has. */
+function openLogOf(backup: string, dir: string): Promise<AuditLog> {
+  for (const entry of readEntries(findBackup(backup, undefined).file)) {
+    const name = entry.type === 'file' ? showPath(entry) : '';
+    if (!('sha256' in entry) || !name.startsWith('audit/')) continue;
+    const file = join(dir, name.slice('audit/'.length));
+    mkdirSync(dirname(file), { recursive: true });
+    copyFileSync(join(backup, formatObjectPath(entry.sha256)), file);
+  }
+  const origin = 'agentd.local/audit';
+  const sizes = { segmentBytesMax: 65_536, checkpointEveryMs: 1_000 };
+  return openLog({ dir, origin, clock: systemClock(), ...sizes });
+}
+
 describe('archiving by an ordinary user', { skip: IS_ROOT ? false : 'needs root' }, () => {
   let runtime: TestRuntime;
   let filler: LogFiller;
@@ -242,5 +262,11 @@ describe('archiving by an ordinary user', { skip: IS_ROOT ? false : 'needs root'
     assert.equal((await ctl(runtime, ['backup', backup], { uid: NOBODY })).code, 0);
     const checked = await ctl(runtime, ['backup', 'verify', backup], { uid: NOBODY });
     assert.equal(checked.code, 0, checked.stdout);
+    const { segments } = await runtime.audit.listSegments({ query: { limit: 1_000 } });
+    const [line] = await readArchivedLines(to, segments, [7]);
+    const log = await openLogOf(backup, join(base, 'log'));
+    const proof = await proveLine(log, 7, line!);
+    await log.close();
+    assert.ok(isProven(proof, proof.vkey), 'the backup has what a proof needs');
   });
 });

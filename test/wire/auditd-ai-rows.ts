@@ -53,7 +53,7 @@ async function sealSegment(world: IdleWorld) {
     const exported = await callLocal(world, 'auditd-ai', exportSegment, exporting, operator);
     assert.ok(exported.ok);
     const content_sha256 = createHash('sha256').update(String(exported.value)).digest('hex');
-    const archive = { place: '/elsewhere', name: 'x.gz', size_bytes: 1, sha256: '0'.repeat(64) };
+    const archive = { location: '/elsewhere', name: 'x.gz', size_bytes: 1, sha256: '0'.repeat(64) };
     return { ...exporting, body: { checkpoint, content_sha256, archive } };
   };
   return { exporting, archiving };

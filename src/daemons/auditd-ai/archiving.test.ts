@@ -102,8 +102,8 @@ async function exportContent({ hosted }: Started, first: number, checkpoint: str
   return Buffer.concat(chunks);
 }
 
-const place = (name: string) => ({
-  place: '/mnt/elsewhere',
+const copyNamed = (name: string) => ({
+  location: '/mnt/elsewhere',
   name,
   size_bytes: 1,
   sha256: 'a'.repeat(64),
@@ -121,7 +121,7 @@ async function archiveOne(started: Started) {
     body: {
       checkpoint: note,
       content_sha256: createHash('sha256').update(content).digest('hex'),
-      archive: place(`${segment}.gz`),
+      archive: copyNamed(`${segment}.gz`),
     },
   };
   const archived = await ask.archiveSegment(request);
@@ -157,7 +157,7 @@ test('segments are listed, archived oldest first, and the log records it', () =>
     await archiveOne(started);
     const page = await ask.listSegments({ query: { limit: 2 } });
     assert.deepEqual(
-      page.segments.map(({ status, archive }) => [status, archive?.place, archive?.by]),
+      page.segments.map(({ status, archive }) => [status, archive?.location, archive?.by]),
       [1, 2].map(() => ['archived', '/mnt/elsewhere', 'person:alice']),
     );
     const rest = await ask.listSegments({ query: { limit: 100, cursor: page.cursor! } });
@@ -181,8 +181,8 @@ test('an archived event is still found: by id, number, task and kind, with where
     await started.hosted.stop();
     const next = await restart(dir);
     const { ask } = next;
-    const toPlace = /archived on 2026-01-01 to \/mnt\/elsewhere \(audit-0+\.jsonl\.gz\)/;
-    await assert.rejects(ask.prove({ params: { id: 'e7' } }), withCode('archived', toPlace));
+    const toLocation = /archived on 2026-01-01 to \/mnt\/elsewhere \(audit-0+\.jsonl\.gz\)/;
+    await assert.rejects(ask.prove({ params: { id: 'e7' } }), withCode('archived', toLocation));
     await assert.rejects(ask.prove({ params: { id: 'e9999' } }), withCode('not_found'));
     assert.equal((await ask.prove({ params: { id: `e${length + 1}` } })).index, length);
     const seqs = Array.from({ length }, (_, seq) => seq);
@@ -197,7 +197,7 @@ test('an archived event is still found: by id, number, task and kind, with where
     assert.equal('archived' in newest, false);
   }));
 
-test('a follower of an archived event is told; one from the start begins with what is there', () =>
+test('a follower of an archived event gets a fault; one from the start begins with the first live event', () =>
   withLog(async (started) => {
     const { lines } = await archiveOne(started);
     const follow = async (after: string): Promise<string> => {
@@ -305,7 +305,7 @@ test('an archive of other content, or against another checkpoint, removes nothin
   withLog(async (started, dir) => {
     const { ask } = started;
     const { note } = await ask.checkpoint({});
-    const body = { checkpoint: note, content_sha256: 'b'.repeat(64), archive: place('x.gz') };
+    const body = { checkpoint: note, content_sha256: 'b'.repeat(64), archive: copyNamed('x.gz') };
     const params = { first_seq: 0 };
     await assert.rejects(ask.archiveSegment({ params, body }), withCode('conflict'));
     const wrong = { ...body, checkpoint: note.replace('\n3000\n', '\n2999\n') };
@@ -325,7 +325,7 @@ for (const point of [
   'after-archive-event',
   'after-archive-remove',
 ]) {
-  test(`a crash ${point} leaves the segment live, or recorded once and gone`, () => {
+  test(`a crash ${point} leaves the segment live, or recorded once and removed`, () => {
     let isArmed = true;
     const failpoint = (name: string): void => {
       if (isArmed && name === `auditd-ai.${point}`) throw new Error('killed');

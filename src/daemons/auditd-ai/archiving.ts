@@ -1,6 +1,6 @@
 // Archives segments: lists them, streams the content of their archives, and removes a segment whose
-// archive was stored and read back. auditd-ai writes nothing outside of its directory; whoever
-// archives (agentctl) does, and gives its word for the copy, which the log keeps.
+// archive was stored. auditd-ai writes nothing outside of its directory: agentctl stores the copy
+// and claims to have read it back, and the log records the claim.
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
@@ -8,7 +8,7 @@ import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import type { ProofView, SegmentView } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
-import type { ArchivedSegment, ArchivePlace } from './log/archived-file.ts';
+import type { ArchiveCopy, ArchivedSegment } from './log/archived-file.ts';
 import type { AuditLog } from './log/log.ts';
 import { proveLine } from './log/prove.ts';
 import type { AuditIndex } from './store/store.ts';
@@ -22,7 +22,7 @@ export type Archiving = {
   exportSegment(first: number, checkpoint: string): Promise<AsyncGenerator<Buffer | string>>;
   archiveSegment(
     first: number,
-    claim: { checkpoint: string; content_sha256: string; archive: ArchivePlace },
+    claim: { checkpoint: string; content_sha256: string; archive: ArchiveCopy },
     by: string,
   ): Promise<SegmentView>;
   /** Completes what a crash interrupted. */
@@ -76,11 +76,10 @@ export function makeArchiving(deps: {
     return { ...view, last_at };
   };
 
-  /** The event first: until the segment is gone, a start after a crash can tell what is missing. */
+  /** Appends the event first: while the segment exists, a restart sees that work is unfinished. */
   const finish = async (record: ArchivedSegment): Promise<void> => {
     const event = describeArchived(record);
-    const seq = await index.findId(event.id);
-    if (seq === undefined || seq < log.firstSeq) await appendOwn(event);
+    if ((await index.findId(event.id)) === undefined) await appendOwn(event);
     failpoint('auditd-ai.after-archive-event');
     log.archive.remove(record);
     failpoint('auditd-ai.after-archive-remove');
@@ -148,7 +147,7 @@ function describeArchived(record: ArchivedSegment) {
       first_seq: first,
       events: end - first,
       content_sha256,
-      place: archive.place,
+      location: archive.location,
       name: archive.name,
       size_bytes: archive.size_bytes,
       sha256: archive.sha256,

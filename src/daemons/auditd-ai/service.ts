@@ -242,12 +242,12 @@ export function makeService({
     releaseAll: holds.endAll,
     async prove(id) {
       const seq = await index.findId(id);
-      if (seq === undefined)
-        throw fault('not_found', `the log has no event ${id}`, {
-          hint: 'List event ids with agentctl audit tail.',
-        });
-      if (seq < log.firstSeq) throw archivedFault(log.archived, seq);
-      return proveEvent(log, seq);
+      if (seq !== undefined) return proveEvent(log, seq);
+      const [first, ...others] = await index.findArchivedId(id);
+      if (first !== undefined) throw archivedFault(log.archived, first, ...others);
+      throw fault('not_found', `the log has no event ${id}`, {
+        hint: 'List event ids with agentctl audit tail.',
+      });
     },
     async rotateKey(by) {
       const rotated = await log.rotateKey({

@@ -56,7 +56,7 @@ function printReport(report: VerifyReport): void {
 }
 
 function printArchived({ archived, verified_earlier }: VerifyReport): void {
-  const { events, segments, hashed, places } = archived;
+  const { events, segments, hashed, locations } = archived;
   if (segments === 0) return;
   const what = `${pluralize(events, 'event')} in ${pluralize(segments, 'archived segment')}`;
   if (hashed === events) print(`${what} were hashed too.`);
@@ -64,7 +64,7 @@ function printArchived({ archived, verified_earlier }: VerifyReport): void {
   else {
     print(`${events - hashed} of ${what} were NOT hashed, only compared by their recorded hashes.`);
     if (values.archive === undefined)
-      print(`--archive DIR hashes them; they were archived to ${places.join(', ')}.`);
+      print(`--archive DIR hashes them; they were archived to ${locations.join(', ')}.`);
   }
 }
 

@@ -80,7 +80,7 @@ test('a directory gets one file, compressed and read back', async (t) => {
   const bytes = readFileSync(join(dir, NAME));
   assert.equal(gunzipSync(bytes).toString(), contentOf());
   assert.deepEqual(stored, {
-    place: dir,
+    location: dir,
     name: NAME,
     size_bytes: bytes.length,
     sha256: sha256(bytes),
@@ -138,7 +138,7 @@ test('a command gets the archive on its input and its name in the environment', 
     [stored.sha256, stored.content_sha256, stored.size_bytes],
     [sha256(bytes), sha256(contentOf()), bytes.length],
   );
-  assert.match(stored.place, /^command: cat > /);
+  assert.match(stored.location, /^command: cat > /);
 });
 
 test('a command that fails, dies or does not read its input has stored nothing', async () => {
@@ -160,8 +160,8 @@ test('a command that fails, dies or does not read its input has stored nothing',
 test('events are read back by number, whatever characters they have', async (t) => {
   const dir = makeDir(t);
   await directoryTarget(dir).store(NAME, streamOf());
-  const place = { place: dir, name: NAME, size_bytes: 1, sha256: 'x' };
-  const archive = { ...place, archived_at: '2026-01-01T00:00:00Z', by: 'person:a' };
+  const copy = { location: dir, name: NAME, size_bytes: 1, sha256: 'x' };
+  const archive = { ...copy, archived_at: '2026-01-01T00:00:00Z', by: 'person:a' };
   const segments = [
     segment({ first_seq: 0, events: 3, status: 'archived', archive }),
     segment({ first_seq: 3 }),

@@ -62,7 +62,7 @@ export async function readArchivedLines(
     const file = join(dir, basename(archive.name));
     if (!existsSync(file)) {
       throw fault('not_found', `the archive ${archive.name} is not in ${dir}`, {
-        hint: `It was written to ${archive.place}.`,
+        hint: `It was written to ${archive.location}.`,
       });
     }
     const lines = await readWanted(file, first_seq, wanted);

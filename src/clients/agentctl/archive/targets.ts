@@ -1,6 +1,6 @@
 // Archive targets: where the compressed content of a segment goes. A directory gets a file, which
-// is read back before it counts; a command gets it on standard input, and vouches with its exit
-// status.
+// is read back before it counts; a command gets it on standard input, and has stored it if its exit
+// status is 0.
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -23,7 +23,7 @@ import { readArchiveHeader } from './read-archive.ts';
 
 /** The hash of the content before compression, and name, size and hash of the compressed bytes. */
 export type StoredArchive = {
-  place: string;
+  location: string;
   name: string;
   size_bytes: number;
   sha256: string;
@@ -32,7 +32,7 @@ export type StoredArchive = {
 
 export type ArchiveTarget = {
   /** Names the target in the log. */
-  place: string;
+  location: string;
   /** Stores the content durably under this name. Throws if the copy is not certain. */
   store(name: string, content: Readable): Promise<StoredArchive>;
 };
@@ -69,7 +69,7 @@ export function directoryTarget(path: string): ArchiveTarget {
   if (!existsSync(dir) || !statSync(dir).isDirectory())
     throw fault('not_found', `directory ${dir} not found`, { hint: 'Create it, or mount it.' });
   return {
-    place: dir,
+    location: dir,
     async store(name, content) {
       const file = join(dir, name);
       const partial = join(dir, `.${name}.partial`);
@@ -82,7 +82,7 @@ export function directoryTarget(path: string): ArchiveTarget {
       await assertReplaceable(file, partial);
       renameSync(partial, file);
       syncPath(dir);
-      return { place: dir, name, ...stored };
+      return { location: dir, name, ...stored };
     },
   };
 }
@@ -103,7 +103,7 @@ async function assertReadsBack(
   throw fault('storage_broken', `${file} reads back with other content than was written`);
 }
 
-/** An interrupted attempt may have left an archive of this segment; any other file is not ours. */
+/** An interrupted attempt may have left an archive of this segment; any other file is kept. */
 async function assertReplaceable(file: string, by: string): Promise<void> {
   if (!existsSync(file)) return;
   const describe = async (path: string): Promise<string> => {
@@ -128,7 +128,7 @@ function syncPath(path: string): void {
 
 export function commandTarget(command: string): ArchiveTarget {
   return {
-    place: `command: ${command}`.slice(0, 1_000),
+    location: `command: ${command}`.slice(0, 1_000),
     async store(name, content) {
       const env = { ...process.env, AGENTD_ARCHIVE_NAME: name };
       // Its output goes to standard error: standard output is agentctl's own.
@@ -147,7 +147,7 @@ export function commandTarget(command: string): ArchiveTarget {
         throw fault('conflict', `the archive command ${problem}`, {
           hint: 'The segment was not removed. Correct the command, then archive again.',
         });
-      return { place: this.place, name, ...written.value };
+      return { location: this.location, name, ...written.value };
     },
   };
 }

@@ -154,16 +154,31 @@ export function openSealed(auditDir: number, name: string): SealedSource {
   throw fault('storage_broken', `${name} of the audit log cannot be opened`);
 }
 
-/** The records of archived segments; without them the rest of the log cannot be opened. */
+/** The records of archived segments, and the tree over their events, which cannot be rebuilt. */
 export function readArchived(auditDir: number): LogSource[] {
   const name = 'archived.jsonl';
   const fd = openBelow(auditDir, name);
   if (fd === undefined) return [];
   try {
-    return [{ name, mode: 0o640, content: readFileSync(fd) }];
+    const content = readFileSync(fd);
+    const last = content.toString('utf8').split('\n').at(-2) ?? '';
+    const events = Number(/"end":(\d+)/.exec(last)?.[1] ?? 0);
+    return [{ name, mode: 0o640, content }, ...openTree(auditDir, events)];
   } finally {
     closeSync(fd);
   }
+}
+
+const HASH_BYTES = 32;
+
+function openTree(auditDir: number, events: number): LogSource[] {
+  const tree: LogSource[] = [];
+  for (let level = 0, nodes = events; nodes > 0; level += 1, nodes = Math.floor(nodes / 2)) {
+    const name = `tree/L${String(level).padStart(2, '0')}`;
+    const fd = openBelow(auditDir, name);
+    if (fd !== undefined) tree.push({ name, mode: 0o640, fd, sizeBytes: nodes * HASH_BYTES });
+  }
+  return tree;
 }
 
 /** Read whole: a key rotation must not come between the log and its key. */

@@ -20,7 +20,7 @@ export type StateSource = {
   /** Yields one at a time; each must be read before the next. */
   readDatabases(signal: AbortSignal): AsyncGenerator<DatabaseSource>;
   readonly log: readonly LogSource[];
-  /** Segments that do not change any more; open, since they may be archived meanwhile. */
+  /** Sealed segments; open, since they may be archived meanwhile. */
   readonly sealed: readonly SealedSource[];
   close(): Promise<void>;
 };

@@ -42,9 +42,9 @@ const segment = (first_seq: number, over: Partial<SegmentView> = {}): SegmentVie
   archive: null,
   ...over,
 });
-const archived = (first_seq: number, place: string): SegmentView => {
+const archived = (first_seq: number, location: string): SegmentView => {
   const name = `${segment(first_seq).segment}.gz`;
-  const stored = { place, name, size_bytes: 9, sha256: 'a'.repeat(64) };
+  const stored = { location, name, size_bytes: 9, sha256: 'a'.repeat(64) };
   const archive = { ...stored, archived_at: '2026-05-01T00:00:00Z', by: 'person:a' };
   return segment(first_seq, { status: 'archived', last_at: null, archive });
 };
@@ -73,7 +73,7 @@ function scriptArchiving(over: object = {}): void {
         }),
       archiveSegment: async ({ params, body }) => ({
         segment: {
-          ...archived(params.first_seq, body.archive.place),
+          ...archived(params.first_seq, body.archive.location),
           archive: { ...body.archive, archived_at: '2026-05-01T00:00:00Z', by: 'person:a' },
         },
       }),
@@ -104,7 +104,7 @@ test('archive writes each old segment under the checkpoint, then has it removed'
     checkpoint: NOTE,
     content_sha256: createHash('sha256').update(contentOf(0)).digest('hex'),
     archive: {
-      place: to,
+      location: to,
       name: names[0],
       size_bytes: bytes.length,
       sha256: createHash('sha256').update(bytes).digest('hex'),
@@ -189,9 +189,9 @@ test('segments shows what is where', async () => {
 });
 
 test('events that are archived are counted, and shown from their archives', async () => {
-  const place = freshDir('place');
-  const first = archived(0, place);
-  writeFileSync(join(place, first.archive!.name), gzipSync(contentOf(0)));
+  const location = freshDir('location');
+  const first = archived(0, location);
+  writeFileSync(join(location, first.archive!.name), gzipSync(contentOf(0)));
   const page = async () => ({ events: [event(12)], archived: [3, 5], cursor: null });
   fake.script({
     'auditd-ai': {
@@ -213,7 +213,7 @@ test('events that are archived are counted, and shown from their archives', asyn
     );
     assert.deepEqual([short.events.map(({ seq }) => seq), short.archived], [[12], [3, 5]]);
     const all = documentOf<typeof short>(
-      await run('audit', ...words, '--json', '--archive', place),
+      await run('audit', ...words, '--json', '--archive', location),
     );
     assert.deepEqual([all.events.map(({ seq }) => seq), all.archived], [[3, 5, 12], undefined]);
   }
@@ -223,9 +223,9 @@ test('events that are archived are counted, and shown from their archives', asyn
 });
 
 test('an archived event is proved with the archive, by id and by number', async () => {
-  const place = freshDir('proofs');
-  const first = archived(0, place);
-  writeFileSync(join(place, first.archive!.name), gzipSync(contentOf(0)));
+  const location = freshDir('proofs');
+  const first = archived(0, location);
+  writeFileSync(join(location, first.archive!.name), gzipSync(contentOf(0)));
   const proof = {
     event: '{}',
     index: 3,
@@ -237,21 +237,27 @@ test('an archived event is proved with the archive, by id and by number', async 
   };
   fake.script({
     'auditd-ai': {
+      // Two events whose ids have the same hash, of which only the index knows.
       prove: async () =>
-        Promise.reject(fault('archived', 'event 3 was archived', { details: { seq: 3 } })),
+        Promise.reject(
+          fault('archived', 'event 2 or 3 was archived', { details: { seqs: [2, 3] } }),
+        ),
       events: async () => ({ events: [], archived: [3], cursor: null }),
       listSegments: async () => ({ segments: [first], cursor: null }),
       proveLine: async () => proof,
     },
   });
-  for (const name of ['evt_3', '3']) {
+  for (const name of [event(3).id, '3']) {
     const plain = await run('audit', 'prove', name);
     assert.equal(plain.code, 5);
-    assert.match(plain.stderr, /event 3 (was|is) archived \(archived\)\n.*--archive DIR/);
-    const ran = await run('audit', 'prove', name, '--archive', place, '--json');
+    assert.match(plain.stderr, /event (2 or 3 was|3 is) archived \(archived\)\n.*--archive DIR/);
+    const ran = await run('audit', 'prove', name, '--archive', location, '--json');
     assert.deepEqual(documentOf<{ proof: unknown }>(ran).proof, proof);
     assert.deepEqual(fake.seen.at(-1)?.body, { event: JSON.stringify(event(3)) });
   }
+  const other = await run('audit', 'prove', 'evt_4', '--archive', location);
+  assert.equal(other.code, 5);
+  assert.match(other.stderr, /no event evt_4 \(not_found\)/);
 });
 
 test('tail stops where the archived events begin', async () => {

@@ -28,7 +28,7 @@ export async function archive({ args, out, stateDir, runtime }: Session): Promis
     out.info(
       `The checkpoint does not cover ${pluralize(uncovered.length, 'more segment')} of that age: store a newer one.`,
     );
-  out.print({ archive: { place: target.place, dry_run: isDryRun, segments } }, () =>
+  out.print({ archive: { location: target.location, dry_run: isDryRun, segments } }, () =>
     summarize(segments, { isDryRun, olderThanMs }),
   );
 }
@@ -54,7 +54,7 @@ function describe(segment: SegmentView, target: ArchiveTarget, isDryRun: boolean
   const span = `events ${first_seq} to ${first_seq + events - 1}, ${formatSize(size_bytes)}`;
   const name = stored?.name ?? formatArchiveName(segment.segment);
   const packed = stored === null ? '' : ` (${formatSize(stored.size_bytes)})`;
-  return `${isDryRun ? 'Would archive' : 'Archived'} ${span} as ${name}${packed} to ${target.place}`;
+  return `${isDryRun ? 'Would archive' : 'Archived'} ${span} as ${name}${packed} to ${target.location}`;
 }
 
 function summarize(
@@ -93,7 +93,7 @@ export async function segments({ out, runtime }: Session): Promise<void> {
         formatSize(segment.size_bytes),
         segment.status,
         segment.last_at === null ? '' : formatRelative(segment.last_at, Date.now()),
-        segment.archive === null ? '' : `${segment.archive.place} (${segment.archive.name})`,
+        segment.archive === null ? '' : `${segment.archive.location} (${segment.archive.name})`,
       ]),
       out,
     ),

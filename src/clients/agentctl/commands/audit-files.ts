@@ -177,7 +177,7 @@ function truncatePartialLine(file: string): void {
 /** `event` is an id, or a number from the first column of audit tail. */
 export async function readProof(runtime: RuntimeClient, event: string): Promise<ProofView> {
   let id = event;
-  if (/^\d{1,15}$/.test(event)) {
+  if (isSeq(event)) {
     const query = { after: Number(event) - 1, order: 'asc', limit: 1 } as const;
     const { events, archived } = await runtime.call('auditd-ai', 'events', { query });
     if (archived !== undefined) throw archivedFault(Number(event));
@@ -192,10 +192,13 @@ export async function readProof(runtime: RuntimeClient, event: string): Promise<
   });
 }
 
+const isSeq = (event: string): boolean => /^\d{1,15}$/.test(event);
+const readId = (line: string): unknown => (JSON.parse(line) as { id?: unknown }).id;
+
 const archivedFault = (seq: number): Fault =>
   fault('archived', `event ${seq} is archived`, {
     hint: 'See where: agentctl audit segments. Then: agentctl audit prove EVENT --archive DIR.',
-    details: { seq },
+    details: { seqs: [seq] },
   });
 
 /** Proves an event whose text is read from the archives in `dir`, if it is archived. */
@@ -208,9 +211,11 @@ async function readProofWith(
     return await readProof(runtime, event);
   } catch (error) {
     if (!(error instanceof Fault) || error.code !== 'archived') throw error;
-    const segments = await listSegments(runtime);
-    const [line] = await readArchivedLines(dir, segments, [Number(error.details?.seq)]);
-    return runtime.call('auditd-ai', 'proveLine', { body: { event: line! } });
+    const seqs = error.details?.seqs as number[];
+    const lines = await readArchivedLines(dir, await listSegments(runtime), seqs);
+    const line = isSeq(event) ? lines[0] : lines.find((one) => readId(one) === event);
+    if (line === undefined) throw fault('not_found', `the log has no event ${event}`);
+    return runtime.call('auditd-ai', 'proveLine', { body: { event: line } });
   }
 }
 

@@ -121,7 +121,7 @@ export const auditCommands: readonly Command[] = [
     help: 'move old segments elsewhere, compressed and with their proofs',
     details: [
       'A segment is removed only after its archive was written, read back and recorded in the log. ' +
-        'A command vouches for its copy with exit status 0.',
+        'CMD must exit with status 0 only when its copy is safe. DIR or CMD is recorded in the log.',
       'Example: agentctl audit archive --to /mnt/archive --checkpoint FILE --older-than 90d',
     ],
     load: async () => (await import('../commands/audit-archive.ts')).archive,

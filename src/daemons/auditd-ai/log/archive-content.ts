@@ -1,5 +1,5 @@
 // Makes the content of a segment's archive: a first line that links its events to a checkpoint kept
-// elsewhere, then the segment as it is. Whoever has the checkpoint can verify the archive alone.
+// elsewhere, then the segment as it is. With the checkpoint the archive can be verified alone.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';

@@ -33,7 +33,7 @@ export async function writeArchive(
   const name = `${segment}.gz`;
   fs.mkdirSync(to, { recursive: true });
   fs.writeFileSync(path.join(to, name), bytes);
-  const archive = { place: to, name, size_bytes: bytes.length, sha256: sha256(bytes) };
+  const archive = { location: to, name, size_bytes: bytes.length, sha256: sha256(bytes) };
   const contentSha256 = sha256(content);
   return { checkpoint, contentSha256, archive, by: 'person:alice', nowMs: Date.UTC(2026, 6, 1) };
 }

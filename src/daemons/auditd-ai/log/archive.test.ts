@@ -70,7 +70,7 @@ test('the content of an archive proves its events against the checkpoint, withou
   await log.close();
 });
 
-test('an archived segment is recorded and gone; the log goes on without it', async (t) => {
+test('an archived segment is recorded and removed; the log continues without it', async (t) => {
   const { dir, to, log } = await openFilled(t);
   const [first, second] = listSealed(dir);
   const { root } = log;

@@ -13,7 +13,7 @@ import { type LogDisk, readFileIfExists, syncDir, writeAll } from './disk.ts';
 export const ARCHIVED_FILE = 'archived.jsonl';
 
 /** Where an archive was written to. The name and the hash are those of the compressed file. */
-export type ArchivePlace = { place: string; name: string; size_bytes: number; sha256: string };
+export type ArchiveCopy = { location: string; name: string; size_bytes: number; sha256: string };
 
 export type ArchivedSegment = {
   /** The name the segment had in the directory. */
@@ -29,7 +29,7 @@ export type ArchivedSegment = {
   rotations: { seq: number; old_key: string; new_key: string }[];
   /** SHA-256 of the archive before compression. */
   content_sha256: string;
-  archive: ArchivePlace;
+  archive: ArchiveCopy;
   /** Size of the checkpoint kept elsewhere against which it was archived. */
   checkpoint_size: number;
   archived_at: string;
@@ -57,8 +57,9 @@ function parseRecord(line: string, number: number): ArchivedSegment {
     const record = JSON.parse(line) as ArchivedSegment;
     if (record.end <= record.first) throw new Error('it has no events');
     toRange(record);
-    const { place, name, sha256 } = record.archive;
-    const texts = [record.segment, record.content_sha256, record.archived_at, place, name, sha256];
+    const { segment, content_sha256, archived_at } = record;
+    const { location, name, sha256 } = record.archive;
+    const texts = [segment, content_sha256, archived_at, location, name, sha256];
     if (!texts.every((text) => typeof text === 'string')) throw new Error('a field is missing');
     return { ...record, sources: { ...record.sources }, rotations: [...record.rotations] };
   } catch (cause) {
@@ -79,13 +80,16 @@ export function joinRanges(records: readonly ArchivedSegment[]): CompactRange {
   return joined;
 }
 
-/** The fault for an event that is no longer in the directory. */
-export function archivedFault(records: readonly ArchivedSegment[], seq: number): Fault {
-  const record = records.find(({ end }) => seq < end)!;
-  const { place, name } = record.archive;
-  const message = `event ${seq} was archived on ${record.archived_at.slice(0, 10)}`;
-  return fault('archived', `${message} to ${place} (${name})`, {
-    details: { seq, segment: record.segment, place, name, archived_at: record.archived_at },
+/** The fault for an event that is no longer in the directory; it is one of `seqs`. */
+export function archivedFault(
+  records: readonly ArchivedSegment[],
+  ...seqs: readonly [number, ...number[]]
+): Fault {
+  const { segment, archive, archived_at } = records.find(({ end }) => seqs[0] < end)!;
+  const { location, name } = archive;
+  const message = `event ${seqs.join(' or ')} was archived on ${archived_at.slice(0, 10)}`;
+  return fault('archived', `${message} to ${location} (${name})`, {
+    details: { seqs, segment, location, name, archived_at },
   });
 }
 

@@ -145,7 +145,7 @@ export class CheckpointChain {
     }
   }
 
-  /** Checks only the signatures of the checkpoints below `size`: their events are not at hand. */
+  /** Checks only the signatures of the checkpoints below `size`: their events are not available. */
   passOver(size: number): void {
     while (this.#upcoming !== undefined && this.#upcoming.size < size) {
       this.#compare(this.#upcoming, 'unknown');

@@ -11,7 +11,7 @@ import {
   type SegmentContent,
   streamContent,
 } from './archive-content.ts';
-import { ArchivedFile, type ArchivedSegment, type ArchivePlace } from './archived-file.ts';
+import { type ArchiveCopy, ArchivedFile, type ArchivedSegment } from './archived-file.ts';
 import { type LogDisk, syncDir } from './disk.ts';
 import type { KeyRing } from './keys.ts';
 import type { NodeSource } from './merkle.ts';
@@ -21,7 +21,7 @@ import type { LogPart } from './reader.ts';
 export type ArchiveClaim = {
   checkpoint: string;
   contentSha256: string;
-  archive: ArchivePlace;
+  archive: ArchiveCopy;
   by: string;
   nowMs: number;
 };
@@ -118,8 +118,8 @@ export class SegmentArchive {
 /** After a lost response the same archive may be claimed again, but no other. */
 function assertSameClaim(record: ArchivedSegment, claim: ArchiveClaim): ArchivedSegment {
   if (record.archive.sha256 === claim.archive.sha256) return record;
-  const { place, name } = record.archive;
-  throw fault('conflict', `${record.segment} is already archived to ${place} (${name})`);
+  const { location, name } = record.archive;
+  throw fault('conflict', `${record.segment} is already archived to ${location} (${name})`);
 }
 
 function makeRecord(part: LogPart, content: SegmentContent, claim: ArchiveClaim): ArchivedSegment {

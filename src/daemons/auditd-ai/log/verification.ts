@@ -253,7 +253,7 @@ export class Verification {
         events: archivedEvents,
         segments: archived.length,
         hashed: archiveHashed,
-        places: [...new Set(archived.map(({ archive }) => archive.place))],
+        locations: [...new Set(archived.map(({ archive }) => archive.location))],
       },
       checkpoints_checked: chain.checked,
       signed_size: signedSize,

@@ -67,7 +67,7 @@ test('without the archives the live part verifies, and what was not hashed is co
     const report = await verifyLog({ dir });
     assert.deepEqual(report.problems, []);
     assert.deepEqual([report.size, report.hashed, report.keys.length], [100, 100 - end, 2]);
-    assert.deepEqual(report.archived, { events: end, segments: 3, hashed: 0, places: [to] });
+    assert.deepEqual(report.archived, { events: end, segments: 3, hashed: 0, locations: [to] });
     const full = await verifyLog({ dir, archiveDir: to });
     assert.deepEqual(full.problems, []);
     assert.deepEqual([full.size, full.hashed, full.archived.hashed], [100, 100, end]);

@@ -1,5 +1,5 @@
-// Verifies the archived part of a log: hashes its events if their archives are at hand, and relies
-// on their recorded hashes if not. Those are bound by every checkpoint signed afterwards.
+// Verifies the archived part of a log: hashes its events if their archives are available, and
+// relies on their recorded hashes if not. Those are bound by every checkpoint signed afterwards.
 import { readArchiveFile } from './archive-file.ts';
 import { ARCHIVED_FILE, type ArchivedSegment, toRange } from './archived-file.ts';
 import { type CheckpointChain, findSignedRoot } from './checkpoint-chain.ts';
@@ -19,7 +19,7 @@ export type ArchiveProblem = {
 
 type ArchivedInput = {
   dir: string;
-  /** Where the archives are; undefined if they are not at hand. */
+  /** Where the archives are; undefined if they are not available. */
   archiveDir: string | undefined;
   chain: CheckpointChain;
   leaves: LeafFile;
@@ -125,7 +125,7 @@ export class ArchivedVerification {
     return hashes;
   }
 
-  /** Lists the lines of an archive that is at hand. */
+  /** Lists the lines of an archive that is available. */
   *listLines(record: ArchivedSegment): Generator<{ text: string; segment: string; line: number }> {
     const { archiveDir } = this.#input;
     if (archiveDir === undefined || this.hashed === 0) return;

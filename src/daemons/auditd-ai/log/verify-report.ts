@@ -42,7 +42,7 @@ export type VerifyReport = {
   /** The events that an earlier verification covered and this one did not hash again. */
   verified_earlier: { events: number; at: string; full_at: string } | null;
   /** The events that are archived, and how many of them were hashed. */
-  archived: { events: number; segments: number; hashed: number; places: string[] };
+  archived: { events: number; segments: number; hashed: number; locations: string[] };
   checkpoints_checked: number;
   /** Number of events that the newest good checkpoint covers, and that follow it. */
   signed_size: number;

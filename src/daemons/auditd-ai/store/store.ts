@@ -35,8 +35,10 @@ export type AuditIndex = {
   readonly database: SnapshotSource;
   /** Returns the seqs of matching events among all durable ones, the archived ones too. */
   find(query: SeqQuery): Promise<number[]>;
-  /** Returns a seq below the log's first one if only an archived event can have this id. */
+  /** Returns the seq of the event with this id, unless it is archived. */
   findId(id: string): Promise<number | undefined>;
+  /** Returns the archived events that may have this id: only the hashes of their ids are here. */
+  findArchivedId(id: string): Promise<number[]>;
   /** Yields candidate seqs for these ids, newest first: no miss, few false positives. */
   findIds(ids: readonly string[]): AsyncGenerator<number[]>;
   /** Returns the highest source number of each origin, never lower than in the log. */
@@ -181,6 +183,13 @@ export async function openIndex(options: {
     }
   }
 
+  /** Lists the seqs that may have this id, lowest first. */
+  async function listCandidates(id: string): Promise<number[]> {
+    const found: number[] = [];
+    for await (const seqs of findIds([id])) found.push(...seqs);
+    return found.sort((a, b) => a - b);
+  }
+
   return {
     database: { file, hold: () => db.hold() },
     async find({ where, after = -1, before = Number.MAX_SAFE_INTEGER, order, limit }) {
@@ -202,14 +211,12 @@ export async function openIndex(options: {
       });
     },
     async findId(id) {
-      const found: number[] = [];
-      for await (const seqs of findIds([id])) found.push(...seqs);
       const hasId = (seq: number) =>
         (JSON.parse(log.readRange(seq, 1)[0]!) as AuditEvent).id === id;
-      found.sort((a, b) => a - b);
-      const live = found.filter((seq) => seq >= log.firstSeq).find(hasId);
-      // The text of an archived event is not here to compare; the hash of its id is.
-      return live ?? found.find((seq) => seq < log.firstSeq);
+      return (await listCandidates(id)).filter((seq) => seq >= log.firstSeq).find(hasId);
+    },
+    async findArchivedId(id) {
+      return (await listCandidates(id)).filter((seq) => seq < log.firstSeq);
     },
     findIds,
     async readHighWaterMarks() {
