@@ -21,7 +21,7 @@
 #define STABLE_UPTIME_MS 60000
 #define WINDOW_MS (10 * 60 * 1000)
 #define RESTARTS_MAX 100
-// What a dead runtime leaves behind stops by itself, or is killed: every process survives that.
+// A dead runtime's other processes end by themselves, or are killed: that loses no data.
 #define ORPHANS_TIMEOUT_MS 3000
 #define KILLED_TIMEOUT_MS 5000
 #define STATUS_BYTES 512
@@ -176,7 +176,7 @@ static void relay_ready_line(void) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return;
     if (size <= 0) return close_ready_pipe();
-    // agentctl up was killed, so nobody knows that the runtime starts.
+    // agentctl up was killed: its request to start the runtime ends with it.
     if (client_fd >= 0 && write(client_fd, bytes, (size_t)size) != size) stop_child();
     check_ready(bytes, (size_t)size);
   }
@@ -190,7 +190,7 @@ __attribute__((noreturn)) static void give_up(void) {
   snprintf(fields, sizeof fields,
            ",\"deaths\":%d,\"within_s\":%lld,\"last\":\"%s\",\"next\":\"agentctl up\"", death_count,
            (deaths[death_count - 1] - deaths[0] + 999) / 1000, reason);
-  log_line("error", "the runtime dies again and again; it is not restarted", fields);
+  log_line("error", "crash loop; the runtime is not restarted", fields);
   exit(70);
 }
 
@@ -226,7 +226,7 @@ static void handle_exit(int status) {
   backoff_ms = backoff_ms * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : backoff_ms * 2;
 }
 
-// Returns true while this process has children: the runtime, or what a dead one left behind.
+// Returns true while this process has children: the runtime, or a dead one's orphans.
 static bool reap(void) {
   for (;;) {
     int status;
@@ -247,7 +247,7 @@ static void kill_orphans(void) {
   fclose(list);
 }
 
-// Restarts when the backoff has passed and the dead runtime's processes are gone.
+// Restarts when the backoff has passed and the dead runtime's processes have ended.
 static void restart_when_due(bool has_orphans) {
   long long now = now_ms();
   if (now < restart_at) return;

@@ -104,7 +104,7 @@ test('a crash loop is given up, with an error in the log', async (t) => {
   const { state, deaths, restarts, last } = one.record();
   assert.deepEqual([state, deaths, restarts, last?.reason], ['failed', 3, 2, 'exit status 70']);
   assert.equal(one.starts().length, 3);
-  assert.match(one.log(), /"level":"error".*dies again and again; it is not restarted","deaths":3/);
+  assert.match(one.log(), /"level":"error".*crash loop; the runtime is not restarted","deaths":3/);
 });
 
 test('an exit with status 0 is final', async (t) => {

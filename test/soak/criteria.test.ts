@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { seeded } from '../support/seeded.ts';
-import { fitGrowth, judgeMemory, judgeRate, type MemoryPoint } from './criteria.ts';
-import { judgeEffects, judgeTasks } from './verify.ts';
+import { checkMemory, checkRate, fitGrowth, type MemoryPoint } from './criteria.ts';
+import { checkEffects, checkTasks } from './verify.ts';
 import type { SoakTask } from './workload.ts';
 
 const MB = 1_000_000;
@@ -12,18 +12,18 @@ const rates = (...tasks: number[]) => tasks.map((count) => ({ tasks: count, upMs
 const flat = (count: number, minutes: number) => Array<number>(minutes).fill(count);
 
 test('the rate of the last five minutes is compared with that of the first five', () => {
-  const run = (last: number) => judgeRate(rates(...flat(600, 5), ...flat(1, 10), ...flat(last, 5)));
-  assert.equal(run(600).verdict, 'ok');
-  assert.equal(run(481).verdict, 'ok');
-  assert.equal(run(479).verdict, 'failed');
+  const run = (last: number) => checkRate(rates(...flat(600, 5), ...flat(1, 10), ...flat(last, 5)));
+  assert.equal(run(600).status, 'ok');
+  assert.equal(run(481).status, 'ok');
+  assert.equal(run(479).status, 'failed');
   assert.match(run(300).detail, /10\.0 tasks\/s .* 5\.0 in the last five: a fall of 50 %/);
   assert.match(run(660).detail, /a rise of 10 %/);
 });
 
 test('an outage does not lower the rate, and a short soak has none', () => {
   const minutes = [...rates(...flat(600, 9)), { tasks: 300, upMs: 30_000 }];
-  assert.match(judgeRate(minutes).detail, /a (fall|rise) of 0 %/);
-  assert.equal(judgeRate(minutes.slice(1)).verdict, 'not applicable');
+  assert.match(checkRate(minutes).detail, /a (fall|rise) of 0 %/);
+  assert.equal(checkRate(minutes.slice(1)).status, 'not applicable');
 });
 
 /** Memory of a runtime that restarts every four minutes, every 20 s for 30 minutes. */
@@ -42,17 +42,17 @@ function memory(growthMbPerHour: number, noiseMb = 4): MemoryPoint[] {
 test('growth over time is separated from growth after a restart', () => {
   const exact = fitGrowth(memory(42, 0))!;
   assert.ok(Math.abs(exact.growth - 42) < 0.01 && exact.error < 0.01, JSON.stringify(exact));
-  for (const growth of [0, 10]) assert.equal(judgeMemory(memory(growth), 30).verdict, 'ok');
-  const leak = judgeMemory(memory(60), 30);
-  assert.equal(leak.verdict, 'failed', leak.detail);
-  assert.equal(judgeMemory(memory(60), 19).verdict, 'not applicable');
+  for (const growth of [0, 10]) assert.equal(checkMemory(memory(growth), 30).status, 'ok');
+  const leak = checkMemory(memory(60), 30);
+  assert.equal(leak.status, 'failed', leak.detail);
+  assert.equal(checkMemory(memory(60), 19).status, 'not applicable');
 });
 
 test('memory before the tenth minute does not count', () => {
   const early = memory(0).map((point) =>
     point.atMs < 600_000 ? { ...point, totalBytes: point.totalBytes / 2 } : point,
   );
-  assert.equal(judgeMemory(early, 30).verdict, 'ok');
+  assert.equal(checkMemory(early, 30).status, 'ok');
 });
 
 const ended = (status: 'completed' | 'canceled' | 'failed') => ({
@@ -74,9 +74,9 @@ test('a task that has not ended, or ended otherwise, is a finding', () => {
     task('k2', 'cancel', ended('canceled')),
     task('k3', 'retry', ended('failed'), ended('failed')),
   ];
-  assert.equal(judgeTasks(good, []).verdict, 'ok');
-  assert.match(judgeTasks(good, ['k9']).detail, /1 findings: k9 has not ended/);
-  const wrong = judgeTasks([...good, task('k4', 'count', ended('failed'))], []);
+  assert.equal(checkTasks(good, []).status, 'ok');
+  assert.match(checkTasks(good, ['k9']).detail, /1 findings: k9 has not ended/);
+  const wrong = checkTasks([...good, task('k4', 'count', ended('failed'))], []);
   assert.match(wrong.detail, /k4 \(count, task_\w+\) is failed/);
 });
 
@@ -88,13 +88,13 @@ test('an effect that is missing, doubled or unknown is a finding', () => {
     task('k7', 'approval', ended('completed')),
   ];
   const effects = new Map(Object.entries({ 'k1-1': 1, 'k1-2': 1, 'k3-1': 2 }));
-  const judge = (more: Record<string, number>) =>
-    judgeEffects(tasks, new Map([...effects, ...Object.entries(more)]));
-  assert.equal(judge({}).verdict, 'ok');
-  assert.equal(judge({ 'k2-1': 1 }).verdict, 'ok', 'before it was canceled');
-  assert.match(judge({ 'k1-2': 2 }).detail, /k1-2 happened 2 times instead of 1/);
-  assert.match(judge({ 'k1-1': 0 }).detail, /k1-1 happened 0 times/);
-  assert.match(judge({ 'k3-1': 1 }).detail, /k3-1 happened 1 times instead of 2/);
-  assert.match(judge({ 'k7-1': 1 }).detail, /k7-1 happened 1 times instead of 0/, 'rejected');
-  assert.match(judge({ 'k8-1': 1 }).detail, /k8-1 belongs to no task/);
+  const check = (more: Record<string, number>) =>
+    checkEffects(tasks, new Map([...effects, ...Object.entries(more)]));
+  assert.equal(check({}).status, 'ok');
+  assert.equal(check({ 'k2-1': 1 }).status, 'ok', 'before it was canceled');
+  assert.match(check({ 'k1-2': 2 }).detail, /k1-2 happened 2 times instead of 1/);
+  assert.match(check({ 'k1-1': 0 }).detail, /k1-1 happened 0 times/);
+  assert.match(check({ 'k3-1': 1 }).detail, /k3-1 happened 1 times instead of 2/);
+  assert.match(check({ 'k7-1': 1 }).detail, /k7-1 happened 1 times instead of 0/, 'rejected');
+  assert.match(check({ 'k8-1': 1 }).detail, /k8-1 belongs to no task/);
 });

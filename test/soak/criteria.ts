@@ -1,8 +1,8 @@
 // Decides whether a soak has passed: nothing lost or doubled, a rate that holds, memory that does
 // not grow. Pure.
 
-export type Verdict = 'ok' | 'failed' | 'not applicable';
-export type Criterion = { name: string; verdict: Verdict; detail: string };
+export type CriterionStatus = 'ok' | 'failed' | 'not applicable';
+export type Criterion = { name: string; status: CriterionStatus; detail: string };
 
 const RATE_WINDOW_MIN = 5;
 export const RATE_FALL_MAX = 0.2;
@@ -16,12 +16,12 @@ export type MinuteRate = { tasks: number; upMs: number };
 const percent = (share: number): string => `${(share * 100).toFixed(0)} %`;
 
 /** Compares tasks per second of uptime: outages are reported, and not part of the rate. */
-export function judgeRate(minutes: readonly MinuteRate[]): Criterion {
+export function checkRate(minutes: readonly MinuteRate[]): Criterion {
   const name = `rate falls by at most ${percent(RATE_FALL_MAX)}`;
   if (minutes.length < 2 * RATE_WINDOW_MIN)
     return {
       name,
-      verdict: 'not applicable',
+      status: 'not applicable',
       detail: `needs ${2 * RATE_WINDOW_MIN} minutes`,
     };
   const first = rateOf(minutes.slice(0, RATE_WINDOW_MIN));
@@ -30,7 +30,7 @@ export function judgeRate(minutes: readonly MinuteRate[]): Criterion {
   const change = fall > 0 ? `a fall of ${percent(fall)}` : `a rise of ${percent(-fall)}`;
   return {
     name,
-    verdict: fall > RATE_FALL_MAX ? 'failed' : 'ok',
+    status: fall > RATE_FALL_MAX ? 'failed' : 'ok',
     detail: `${first.toFixed(1)} tasks/s in the first five minutes, ${last.toFixed(1)} in the last five: ${change}`,
   };
 }
@@ -48,19 +48,19 @@ export type MemoryPoint = { atMs: number; ageMs: number; totalBytes: number };
  * growth with age: bytes = a + b·time + c·ln(age). Fails only when the growth is above the limit
  * beyond the uncertainty of the fit.
  */
-export function judgeMemory(points: readonly MemoryPoint[], minutes: number): Criterion {
+export function checkMemory(points: readonly MemoryPoint[], minutes: number): Criterion {
   const name = `memory grows by at most ${GROWTH_MB_PER_H_MAX} MB an hour`;
   const needed = WARM_UP_MIN + MEMORY_WINDOW_MIN;
   if (minutes < needed)
-    return { name, verdict: 'not applicable', detail: `needs ${needed} minutes` };
+    return { name, status: 'not applicable', detail: `needs ${needed} minutes` };
   const late = points.filter(({ atMs }) => atMs >= WARM_UP_MIN * 60_000);
   const fit = fitGrowth(late);
   if (fit === undefined)
-    return { name, verdict: 'failed', detail: `${late.length} samples are too few` };
+    return { name, status: 'failed', detail: `${late.length} samples are too few` };
   const { growth, error } = fit;
   return {
     name,
-    verdict: growth - 2 * error > GROWTH_MB_PER_H_MAX ? 'failed' : 'ok',
+    status: growth - 2 * error > GROWTH_MB_PER_H_MAX ? 'failed' : 'ok',
     detail: `${growth.toFixed(1)} ± ${(2 * error).toFixed(1)} MB an hour after the first ten minutes`,
   };
 }

@@ -74,7 +74,7 @@ const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
 export function renderCriteria({ criteria, counts, passed }: SoakReport): string {
   const list = Object.entries(counts).map(([name, count]) => `${count} ${name}`);
   const lines = criteria.map(
-    ({ name, verdict, detail }) => `${verdict.padEnd(14)}  ${name}: ${detail}`,
+    ({ name, status, detail }) => `${status.padEnd(14)}  ${name}: ${detail}`,
   );
   return ['', list.join(', '), '', ...lines, '', passed ? 'soak: passed' : 'soak: FAILED'].join(
     '\n',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { ProcessName } from '../support/installation.ts';
 import type { SoakSite } from './site.ts';
 
-/** Runners come and go with the load; the others live as long as the runtime. */
+/** Runners come and go with the load; the others run as long as the runtime. */
 const isLongLived = (name: string): boolean => name !== 'runner';
 /** Not part of the product, so its memory is reported only. */
 const isCounted = (name: string): boolean => name !== 'rehearsal';

@@ -39,7 +39,7 @@ export function makeSoakSite(mode: 'embedded' | 'split'): SoakSite {
       agentd: { crashes_max: 100_000, runs_live_max: 8 },
       modeld: { screenplays_dir: join(import.meta.dirname, 'screenplays') },
       toold: { test_tools: true, test_effect_file: effectFile },
-      // Spare runners are gone before the check that nothing is left.
+      // Spare runners have ended before the check that nothing is left.
       sandboxd: { runner_spare_idle_ms: 5_000 },
     }),
     up: ['--restarts', '100'],

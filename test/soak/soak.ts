@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describeMachine } from '../../bench/machine.ts';
 import { seeded } from '../support/seeded.ts';
-import { type Criterion, judgeMemory, judgeRate, type MemoryPoint } from './criteria.ts';
+import { type Criterion, checkMemory, checkRate, type MemoryPoint } from './criteria.ts';
 import { type SoakPeople, startPeople } from './people.ts';
 import { latencies, type Minute, renderHeader, renderMinute, type SoakReport } from './report.ts';
 import { type MemorySample, sampleMemory, sampleSizes } from './samples.ts';
 import type { SoakSite } from './site.ts';
-import { judgeEffects, judgeRecord, judgeTasks } from './verify.ts';
+import { checkEffects, checkRecord, checkTasks } from './verify.ts';
 import { type Kill, makeKiller } from './victims.ts';
 import { startWorkload, type Workload } from './workload.ts';
 
@@ -50,11 +50,11 @@ export async function soak(site: SoakSite, options: SoakOptions): Promise<SoakRe
   const { done, open } = run.workload;
   const criteria = [
     ...failure,
-    judgeTasks(done, open()),
-    judgeEffects(done, site.effects()),
-    ...(await judgeRecord(site)),
-    judgeRate(run.rows),
-    judgeMemory(toPoints(run.samples), options.minutes),
+    checkTasks(done, open()),
+    checkEffects(done, site.effects()),
+    ...(await checkRecord(site)),
+    checkRate(run.rows),
+    checkMemory(toPoints(run.samples), options.minutes),
   ];
   const { minutes, mode, inFlight, seed } = options;
   const tasks = done.flatMap(({ ended }) => ended).length;
@@ -65,7 +65,7 @@ export async function soak(site: SoakSite, options: SoakOptions): Promise<SoakRe
     minutes: run.rows,
     counts: { tasks, kills: run.kills.length, effects, ...run.people.counts },
     criteria,
-    passed: criteria.every(({ verdict }) => verdict !== 'failed'),
+    passed: criteria.every(({ status }) => status !== 'failed'),
   };
 }
 
@@ -97,7 +97,7 @@ async function runToEnd(run: SoakRun): Promise<Criterion[]> {
     await Promise.race([workload.finished, people.finished, sleep(END_MS_MAX)]);
     return [];
   } catch (error) {
-    return [{ name: 'no unexpected fault', verdict: 'failed', detail: String(error) }];
+    return [{ name: 'no unexpected fault', status: 'failed', detail: String(error) }];
   }
 }
 

@@ -13,12 +13,12 @@ import type { SoakTask } from './workload.ts';
 const FINDINGS_MAX = 5;
 
 function toCriterion(name: string, findings: readonly string[], detail: string): Criterion {
-  if (findings.length === 0) return { name, verdict: 'ok', detail };
+  if (findings.length === 0) return { name, status: 'ok', detail };
   const first = findings.slice(0, FINDINGS_MAX).join('; ');
-  return { name, verdict: 'failed', detail: `${findings.length} findings: ${first}` };
+  return { name, status: 'failed', detail: `${findings.length} findings: ${first}` };
 }
 
-export function judgeTasks(tasks: readonly SoakTask[], open: readonly string[]): Criterion {
+export function checkTasks(tasks: readonly SoakTask[], open: readonly string[]): Criterion {
   const wrong = tasks.flatMap(({ key, kind, ended }) =>
     ended
       .filter(({ status }) => !KINDS[kind].status.includes(status))
@@ -29,7 +29,7 @@ export function judgeTasks(tasks: readonly SoakTask[], open: readonly string[]):
   return toCriterion(name, [...missing, ...wrong], `${tasks.length} tasks`);
 }
 
-export function judgeEffects(
+export function checkEffects(
   tasks: readonly SoakTask[],
   effects: ReadonlyMap<string, number>,
 ): Criterion {
@@ -49,34 +49,34 @@ export function judgeEffects(
   );
 }
 
-async function judge(name: string, check: () => Promise<string>): Promise<Criterion> {
+async function runCheck(name: string, check: () => Promise<string>): Promise<Criterion> {
   try {
-    return { name, verdict: 'ok', detail: await check() };
+    return { name, status: 'ok', detail: await check() };
   } catch (error) {
     const { message, cause } = error as Error;
     const why = cause === undefined ? '' : `: ${(cause as Error).message}`;
-    return { name, verdict: 'failed', detail: `${message}${why}` };
+    return { name, status: 'failed', detail: `${message}${why}` };
   }
 }
 
 /** Stops the runtime. */
-export async function judgeRecord(site: SoakSite): Promise<Criterion[]> {
+export async function checkRecord(site: SoakSite): Promise<Criterion[]> {
   const runtimeDir = readRuntimeInfo(site.stateDir)!.runtime_dir;
-  const reconciled = await judge('journal and log are equal', async () => {
+  const reconciled = await runCheck('journal and log are equal', async () => {
     const check = () => assertReconciled(site.clients());
     const { events } = await eventually('equality of journal and log', check, 120_000);
     return `${events} events`;
   });
-  const idle = await judge('an idle runtime leaves nothing', async () => {
+  const idle = await runCheck('an idle runtime leaves nothing', async () => {
     await assertNothingLeft({ runtimeDir });
     return 'no process, cgroup, mount or socket of a run';
   });
   await site.ctl('down');
-  const ended = await judge('an ended runtime leaves nothing', async () => {
+  const ended = await runCheck('an ended runtime leaves nothing', async () => {
     await assertHostClean({ runtimeDir });
     return 'no process, cgroup, mount or directory';
   });
-  const verified = await judge('the log verifies', async () => {
+  const verified = await runCheck('the log verifies', async () => {
     const text = await site.ctl('audit', 'verify');
     return text.split('\n').find((line) => line.includes('events')) ?? 'no events';
   });

@@ -33,7 +33,7 @@ export function makeKiller(site: SoakSite, random: Seeded, mode: 'embedded' | 's
     const pid = await findVictim(site, name, random);
     const atMs = performance.now();
     process.kill(pid, 'SIGKILL');
-    // An operator reads in agentctl status that it is gone.
+    // An operator sees in agentctl status that it is missing.
     if (name === 'supervisor') {
       await waitFor(() => !isAlive(pid), 'the end of the supervisor');
       await site.ctl('down');

@@ -50,10 +50,10 @@ const RIGHT = [
   'INSERT INTO few (id) SELECT COALESCE(MAX(id), 0) + 1 FROM few',
 ];
 
-for (const [statement, says] of Object.entries(WRONG))
+for (const [statement, expected] of Object.entries(WRONG))
   test(`refuses ${statement}`, () => {
     const { plan, problems } = judge(statement);
-    assert.match(problems.map(({ text }) => text).join('; '), says, plan.join('\n'));
+    assert.match(problems.map(({ text }) => text).join('; '), expected, plan.join('\n'));
   });
 
 for (const statement of RIGHT)

@@ -264,7 +264,7 @@ function readPrevious(dir: string): Map<string, FileEntry> {
       if (entry.type === 'file' && entry.stamp !== '') files.set(showPath(entry), entry);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    files.clear(); // A damaged manifest helps nobody: everything is read.
+    files.clear(); // A damaged manifest is not used: everything is read.
   }
   return files;
 }

@@ -28,7 +28,7 @@ export type BackupHeader = {
 export type PathField = { path: string } | { path_base64: string };
 export type Owner = { mode: number; uid: number; gid: number };
 export type StoredObject = { sha256: string; size_bytes: number };
-/** `stamp` tells whether the file has changed since: then its content is read again. */
+/** A different `stamp` means that the file has changed: then its content is read again. */
 export type FileEntry = { type: 'file'; stamp: string; mtime_ms: number } & PathField &
   Owner &
   StoredObject;

@@ -1,4 +1,4 @@
-// One line on a terminal that says how far a long command is; nothing where no person watches.
+// Shows the progress of a long command in one line on a terminal; prints nothing elsewhere.
 import { isatty } from 'node:tty';
 import type { Out } from '../out.ts';
 

@@ -162,7 +162,7 @@ class BlockReader {
     this.#chunks = input[Symbol.asyncIterator]();
   }
 
-  /** Resolves to exactly so many bytes, or to undefined if the input ends before. */
+  /** Resolves to exactly this many bytes, or to undefined if the input ends before. */
   async read(bytes: number): Promise<Buffer | undefined> {
     const pieces: Buffer[] = [];
     let got = 0;

@@ -90,7 +90,7 @@ async function* verifyContents(
   }
 }
 
-/** A manifest that somebody made could name a path outside of the state directory. */
+/** A forged manifest could name a path outside of the state directory. */
 function assertInside(path: Buffer, manifest: string): void {
   const parts = path.toString('latin1').split('/');
   if (parts.every((part) => part !== '' && part !== '.' && part !== '..' && !part.includes('\0')))

@@ -1,5 +1,5 @@
 // Owns verified.json: how far the last verification of this log came, so that the next one hashes
-// only what came since. It is not signed: whoever can change the log can change it. It makes
+// only what came since. It is not signed: a process that can change the log can change it. It makes
 // verification fast, and a verification of everything does not believe it.
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';

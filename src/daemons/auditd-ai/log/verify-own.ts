@@ -1,6 +1,6 @@
 // Verifies the log of this runtime: continues from the last verification, which verified.json
-// describes, and hashes everything when it is told to, when that file does not fit the log, or when
-// the log is not as it should be.
+// describes, and hashes everything if `isFull`, if that file does not fit the log, or if the log
+// has a problem.
 import { readVerified, VERIFIED_FILE, type VerifiedLog } from './verified-file.ts';
 import { runVerification } from './verify.ts';
 import type { VerifyOptions, VerifyReport } from './verify-report.ts';

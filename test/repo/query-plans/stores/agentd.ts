@@ -116,8 +116,8 @@ async function work(world: World, claim: Claim): Promise<void> {
   const next = newTask(world, { parent: task, after: [child.id] });
   await store.delegate(callOf(world, claim), next, undefined, 10);
   const question = callOf(world, claim);
-  const asked = { kind: 'question' as const, by: ['person:*'], question: 'x?', expiresMs: later };
-  const { id } = await store.openWait(question, asked);
+  const wait = { kind: 'question' as const, by: ['person:*'], question: 'x?', expiresMs: later };
+  const { id } = await store.openWait(question, wait);
   await store.park(keyOf(claim), [question.callId]);
   await store.answerWait(id, 'yes', PERSON);
 }
@@ -214,7 +214,7 @@ async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   await store.deliveredMessages(run.id, 0);
   await store.agents();
   await store.agent(AGENT);
-  await store.agent('nobody').catch(() => undefined);
+  await store.agent('unknown').catch(() => undefined);
   await store.counts();
   await store.countRunsByAgent();
   await store.queuedSinceMs();

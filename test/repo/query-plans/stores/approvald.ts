@@ -13,7 +13,7 @@ import { type AskApproval, approvaldRoutes } from '../../../../src/wire/approval
 import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
 
-type Asked = { body: AskApproval; id: string; nonce: string };
+type RequestedApproval = { body: AskApproval; id: string; nonce: string };
 
 const person = (name: string) => ({ principal: `person:${name}`, key: name });
 const decision = { rule: 'r', second: false };
@@ -24,7 +24,7 @@ async function request(
   store: ApprovaldStore,
   n: number | string,
   more: Partial<AskApproval> = {},
-): Promise<Asked> {
+): Promise<RequestedApproval> {
   const body = makeRequest({
     run_id: `run_${n}` as RunId,
     task_id: `task_${n}` as TaskId,
@@ -35,7 +35,7 @@ async function request(
   return { body, id: approval.id, nonce: approval.nonce };
 }
 
-const redeem = (store: ApprovaldStore, { body, id }: Asked, more = {}) =>
+const redeem = (store: ApprovaldStore, { body, id }: RequestedApproval, more = {}) =>
   store.redeem({
     id,
     call_id: body.call_id,
