@@ -69,6 +69,17 @@ export function makeIdMaker(clock: Clock, random: Random = randomBytes): NewId {
   };
 }
 
+const TIME_CHARACTERS = 10;
+
+/** Returns when the id was made, in ms; for a derived id, any number. */
+export function readIdTime(id: string): number {
+  const start = id.indexOf('_') + 1;
+  let ms = 0;
+  for (const character of id.slice(start, start + TIME_CHARACTERS))
+    ms = ms * 32 + ALPHABET.indexOf(character);
+  return ms;
+}
+
 /** Derives an id from these parts: equal parts give equal ids. */
 export function deriveId<T extends string>(kind: string, ...parts: (string | number)[]): T {
   const digest = createHash('sha256').update(parts.join('\n')).digest();

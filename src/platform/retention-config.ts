@@ -48,6 +48,11 @@ export const retentionConfig = z.strictObject({
   /** Ended task trees: tasks, runs, waits, messages, calls, approvals. */
   tasks: rule({ age: '365d', size: '50GB' }),
   artifacts: rule({ age: '365d', size: '50GB' }),
+  /** Files of ended task trees; an operator's directory that is used in place is never removed. */
+  workspaces: rule({ age: '90d', size: '50GB' }),
+  homes: rule({ age: '30d', size: '20GB' }),
+  /** The texts sent to models and their responses. */
+  model_contexts: rule({ age: '90d', size: '20GB' }),
   /** How long the ids of what was pruned still answer `pruned`. */
   tombstones: z.strictObject({ age: age('3650d') }).prefault({}),
 });

@@ -20,7 +20,7 @@ import {
   UsageRow,
 } from './modeld/views.ts';
 import { CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
-import { expireRoute, PruneAnswer, pruneRoute } from './prune.ts';
+import { expireRoute, PruneAnswer, PruneBody, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 export * from './modeld/generate.ts';
@@ -201,7 +201,16 @@ export const modeldRoutes = routes({
   }),
   prune: pruneRoute('/v1/models/prune'),
   /** Removes messages, parameters and responses; the calls and their usage stay. */
-  pruneContexts: pruneRoute('/v1/models/contexts/prune'),
+  pruneContexts: route({
+    method: 'POST',
+    path: '/v1/models/contexts/prune',
+    callers: ['agentd'],
+    body: PruneBody.extend({
+      /** Answers the same, and removes nothing. */
+      dry_run: z.boolean().optional(),
+    }),
+    output: PruneAnswer,
+  }),
   /** Removes calls that people made before this time. `left` when there are more. */
   prunePeoplesCalls: route({
     method: 'POST',

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
+import { treeFileRoutes } from './sandboxd/tree-files.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
 export type SandboxLevel = z.infer<typeof SandboxLevel>;
@@ -266,6 +267,7 @@ export const sandboxdRoutes = routes({
     params: z.strictObject({ id: TaskId }),
     output: z.object({ freed: z.boolean(), reason: z.string().nullable() }),
   }),
+  ...treeFileRoutes,
   startRunner: route({
     method: 'POST',
     path: '/v1/runners',

@@ -1,11 +1,11 @@
 // SIGKILL of each daemon at each point of pruning. Afterwards the next pass finishes: the tree is
 // gone everywhere, its ids are `pruned`, and journal and audit agree.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { type CountingRuntime, startCountingRuntime } from '../support/counting-runtime.ts';
-import { prune } from '../support/prune.ts';
+import { prune, writeInBox } from '../support/prune.ts';
 import { assertReconciled } from '../support/reconcile.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { refusedWith } from '../support/scripted-world.ts';
@@ -19,6 +19,11 @@ const MOMENTS = [
   'approvald.before-prune',
   'approvald.after-prune',
   'agentd.before-close-prune',
+];
+const FILE_MOMENTS = [
+  'agentd.after-prune-part',
+  'sandboxd.after-rename-files',
+  'sandboxd.after-prune-files',
 ];
 const ARTIFACT_MOMENTS = ['agentd.after-prune-artifact', 'agentd.after-remove-object'];
 
@@ -60,6 +65,33 @@ for (const mode of ['split', 'embedded'] as const)
         });
         const pruned = events.events.filter(({ event }) => event === 'data.pruned');
         assert.equal(pruned.length, 1, 'recorded once');
+      });
+
+    for (const failpoint of FILE_MOMENTS)
+      it(failpoint, async () => {
+        const { task } = await eventually('a task to be accepted', () =>
+          world.runtime.agentd.createTask({
+            body: { goal: `count the effect 1 times with key ${failpoint}`, agent: 'coder' },
+          }),
+        );
+        await taskEnded(world.runtime, task.id);
+        const dir = join(world.runtime.stateDir, 'workspaces', task.id);
+        await eventually('files', () => writeInBox(world.runtime, task.id, 'echo a > a'));
+        assert.ok(existsSync(join(dir, 'a')));
+        world.armCrash(failpoint);
+        const body = { root_task_ids: [task.id], kinds: ['workspaces' as const] };
+        await eventually('a pass', () => world.runtime.agentd.startPrune({ body }));
+        await eventually('the crash', async () => world.hasCrashed() || undefined);
+        if (mode === 'embedded') await restart(world);
+        const isRemoved = async () => {
+          await prune(world.runtime, body);
+          return readdirSync(join(dir, '..')).some((name) => name.endsWith(task.id))
+            ? undefined
+            : true;
+        };
+        await eventually('the files to be removed', isRemoved, 90_000);
+        const { task: now } = await world.runtime.agentd.getTask({ params: { id: task.id } });
+        assert.ok(now.pruned?.workspaces !== undefined);
       });
 
     for (const failpoint of ARTIFACT_MOMENTS)

@@ -194,6 +194,40 @@ describe('retention of tasks', () => {
     await eventually('journal = log', () => assertReconciled(world));
   });
 
+  it('model contexts go earlier; the task, its calls and their usage stay', async () => {
+    const task = await doTask(world, 'Do a part', { agent: 'coder' });
+    const params = { id: task.id };
+    assert.equal((await world.agentd.replayTask({ params })).replay.same, true);
+    const of = { query: { task_id: task.id } };
+    const { calls } = await world.modeld.listCalls(of);
+    const pruneContexts = (more: StartPrune) =>
+      prune(world, { root_task_ids: [task.id], kinds: ['model_contexts'], ...more });
+    const dry = findKind(await pruneContexts({ dry_run: true }), 'model_contexts');
+    assert.ok(dry.pruned === 1 && dry.bytes > 0);
+    assert.equal((await world.agentd.replayTask({ params })).replay.same, true, 'nothing is gone');
+    const done = findKind(await pruneContexts({}), 'model_contexts');
+    assert.deepEqual([done.pruned, done.bytes], [1, dry.bytes]);
+    const { task: now } = await world.agentd.getTask({ params });
+    assert.match(now.pruned?.model_contexts ?? '', /^2026-/);
+    assert.deepEqual((await world.modeld.listCalls(of)).calls.length, calls.length);
+    await refusedWith('pruned', world.agentd.replayTask({ params }));
+    const events = (await allEvents(world)).filter(
+      (e) => e.event === 'data.pruned' && e.root_task_id === task.id,
+    );
+    assert.deepEqual(
+      events.map(({ status }) => status),
+      ['model_contexts'],
+    );
+    const again = findKind(
+      await prune(world, { kinds: ['model_contexts'], older_than_s: 0 }),
+      'model_contexts',
+    );
+    assert.ok(again.kept.length === 0);
+    await pruneAll();
+    await refusedWith('pruned', world.agentd.getTask({ params }));
+    await eventually('journal = log', () => assertReconciled(world));
+  });
+
   it('only the named tree goes', async () => {
     const [one, other] = [
       await doTask(world, 'Do a part', { agent: 'coder' }),

@@ -70,6 +70,13 @@ export const ROWS = rows({
     good: async () => ({ params: { id: fresh().root_task_id } }),
     check: (response: { freed: boolean }) => assert.equal(response.freed, true),
   },
+  listTreeFiles: { good: async () => ({ query: { kind: 'homes', limit: '10' } }) },
+  pruneTreeFiles: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: fresh().root_task_id }, query: { kind: 'workspaces' } }),
+    check: (answer: { entries: number }) => assert.equal(answer.entries, 0),
+  },
+  fileSizes: { good: async () => ({}) },
   features: {
     good: async (): Promise<Good> => ({}),
     check: (response: FeaturesView) =>

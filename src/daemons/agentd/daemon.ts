@@ -186,7 +186,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     context,
     store,
     blobs,
-    peers: { toold, modeld, approvald },
+    peers: { toold, modeld, approvald, sandboxd },
     pauses,
     bundle: publisher.bundle,
     isBusy: () => (activations?.liveCount() ?? 0) > 0,

@@ -75,6 +75,15 @@ export function makeReplays(deps: {
         throw fault('conflict', `${taskId} has not ended`, {
           hint: 'Replay it after it has ended.',
         });
+      const contextsPrunedAt = task.pruned?.model_contexts;
+      if (contextsPrunedAt !== undefined)
+        throw fault(
+          'pruned',
+          `the model contexts of ${taskId} were pruned on ${contextsPrunedAt.slice(0, 10)}`,
+          {
+            hint: 'It can no longer be replayed; its record is still there: agentctl task explain.',
+          },
+        );
       const runs = (await store.runs({ task_id: taskId }, { limit: 1_000 })).rows.filter(
         (run) => run.activations > 0,
       );

@@ -154,7 +154,8 @@ type PruneRoutes =
 function makePruneHandlers({ pruning, reports }: ModeldService): Pick<ModeldHandlers, PruneRoutes> {
   return {
     prune: ({ body }) => pruning.pruneTree(body),
-    pruneContexts: ({ body }) => pruning.pruneContexts(body),
+    pruneContexts: ({ body: { dry_run: isDryRun = false, ...tree } }) =>
+      pruning.pruneContexts(tree, isDryRun),
     prunePeoplesCalls: ({ body }) =>
       pruning.prunePeoplesCalls({ beforeMs: Date.parse(body.before), limit: body.limit }),
     listContexts: async ({ query }) => ({

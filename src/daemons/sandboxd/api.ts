@@ -19,6 +19,7 @@ import type { Identities } from './identities.ts';
 import type { Levels } from './levels.ts';
 import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
+import type { TreeFileService } from './tree-files.ts';
 import type { Workspaces } from './workspaces.ts';
 
 const WRITING_OPS: ReadonlySet<FileRequestInput['op']> = new Set(['write', 'mkdir']);
@@ -29,7 +30,8 @@ export type SandboxdDeps = {
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
   workspaces: Pick<Workspaces, 'check' | 'release'>;
-  store: Pick<SandboxdStore, 'list' | 'rangeUse'>;
+  treeFiles: Pick<TreeFileService, 'prune'>;
+  store: Pick<SandboxdStore, 'list' | 'rangeUse' | 'listTreeFiles' | 'fileSizes'>;
   ranges: Parameters<SandboxdStore['rangeUse']>[0];
 };
 
@@ -55,6 +57,19 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
       return { path: body.path };
     },
     releaseWorkspace: ({ params }) => workspaces.release(params.id),
+    async listTreeFiles({ query }) {
+      const { kind, after = '', limit } = query;
+      const trees = await store.listTreeFiles(kind, after, limit);
+      return {
+        trees: trees.map(({ rootTaskId, createdMs, bytes }) => ({
+          root_task_id: rootTaskId,
+          created_at: toTimestamp(createdMs),
+          bytes,
+        })),
+      };
+    },
+    pruneTreeFiles: ({ params, query }) => deps.treeFiles.prune(params.id, query.kind),
+    fileSizes: async () => ({ sizes: await store.fileSizes() }),
     async listBoxes({ query }) {
       const { limit, open } = query;
       const before = readNumberCursor(query.cursor) ?? Number.MAX_SAFE_INTEGER;

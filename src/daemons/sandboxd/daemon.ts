@@ -28,6 +28,7 @@ import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
+import { makeTreeFiles, type TreeFileService } from './tree-files.ts';
 import { makeWorkspaces, treeGids } from './workspaces.ts';
 
 const AUDIT_WAIT_MS = 2_000;
@@ -43,7 +44,13 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     log,
     append: (events) => audit.append({ body: { events } }),
   });
-  const store = makeStore(db, outbox, () => clock.nowMs());
+  let treeFiles: TreeFileService | undefined;
+  const store = makeStore(
+    db,
+    outbox,
+    () => clock.nowMs(),
+    () => treeFiles?.wake(),
+  );
   const host = hostUser(runtimeDir);
   const warden = makeWarden(wardenPaths(runtimeDir).socket);
   const linuxUsers = makeLinuxUsers(join(stateDir, 'policy', 'bundle.json'));
@@ -76,6 +83,15 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     secrets,
     log,
     gid: host.gid,
+  });
+  treeFiles = makeTreeFiles({
+    stateDir: realpathSync(stateDir),
+    store,
+    warden,
+    workspaces,
+    clock,
+    log,
+    failpoint,
   });
   let runnerFiles: RunnerFiles | undefined;
   const runner = config.runner ?? '';
@@ -117,6 +133,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       levels,
       identities,
       workspaces,
+      treeFiles,
       store,
       ranges: { uids: agentUids(config), gids: treeGids(config) },
     }),
@@ -124,7 +141,11 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     async drain() {
       await boxes.closeAll();
     },
+    async begin() {
+      treeFiles?.wake();
+    },
     async stop() {
+      await treeFiles?.stop();
       await runners.endAll();
       await boxes.closeAll();
       warden.close();

@@ -7,6 +7,12 @@ import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
 import {
+  makeTreeFileMethods,
+  markUnmeasured,
+  TREE_FILE_TABLES,
+  type TreeFileMethods,
+} from './tree-file-rows.ts';
+import {
   addWrites,
   delayRelease,
   findOrAddWorkspace,
@@ -72,6 +78,7 @@ CREATE TABLE free_gids (
   freed_ms BIGINT NOT NULL
 );
 CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
+  TREE_FILE_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -97,7 +104,7 @@ export type BoxRow = NewBox & {
   ended_by: string | null;
 };
 
-export type SandboxdStore = {
+export type SandboxdStore = TreeFileMethods & {
   /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
   assignUid(agent: string, range: Range): Promise<number>;
   /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
@@ -126,7 +133,13 @@ export type SandboxdStore = {
 };
 export type EventData = Record<string, string | number | boolean | null>;
 
-export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): SandboxdStore {
+export function makeStore(
+  db: Database,
+  outbox: Outbox,
+  nowMs: () => number,
+  /** Called when files of a task tree may have changed. */
+  onFilesChanged: () => void = () => undefined,
+): SandboxdStore {
   const eventFields = (box: RefusedBox) => ({
     principal: `agent:${box.agent}`,
     agent: box.agent,
@@ -143,6 +156,7 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
   });
 
   return {
+    ...makeTreeFileMethods(db, nowMs),
     assignUid: (agent, range) =>
       db.write(async (sql) => {
         const own = 'SELECT uid FROM identities WHERE agent = ?';
@@ -234,8 +248,10 @@ export function makeStore(db: Database, outbox: Outbox, nowMs: () => number): Sa
           status: endedBy,
           data: { ...eventData(box), ...data },
         });
+        if (box.kind !== 'runner') await markUnmeasured(sql, box.root_task_id);
       });
       outbox.wake();
+      onFilesChanged();
     },
     async recordRefused(box, { code, message }) {
       await db.write((sql) =>

@@ -3,6 +3,7 @@
 // stays until workspaces.ts has found none of them there.
 import type { Sql } from '../../platform/sql/database.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
+import { dropSizes } from './tree-file-rows.ts';
 
 export type Range = { first: number; last: number };
 export type WorkspaceRow = { root_task_id: string; gid: number; path: string | null };
@@ -164,6 +165,7 @@ export async function freeWorkspace(
 ): Promise<boolean> {
   if (await hasOpenBoxes(sql, rootTaskId)) return false;
   const own = 'DELETE FROM workspaces WHERE root_task_id = ? AND gid = ?';
+  await dropSizes(sql, rootTaskId);
   if ((await sql.run(own, rootTaskId, gid)) === 0) return true;
   for (const table of ['workspace_writes', 'disk_before'])
     await sql.run(`DELETE FROM ${table} WHERE root_task_id = ?`, rootTaskId);

@@ -5,7 +5,13 @@ import { route, routes } from '../route.ts';
 import { TaskView } from './tasks.ts';
 
 /** The kinds of data that have a retention of their own, in the order in which they are shown. */
-export const RETENTION_KINDS = ['tasks', 'artifacts'] as const;
+export const RETENTION_KINDS = [
+  'tasks',
+  'artifacts',
+  'workspaces',
+  'homes',
+  'model_contexts',
+] as const;
 export const RetentionKind = z.enum(RETENTION_KINDS);
 export type RetentionKind = z.infer<typeof RetentionKind>;
 

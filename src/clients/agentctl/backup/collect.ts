@@ -30,6 +30,8 @@ const LOG_FILES = new RegExp(
   '^audit/(audit(-\\d+)?\\.jsonl(\\.next)?|checkpoint(\\.tmp)?|checkpoints\\.log|keys|tree|' +
     'verified\\.json|archived\\.jsonl)$',
 );
+/** The directory of a pruned tree is renamed before it is deleted. */
+const PRUNED = '.pruned-';
 const TREES = /^(workspaces|homes)\/([^/]+)(\/|$)/;
 /** The kernel's timestamps of files may lag behind its clock by some milliseconds. */
 const CLOCK_SLACK_MS = 100;
@@ -157,7 +159,7 @@ class Collector {
     const isWanted = (path: Buffer): boolean => {
       const text = path.toString('latin1');
       const tree = TREES.exec(text)?.[2];
-      if (tree !== undefined) return isTreeWanted(tree);
+      if (tree !== undefined) return !tree.startsWith(PRUNED) && isTreeWanted(tree);
       return text.includes('/') || !LEFT_OUT.test(text);
     };
     let tree: { path: string; changed: boolean } | undefined;

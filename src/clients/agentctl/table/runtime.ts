@@ -3,7 +3,13 @@ import type { RetentionKind } from '../../../wire/agentd.ts';
 import type { Command } from '../command.ts';
 
 /** The contracts have this list too; they are not imported here because they load the schemas. */
-const KINDS = ['tasks', 'artifacts'] as const satisfies readonly RetentionKind[];
+const KINDS = [
+  'tasks',
+  'artifacts',
+  'workspaces',
+  'homes',
+  'model_contexts',
+] as const satisfies readonly RetentionKind[];
 
 export const runtimeCommands: readonly Command[] = [
   {

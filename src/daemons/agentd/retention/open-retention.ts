@@ -12,6 +12,12 @@ import { makeRetentionHandlers } from './handlers.ts';
 import { makeDataPolicy } from './may-delete.ts';
 import type { BackupPauses } from './pauses.ts';
 import { makeRetention, type Retention } from './retention.ts';
+import {
+  type ContextPeer,
+  type FilePeer,
+  makeContextPruner,
+  makeFilePruner,
+} from './tree-parts.ts';
 import { makeTreePruner, type PrunePeers } from './trees.ts';
 
 /** The databases that hold the records of tasks; modeld's is mostly contexts. */
@@ -21,7 +27,7 @@ export function openRetention(deps: {
   context: DaemonContext;
   store: AgentdStore;
   blobs: BlobStore;
-  peers: PrunePeers;
+  peers: PrunePeers & { sandboxd: FilePeer; modeld: ContextPeer };
   pauses: BackupPauses;
   bundle: () => Bundle;
   isBusy: () => boolean;
@@ -49,11 +55,17 @@ export function openRetention(deps: {
     clock,
     failpoint,
   });
+  const { sandboxd, modeld } = peers;
+  const common = { store, clock, failpoint };
   const retention = makeRetention({
     store,
     trees,
     artifacts,
-    parts: [],
+    parts: [
+      makeFilePruner({ ...common, kind: 'workspaces', rule: config.workspaces, sandboxd }),
+      makeFilePruner({ ...common, kind: 'homes', rule: config.homes, sandboxd }),
+      makeContextPruner({ ...common, rule: config.model_contexts, modeld }),
+    ],
     peers,
     policy,
     pauses: deps.pauses,

@@ -21,7 +21,15 @@ export type Pass = {
 };
 
 /** An item of one kind; `policy` reads what rules need, only if it may go. */
-export type Candidate = { id: string; endedMs: number; policy: () => Promise<DataItem> };
+export type Candidate = {
+  id: string;
+  endedMs: number;
+  policy: () => Promise<DataItem>;
+  /** Its size, where that is known beforehand. */
+  bytes?: number;
+  /** Only a tombstone is left of its tree. */
+  isPruned?: boolean;
+};
 export type PruneOrder = {
   /** All of it must have ended before. */
   endedBeforeMs: number;

@@ -5,6 +5,11 @@ import type { Clock, Timer } from '../../../platform/clock.ts';
 
 /** A backup is renewed several times within this time. */
 export const BACKUP_LEASE_MS = 120_000;
+/**
+ * A longer step deletes files that were renamed and are no longer referred to; a backup leaves
+ * them out.
+ */
+const STEP_WAIT_MS_MAX = 10_000;
 
 export type BackupPauses = {
   /** Resolves once nothing is being removed; no further step begins before the end. */
@@ -35,7 +40,7 @@ export function makeBackupPauses(clock: Clock): BackupPauses {
       id,
       clock.at(clock.nowMs() + BACKUP_LEASE_MS, () => end(id)),
     );
-    await Promise.allSettled(steps);
+    await Promise.race([Promise.allSettled(steps), waitAtMost(clock, STEP_WAIT_MS_MAX)]);
   };
 
   return {
@@ -56,6 +61,9 @@ export function makeBackupPauses(clock: Clock): BackupPauses {
     },
   };
 }
+
+const waitAtMost = (clock: Clock, ms: number): Promise<void> =>
+  new Promise((resolve) => void clock.at(clock.nowMs() + ms, resolve));
 
 async function untilAborted(wanted: Promise<void>, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();

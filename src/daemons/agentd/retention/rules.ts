@@ -11,6 +11,9 @@ export const AGE_MS_MIN = HOUR_MS;
 const NOUNS: Readonly<Record<RetentionKind, string>> = {
   tasks: 'ended tasks',
   artifacts: 'artifacts',
+  workspaces: 'workspaces of ended tasks',
+  homes: 'homes of ended tasks',
+  model_contexts: 'model contexts of ended tasks',
 };
 
 export function formatAge(ms: number): string {

@@ -9,6 +9,8 @@ import type { approvaldRoutes } from '../../../wire/approvald.ts';
 import type { modeldRoutes } from '../../../wire/modeld.ts';
 import type { RunId, TaskId } from '../../../wire/primitives.ts';
 import { PRUNE_IDS_MAX, type PruneBody } from '../../../wire/prune.ts';
+import type { FileKind } from '../../../wire/sandboxd/tree-files.ts';
+import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import type { tooldRoutes } from '../../../wire/toold.ts';
 import type { EndedTree, OpenPrune } from '../store/prune-methods.ts';
 import type { AgentdStore } from '../store/store.ts';
@@ -18,11 +20,15 @@ export type PrunePeers = {
   toold: Pick<Client<typeof tooldRoutes>, 'prune' | 'expireTombstones'>;
   modeld: Pick<Client<typeof modeldRoutes>, 'prune' | 'prunePeoplesCalls' | 'expireTombstones'>;
   approvald: Pick<Client<typeof approvaldRoutes>, 'prune' | 'expireTombstones'>;
+  sandboxd: Pick<Client<typeof sandboxdRoutes>, 'pruneTreeFiles'>;
 };
 
 /** Shorter than usual: what does not answer in time is asked again with the next pass. */
 export const PEER_OPTIONS = { deadlineMs: 10_000 } as const;
 
+/** Deleting a large workspace takes a while. */
+export const DELETE_OPTIONS = { deadlineMs: 600_000 } as const;
+const FILE_KINDS: readonly FileKind[] = ['workspaces', 'homes'];
 const PAGE = 50;
 const PEOPLES_CALLS_AT_ONCE = 50;
 
@@ -55,6 +61,15 @@ export function makeTreePruner(deps: {
         bytes += answer.bytes;
         left += answer.left;
       }
+    const params = { id: prune.rootTaskId as TaskId };
+    for (const kind of FILE_KINDS) {
+      const answer = await peers.sandboxd.pruneTreeFiles(
+        { params, query: { kind } },
+        DELETE_OPTIONS,
+      );
+      bytes += answer.bytes;
+      left += answer.left;
+    }
     if (left > 0) return undefined;
     failpoint('agentd.before-close-prune');
     await store.closePrune(prune.id);

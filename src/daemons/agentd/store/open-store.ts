@@ -9,6 +9,7 @@ import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeKeepMethods } from './kept-trees.ts';
 import { makePruneMethods } from './prune-methods.ts';
+import { makePrunePartMethods } from './prune-part.ts';
 import { makeRunMethods } from './run-methods.ts';
 import type { AgentdStore } from './store.ts';
 import { makeAgentMethods, makeTaskMethods } from './task-methods.ts';
@@ -46,6 +47,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeTimeMethods(write),
     ...makeKeepMethods(write),
     ...makePruneMethods(db, write),
+    ...makePrunePartMethods(db, write),
     ...makeArtifactPruneMethods(db, write),
     outbox,
     async close() {

@@ -10,6 +10,7 @@ import type { BriefingMembers } from './briefings.ts';
 import type { KeepMethods } from './kept-trees.ts';
 import type { NewMessage } from './messages.ts';
 import type { PruneMethods } from './prune-methods.ts';
+import type { PrunePartMethods } from './prune-part.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import type { Claim, ClaimOptions, Crash } from './runs.ts';
 import type { Ending, NewTask } from './tasks.ts';
@@ -20,7 +21,7 @@ export type RunKey = { runId: string; fence: number };
 /** A call of toold for a run; a repeat has no effect. `part` distinguishes several per call. */
 export type RunCall = RunKey & { callId: string; part?: string; requestHash: string };
 
-type OtherMethods = Views & KeepMethods & PruneMethods & ArtifactPruneMethods;
+type OtherMethods = Views & KeepMethods & PruneMethods & PrunePartMethods & ArtifactPruneMethods;
 
 export type AgentdStore = OtherMethods & {
   outbox: Outbox;

@@ -31,6 +31,19 @@ export function makePruning(deps: {
     return (await db.commit(work)).value;
   };
 
+  /** Resolves to what the step would, and undoes it. */
+  const simulate = async <T>(work: (sql: SqlNow) => T): Promise<T> => {
+    let found: { value: T } | undefined;
+    const undone = new Error('not committed');
+    await step((sql) => {
+      found = { value: work(sql) };
+      throw undone;
+    }).catch((error: unknown) => {
+      if (error !== undone) throw error;
+    });
+    return found!.value;
+  };
+
   const countUses = async (): Promise<void> => {
     await journal.flush().catch(() => undefined);
     const untilMs = performance.now() + COUNT_MS_MAX;
@@ -41,12 +54,13 @@ export function makePruning(deps: {
   const pruneRuns = async (
     { run_ids }: PruneBody,
     prune: (sql: SqlNow, runId: string) => PruneAnswer,
+    commit = step,
   ): Promise<PruneAnswer> => {
     await countUses();
     const total = { rows: 0, bytes: 0, left: 0 };
     for (const runId of run_ids) {
       failpoint('modeld.before-prune');
-      const { rows, bytes, left } = await step((sql) => prune(sql, runId));
+      const { rows, bytes, left } = await commit((sql) => prune(sql, runId));
       total.rows += rows;
       total.bytes += bytes;
       total.left += left;
@@ -64,8 +78,12 @@ export function makePruning(deps: {
       failpoint('modeld.after-prune');
       return answer;
     },
-    pruneContexts: (tree: PruneBody): Promise<PruneAnswer> =>
-      pruneRuns(tree, (sql, runId) => pruneContexts(sql, runId, clock.nowMs())),
+    pruneContexts: (tree: PruneBody, isDryRun = false): Promise<PruneAnswer> =>
+      pruneRuns(
+        tree,
+        (sql, runId) => pruneContexts(sql, runId, clock.nowMs()),
+        isDryRun ? simulate : step,
+      ),
     async prunePeoplesCalls(query: { beforeMs: number; limit: number }): Promise<PruneAnswer> {
       await countUses();
       return step((sql) => prunePeoplesCalls(sql, query, clock.nowMs()));

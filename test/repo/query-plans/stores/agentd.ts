@@ -239,6 +239,11 @@ async function retain(world: World): Promise<void> {
     await store.listArtifactsOfTree(rootTaskId);
     const input = { ...order, rootTaskId, endedBeforeMs };
     await store.inspectTree(input);
+    await store.findPartTree(rootTaskId);
+    for (const kind of ['workspaces', 'homes', 'model_contexts'] as const) {
+      await store.inspectPart({ ...input, kind });
+      await store.prunePart({ ...input, kind });
+    }
     await store.pruneTree(input);
     const open = await store.findOpenPrune(rootTaskId);
     const isClosed = rootTaskId.charCodeAt(rootTaskId.length - 1) % 2 === 0;
@@ -246,6 +251,7 @@ async function retain(world: World): Promise<void> {
     await store.task(rootTaskId).catch(() => undefined);
   }
   await store.listOpenPrunes(0, 10);
+  await store.findTreeOfRun(newId<string>('run'));
   await forEachOf(2 * HISTORY, () =>
     store.putArtifact(
       {

@@ -53,6 +53,18 @@ async function use(file: string): Promise<void> {
   await store.recordRefused(await open(), { code: 'x', message: 'x' });
   for (const isOpen of [undefined, true, false])
     await store.list({ before: 1e9, limit: 10, open: isOpen });
+  for (const kind of ['workspaces', 'homes'] as const) await store.listTreeFiles(kind, '', 10);
+  const measured: string[] = [];
+  for (let n = 0; n < HISTORY; n++) {
+    const { root } = (await store.findUnmeasured(''))!;
+    const homes = ['worker', 'other'].map((agent) => ({ agent, bytes: 1 }));
+    const workspace = { agent: 'worker', bytes: 1 };
+    await store.recordMeasured({ rootTaskId: root, workspace, homes });
+    measured.push(root);
+  }
+  for (const root of measured.slice(0, 3))
+    for (const kind of ['workspaces', 'homes'] as const) await store.recordPruned(root, kind);
+  await store.fileSizes();
   await store.closeLost();
   await forEachOf(3, open);
   outbox.stop();
@@ -65,6 +77,7 @@ export const sandboxd: StoreUse = {
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
     identities: 'one row for each agent',
+    file_sizes: 'two rows for each agent',
   },
   use,
 };
