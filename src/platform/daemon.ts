@@ -9,13 +9,7 @@ import { Fault, fault } from '../wire/errors.ts';
 import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
 import { authenticateAs, authenticateByKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
-import {
-  type Dispatch,
-  type HandlerContext,
-  type Handlers,
-  makeDispatch,
-  RawReply,
-} from './dispatch.ts';
+import { type Dispatch, type Handlers, makeDispatch, RawReply } from './dispatch.ts';
 import {
   type DialectErrors,
   type HttpListener,
@@ -29,8 +23,10 @@ import { type Metrics, makeMetrics } from './metrics.ts';
 import { makeKeyedMutex } from './mutex.ts';
 import { openPersonKeys } from './person-keys.ts';
 import { addProcessGauges } from './process-metrics.ts';
+import { refuseWhileStopping } from './refuse-while-stopping.ts';
 import { type RetentionConfig, retentionConfig } from './retention-config.ts';
 import { makeSnapshots, type SnapshotSource, type Snapshots, snapshotRoutes } from './snapshots.ts';
+import { type Reclaimable, startReclaiming } from './sql/reclaim.ts';
 import { makePrivateDir } from './state-dir.ts';
 
 /**
@@ -74,8 +70,8 @@ export type DaemonContext<C = unknown> = {
 export type DaemonHandle<T extends RouteTable> = {
   handlers: Handlers<T>;
   dialectErrors?: DialectErrors;
-  /** Its database, if it has one: backups copy it while the daemon works. */
-  database?: SnapshotSource;
+  /** Its database, if it has one: backups copy it, and it shrinks, while the daemon works. */
+  database?: SnapshotSource & Partial<Reclaimable>;
   /** Resumes unfinished work. Called when every daemon of this process is reachable. */
   begin?(): Promise<void>;
   /** Accepts no new work, and ends or requeues the work in progress. */
@@ -219,6 +215,8 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   };
   const handle = await value.start(context);
   const snapshots = makeSnapshots({ ...context, source: handle.database });
+  const { database } = handle;
+  const stopReclaiming = isReclaimable(database) ? startReclaiming(database, log) : undefined;
   const table = { ...value.routes, ...commonRoutes };
   const handlers = {
     ...handle.handlers,
@@ -252,6 +250,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     },
     async stop() {
       stopping = true;
+      await stopReclaiming?.();
       await snapshots.stop();
       await listener?.closeAll();
       await handle.stop();
@@ -262,6 +261,9 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   log.info('started', { pid: process.pid });
   return running;
 }
+
+const isReclaimable = (database: Partial<Reclaimable> | undefined): database is Reclaimable =>
+  database?.reclaim !== undefined;
 
 function findDispatch(here: Map<DaemonName, RunningDaemon>, peer: DaemonName): Dispatch {
   const daemon = here.get(peer);
@@ -377,24 +379,6 @@ function commonHandlers(
         body: await context.metrics.text(),
       }),
   };
-}
-
-/** While stopping, only health and calls from other daemons are handled. */
-function refuseWhileStopping<T extends RouteTable>(
-  stopping: () => boolean,
-  handlers: Handlers<T>,
-): Handlers<T> {
-  const guarded: Record<string, unknown> = {};
-  for (const [name, handler] of Object.entries(handlers)) {
-    const inner = handler as (context: HandlerContext) => Promise<unknown>;
-    guarded[name] = (context: HandlerContext) => {
-      if (stopping() && name !== 'health' && context.caller.kind !== 'daemon') {
-        throw fault('stopping', 'the runtime is stopping', { retryAfterMs: 1_000 });
-      }
-      return inner(context);
-    };
-  }
-  return guarded as Handlers<T>;
 }
 
 export function isFault(error: unknown, code?: Fault['code']): error is Fault {

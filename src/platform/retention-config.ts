@@ -53,6 +53,10 @@ export const retentionConfig = z.strictObject({
   homes: rule({ age: '30d', size: '20GB' }),
   /** The texts sent to models and their responses. */
   model_contexts: rule({ age: '90d', size: '20GB' }),
+  /** The daemons' diagnostic logs: `size` of each file before it is rotated, and old ones kept. */
+  logs: z
+    .strictObject({ size: size('16MB'), files: z.int().min(1).max(100).default(4) })
+    .prefault({}),
   /** How long the ids of what was pruned still answer `pruned`. */
   tombstones: z.strictObject({ age: age('3650d') }).prefault({}),
 });

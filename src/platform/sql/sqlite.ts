@@ -4,6 +4,7 @@ import { chmodSync, closeSync, openSync, statSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type Fault, fault } from '../../wire/errors.ts';
 import { Gate, type Hold } from '../holds.ts';
+import { convertToAutoVacuum, enableAutoVacuum } from './auto-vacuum.ts';
 import type { Database, Sql, SqlRow, Value } from './database.ts';
 import { endProcess, type OnFailedSync } from './failed-sync.ts';
 import { type MigrateOptions, migrate } from './migrate.ts';
@@ -11,6 +12,8 @@ import { isFailedSync, sqliteFault } from './sqlite-fault.ts';
 
 const GROUP_MAX = 256;
 const QUEUE_MAX = 20_000;
+/** A WAL that a long reader let grow is cut to this; without one it stays below. */
+const WAL_BYTES_MAX = 64 * 2 ** 20;
 
 type QueuedTransaction = {
   work: (sql: Sql) => Promise<unknown>;
@@ -37,19 +40,28 @@ export type SqliteDatabase = Database & {
    * Cheaper than `write` for a caller that does its own grouping.
    */
   writeNow<T>(work: (sql: SqlNow) => T): Promise<T>;
+  countPages(): Promise<PageCounts>;
+  /** Gives up to this many free pages back to the disk. */
+  reclaim(pages: number): Promise<void>;
 };
+
+/** `areReclaimable`: free pages can be given back to the disk. */
+export type PageCounts = { all: number; free: number; areReclaimable: boolean };
 
 export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const { file } = options;
   restrictMode(file);
   const db = new DatabaseSync(file);
   try {
+    enableAutoVacuum(db);
     db.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;');
     // After a failed sync the WAL may have a hole on the disk that the page cache hides, and a
     // power loss would lose all commits behind it. So the WAL of an earlier process is copied into
     // the database now, and starts empty.
     db.exec('PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout=5000;');
+    db.exec(`PRAGMA journal_size_limit = ${WAL_BYTES_MAX}`);
     migrate(db, options);
+    convertToAutoVacuum(db, options);
   } catch (error) {
     db.close();
     throw sqliteFault(error, file);
@@ -176,6 +188,23 @@ class SqliteConnection implements SqliteDatabase {
     const hold = this.gate.close();
     while (this.db.isTransaction) await nextTick();
     return hold;
+  }
+
+  countPages(): Promise<PageCounts> {
+    return this.read(async (sql) => {
+      const count = async (pragma: string): Promise<number> =>
+        Number(Object.values((await sql.one(`PRAGMA ${pragma}`)) ?? {})[0] ?? 0);
+      const areReclaimable = (await count('auto_vacuum')) !== 0;
+      return {
+        all: await count('page_count'),
+        free: await count('freelist_count'),
+        areReclaimable,
+      };
+    });
+  }
+
+  reclaim(pages: number): Promise<void> {
+    return this.writeNow((sql) => void sql.all(`PRAGMA incremental_vacuum(${pages})`));
   }
 
   private toFault(error: unknown): unknown {

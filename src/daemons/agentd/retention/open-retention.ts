@@ -9,6 +9,7 @@ import type { BlobStore } from '../adapters/blob-store.ts';
 import type { AgentdStore } from '../store/store.ts';
 import { makeArtifactPruner } from './artifacts.ts';
 import { makeRetentionHandlers } from './handlers.ts';
+import { startLogRotation } from './log-rotation.ts';
 import { makeDataPolicy } from './may-delete.ts';
 import type { BackupPauses } from './pauses.ts';
 import { makeRetention, type Retention } from './retention.ts';
@@ -74,5 +75,20 @@ export function openRetention(deps: {
     clock,
     log,
   });
-  return { retention, handlers: makeRetentionHandlers({ store, retention, policy, clock }) };
+  const handlers = makeRetentionHandlers({ store, retention, policy, clock });
+  let stopRotation: (() => Promise<void>) | undefined;
+  return {
+    handlers,
+    retention: {
+      ...retention,
+      begin() {
+        retention.begin();
+        stopRotation = startLogRotation({ stateDir, config: config.logs, clock, log });
+      },
+      async stop() {
+        await stopRotation?.();
+        await retention.stop();
+      },
+    },
+  };
 }
