@@ -192,6 +192,13 @@ describe('supervise', () => {
     });
   });
 
+  it('waits longer for a first start, which may migrate a database', async () => {
+    const slow = `setTimeout(() => { ${READY} }, 600); ${STAY}`;
+    const one = await start(slow, {}, { readyMsMax: 100 });
+    assert.equal(isAlive(one.pid()!), true);
+    assert.equal(one.restarts(), 0);
+  });
+
   it('kills a child that hangs at its start, and starts another', async () => {
     const seen = join(dir, 'starts');
     const code = `import { appendFileSync, readFileSync } from 'node:fs';

@@ -22,6 +22,7 @@ export type SuperviseOptions = {
   env: Record<string, string>;
   logFile: string;
   log: Log;
+  /** For restarts. */
   readyMsMax?: number;
   /** The program's file. After a change, a restart would mix two versions. */
   file?: string;
@@ -30,6 +31,8 @@ export type SuperviseOptions = {
 };
 
 const READY_MS_MAX = 20_000;
+/** A first start may migrate a large database; if it is killed, it starts over. */
+const FIRST_READY_MS_MAX = 30 * 60_000;
 const BACKOFF_MS_MAX = 5_000;
 const DRAIN_TIMEOUT_MS = 2_000;
 /** A process that lived this long is not in a crash loop: the backoff starts over. */
@@ -46,12 +49,12 @@ export async function supervise(options: SuperviseOptions): Promise<SupervisedPr
   let isUnreadable = false;
   const original = digestFile(options.file);
 
-  const startAndWait = async (): Promise<void> => {
+  const startAndWait = async (msMax: number): Promise<void> => {
     const beganAt = Date.now();
     const started = start(options);
     child = started;
     const ended = waitForExit(started);
-    await waitForReady(started, name, readyMsMax);
+    await waitForReady(started, name, msMax);
     void ended.then(() => {
       if (stopping) return;
       if (Date.now() - beganAt > STABLE_MS) backoffMs = 50;
@@ -91,7 +94,7 @@ export async function supervise(options: SuperviseOptions): Promise<SupervisedPr
     }
     restarts++;
     try {
-      await startAndWait();
+      await startAndWait(readyMsMax);
       setOutdated(false);
       log.info('process restarted', { name, pid: child?.pid });
     } catch (error) {
@@ -104,7 +107,7 @@ export async function supervise(options: SuperviseOptions): Promise<SupervisedPr
   };
 
   try {
-    await startAndWait();
+    await startAndWait(FIRST_READY_MS_MAX);
   } catch (error) {
     stopping = true;
     await kill(child);

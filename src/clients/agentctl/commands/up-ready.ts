@@ -8,7 +8,9 @@ import type { Out } from '../out.ts';
 import { answersHealth } from '../running.ts';
 import { readRuntimeInfo } from '../state.ts';
 
-const READY_TIMEOUT_MS = 60_000;
+/** Long, because a migration that is killed starts over. */
+const READY_TIMEOUT_MS = 30 * 60_000;
+const SLOW_START_MS = 5_000;
 
 type StartOptions = {
   stateDir: string;
@@ -25,6 +27,11 @@ export async function waitUntilUp(
 ): Promise<boolean> {
   const started = waitUntilReady(child, readLastError).then(() => waitForAgentd(stateDir));
   const first = Promise.race([started.then(() => 'up'), waitForAbort(signal)]);
+  const slow = setTimeout(
+    () =>
+      out.info('Still starting. After an upgrade, a long history is migrated; Ctrl-C cancels it.'),
+    SLOW_START_MS,
+  );
   try {
     if ((await first) === 'up') return true;
     // Errors while it exits are expected.
@@ -34,6 +41,8 @@ export async function waitUntilUp(
   } catch (error) {
     if (child.exitCode === null) child.kill('SIGTERM');
     throw error;
+  } finally {
+    clearTimeout(slow);
   }
 }
 
@@ -72,7 +81,7 @@ export async function waitUntilReady(
     sleep(READY_TIMEOUT_MS, late.signal).then(() => 'late'),
   ]).finally(() => late.abort());
   if (first === 'late')
-    throw fault('deadline', `the runtime was not ready within ${READY_TIMEOUT_MS / 1_000} s`);
+    throw fault('deadline', `the runtime was not ready within ${READY_TIMEOUT_MS / 60_000} min`);
   if (first === undefined) {
     const how = await ended;
     const why = readLastError();
