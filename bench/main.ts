@@ -11,6 +11,7 @@ import { fileRead } from './file-read.ts';
 import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
 import { describeMachine } from './machine.ts';
+import { migrate } from './migrate.ts';
 import { modeld } from './modeld.ts';
 import { policy } from './policy.ts';
 import { sandbox } from './sandbox.ts';
@@ -29,6 +30,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   status,
   idleAgents,
   endedTasks,
+  migrate,
   sandbox,
 ];
 

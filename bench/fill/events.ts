@@ -32,7 +32,13 @@ const BATCH_EVENTS = 20_000;
 /** Between the numbers that a daemon may have used before it stopped, and those of the copies. */
 const NUMBERS_LEFT_OUT = 1_000_000;
 
-export async function openEvents(stateDir: string): Promise<EventCopier> {
+/** Which events are copied: by default all of tasks. Without an index, it is left as it is. */
+export type EventChoice = { isWanted?: (ids: readonly string[]) => boolean; hasIndex?: boolean };
+
+export async function openEvents(
+  stateDir: string,
+  { isWanted = () => true, hasIndex = true }: EventChoice = {},
+): Promise<EventCopier> {
   const config = auditdConfig.parse({});
   const dir = join(stateDir, 'audit');
   const log = await openLog({
@@ -42,16 +48,14 @@ export async function openEvents(stateDir: string): Promise<EventCopier> {
     segmentBytesMax: config.segment_bytes_max,
     checkpointEveryMs: config.checkpoint_every_ms,
   });
-  const index = await openIndex({
-    file: join(stateDir, 'auditd-ai.sqlite'),
-    log,
-    logger: silentLog,
-  });
+  const file = join(stateDir, 'auditd-ai.sqlite');
+  const index = hasIndex ? await openIndex({ file, log, logger: silentLog }) : undefined;
   const lines = readFileSync(join(dir, 'audit.jsonl'), 'utf8').trimEnd().split('\n');
   const found = lines.map((line) => ({ line, event: JSON.parse(line) as AuditEvent }));
-  const templates = found.flatMap(({ event }) =>
-    event.task_id === undefined ? [] : [makeEventTemplate(event)],
+  const wanted = found.filter(
+    ({ line, event }) => event.task_id !== undefined && isWanted(findIds(line)),
   );
+  const templates = wanted.map(({ event }) => makeEventTemplate(event));
   const last = new Map<string, LastEvent>();
   for (const { event, line } of found)
     last.set(event.source, { seq: event.source_seq + NUMBERS_LEFT_OUT, text: line });
@@ -60,12 +64,12 @@ export async function openEvents(stateDir: string): Promise<EventCopier> {
   let events: NewEvent[] = [];
   const flush = async () => {
     const { firstSeq } = await log.append(texts);
-    index.add(firstSeq, events);
+    index?.add(firstSeq, events);
     texts = [];
     events = [];
   };
   return {
-    ids: found.flatMap(({ line, event }) => (event.task_id === undefined ? [] : findIds(line))),
+    ids: wanted.flatMap(({ line }) => findIds(line)),
     async add(copy) {
       for (const template of templates) {
         const seq = last.get(template.source)!.seq + 1;
@@ -80,7 +84,7 @@ export async function openEvents(stateDir: string): Promise<EventCopier> {
     async finish() {
       if (texts.length > 0) await flush();
       await log.signNow();
-      await index.close();
+      await index?.close();
       await log.close();
       return last;
     },

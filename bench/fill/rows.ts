@@ -26,11 +26,23 @@ export type RowCopier = {
 
 const BATCH_COPIES = 50;
 
-export function openRows(file: string, daemon: string): RowCopier {
+export type TableRow = Record<string, SQLInputValue>;
+/** Which rows are copied: by default all with ids, as they are. */
+export type RowChoice = {
+  tables: readonly string[];
+  isWanted?: (ids: readonly string[]) => boolean;
+  edit?: (row: TableRow) => TableRow;
+};
+
+export function openRows(
+  file: string,
+  daemon: string,
+  choice: RowChoice = { tables: TABLES[daemon]! },
+): RowCopier {
   const db = new DatabaseSync(file);
   // A crash of this process only costs the filled state.
   db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA cache_size = -200000');
-  const tables = TABLES[daemon]!.map((table) => openTable(db, table));
+  const tables = choice.tables.map((table) => openTable(db, table, choice));
   let pending = 0;
   const commit = () => {
     if (pending > 0) db.exec('COMMIT');
@@ -47,7 +59,7 @@ export function openRows(file: string, daemon: string): RowCopier {
       commit();
       if (daemon === 'agentd')
         db.prepare("UPDATE task_counts SET n = n * (1 + ?) WHERE status = 'completed'").run(copies);
-      if (daemon === 'modeld') db.exec(USAGE_SUMS);
+      if (daemon === 'modeld' && hasTable(db, 'usage_hours')) db.exec(USAGE_SUMS);
       // The outbox keeps the newest event, from which it goes on counting.
       db.exec('DELETE FROM outbox');
       db.prepare('INSERT INTO outbox (seq, event) VALUES (?, ?)').run(last.seq, last.text);
@@ -57,7 +69,14 @@ export function openRows(file: string, daemon: string): RowCopier {
   };
 }
 
-function openTable(db: DatabaseSync, table: string): TableCopier {
+const hasTable = (db: DatabaseSync, name: string): boolean =>
+  db.prepare('SELECT 1 FROM sqlite_master WHERE name = ?').get(name) !== undefined;
+
+function openTable(
+  db: DatabaseSync,
+  table: string,
+  { isWanted = (ids) => ids.length > 0, edit = (row) => row }: RowChoice,
+): TableCopier {
   const columns = db.prepare(`PRAGMA table_info(${table})`).all() as {
     name: string;
     type: string;
@@ -68,11 +87,8 @@ function openTable(db: DatabaseSync, table: string): TableCopier {
   const keys = columns.filter(({ pk }) => pk > 0);
   const own = columns.filter((column) => !(keys.length === 1 && isRowid(column)));
   const names = own.map(({ name }) => name);
-  const all = db.prepare(`SELECT ${names.join(', ')} FROM ${table}`).all() as Record<
-    string,
-    SQLInputValue
-  >[];
-  const rows = all.filter((row) => findIds(JSON.stringify(row)).length > 0);
+  const all = db.prepare(`SELECT ${names.join(', ')} FROM ${table}`).all() as TableRow[];
+  const rows = all.map(edit).filter((row) => isWanted(findIds(JSON.stringify(row))));
   if (rows.length === 0) throw new Error(`there is nothing to copy in ${table}`);
   const templates = rows.map((row): CopyTemplate<SQLInputValue>[] =>
     names.map((name) => makeValueTemplate(row[name]!)),

@@ -10,7 +10,10 @@ const TIME_MS_MIN = 1_000_000_000_000;
 /** A call's id ends with that much of its run's id. */
 const CALL_TAIL = 20;
 
-/** One copy of everything in a template: the ids that replace the original ones, and its time. */
+/**
+ * One copy of everything in a template: the ids, and hashes of texts, that replace the original
+ * ones, and its time.
+ */
 export type Copy = { ids: ReadonlyMap<string, string>; shiftMs: number };
 /** Makes the text or value of a copy. */
 export type CopyTemplate<T> = (copy: Copy) => T;
@@ -52,8 +55,21 @@ export function makeTextTemplate(text: string): CopyTemplate<string> {
   };
 }
 
+const HASH_BYTES = 32;
+const HASH = /^[0-9a-f]{64}$/;
+
 export function makeValueTemplate(value: SQLInputValue): CopyTemplate<SQLInputValue> {
+  if (typeof value === 'string' && HASH.test(value)) return ({ ids }) => ids.get(value) ?? value;
+  if (value instanceof Uint8Array) return makeHashesTemplate(Buffer.from(value));
   if (typeof value === 'string') return makeTextTemplate(value);
   if (typeof value === 'number' && value > TIME_MS_MIN) return ({ shiftMs }) => value + shiftMs;
   return () => value;
+}
+
+/** A context is a list of hashes. */
+function makeHashesTemplate(list: Buffer): CopyTemplate<SQLInputValue> {
+  const hashes: string[] = [];
+  for (let at = 0; at < list.length; at += HASH_BYTES)
+    hashes.push(list.toString('hex', at, at + HASH_BYTES));
+  return ({ ids }) => Buffer.from(hashes.map((hash) => ids.get(hash) ?? hash).join(''), 'hex');
 }

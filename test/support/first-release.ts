@@ -49,8 +49,14 @@ const TEAM = [
   { name: 'researcher', description: 'Finds out.', persona: 'You find out.', tools: '' },
 ];
 
-/** Resolves with the log's checkpoint, as if stored elsewhere. */
-export async function writeFirstRelease(stateDir: string): Promise<{ checkpoint: string }> {
+/**
+ * Resolves with the log's checkpoint, as if stored elsewhere. agentd was killed before it had sent
+ * its last events; `toldUntil` changes which.
+ */
+export async function writeFirstRelease(
+  stateDir: string,
+  toldUntil = AGENTD_TOLD,
+): Promise<{ checkpoint: string }> {
   const nowMs = Date.now();
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   writeFileSync(join(stateDir, 'VERSION'), '1\n', { mode: 0o600 });
@@ -81,15 +87,13 @@ spec: { persona: ${persona}, tools: { allow: [${tools}] } }
   const index = new DatabaseSync(join(stateDir, 'auditd-ai.sqlite'));
   index.exec(readFileSync(join(SQL, 'auditd-ai.sql'), 'utf8'));
   index.close();
-  return { checkpoint: await writeLog(stateDir, events) };
+  const sent = events.filter((event) => event.source !== 'agentd' || event.source_seq <= toldUntil);
+  return { checkpoint: await writeLog(stateDir, sent) };
 }
 
 type Event = { ts: string; source: string; source_seq: number };
 
-async function writeLog(stateDir: string, events: Event[]): Promise<string> {
-  const sent = events.filter(
-    (event) => event.source !== 'agentd' || event.source_seq <= AGENTD_TOLD,
-  );
+async function writeLog(stateDir: string, sent: Event[]): Promise<string> {
   sent.sort((a, b) => a.ts.localeCompare(b.ts));
   const log = await openLog({
     dir: join(stateDir, 'audit'),
