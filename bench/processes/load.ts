@@ -21,6 +21,8 @@ export type LoadOrder = {
    * characters, `#{20}` the tail of its target.
    */
   body: string;
+  /** A response without this text in its body is a failure: a refusal may also have status 200. */
+  expect?: string;
   callers: number;
   /** Requests of this initial period are not counted. */
   warmUpMs?: number;
@@ -67,16 +69,18 @@ class Caller {
   readonly #socket: net.Socket;
   readonly #done: (sentAt: number, failed: string | undefined) => boolean;
   readonly #next: () => string;
+  readonly #expected: string;
   #text = '';
   #sentAt = 0;
 
   constructor(
     target: LoadTarget,
-    next: () => string,
+    { next, expect = '' }: { next: () => string; expect: string | undefined },
     done: (sentAt: number, failed: string | undefined) => boolean,
     onEnd: (error?: Error) => void,
   ) {
     this.#next = next;
+    this.#expected = expect;
     this.#done = done;
     const onread = {
       buffer,
@@ -106,7 +110,7 @@ class Caller {
     const message = readMessage(this.#text);
     if (message === undefined) return;
     this.#text = this.#text.slice(message.length);
-    const isGood = message.head.startsWith('http/1.1 200');
+    const isGood = message.head.startsWith('http/1.1 200') && message.body.includes(this.#expected);
     const failed = isGood
       ? undefined
       : `${message.head.slice(0, 40)} … ${message.body.slice(0, 600)}`;
@@ -137,7 +141,8 @@ async function drive(order: LoadOrder): Promise<LoadResult> {
         else if (--open === 0) resolve();
       };
       const target = order.targets[i % order.targets.length]!;
-      new Caller(target, makeRequest(order, target.tail), onDone, onEnd);
+      const next = makeRequest(order, target.tail);
+      new Caller(target, { next, expect: order.expect }, onDone, onEnd);
     }
   });
   if (firstFailure !== undefined) throw new Error(`a request failed: ${firstFailure}`);

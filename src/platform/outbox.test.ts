@@ -51,6 +51,25 @@ describe('outbox', () => {
     await bench.close();
   });
 
+  it('wakeSoon: sends an event with the next one, or alone after a delay', async () => {
+    const bench = await openBench();
+    await bench.outbox.delivered(await bench.add('first'));
+    await bench.add('end of one');
+    const since = performance.now();
+    bench.outbox.wakeSoon();
+    const seq = await bench.add('begin of next');
+    const sent = listIds(bench.taken);
+    // On a slow machine the delay may already be over.
+    if (performance.now() - since < 15) assert.deepEqual(sent, ['first'], 'it waits');
+    await bench.outbox.delivered(seq);
+    assert.deepEqual(listIds(bench.taken), ['first', 'end of one', 'begin of next']);
+    await bench.add('last');
+    bench.outbox.wakeSoon();
+    while (bench.taken.length < 4) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal(bench.taken[3]!.id, 'last');
+    await bench.close();
+  });
+
   it('a rolled back event is never delivered, and does not delay the rest', async () => {
     const bench = await openBench();
     await bench.add('a');

@@ -31,6 +31,11 @@ export type Outbox = {
   addAll(sql: SqlNow, drafts: readonly EventDraft[]): number;
   /** Wakes the relay. Call it after the transaction. */
   wake(): void;
+  /**
+   * The same for events that no caller waits for: they are sent with the next ones, or after a
+   * delay. So the log syncs once for the end of a call and the beginning of the next.
+   */
+  wakeSoon(): void;
   /** Resolves when the audit log has everything up to this number durably. */
   delivered(seq: number, waitMs?: number): Promise<void>;
   /** Throws if the audit log has been failing for a while: no new work may start. */
@@ -57,6 +62,7 @@ const BATCH_MAX = 1_000;
 const ROWS_MAX = 100;
 const DELETE_INTERVAL = 2_000;
 const OUTAGE_MS_MAX = 2_000;
+const WAKE_DELAY_MS = 20;
 /** The most committed events kept in memory for the relay; more are read back from the table. */
 const READY_MAX = 4_000;
 /** More than the number of events that can be sent to the log before they are synced here. */
@@ -213,6 +219,7 @@ export async function openOutbox(options: {
     },
   });
 
+  let soon: NodeJS.Timeout | undefined;
   loop.wake();
   return {
     opened,
@@ -239,6 +246,12 @@ export async function openOutbox(options: {
       return last;
     },
     wake: loop.wake,
+    wakeSoon() {
+      soon ??= setTimeout(() => {
+        soon = undefined;
+        loop.wake();
+      }, WAKE_DELAY_MS).unref();
+    },
     delivered(seq, waitMs = 5_000) {
       if (seq <= acked) return Promise.resolve();
       loop.wake();
@@ -272,6 +285,7 @@ export async function openOutbox(options: {
     },
     stop() {
       stopped = true;
+      clearTimeout(soon);
       void loop.stop();
       for (const w of waiters.splice(0)) {
         clearTimeout(w.timer);

@@ -168,19 +168,20 @@ const TOOL_OF_RUN = "tool || '' = ?";
 
 export type TooldStore = ReturnType<typeof makeStore>;
 
-export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
+export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'wakeSoon'>) {
   /** Changes exactly one call and records its event. Returns the event's number. */
   const change = async (
     statement: string,
     values: Value[],
     draft: EventDraft | undefined,
+    wake: () => void = outbox.wake,
   ): Promise<number> => {
     const seq = await db.write(async (sql) => {
       const changed = await sql.run(statement, ...values);
       if (changed !== 1) throw new Error(`a call was not in the expected state: ${statement}`);
       return draft === undefined ? 0 : outbox.add(sql, draft);
     });
-    if (draft !== undefined) outbox.wake();
+    if (draft !== undefined) wake();
     return seq;
   };
 
@@ -280,6 +281,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
           "WHERE call_id = ? AND status IN ('running', 'allowed', 'waiting', 'unknown')",
         [outcome.status, outcome.result, outcome.error, outcome.hash, endedMs, callId],
         ended,
+        outbox.wakeSoon,
       ),
 
     recordWaiting: (callId: string, wait: { id: string; kind: string }, waiting: EventDraft) =>

@@ -213,11 +213,10 @@ export function effectsIn({ effectFile }: TooldWorld): string[] {
 export const isCode = (code: string) => (error: unknown) =>
   error instanceof Fault && error.code === code;
 
-/**
- * Resolves when the relay has sent everything: events that no call waits for follow a few ticks
- * later.
- */
+/** Resolves when the relay has sent everything, also events that no call waits for. */
 export async function allSent({ audit }: TooldWorld): Promise<void> {
+  // Longer than the outbox waits: timers of one process fire in order.
+  await new Promise((resolve) => setTimeout(resolve, 30));
   for (let seen = -1; seen !== audit.events.length; ) {
     seen = audit.events.length;
     for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
