@@ -5,6 +5,7 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync 
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { toDaemonUser } from '../daemons/sandboxd/identities.ts';
+import { assertRestoreEnded } from '../platform/restore-record.ts';
 import { runtimeDirFor } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
@@ -150,6 +151,7 @@ function main(): void {
       throw fault('bad_usage', 'only the keeper may start as-root, as root');
     mkdirSync(argv.stateDir, { recursive: true, mode: 0o700 });
     const args = { ...argv, stateDir: realpathSync(argv.stateDir) };
+    assertRestoreEnded(args.stateDir);
     const config = loadRuntimeConfig(args, readRootsFile);
     const user = chooseServiceUser(config);
     for (const name of ['workspaces', 'homes', 'logs'])

@@ -15,6 +15,7 @@ import { RUN_DAEMONS } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import { SOCKET_PATH_BYTES_MAX } from './http-server.ts';
 import { sha256Hex } from './json.ts';
+import { assertRestoreEnded } from './restore-record.ts';
 import { assertTrustedAbove } from './trusted-path.ts';
 
 export const STATE_VERSION = 1;
@@ -77,10 +78,14 @@ export function makeRuntimeDir(dir: string): string {
   return dir;
 }
 
-/** Makes the directories that are missing. Throws if a newer version wrote the state. */
+/**
+ * Makes the directories that are missing. Throws if a newer version wrote the state, or if only a
+ * part of it was restored.
+ */
 export function prepareStateDir(dir: string): void {
   mkdirSync(dirname(dir), { recursive: true });
   makePrivateDir(dir);
+  assertRestoreEnded(dir);
   const file = join(dir, 'VERSION');
   if (existsSync(file)) {
     const text = readFileSync(file, 'utf8').trim();

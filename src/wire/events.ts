@@ -11,6 +11,8 @@ export const EVENT_KINDS = [
   'halt.lifted',
   'backup.started',
   'backup.ended',
+  'runtime.restored',
+  'restore.lifted',
   // agents
   'agent.loaded',
   'agent.changed',

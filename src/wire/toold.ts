@@ -123,6 +123,14 @@ export const AdmitToolRunBody = z.strictObject({
   /** The host directory that the task works in; null when its tree has its own. */
   workspace: z.string().max(4_095).nullable(),
   max_calls: z.int().positive(),
+  /**
+   * Set when its task tree was restored from a backup while open: it may have acted afterwards, so
+   * that calls could repeat what happened. `changed`: its files are newer than the record.
+   */
+  restored: z
+    .strictObject({ backup: z.string().max(64), taken_at: Timestamp, changed: z.boolean() })
+    .nullable()
+    .default(null),
 });
 export type AdmitToolRunBody = z.infer<typeof AdmitToolRunBody>;
 

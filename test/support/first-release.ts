@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { MIGRATIONS as AGENTD } from '../../src/daemons/agentd/store/schema.ts';
 import { openLog } from '../../src/daemons/auditd-ai/log/log.ts';
 import { MIGRATIONS as MODELD } from '../../src/daemons/modeld/store/tables.ts';
-import { MIGRATIONS as TOOLD } from '../../src/daemons/toold/store/store.ts';
+import { MIGRATIONS as TOOLD } from '../../src/daemons/toold/store/schema.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { sha256Hex } from '../../src/platform/json.ts';
 import { ROOT } from './runtime.ts';

@@ -30,6 +30,7 @@ const forTools = () => ({
   grant_expires_at: null,
   workspace: null,
   max_calls: 9,
+  restored: null,
 });
 
 export const ROWS = rows({

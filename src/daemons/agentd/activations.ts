@@ -15,6 +15,7 @@ import type { Launcher, RunExit, RunnerProcess } from './adapters/sandbox-launch
 import type { AgentdConfig } from './config.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
+import type { RestoredTree } from './store/restores.ts';
 import type { RunRow, TaskRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
@@ -76,10 +77,11 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
   };
 
   const admit = async (run: RunRow, task: TaskRow, mode: 'live' | 'replay'): Promise<void> => {
-    const [{ spec }, grant, limits] = await Promise.all([
+    const [{ spec }, grant, limits, restored] = await Promise.all([
       store.agent(run.agent),
       grantFor(store, run.agent, task),
       deps.limitsFor(task),
+      store.restoredTree(task.root_task_id),
     ]);
     const id = run.id as RunId;
     const labels = JSON.parse(task.labels) as Label[];
@@ -110,6 +112,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           grant_expires_at: grant.expiresAt,
           workspace: task.workspace,
           max_calls: maxSteps * 16,
+          restored: toRestored(restored),
         },
       }),
       deps.modeld.admitRun({
@@ -248,6 +251,11 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
   };
   return activations;
 }
+
+const toRestored = (tree: RestoredTree | undefined) =>
+  tree === undefined
+    ? null
+    : { backup: tree.backup, taken_at: tree.takenAt, changed: tree.changed };
 
 /** Returns the agent's tools, minus those that delegations to this task or its ancestors omit. */
 export async function grantFor(store: AgentdStore, agent: string, task: TaskRow): Promise<Grant> {

@@ -32,6 +32,7 @@ import { makeMarkSync } from './mark-sync.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makeReplays } from './replay.ts';
+import { applyRestore } from './restore.ts';
 import { openRetention } from './retention/open-retention.ts';
 import { makeBackupPauses } from './retention/pauses.ts';
 import { type AgentdService, makeService } from './service.ts';
@@ -73,6 +74,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     },
   });
   addQueueGauges(context.metrics, store, clock);
+  await applyRestore({ store, stateDir, log });
   const dir = join(stateDir, 'objects');
   const blobs = await openBlobStore({ dir });
   const diskReserve = makeArtifactDiskReserve({ dir, reserveBytes: config.disk_reserve_bytes });

@@ -25,6 +25,7 @@ import { tooldRoutes } from '../../wire/toold.ts';
 import { makeHandlers } from './api.ts';
 import { makeAttempts } from './attempts/attempts.ts';
 import type { BoxProvider } from './attempts/job.ts';
+import { makeNeedsConfirmation } from './attempts/restored.ts';
 import { makeEgressSessions } from './boxes/egress-sessions.ts';
 import { makeRunBoxes } from './boxes/run-boxes.ts';
 import { makeWorkspaceLocks } from './boxes/workspace-locks.ts';
@@ -41,7 +42,8 @@ import { makeFinishResult } from './results/finish-result.ts';
 import { makeRuns, type ToolRun } from './runs.ts';
 import { makeService } from './service.ts';
 import { makeRunRows } from './store/run-rows.ts';
-import { MIGRATIONS, makeStore } from './store/store.ts';
+import { MIGRATIONS } from './store/schema.ts';
+import { makeStore } from './store/store.ts';
 import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
 import { type AppendLine, appendToFile } from './tools/test-tools.ts';
@@ -172,7 +174,16 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     boxes.boxFor(run, { callId, signal, touched });
   const own = { store, outbox, runs, agentd, finishResult, permissions, approvals, marks, boxOf };
   const locks = makeWorkspaceLocks({ policy });
-  const attempts = makeAttempts({ ...own, locks, containment, clock, log, failpoint });
+  const needsConfirmation = makeNeedsConfirmation({ store, reachOf: boxes.loadRules });
+  const attempts = makeAttempts({
+    ...own,
+    locks,
+    needsConfirmation,
+    containment,
+    clock,
+    log,
+    failpoint,
+  });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const { findSuspensions: suspensionsOf } = containment;
   const service = makeService({

@@ -21,12 +21,17 @@ export type ToolRun = AdmittedRun & {
   callsMax: number;
   /** A directory on this host; null: the task tree has its own. */
   workspace: string | null;
+  /** Set when its task tree was open in the backup that the state was restored from. */
+  restored: RestoredRun | null;
   /** Its marks as far as known here; agentd is authoritative. */
   labels: Set<Label>;
   /** Calls in flight and progress pass to the next activation, which joins these calls. */
   inFlight: Set<AbortController>;
   history: { progress: Promise<Progress> | undefined };
 };
+
+/** `changed`: its files are newer than the record of its calls. */
+export type RestoredRun = { backup: string; takenAt: string; changed: boolean };
 
 export type ToolRuns = RunRegistry<AdmitToolRunBody, ToolRun> & {
   loadProgress(run: ToolRun): Promise<Progress>;
@@ -81,13 +86,17 @@ function makeRunState(
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
-    // Absent in admissions stored by an earlier version.
+    // Absent in admissions stored by earlier versions, as is `restored`.
     workspace: body.workspace ?? null,
+    restored: readRestored(body.restored ?? null),
     labels,
     inFlight: before?.inFlight ?? new Set(),
     history: before?.history ?? { progress: undefined },
   };
 }
+
+const readRestored = (restored: AdmitToolRunBody['restored']): RestoredRun | null =>
+  restored && { backup: restored.backup, takenAt: restored.taken_at, changed: restored.changed };
 
 function buildProgress(calls: PastCall[]): Progress {
   const progress = newProgress();

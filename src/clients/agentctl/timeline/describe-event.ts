@@ -41,6 +41,8 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
         : undefined;
     case 'run.marked':
       return `${name} is now marked "${event.status ?? ''}": ${readText(event, 'why')}`;
+    case 'restore.lifted':
+      return `${event.principal ?? 'a person'} confirmed that nothing happened after ${readText(event, 'backup')}`;
     case 'network.denied':
       return `egressd denied ${name} the connection to ${readText(event, 'host')}:${readText(event, 'port')} (${readText(event, 'reason')})`;
     default:

@@ -72,6 +72,15 @@ ALTER TABLE runs ADD COLUMN queued_ms BIGINT;
 UPDATE runs SET queued_ms = created_ms WHERE status = 'queued';
 CREATE INDEX runs_queued_since ON runs (queued_ms) WHERE status = 'queued';`;
 
+/** `changed`: the tree's files are newer than the restored databases. */
+const RESTORED_TREES = `
+CREATE TABLE restores (backup TEXT PRIMARY KEY, taken_ms BIGINT NOT NULL, applied_ms BIGINT NOT NULL);
+CREATE TABLE restored_trees (
+  root_task_id TEXT PRIMARY KEY,
+  backup TEXT NOT NULL,
+  changed INTEGER NOT NULL
+);`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -224,4 +233,5 @@ ${IDEMPOTENCY_TABLE}
   BRIEFING_PARTS,
   QUEUED_SINCE,
   RETENTION_TABLES,
+  RESTORED_TREES,
 ];

@@ -1,6 +1,7 @@
 // The interface of agentd's store: each method is one transaction named by its intent.
 // open-store.ts combines the implementations; reads are in views.ts.
 import type { Outbox } from '../../../platform/outbox.ts';
+import type { RestoreRecord } from '../../../platform/restore-record.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Label } from '../../../wire/primitives.ts';
@@ -81,6 +82,8 @@ export type AgentdStore = OtherMethods & {
     event: 'runtime.started' | 'runtime.stopped' | 'policy.loaded' | 'policy.refused',
     data: Record<string, string | number>,
   ): Promise<void>;
+  /** Returns how many task trees were open; undefined if it was recorded before. */
+  recordRestore(restore: RestoreRecord): Promise<number | undefined>;
   /** Returns the event's number. */
   recordBackup(event: BackupEvent): Promise<number>;
   close(): Promise<void>;

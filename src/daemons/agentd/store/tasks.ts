@@ -7,6 +7,7 @@ import { decideReadiness, type Readiness } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
+import { inheritRestore } from './restores.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
@@ -66,6 +67,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     ended_ms: null,
   };
   await insertRow(tx.sql, 'tasks', row);
+  await inheritRestore(tx, row);
   await addToTaskCount(tx, row.assigned_to, status, 1);
   for (const after of task.after)
     await tx.sql.run(

@@ -1,4 +1,5 @@
 // The store's methods for due times, halt and runtime events.
+import { recordRestore } from './restores.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow, type WaitRow } from './rows.ts';
 import { findLiveRuns, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
@@ -11,7 +12,7 @@ export function makeTimeMethods(
   write: AgentdWriteTx,
 ): Pick<
   AgentdStore,
-  'processDue' | 'setHalt' | 'liftHalt' | 'recordRuntimeEvent' | 'recordBackup'
+  'processDue' | 'setHalt' | 'liftHalt' | 'recordRuntimeEvent' | 'recordBackup' | 'recordRestore'
 > {
   return {
     processDue: () =>
@@ -82,6 +83,7 @@ export function makeTimeMethods(
       write(async (tx) => {
         await tx.event({ id: tx.newId('rt'), event, principal: 'service:agentd', data });
       }),
+    recordRestore: (restore) => write((tx) => recordRestore(tx, restore)),
     recordBackup: (event) => write((tx) => tx.event({ id: tx.newId('rt'), ...event })),
   };
 }

@@ -16,6 +16,7 @@ import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { findTree } from './kept-trees.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
 import { countRunsByAgent, type RunCounts, readQueuedSince } from './queue.ts';
+import { findRestoredTree, type RestoredTree } from './restores.ts';
 import {
   type AgentRow,
   type ArtifactRow,
@@ -42,6 +43,8 @@ export type Views = {
   taskRow(id: string): Promise<TaskRow>;
   task(id: string): Promise<TaskView>;
   viewTask(row: TaskRow): Promise<TaskView>;
+  /** Undefined unless the tree was open when the state was restored from a backup. */
+  restoredTree(rootTaskId: string): Promise<RestoredTree | undefined>;
   tasks: ListViews<TaskView>;
   tree(id: string): Promise<TreeNode>;
   /** The task, then its parent, up to the root. */
@@ -112,6 +115,7 @@ export function makeViews(db: Database, clock: Clock): Views {
     taskRow: (id) => db.read((sql) => findTask({ sql }, id)),
     task: (id) =>
       db.read(async (sql) => (await readTaskViews(sql, [await findTask({ sql }, id)]))[0]!),
+    restoredTree: (root) => db.read((sql) => findRestoredTree(sql, root)),
     viewTask: (row) => db.read(async (sql) => (await readTaskViews(sql, [row]))[0]!),
     tasks: (filter, options) =>
       db.read(async (sql) => {

@@ -45,6 +45,7 @@ import {
   makeApprovalRequests,
   type Permitted,
 } from './request-approval.ts';
+import type { NeedsConfirmation } from './restored.ts';
 import { makeRunEffect, type StartedAttempt } from './run-effect.ts';
 import { makeResolveUnknown } from './unknown-outcome.ts';
 
@@ -70,6 +71,7 @@ export type AttemptsOptions = {
   marks: Marks;
   boxOf: BoxProvider;
   locks: WorkspaceLocks;
+  needsConfirmation: NeedsConfirmation;
   containment: Pick<Containment, 'recordViolations'>;
   clock: Clock;
   log: Log;
@@ -79,6 +81,7 @@ export type AttemptsOptions = {
 export function makeAttempts(options: AttemptsOptions): Attempts {
   const { store, outbox, runs, agentd, permissions, marks, containment, boxOf, clock, failpoint } =
     options;
+  const { needsConfirmation } = options;
   const recorder = makeCallRecorder(options);
   const runEffect = makeRunEffect({ ...options, recorder });
   const resolveUnknown = makeResolveUnknown({ ...options, recorder });
@@ -197,8 +200,23 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     assertDue(record);
     const may = await permissions.decide(job, await runs.loadProgress(job.run), { again: true });
     if (may.kind === 'no') return recorder.failDenied(job, record, may.decision);
+    if (await needsConfirmation(job, may.input, record)) return returnToUnsure(job);
     if (may.kind === 'go') return attemptAgain(job, record, may);
     return proceed(job, record, await requestApproval(job, record, may));
+  };
+
+  const returnToUnsure = async (job: Job): Promise<CallAnswer> => {
+    const { backup } = job.run.restored!;
+    await store.returnToUnsure(job.callId, backup, events.unsure(toSubject(job), backup));
+    return afterUnknown(job, (await store.findCall(job.callId))!);
+  };
+
+  /** Before an approval is redeemed: approving it again does not say that it did not happen. */
+  const isUnsure = async (job: Job, record: ToolCallRow, wait: WaitView): Promise<boolean> => {
+    const { decision = 'approved' } = wait.answer ?? {};
+    if (job.run.restored === null || decision !== 'approved') return false;
+    const may = await permissions.decide(job, await runs.loadProgress(job.run), { again: true });
+    return may.kind !== 'no' && (await needsConfirmation(job, may.input, record));
   };
 
   const proceed = (job: Job, record: ToolCallRow, step: ApprovalStep): Promise<CallAnswer> =>
@@ -208,7 +226,8 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
 
   const afterUnknown: Attempts['afterUnknown'] = async (job, record) => {
     const answer = await resolveUnknown(job, record);
-    return answer === 'did_not_happen' ? again(job, record) : answer;
+    if (answer !== 'did_not_happen') return answer;
+    return again(job, (await store.findCall(job.callId))!);
   };
 
   const begin = async (job: Job, progress: Progress, may: Permitted): Promise<CallAnswer> => {
@@ -219,6 +238,15 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       store.recordIntent(makeCallRow(job, clock.nowMs()), intent),
     );
     return perform(job, job.tool!, { seq, attempt: 1, input: may.input });
+  };
+
+  const beginUnsure = async (job: Job, progress: Progress): Promise<CallAnswer> => {
+    const { backup } = job.run.restored!;
+    const unsure = events.unsure(toSubject(job), backup);
+    await countWhile(job, progress, () =>
+      store.recordUnsure(makeCallRow(job, clock.nowMs()), backup, unsure),
+    );
+    return afterUnknown(job, (await store.findCall(job.callId))!);
   };
 
   const countWhile = async <T>(
@@ -243,6 +271,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
       const may = await permissions.decide(job, progress, { again: false });
       assertNotDismissed(job);
       if (may.kind === 'no') return recorder.deny(job, progress, may.decision);
+      if (await needsConfirmation(job, may.input)) return beginUnsure(job, progress);
       if (may.kind === 'go') return begin(job, progress, may);
       const waiting = events.requested(toSubject(job), may.decision);
       await countWhile(job, progress, () =>
@@ -272,8 +301,10 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
           failWith(toCallError(fault('not_found', message))),
         );
       }
-      if (record.wait_kind === 'approval')
+      if (record.wait_kind === 'approval') {
+        if (await isUnsure(job, record, wait)) return returnToUnsure(job);
         return proceed(job, record, await afterApproval(job, record, record.approval_id!));
+      }
       return endWait(job, job.tool, record.attempts, wait);
     },
     afterUnknown,

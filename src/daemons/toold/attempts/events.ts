@@ -97,6 +97,29 @@ export function waiting(
   };
 }
 
+/** The call may have happened after the backup, so a person is asked. */
+export function unsure(subject: Subject, backup: string): EventDraft {
+  return {
+    id: `${subject.callId}.unsure.${backup}`,
+    event: 'tool.call.waiting',
+    ...buildSubjectFields(subject),
+    status: 'unknown',
+    data: { backup, fence: subject.run.fence, arguments_hash: subject.argumentsHash },
+  };
+}
+
+export function restoreLifted({ run, callId }: Subject, backup: string, by: string): EventDraft {
+  return {
+    id: `${run.rootTaskId}.restore-lifted.${backup}`,
+    event: 'restore.lifted',
+    principal: by,
+    task_id: run.rootTaskId,
+    root_task_id: run.rootTaskId,
+    call_id: callId,
+    data: { backup },
+  };
+}
+
 export function ended(
   subject: Subject,
   attempt: number,

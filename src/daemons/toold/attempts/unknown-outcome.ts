@@ -1,5 +1,5 @@
-// Resolves a call whose outcome is unknown: a person is asked, and only a clear "it did not happen"
-// allows another attempt.
+// Resolves a call whose outcome is unknown, after a crash or a restore: a person is asked, and only
+// a clear "it did not happen" allows another attempt.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { WaitView } from '../../../wire/agentd.ts';
 import type { CallAnswer } from '../../../wire/toold.ts';
@@ -26,13 +26,17 @@ import type { CallRecorder } from './record-outcome.ts';
 
 export const HAPPENED = 'it happened';
 export const DID_NOT_HAPPEN = 'it did not happen';
+/** Only after a restore: no later call of the task tree needs to be asked about. */
+export const NOTHING_HAPPENED = 'nothing of this task happened after the backup';
+
+type Confirmation = 'happened' | 'not' | 'nothing' | 'unclear';
 
 /** Only a clear no allows the effect to be repeated. */
-export function readConfirmation(answer: string | undefined): 'happened' | 'not' | 'unclear' {
+export function readConfirmation(answer: string | undefined): Confirmation {
   const text = answer?.trim().toLowerCase().replace(/[.!]$/, '');
   if (text === HAPPENED || text === 'yes') return 'happened';
   if (text === DID_NOT_HAPPEN || text === 'no') return 'not';
-  return 'unclear';
+  return text === NOTHING_HAPPENED ? 'nothing' : 'unclear';
 }
 
 /** Resolves to `did_not_happen` when the call may be attempted again, else to its answer. */
@@ -50,19 +54,47 @@ export function makeResolveUnknown(options: {
   const { store, agentd, recorder, boxOf } = options;
 
   const ask = async (job: Job, record: ToolCallRow): Promise<WaitView> => {
+    const { restored } = job.run;
+    // Its event was recorded when it became unsure.
+    const isUnsure = restored !== null && record.unsure_after === restored.backup;
+    const what =
+      `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
+      `${neutralise(truncateText(job.argumentsText))}`;
     const body = {
       ...forRun(makeToolContext(job, undefined, boxOf)),
-      question:
-        `Did this happen? The tool ${job.toolName} of agent ${job.run.agent} with arguments ` +
-        `${neutralise(truncateText(job.argumentsText))} was started at ` +
-        `${toTimestamp(record.started_ms)} and its outcome is unknown.`,
-      choices: [HAPPENED, DID_NOT_HAPPEN],
-      wait_key: `unknown.${record.attempts}`,
+      ...(isUnsure
+        ? {
+            question:
+              `${what} may have been called after the backup of ${restored.takenAt}, from which ` +
+              'this runtime was restored.',
+            choices: [HAPPENED, DID_NOT_HAPPEN, NOTHING_HAPPENED],
+            wait_key: `unsure.${restored.backup}`,
+          }
+        : {
+            question:
+              `${what} was started at ${toTimestamp(record.started_ms)} and its outcome is ` +
+              'unknown.',
+            choices: [HAPPENED, DID_NOT_HAPPEN],
+            wait_key: `unknown.${record.attempts}`,
+          }),
     };
     const { wait } = await agentd.toolAsk({ body }, peerOptions);
-    const draft = events.waiting(toSubject(job), record.attempts, { ...wait, status: 'unknown' });
+    const draft = isUnsure
+      ? undefined
+      : events.waiting(toSubject(job), record.attempts, { ...wait, status: 'unknown' });
     await store.recordAsked(job.callId, wait, draft);
     return wait;
+  };
+
+  /** Another attempt is not asked about again because of the same restore. */
+  const recordConfirmed = async (job: Job, wait: WaitView, all: boolean): Promise<void> => {
+    const { restored, rootTaskId } = job.run;
+    if (restored === null) return;
+    const { backup } = restored;
+    const by = wait.answered_by ?? 'person:operator';
+    if (all)
+      await store.liftRestore(rootTaskId, backup, events.restoreLifted(toSubject(job), backup, by));
+    await store.recordConfirmed(job.callId, backup);
   };
 
   return async (job, record) => {
@@ -70,13 +102,16 @@ export function makeResolveUnknown(options: {
       record.wait_id === null ? await ask(job, record) : await fetchWait(agentd, record.wait_id);
     if (wait.status === 'open') return buildWaitingAnswer(job, wait);
     const reply = wait.outcome === 'answered' ? readAnswerText(wait) : undefined;
-    switch (readConfirmation(reply)) {
+    const confirmation = readConfirmation(reply);
+    switch (confirmation) {
       case 'happened': {
         const confirmed = { happened: true, confirmed_by: wait.answered_by ?? 'person:operator' };
         return recorder.end(job, record.attempts, completeWith(showResult(confirmed)));
       }
       case 'not':
+      case 'nothing':
         await job.tool?.forget?.(makeToolContext(job, undefined, boxOf));
+        await recordConfirmed(job, wait, confirmation === 'nothing');
         return 'did_not_happen';
       case 'unclear':
         return recorder.end(job, record.attempts, failWith(unknownOutcomeError(job, reply)));

@@ -34,6 +34,8 @@ export type RunBoxes = {
   boxFor(run: ToolRun, call: BoxCall): Promise<Box>;
   /** Opens egress alone, for a tool that fetches without a box. Returns the network rules. */
   openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
+  /** Returns the rules of the run's box. */
+  loadRules(run: ToolRun): Promise<AgentBoxRules>;
   /** Runs one command of a declared tool in its own sandbox. */
   host: CommandExecutor;
   /** Applies a new mark to the run's egress at once. */
@@ -277,6 +279,8 @@ export function makeRunBoxes(options: {
         return rules.network.mode === 'none' ? null : ways.open(run, rules);
       },
     }),
+
+    loadRules: (run) => loadRules(run),
 
     async openEgress(run) {
       const rules = await loadRules(run);

@@ -5,7 +5,7 @@ import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import { assertRunRows } from '../../../platform/testing/run-rows.ts';
 import { admission, makeWorld } from '../testing/host.ts';
 import { makeRunRows } from './run-rows.ts';
-import { MIGRATIONS } from './store.ts';
+import { MIGRATIONS } from './schema.ts';
 
 it('keeps the highest fence of a run, admitted or dismissed, and its live admission', async () => {
   const world = makeWorld();

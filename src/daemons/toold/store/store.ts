@@ -1,97 +1,12 @@
 // Stores toold's journal of calls and outcomes. One method is one transaction; a change of state
 // and its event are written together.
 import type { Outbox } from '../../../platform/outbox.ts';
-import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Database, Value } from '../../../platform/sql/database.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../../wire/primitives.ts';
 import type { CallStatus, WaitKind } from '../../../wire/toold.ts';
 import { makeCallPruning } from './prune.ts';
 import { makeWorkspaceMarks } from './run-rows.ts';
-
-/**
- * `place` is the order of the journal, which pages follow. Each index costs every call a page write
- * or two, so there are few, and columns common to all calls of a run are in `runs`.
- */
-export const MIGRATIONS = [
-  `${OUTBOX_TABLES}
-CREATE TABLE runs (
-  run_id TEXT PRIMARY KEY,
-  task_id TEXT NOT NULL,
-  agent TEXT NOT NULL,
-  fence BIGINT NOT NULL,
-  live INTEGER NOT NULL,
-  admission TEXT NOT NULL,
-  admitted_ms BIGINT NOT NULL
-);
-CREATE INDEX runs_by_task ON runs (task_id);
-CREATE INDEX runs_live ON runs (run_id) WHERE live = 1;
-CREATE TABLE calls (
-  place INTEGER PRIMARY KEY,
-  call_id TEXT NOT NULL UNIQUE,
-  version INTEGER NOT NULL,
-  run_id TEXT NOT NULL,
-  fence BIGINT NOT NULL,
-  tool TEXT NOT NULL,
-  purpose TEXT NOT NULL,
-  arguments TEXT NOT NULL,
-  arguments_hash TEXT NOT NULL,
-  status TEXT NOT NULL,
-  attempts INTEGER NOT NULL,
-  created_ms BIGINT NOT NULL,
-  started_ms BIGINT NOT NULL,
-  ended_ms BIGINT,
-  result TEXT,
-  error TEXT,
-  outcome_hash TEXT,
-  wait_id TEXT,
-  wait_kind TEXT
-);
-CREATE INDEX calls_by_run ON calls (run_id);
-CREATE INDEX calls_by_tool ON calls (tool);
-CREATE INDEX calls_running ON calls (tool) WHERE status = 'running';`,
-  `ALTER TABLE calls ADD COLUMN approval_id TEXT;
-CREATE TABLE workspace_marks (
-  place TEXT NOT NULL,
-  label TEXT NOT NULL,
-  PRIMARY KEY (place, label)
-);`,
-  `CREATE TABLE run_hosts (
-  run_id TEXT NOT NULL,
-  host TEXT NOT NULL,
-  port INTEGER NOT NULL,
-  call_id TEXT NOT NULL,
-  approval_id TEXT NOT NULL,
-  granted_ms BIGINT NOT NULL,
-  PRIMARY KEY (run_id, host, port)
-);`,
-  `CREATE TABLE tool_violations (
-  tool TEXT NOT NULL,
-  call_id TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  at_ms BIGINT NOT NULL,
-  PRIMARY KEY (tool, call_id, kind)
-);
-CREATE TABLE tool_suspensions (
-  tool TEXT PRIMARY KEY,
-  since_ms BIGINT NOT NULL,
-  by_principal TEXT NOT NULL,
-  reason TEXT NOT NULL
-);`,
-  // Older violations, counted without a tree, count together as one tree's.
-  `ALTER TABLE tool_violations ADD COLUMN root_task_id TEXT NOT NULL DEFAULT '';
-CREATE TABLE tool_tree_suspensions (
-  tool TEXT NOT NULL,
-  root_task_id TEXT NOT NULL,
-  since_ms BIGINT NOT NULL,
-  reason TEXT NOT NULL,
-  PRIMARY KEY (tool, root_task_id)
-);`,
-  // Runs whose calls were pruned; a call id ends like its run's id (src/wire/call-id.ts).
-  `ALTER TABLE runs ADD COLUMN pruned_ms BIGINT;
-CREATE INDEX runs_pruned ON runs (pruned_ms) WHERE pruned_ms IS NOT NULL;
-CREATE INDEX runs_pruned_by_tail ON runs (substr(run_id, 11)) WHERE pruned_ms IS NOT NULL;`,
-];
 
 const VERSION = 1;
 
@@ -116,6 +31,8 @@ export type ToolCallRow = {
   wait_id: WaitId | null;
   wait_kind: WaitKind | null;
   approval_id: ApprovalId | null;
+  unsure_after: string | null;
+  confirmed_after: string | null;
 };
 
 export type NewCall = Pick<
@@ -129,6 +46,14 @@ export type SavedOutcome = {
   result: string | null;
   error: string | null;
   hash: string;
+};
+
+type CallState = {
+  status: CallStatus;
+  attempts: number;
+  error: string | null;
+  hash: string | null;
+  unsureAfter?: string;
 };
 
 export type OpenCall = Pick<ToolCallRow, 'call_id' | 'tool' | 'arguments_hash'> & {
@@ -152,11 +77,11 @@ export type CallFilter = {
 const SELECT =
   'SELECT place, call_id, run_id, calls.fence, task_id, agent, tool, purpose, arguments, ' +
   'arguments_hash, status, attempts, created_ms, started_ms, ended_ms, result, error, wait_id, ' +
-  'wait_kind, approval_id FROM calls JOIN runs USING (run_id)';
+  'wait_kind, approval_id, unsure_after, confirmed_after FROM calls JOIN runs USING (run_id)';
 const INSERT =
   'INSERT INTO calls (call_id, version, run_id, fence, tool, purpose, arguments, arguments_hash, ' +
-  'status, attempts, created_ms, started_ms, ended_ms, error, outcome_hash) ' +
-  'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)';
+  'status, attempts, created_ms, started_ms, ended_ms, error, outcome_hash, unsure_after) ' +
+  'VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)';
 const FILTERS = {
   run_id: 'run_id = ?',
   task_id: 'run_id IN (SELECT run_id FROM runs WHERE task_id = ?)',
@@ -185,12 +110,8 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
     return seq;
   };
 
-  const insert = (
-    call: NewCall,
-    state: { status: CallStatus; attempts: number; error: string | null; hash: string | null },
-    draft: EventDraft,
-  ): Promise<number> => {
-    const { status, attempts, error, hash } = state;
+  const insert = (call: NewCall, state: CallState, draft: EventDraft): Promise<number> => {
+    const { status, attempts, error, hash, unsureAfter = null } = state;
     const endedMs = status === 'denied' ? call.nowMs : null;
     return change(
       INSERT,
@@ -210,6 +131,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
         endedMs,
         error,
         hash,
+        unsureAfter,
       ],
       draft,
     );
@@ -229,6 +151,47 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
     /** For a call that needs approval before it begins. */
     recordRequested: (call: NewCall, waiting: EventDraft) =>
       insert(call, { status: 'requested', attempts: 0, error: null, hash: null }, waiting),
+
+    /** For a call that the restored record does not have, and that may have happened since. */
+    recordUnsure: (call: NewCall, backup: string, unsure: EventDraft) => {
+      const state = { status: 'unknown', attempts: 0, error: null, hash: null } as const;
+      return insert(call, { ...state, unsureAfter: backup }, unsure);
+    },
+
+    /** The same for a call that the restored record has as not begun. */
+    returnToUnsure: (callId: string, backup: string, unsure: EventDraft) =>
+      change(
+        "UPDATE calls SET status = 'unknown', wait_id = NULL, wait_kind = NULL, unsure_after = ? " +
+          "WHERE call_id = ? AND status IN ('requested', 'allowed', 'waiting', 'running')",
+        [backup, callId],
+        unsure,
+      ),
+
+    /** Records that a person confirmed that the call did not happen after this backup. */
+    recordConfirmed: (callId: string, backup: string) =>
+      change('UPDATE calls SET confirmed_after = ? WHERE call_id = ?', [backup, callId], undefined),
+
+    /** Records that a person confirmed that nothing of the tree happened after this backup. */
+    async liftRestore(rootTaskId: string, backup: string, lifted: EventDraft): Promise<void> {
+      await db.write(async (sql) => {
+        const isNew = await sql.run(
+          'INSERT INTO lifted_restores (root_task_id, backup) VALUES (?, ?) ON CONFLICT DO NOTHING',
+          rootTaskId,
+          backup,
+        );
+        if (isNew > 0) await outbox.add(sql, lifted);
+      });
+      outbox.wake();
+    },
+
+    isRestoreLifted: async (rootTaskId: string, backup: string): Promise<boolean> =>
+      (await db.read((sql) =>
+        sql.one(
+          'SELECT backup FROM lifted_restores WHERE root_task_id = ? AND backup = ?',
+          rootTaskId,
+          backup,
+        ),
+      )) !== undefined,
 
     /** For a call that was allowed before and needs approval now. */
     returnToRequested: (callId: string) =>
@@ -254,7 +217,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
     ) =>
       change(
         "UPDATE calls SET status = 'denied', error = ?, outcome_hash = ?, ended_ms = ? " +
-          "WHERE call_id = ? AND status IN ('requested', 'waiting', 'allowed')",
+          "WHERE call_id = ? AND status IN ('requested', 'waiting', 'allowed', 'unknown')",
         [denial.error, denial.hash, endedMs, callId],
         denied,
       ),
@@ -293,7 +256,11 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
       ),
 
     /** Records the wait for a person's confirmation; the status stays unknown. */
-    recordAsked: (callId: string, wait: { id: string; kind: string }, waiting: EventDraft) =>
+    recordAsked: (
+      callId: string,
+      wait: { id: string; kind: string },
+      waiting: EventDraft | undefined,
+    ) =>
       change(
         "UPDATE calls SET wait_id = ?, wait_kind = ? WHERE call_id = ? AND status = 'unknown'",
         [wait.id, wait.kind, callId],

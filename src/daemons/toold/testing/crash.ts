@@ -20,7 +20,7 @@ import type { RouteTable } from '../../../wire/route.ts';
 import { tooldRoutes } from '../../../wire/toold.ts';
 import { type TooldConfig, tooldConfig } from '../config.ts';
 import { assemble } from '../daemon.ts';
-import { MIGRATIONS } from '../store/store.ts';
+import { MIGRATIONS } from '../store/schema.ts';
 import type { TooldWorld } from './host.ts';
 
 export type Life = {

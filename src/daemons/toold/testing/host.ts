@@ -54,6 +54,7 @@ export function admission(runId: RunId, more: Partial<AdmitToolRunBody> = {}): A
     labels: [],
     workspace: null,
     max_calls: 1_000,
+    restored: null,
     ...more,
   };
 }

@@ -305,6 +305,17 @@ async function use(file: string): Promise<void> {
   await store.liftHalt(PERSON);
   await store.recoverRuns();
   await store.recordRuntimeEvent('runtime.started', {});
+  await store.recordRestore({
+    backup: 'backup_1',
+    taken_at: '2026-01-01T00:00:00.000Z',
+    restored_at: '2026-01-01T00:00:00.000Z',
+    events: 1,
+    root: 'x',
+    manifest_sha256: 'x',
+    changed_trees: [first.task.id],
+  });
+  await store.restoredTree(first.task.id);
+  await store.createTask({ ...newTask(world), retryOf: first.task.id }, undefined);
   await db.write((sql) => releaseBriefing(sql, first.run.id));
   clock.advance(IDEMPOTENCY_WINDOW_MS + 1);
   await store.createTask(newTask(world), newOnce(world));
@@ -322,6 +333,8 @@ export const agentd: StoreUse = {
     message_pairs: 'one row for each two principals',
     pruned_parts: 'not filled here; each query names one tree',
     unused_objects: 'removed with their blobs',
+    restores: 'one row for each restore of a backup',
+    restored_trees: 'one row for each task tree that was open in a backup that was restored',
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
   },

@@ -3,11 +3,8 @@
 import { makeApprovedHosts } from '../../../../src/daemons/toold/permission/approved-hosts.ts';
 import { openContainment } from '../../../../src/daemons/toold/permission/containment.ts';
 import { makeRunRows } from '../../../../src/daemons/toold/store/run-rows.ts';
-import {
-  MIGRATIONS,
-  makeStore,
-  type TooldStore,
-} from '../../../../src/daemons/toold/store/store.ts';
+import { MIGRATIONS } from '../../../../src/daemons/toold/store/schema.ts';
+import { makeStore, type TooldStore } from '../../../../src/daemons/toold/store/store.ts';
 import { systemClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
@@ -68,6 +65,15 @@ async function makeCalls(store: TooldStore, runId: RunId): Promise<void> {
   await store.markUnknown(unknown);
   await store.recordAsked(unknown, WAIT, draft());
   await end(unknown);
+  const unsure = newCall(runId);
+  await store.recordUnsure(unsure, 'backup_1', draft());
+  await store.recordConfirmed(unsure.call_id, 'backup_1');
+  await end(unsure.call_id);
+  const again = await start();
+  await store.returnToUnsure(again, 'backup_1', draft());
+  await end(again);
+  await store.liftRestore(newId('task'), 'backup_1', draft());
+  await store.isRestoreLifted('task_1', 'backup_1');
 }
 
 async function use(file: string): Promise<void> {
@@ -93,6 +99,7 @@ async function use(file: string): Promise<void> {
     labels: [],
     workspace: `/w/${n}`,
     max_calls: 10,
+    restored: null,
   });
   const pruned: RunId[] = [];
   await forEachOf(2 * HISTORY, async (n) => {
