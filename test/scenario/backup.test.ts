@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { findBackup } from '../../src/clients/agentctl/backup/backup-dir.ts';
+import { findBackup, listBackups } from '../../src/clients/agentctl/backup/backup-dir.ts';
 import { readEntries } from '../../src/clients/agentctl/backup/manifest.ts';
 import {
   type BackupDocument,
@@ -91,7 +91,7 @@ for (const [mode, uid] of WORLDS)
     });
     after(() => world.runtime.remove());
 
-    it('is whole, and the work goes on', async () => {
+    it('is whole, and the work goes on [R442]', async () => {
       const { agentd } = world.runtime;
       const tasks: string[] = [];
       let isOver = false;
@@ -201,6 +201,26 @@ for (const [mode, uid] of WORLDS)
       const wrong = await ctl(world.runtime, ['backup', world.dir, '--files', 'some'], { uid });
       assert.equal(wrong.code, 2);
       await agentd.cancelTask({ params: { id: open }, body: {} });
+    });
+
+    it('goes, when it is old, with what only it had', async () => {
+      const prune = (...words: string[]) =>
+        ctlJson<{ prune: { removed: string[]; kept: number; files: number } }>(
+          world.runtime,
+          ['backup', 'prune', world.dir, ...words],
+          { uid },
+        );
+      const list = () => listBackups(world.dir).map(({ id }) => id);
+      const all = list();
+      const plan = await prune('--keep', '2', '--dry-run');
+      assert.deepEqual(plan.prune.removed, all.slice(0, -2));
+      assert.equal(list().length, all.length);
+      const done = await prune('--keep', '2');
+      assert.deepEqual([done.prune.files, done.prune.kept], [plan.prune.files, 2]);
+      assert.ok(done.prune.files > 0);
+      assert.deepEqual(list(), all.slice(-2));
+      assert.equal((await verify(world)).code, 0, 'what is left is whole');
+      assert.equal((await prune('--keep', '2')).prune.files, 0);
     });
 
     it('goes through a pipe as a tar file', async () => {

@@ -2,6 +2,7 @@
 // runtime it is.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { appendFileSync, chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { findBackup, formatObjectPath } from '../../src/clients/agentctl/backup/backup-dir.ts';
@@ -93,3 +94,14 @@ export function flipByte(file: string, at = 0.5): void {
 }
 
 export const growFile = (file: string): void => appendFileSync(file, 'x');
+
+/** Changes a manifest, and gives it the hash that fits again. */
+export function forgeManifest(file: string, from: string, to: string): void {
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+  const end = JSON.parse(lines.pop()!) as { sha256: string };
+  const text = `${lines.join('\n')}\n`;
+  assert.ok(text.includes(from), `no ${from} in ${file}`);
+  const forged = text.replace(from, to);
+  const sha256 = createHash('sha256').update(forged).digest('hex');
+  writeFileSync(file, `${forged}${JSON.stringify({ ...end, sha256 })}\n`);
+}

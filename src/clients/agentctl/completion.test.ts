@@ -13,7 +13,7 @@ test('command names', () => {
   assert.deepEqual(offers(['completion']), ['bash', 'zsh', 'fish']);
   assert.deepEqual(offers(['--json', '--state', '/s', 'artifact']), ['list', 'get']);
   assert.deepEqual(offers(['nonsense']), []);
-  assert.deepEqual(offers(['backup']), ['list', 'verify']);
+  assert.deepEqual(offers(['backup']), ['list', 'verify', 'prune']);
   assert.equal(expect(['backup'], '').live, 'directory');
   assert.equal(expect(['backup', 'list'], '').live, 'directory');
   assert.deepEqual(offers(['backup', '/b']), []);

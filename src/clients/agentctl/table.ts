@@ -52,7 +52,6 @@ export const NOT_YET: readonly string[] = [
   'box',
   'node',
   'secret',
-  'restore',
   'install',
   'uninstall',
   'tui',

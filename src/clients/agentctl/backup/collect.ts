@@ -23,7 +23,7 @@ import { type FoundEntry, openDir, readChunks, stampOf, walk } from './state-tre
  */
 const LEFT_OUT = new RegExp(
   '^(audit|objects|logs|runners|snapshots|(runtime|supervisor|restored|restoring)\\.json|' +
-    'crash-(at|now)|.*\\.(lock|tmp)|.*\\.sqlite(-(wal|shm|journal)|\\.before-.*)?)$',
+    'crash-(at|now)|.*\\.(lock(-journal)?|tmp)|.*\\.sqlite(-(wal|shm|journal)|\\.before-.*)?)$',
 );
 /** Files of the log that are copied as the checkpoint covers them, or can be rebuilt. */
 const LOG_FILES = new RegExp(

@@ -26,7 +26,7 @@ export const backupCommands: readonly Command[] = [
       'A backup contains every key of the runtime: store it as safely as the runtime itself.',
       'Example: agentctl backup /backup/agentd && agentctl backup verify /backup/agentd',
       'Example: agentctl backup - | zstd | ssh HOST "cat > agentd.tar.zst"',
-      'Also: agentctl backup list DIR, agentctl backup verify DIR',
+      'Also: agentctl backup list, backup verify, backup prune, restore',
     ],
     load: async () => (await import('../commands/backup.ts')).backup,
   },
@@ -50,5 +50,29 @@ export const backupCommands: readonly Command[] = [
     help: 'check every file, database and event of the backups in a directory',
     details: ['Example: agentctl backup verify /backup/agentd'],
     load: async () => (await import('../commands/backup.ts')).verify,
+  },
+  {
+    path: ['backup', 'prune'],
+    positionals: [{ name: 'DIR', completes: 'directory' }],
+    options: [
+      { name: 'keep', value: 'N', kind: 'count', help: 'keep the newest N (default 7)' },
+      { name: 'dry-run', help: 'only show what would be removed' },
+    ],
+    help: 'remove old backups, and the contents that only they had',
+    details: ['Example: agentctl backup prune /backup/agentd --keep 30'],
+    load: async () => (await import('../commands/backup-prune.ts')).prune,
+  },
+  {
+    path: ['restore'],
+    positionals: [{ name: 'DIR', completes: 'directory' }],
+    options: [BACKUP, { name: 'halted', help: 'let no agent go on until agentctl unhalt' }],
+    help: 'write a backup into an empty state directory; - reads a tar file',
+    details: [
+      'The backup is verified first; a damaged one is refused, and nothing is written.',
+      'Tasks that were open go on. A call that they may have made after the backup is not',
+      'repeated: a person is asked whether it happened.',
+      'Example: agentctl restore /backup/agentd --state /var/lib/agentd --halted',
+    ],
+    load: async () => (await import('../commands/restore.ts')).restore,
   },
 ];
