@@ -23,6 +23,12 @@ export function readFreeBytes(path: string): number {
   return bavail * bsize;
 }
 
+/** Returns the size of the disk, and what users other than root can use of it. */
+export function readDiskSpace(path: string): { size_bytes: number; free_bytes: number } {
+  const { blocks, bavail, bsize } = statNearest(path);
+  return { size_bytes: blocks * bsize, free_bytes: bavail * bsize };
+}
+
 /**
  * True if the remaining inodes are reserved for the runtime. File systems that allocate inodes
  * dynamically report none at all, and are never short.

@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { backupRoutes } from './agentd/backups.ts';
+import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
 import { retentionRoutes } from './agentd/retention.ts';
@@ -33,6 +34,7 @@ import { WaitKind } from './toold.ts';
 
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
+export * from './agentd/disk-usage.ts';
 export * from './agentd/messages.ts';
 export {
   AgentPolicyView,
@@ -53,6 +55,7 @@ const waitResponse = z.object({ wait: WaitView });
 export const agentdRoutes = routes({
   ...policyRoutes,
   ...retentionRoutes,
+  ...diskUsageRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),
   halt: route({
     method: 'POST',

@@ -41,6 +41,13 @@ export const retentionRows = rows({
     bad: [['an unknown kind', (g) => withBody(g, { kinds: ['all'] }), 'bad_request']],
   },
   getPrune: { good: async () => ({}) },
+  getDiskUsage: {
+    good: async () => ({}),
+    check: ({ usage }: { usage: { kinds: { kind: string; bytes: number }[] } }) => {
+      const bytesOf = (name: string) => usage.kinds.find(({ kind }) => kind === name)?.bytes ?? 0;
+      assert.ok(bytesOf('tasks') > 0 && bytesOf('audit') > 0);
+    },
+  },
   getTombstone: {
     good: async (world) => {
       await endBackups(world);

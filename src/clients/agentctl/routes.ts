@@ -19,6 +19,7 @@ export const PATHS = {
     status: 'GET /v1/status',
     halt: 'POST /v1/halt',
     unhalt: 'POST /v1/unhalt',
+    getDiskUsage: 'GET /v1/disk-usage',
     startBackup: 'POST /v1/backups',
     renewBackup: 'POST /v1/backups/{id}/renew',
     endBackup: 'PUT /v1/backups/{id}',

@@ -6,7 +6,6 @@ import { hashJson } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
-import type { retentionRoutes } from '../../wire/agentd/retention.ts';
 import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -20,6 +19,7 @@ import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import { explainQueue } from './queue-rules.ts';
 import type { Replays } from './replay.ts';
+import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService } from './service.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
@@ -44,7 +44,7 @@ export type ApiDeps = {
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
-  retention: Handlers<typeof retentionRoutes>;
+  retention: RetentionHandlers;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
 

@@ -40,7 +40,7 @@ export async function prune({ args, out, runtime }: Session): Promise<void> {
     ...(args.flag('approve') ? { approve: true } : {}),
   };
   const { prune: started } = await client.call('agentd', 'startPrune', { body });
-  const report = await follow(client, out, started);
+  const report = await followPrune(client, out, started);
   out.print({ prune: report }, () => renderReport(report));
   if (report.status === 'canceled')
     throw fault('canceled', 'the pass was interrupted; what it pruned so far is shown above', {
@@ -60,7 +60,11 @@ async function showStatus(client: RuntimeClient, out: Out): Promise<void> {
   ]);
 }
 
-async function follow(client: RuntimeClient, out: Out, first: PruneReport): Promise<PruneReport> {
+export async function followPrune(
+  client: RuntimeClient,
+  out: Out,
+  first: PruneReport,
+): Promise<PruneReport> {
   let report = first;
   let shownMs = Date.now();
   while (report.status === 'running') {

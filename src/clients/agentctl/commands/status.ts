@@ -1,5 +1,6 @@
 // agentctl status: a summary on one screen. It loads as little as possible, because people and
 // scripts run it often.
+import { readDiskSpace } from '../../../platform/free-bytes.ts';
 import type { StatusView } from '../../../wire/agentd.ts';
 import { DAEMONS, type DaemonName } from '../../../wire/daemons.ts';
 import type { RouteResponse } from '../../../wire/route.ts';
@@ -14,6 +15,7 @@ import {
   pluralize,
   startOfDay,
 } from '../show/amounts.ts';
+import { type DiskSpace, describeDisk } from '../show/disk.ts';
 import { describeIdRanges } from '../show/id-ranges.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
@@ -41,6 +43,7 @@ type Facts = {
   ids: RouteResponse<typeof sandboxdRoutes.identity> | null;
   spent: { cost_microusd: number; tokens: number } | null;
   supervisor: Supervisor | null;
+  disk: DiskSpace | null;
   missing: readonly Missing[];
 };
 
@@ -58,6 +61,7 @@ export async function status({ out, runtime }: Session): Promise<void> {
     id_ranges: more.ids?.ranges ?? null,
     spent_today: more.spent,
     supervisor: toSupervisorView(more.supervisor),
+    disk: more.disk,
     missing: more.missing,
   };
   out.print({ status: document }, () => renderStatus(facts, out, Date.now()));
@@ -97,6 +101,7 @@ async function gather(runtime: ReturnType<Session['runtime']>): Promise<Facts> {
     port,
     models: models ?? null,
     supervisor,
+    disk: readDisk(runtime.stateDir),
     missing: parts.missing,
     approvals: approvals?.pending ?? null,
     ids: identity ?? null,
@@ -139,6 +144,7 @@ function renderStatus(facts: Facts, { paint, columns }: Out, nowMs: number): str
     ['approvals', formatApprovals(facts.approvals)],
     ['tools', formatTools(facts.toolProblems)],
     ['ids', formatIds(facts.ids, paint)],
+    ['disk', formatDisk(facts.disk, paint)],
     ['spent today', formatSpend(spent)],
   ];
   const problems = view.problems.flatMap((problem) => renderProblem(problem, paint));
@@ -207,6 +213,22 @@ function formatIds(ids: Facts['ids'], paint: Out['paint']): string | undefined {
   const described = ids === null ? undefined : describeIdRanges(ids);
   if (described?.fix === undefined) return undefined;
   return paint('red', `${described.text}; ${described.fix} in agentd.yaml`);
+}
+
+/** Undefined unless the disk is nearly full. */
+function formatDisk(disk: Facts['disk'], paint: Out['paint']): string | undefined {
+  const described = disk === null ? undefined : describeDisk(disk);
+  if (described?.fix === undefined) return undefined;
+  return paint('red', `${described.text}; ${described.fix}`);
+}
+
+/** Null where the state directory cannot be reached. */
+function readDisk(stateDir: string): DiskSpace | null {
+  try {
+    return readDiskSpace(stateDir);
+  } catch {
+    return null;
+  }
 }
 
 function formatSpend(spent: Facts['spent']): string {

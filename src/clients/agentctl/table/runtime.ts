@@ -56,6 +56,16 @@ export const runtimeCommands: readonly Command[] = [
     load: async () => (await import('../commands/doctor.ts')).doctor,
   },
   {
+    path: ['du'],
+    options: [{ name: 'quick', help: 'leave out what the retention would free' }],
+    help: 'show what takes how much on the disk, and what the retention would free',
+    details: [
+      'By kind of data and by agent; the sizes of files are those of the last measurement.',
+      'Example: agentctl du --json',
+    ],
+    load: async () => (await import('../commands/du.ts')).du,
+  },
+  {
     path: ['prune'],
     options: [
       {

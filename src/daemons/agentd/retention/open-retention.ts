@@ -1,13 +1,13 @@
 // Assembles retention: what prunes each kind of data, policy, the schedule and the routes.
-import { join } from 'node:path';
 import type { DaemonContext } from '../../../platform/daemon.ts';
 import type { Handlers } from '../../../platform/dispatch.ts';
-import { readDatabaseSize } from '../../../platform/sql/file-size.ts';
 import type { Bundle } from '../../../policy/bundle.ts';
+import type { diskUsageRoutes } from '../../../wire/agentd/disk-usage.ts';
 import type { retentionRoutes } from '../../../wire/agentd/retention.ts';
 import type { BlobStore } from '../adapters/blob-store.ts';
 import type { AgentdStore } from '../store/store.ts';
 import { makeArtifactPruner } from './artifacts.ts';
+import { measureDiskUsage, measureRecords } from './disk-usage.ts';
 import { makeRetentionHandlers } from './handlers.ts';
 import { startLogRotation } from './log-rotation.ts';
 import { makeDataPolicy } from './may-delete.ts';
@@ -21,8 +21,7 @@ import {
 } from './tree-parts.ts';
 import { makeTreePruner, type PrunePeers } from './trees.ts';
 
-/** The databases that hold the records of tasks; modeld's is mostly contexts. */
-const RECORD_DATABASES = ['agentd', 'toold', 'approvald', 'egressd', 'sandboxd'] as const;
+export type RetentionHandlers = Handlers<typeof retentionRoutes & typeof diskUsageRoutes>;
 
 export function openRetention(deps: {
   context: DaemonContext;
@@ -32,7 +31,7 @@ export function openRetention(deps: {
   pauses: BackupPauses;
   bundle: () => Bundle;
   isBusy: () => boolean;
-}): { retention: Retention; handlers: Handlers<typeof retentionRoutes> } {
+}): { retention: Retention; handlers: RetentionHandlers } {
   const { context, store, peers } = deps;
   const { clock, log, stateDir, failpoint, retention: config } = context;
   const policy = makeDataPolicy({ bundle: deps.bundle, clock });
@@ -41,11 +40,7 @@ export function openRetention(deps: {
     clock,
     peers,
     rule: config.tasks,
-    measureDatabases: () =>
-      RECORD_DATABASES.reduce(
-        (sum, name) => sum + readDatabaseSize(join(stateDir, `${name}.sqlite`)).usedBytes,
-        0,
-      ),
+    measureDatabases: () => measureRecords(stateDir, 'usedBytes'),
     log,
     failpoint,
   });
@@ -75,7 +70,12 @@ export function openRetention(deps: {
     clock,
     log,
   });
-  const handlers = makeRetentionHandlers({ store, retention, policy, clock });
+  const handlers = {
+    ...makeRetentionHandlers({ store, retention, policy, clock }),
+    getDiskUsage: async () => ({
+      usage: await measureDiskUsage({ stateDir, store, sandboxd, modeld, config }),
+    }),
+  };
   let stopRotation: (() => Promise<void>) | undefined;
   return {
     handlers,

@@ -29,6 +29,7 @@ export type PruneMethods = {
   listOpenPrunes(after: number, limit: number): Promise<OpenPrune[]>;
   closePrune(id: number): Promise<void>;
   findTombstone(id: string): Promise<PruneRow | undefined>;
+  countTasksByAgent(): Promise<{ agent: string; count: number }[]>;
   /** Resolves to how many prunes lost their tombstones. */
   expireTombstones(prunedBeforeMs: number, limit: number): Promise<number>;
 };
@@ -94,6 +95,13 @@ export function makePruneMethods(db: Database, write: AgentdWriteTx): PruneMetho
         await tx.sql.run('UPDATE prunes SET is_open = 0 WHERE id = ? AND is_open = 1', id);
       }, NOT_A_START),
     findTombstone: (id) => db.read((sql) => findTombstone(sql, id)),
+    countTasksByAgent: () =>
+      db.read(async (sql) => {
+        const rows = await sql.all<{ agent: string; n: number }>(
+          'SELECT agent, SUM(n) AS n FROM task_counts GROUP BY agent',
+        );
+        return rows.map(({ agent, n }) => ({ agent, count: Number(n) }));
+      }),
     expireTombstones: (prunedBeforeMs, limit) =>
       write(async (tx) => {
         const old = await tx.sql.all<{ id: number }>(

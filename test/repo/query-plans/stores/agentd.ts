@@ -252,6 +252,7 @@ async function retain(world: World): Promise<void> {
   }
   await store.listOpenPrunes(0, 10);
   await store.findTreeOfRun(newId<string>('run'));
+  await store.countTasksByAgent();
   await forEachOf(2 * HISTORY, () =>
     store.putArtifact(
       {
