@@ -14,6 +14,7 @@ import { describeMachine } from './machine.ts';
 import { migrate } from './migrate.ts';
 import { modeld } from './modeld.ts';
 import { policy } from './policy.ts';
+import { prune } from './prune.ts';
 import { sandbox } from './sandbox.ts';
 import { status } from './status.ts';
 import { taskStart } from './task-start.ts';
@@ -31,6 +32,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   idleAgents,
   endedTasks,
   migrate,
+  prune,
   sandbox,
 ];
 
