@@ -41,6 +41,7 @@ describe('the section retention', () => {
     ['{ tasks: { size: 5K } }', /must be 1M or more/, ''],
     ['{ tasks: { size: 5 } }', /retention\.tasks\.size/, ''],
     ['{ taks: { age: 9d } }', /unknown key retention\.taks/, 'Did you mean tasks?'],
+    ['{ audit: { archive_dir: archive } }', /must be an absolute path/, ''],
     ['{ tombstones: { size: 1G } }', /unknown key retention\.tombstones\.size/, ''],
   ] as const)
     it(`rejects ${text}`, () => {

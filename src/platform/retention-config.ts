@@ -57,6 +57,13 @@ export const retentionConfig = z.strictObject({
   logs: z
     .strictObject({ size: size('16MB'), files: z.int().min(1).max(100).default(4) })
     .prefault({}),
+  /** Segments of the audit log are never removed, only moved to the archive directory. */
+  audit: z
+    .strictObject({
+      age: age('90d'),
+      archive_dir: z.string().max(1_000).regex(/^\//, 'must be an absolute path').optional(),
+    })
+    .prefault({}),
   /** How long the ids of what was pruned still answer `pruned`. */
   tombstones: z.strictObject({ age: age('3650d') }).prefault({}),
 });

@@ -55,6 +55,17 @@ export const SegmentView = z.object({
 });
 export type SegmentView = z.infer<typeof SegmentView>;
 
+/** How the log archives by itself, if the configuration names a directory. */
+export const ArchiveScheduleView = z.object({
+  location: z.string(),
+  /** Segments are archived when their last event is older. */
+  age_s: z.int(),
+  /** The end of the last pass, and why it failed. */
+  last_at: Timestamp.nullable(),
+  error: z.string().nullable(),
+});
+export type ArchiveScheduleView = z.infer<typeof ArchiveScheduleView>;
+
 const SegmentParams = z.strictObject({ first_seq: z.coerce.number().int().nonnegative() });
 
 const EventsQuery = z.strictObject({
@@ -177,7 +188,11 @@ export const auditRoutes = routes({
     path: '/v1/audit/segments',
     callers: ['operator'],
     query: z.strictObject(pageQuery(100)),
-    output: z.object({ segments: z.array(SegmentView), cursor: z.string().nullable() }),
+    output: z.object({
+      segments: z.array(SegmentView),
+      cursor: z.string().nullable(),
+      automatic: ArchiveScheduleView.optional(),
+    }),
   }),
   /**
    * Streams the content of a sealed segment's archive: a line that links the segment to a

@@ -232,7 +232,8 @@ describe('archiving by an ordinary user', { skip: IS_ROOT ? false : 'needs root'
   const base = freshDir();
   const to = join(base, 'archive');
   before(async () => {
-    const config = JSON.stringify(SMALL_SEGMENTS);
+    const retention = { audit: { archive_dir: to } };
+    const config = JSON.stringify({ ...SMALL_SEGMENTS, retention });
     runtime = await startRuntime({ base, config, uid: NOBODY });
     filler = makeFiller(runtime);
     mkdirSync(to);
@@ -262,7 +263,8 @@ describe('archiving by an ordinary user', { skip: IS_ROOT ? false : 'needs root'
     assert.equal((await ctl(runtime, ['backup', backup], { uid: NOBODY })).code, 0);
     const checked = await ctl(runtime, ['backup', 'verify', backup], { uid: NOBODY });
     assert.equal(checked.code, 0, checked.stdout);
-    const { segments } = await runtime.audit.listSegments({ query: { limit: 1_000 } });
+    const { segments, automatic } = await runtime.audit.listSegments({ query: { limit: 1_000 } });
+    assert.equal(automatic?.location, to);
     const [line] = await readArchivedLines(to, segments, [7]);
     const log = await openLogOf(backup, join(base, 'log'));
     const proof = await proveLine(log, 7, line!);

@@ -2,11 +2,16 @@
 import { type Handlers, RawReply } from '../../platform/dispatch.ts';
 import { assertOperatorKey } from '../../platform/snapshots.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { ArchiveSchedule } from './archive-schedule.ts';
 import type { Archiving } from './archiving.ts';
 import type { AuditService } from './service.ts';
 import type { TailFilter } from './store/store.ts';
 
-export function makeApi(service: AuditService, archiving: Archiving): Handlers<typeof auditRoutes> {
+export function makeApi(
+  service: AuditService,
+  archiving: Archiving,
+  schedule: ArchiveSchedule,
+): Handlers<typeof auditRoutes> {
   return {
     append: async ({ body, caller }) =>
       service.append(body.events, caller.kind === 'daemon' ? caller.daemon : ''),
@@ -48,7 +53,11 @@ export function makeApi(service: AuditService, archiving: Archiving): Handlers<t
     },
     prove: ({ params }) => service.prove(params.id),
     proveLine: ({ body }) => archiving.proveLine(body.event),
-    listSegments: async ({ query }) => archiving.listSegments(query),
+    listSegments: async ({ query }) => {
+      const automatic = schedule.view();
+      const page = archiving.listSegments(query);
+      return automatic === undefined ? page : { ...page, automatic };
+    },
     exportSegment: async ({ params, body }) =>
       new RawReply({
         status: 200,

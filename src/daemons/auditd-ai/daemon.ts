@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { defineDaemon } from '../../platform/daemon.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { makeApi } from './api.ts';
+import { startArchiveSchedule } from './archive-schedule.ts';
 import { makeArchiving } from './archiving.ts';
 import { auditdConfig } from './config.ts';
 import { openLog } from './log/log.ts';
@@ -50,12 +51,21 @@ export const auditdAi = defineDaemon({
       appendOwn: service.appendOwn,
     });
     await archiving.resume();
+    const schedule = startArchiveSchedule({
+      log,
+      logDir: join(stateDir, 'audit'),
+      archiving,
+      rule: context.retention.audit,
+      clock,
+      logger: context.log,
+    });
     context.metrics.gauge('audit_events', () => log.size);
     context.metrics.gauge('audit_events_archived', () => log.firstSeq);
     return {
-      handlers: makeApi(service, archiving),
+      handlers: makeApi(service, archiving, schedule),
       database: index.database,
       async stop() {
+        await schedule.stop();
         service.releaseAll();
         await index.close();
         await log.close();

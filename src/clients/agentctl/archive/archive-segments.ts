@@ -2,35 +2,15 @@
 // content, a target stores it, and only after that auditd-ai is asked to remove the segment. Killed
 // at any point, the segment is still live or its archive is recorded.
 import type { Readable } from 'node:stream';
+import { chooseSegments, formatArchiveName } from '../../../platform/audit-archive/choose.ts';
+import type { ArchiveTarget } from '../../../platform/audit-archive/directory.ts';
 import type { SegmentView } from '../../../wire/auditd-ai.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { listSegments } from './read-archive.ts';
-import type { ArchiveTarget } from './targets.ts';
 
 /** Hashing a large segment on a busy machine takes a while. */
 const RECORD_DEADLINE_MS = 600_000;
-
-export type SegmentChoice = {
-  /** Segments to archive, oldest first. */
-  chosen: SegmentView[];
-  /** Old enough too, but not covered by the checkpoint. */
-  uncovered: SegmentView[];
-};
-
-/** Chooses the sealed segments whose last event is before `beforeMs`. */
-export function chooseSegments(
-  segments: readonly SegmentView[],
-  { beforeMs, checkpointSize }: { beforeMs: number; checkpointSize: number },
-): SegmentChoice {
-  const sealed = segments.filter(({ status }) => status === 'sealed');
-  const isOld = ({ last_at }: SegmentView): boolean => Date.parse(last_at ?? '') < beforeMs;
-  const youngest = sealed.findIndex((segment) => !isOld(segment));
-  const old = youngest < 0 ? sealed : sealed.slice(0, youngest);
-  const isCovered = ({ first_seq, events }: SegmentView): boolean =>
-    first_seq + events <= checkpointSize;
-  return { chosen: old.filter(isCovered), uncovered: old.filter((one) => !isCovered(one)) };
-}
 
 /** Returns how many events a checkpoint covers; auditd-ai checks whether it is one of its log. */
 export function readCheckpointSize(note: string): number {
@@ -40,8 +20,6 @@ export function readCheckpointSize(note: string): number {
     hint: 'Store one with: agentctl audit checkpoint > FILE',
   });
 }
-
-export const formatArchiveName = (segment: string): string => `${segment}.gz`;
 
 export type ArchiveJob = {
   target: ArchiveTarget;

@@ -16,12 +16,15 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { type TestContext, test } from 'node:test';
 import { gunzipSync, gzipSync } from 'node:zlib';
+import { chooseSegments } from '../../../platform/audit-archive/choose.ts';
+import { directoryTarget } from '../../../platform/audit-archive/directory.ts';
 import type { SegmentView } from '../../../wire/auditd-ai.ts';
 import type { FaultCode } from '../../../wire/errors.ts';
-import { chooseSegments, readCheckpointSize } from './archive-segments.ts';
+import { readCheckpointSize } from './archive-segments.ts';
+import { commandTarget } from './command-target.ts';
 import { readArchivedLines } from './read-archive.ts';
-import { commandTarget, directoryTarget } from './targets.ts';
 
+const LOG_DIR = '/none/audit';
 const NAME = 'audit-000000000000.jsonl.gz';
 const HEADER = { format: 'f', origin: 'o', first: 0, end: 3, hashes: ['aa'] };
 const LINES = ['{"seq":0,"a":"x\u2028y"}', '{"seq":1}', '{"seq":2}'];
@@ -76,7 +79,7 @@ test('the size of a checkpoint is its second line', () => {
 
 test('a directory gets one file, compressed and read back', async (t) => {
   const dir = makeDir(t);
-  const stored = await directoryTarget(dir).store(NAME, streamOf());
+  const stored = await directoryTarget(dir, LOG_DIR).store(NAME, streamOf());
   const bytes = readFileSync(join(dir, NAME));
   assert.equal(gunzipSync(bytes).toString(), contentOf());
   assert.deepEqual(stored, {
@@ -94,10 +97,10 @@ test('what an interrupted attempt left is replaced; a file of another log is not
   const outside = join(makeDir(t), 'target');
   writeFileSync(outside, 'kept');
   symlinkSync(outside, join(dir, `.${NAME}.partial`));
-  await directoryTarget(dir).store(NAME, streamOf());
+  await directoryTarget(dir, LOG_DIR).store(NAME, streamOf());
   assert.equal(readFileSync(outside, 'utf8'), 'kept', 'a link is not followed');
   const newer = contentOf({ ...HEADER, checkpoint: 'newer' });
-  await directoryTarget(dir).store(NAME, streamOf(newer));
+  await directoryTarget(dir, LOG_DIR).store(NAME, streamOf(newer));
   assert.equal(gunzipSync(readFileSync(join(dir, NAME))).toString(), newer);
   const before = readFileSync(join(dir, NAME));
   for (const other of [
@@ -105,26 +108,30 @@ test('what an interrupted attempt left is replaced; a file of another log is not
     contentOf({ ...HEADER, hashes: ['bb'] }),
   ])
     await assert.rejects(
-      directoryTarget(dir).store(NAME, streamOf(other)),
+      directoryTarget(dir, LOG_DIR).store(NAME, streamOf(other)),
       isFault('conflict', /exists and is not an archive of this segment/),
     );
   assert.deepEqual(readFileSync(join(dir, NAME)), before);
   writeFileSync(join(dir, NAME), 'something else');
-  await assert.rejects(directoryTarget(dir).store(NAME, streamOf()), isFault('conflict'));
+  await assert.rejects(directoryTarget(dir, LOG_DIR).store(NAME, streamOf()), isFault('conflict'));
 });
 
 test('a directory that is not there, and content that breaks off, leave no archive', async (t) => {
   const dir = makeDir(t);
-  assert.throws(() => directoryTarget(join(dir, 'none')), isFault('not_found'));
+  assert.throws(() => directoryTarget(join(dir, 'none'), LOG_DIR), isFault('not_found'));
+  symlinkSync(dir, join(dir, 'link'));
+  for (const path of [dir, join(dir, 'link')])
+    assert.throws(() => directoryTarget(path, dir), isFault('bad_usage', /own directory/));
+  rmSync(join(dir, 'link'));
   const broken = Readable.from(
     (async function* () {
       yield Buffer.from('half');
       throw new Error('the connection was cut');
     })(),
   );
-  await assert.rejects(directoryTarget(dir).store(NAME, broken), /connection was cut/);
+  await assert.rejects(directoryTarget(dir, LOG_DIR).store(NAME, broken), /connection was cut/);
   assert.ok(!existsSync(join(dir, NAME)));
-  await directoryTarget(dir).store(NAME, streamOf());
+  await directoryTarget(dir, LOG_DIR).store(NAME, streamOf());
   assert.deepEqual(readdirSync(dir), [NAME]);
 });
 
@@ -159,7 +166,7 @@ test('a command that fails, dies or does not read its input has stored nothing',
 
 test('events are read back by number, whatever characters they have', async (t) => {
   const dir = makeDir(t);
-  await directoryTarget(dir).store(NAME, streamOf());
+  await directoryTarget(dir, LOG_DIR).store(NAME, streamOf());
   const copy = { location: dir, name: NAME, size_bytes: 1, sha256: 'x' };
   const archive = { ...copy, archived_at: '2026-01-01T00:00:00Z', by: 'person:a' };
   const segments = [

@@ -154,7 +154,9 @@ test('archive says what is missing or wrong in the command', async () => {
   assert.equal(await codeOf('--checkpoint', kept, '--to', join(dir, 'none')), 5);
   assert.equal(await codeOf('--checkpoint', join(dir, 'none'), '--to', to), 5);
   assert.equal(await codeOf('--checkpoint', join(fake.stateDir, 'operator.key'), '--to', to), 2);
-  assert.equal(await codeOf('--checkpoint', kept, '--to', join(fake.stateDir, 'audit', 'x')), 2);
+  const inLog = join(fake.stateDir, 'audit', 'x');
+  mkdirSync(inLog, { recursive: true });
+  assert.equal(await codeOf('--checkpoint', kept, '--to', inLog), 2);
   assert.equal(await codeOf('--checkpoint', kept, '--to', to, '--older-than', 'soon'), 2);
   const young = await run(
     'audit',
@@ -186,6 +188,25 @@ test('segments shows what is where', async () => {
     await run('audit', 'segments', '--json'),
   );
   assert.equal(segments.length, 2);
+});
+
+test('segments and doctor show the automatic archiving, and why it fails', async () => {
+  const schedule = { location: '/mnt/archive', age_s: 90 * 86_400, last_at: null };
+  for (const [error, shown, mark] of [
+    [null, /older than 90 d .*are archived to \/mnt\/archive once an hour \(no pass yet\)/, 'ok'],
+    ['disk full', /Archiving to \/mnt\/archive failed: disk full/, 'warn'],
+  ] as const) {
+    const automatic = { ...schedule, error };
+    fake.script({
+      'auditd-ai': { listSegments: async () => ({ segments: [], cursor: null, automatic }) },
+    });
+    assert.match((await run('audit', 'segments')).stdout, shown);
+    const json = await run('audit', 'segments', '--json');
+    assert.deepEqual(documentOf<{ automatic: unknown }>(json).automatic, automatic);
+    const { stdout } = await run('doctor');
+    const line = stdout.split('\n').find((text) => text.includes('  archive '))!;
+    assert.match(line, new RegExp(`^${mark} `));
+  }
 });
 
 test('events that are archived are counted, and shown from their archives', async () => {

@@ -1,12 +1,15 @@
 // agentctl audit archive moves old segments of the log elsewhere; audit segments lists them all.
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
+import { formatArchiveName } from '../../../platform/audit-archive/choose.ts';
+import { type ArchiveTarget, directoryTarget } from '../../../platform/audit-archive/directory.ts';
 import type { SegmentView } from '../../../wire/auditd-ai.ts';
 import { fault } from '../../../wire/errors.ts';
-import { archiveSegments, formatArchiveName } from '../archive/archive-segments.ts';
+import { archiveSegments } from '../archive/archive-segments.ts';
+import { commandTarget } from '../archive/command-target.ts';
 import { listSegments } from '../archive/read-archive.ts';
-import { type ArchiveTarget, commandTarget, directoryTarget } from '../archive/targets.ts';
 import type { Args, Session } from '../command.ts';
 import { formatCount, formatRelative, formatSize, formatSpan, pluralize } from '../show/amounts.ts';
+import { describeArchiveSchedule } from '../show/archive-schedule.ts';
 import { renderTable, type TableColumn } from '../show/table.ts';
 import { readCheckpointFile } from './audit-files.ts';
 
@@ -41,12 +44,7 @@ function chooseTarget(args: Args, stateDir: string): ArchiveTarget {
     });
   }
   if (command !== undefined) return commandTarget(command);
-  const own = join(resolve(stateDir), 'audit');
-  if (`${resolve(to!)}/`.startsWith(`${own}/`))
-    throw fault('bad_usage', `${to} is inside the log's own directory`, {
-      hint: 'Name a directory on another disk.',
-    });
-  return directoryTarget(to!);
+  return directoryTarget(to!, join(stateDir, 'audit'));
 }
 
 function describe(segment: SegmentView, target: ArchiveTarget, isDryRun: boolean): string {
@@ -84,8 +82,9 @@ const SEGMENT_HEADERS: readonly TableColumn[] = [
 
 export async function segments({ out, runtime }: Session): Promise<void> {
   const all = await listSegments(runtime());
-  out.print({ segments: all }, () =>
-    renderTable(
+  const { automatic } = await runtime().call('auditd-ai', 'listSegments', { query: { limit: 1 } });
+  out.print({ segments: all, ...(automatic === undefined ? {} : { automatic }) }, () => [
+    ...renderTable(
       SEGMENT_HEADERS,
       all.map((segment) => [
         String(segment.first_seq),
@@ -97,5 +96,6 @@ export async function segments({ out, runtime }: Session): Promise<void> {
       ]),
       out,
     ),
-  );
+    ...(automatic === undefined ? [] : ['', describeArchiveSchedule(automatic)]),
+  ]);
 }

@@ -22,6 +22,7 @@ import {
 import { type DoctorFinding, fail } from './doctor/finding.ts';
 import { listUnprotected } from './doctor/not-protected.ts';
 import {
+  checkArchive,
   checkDaemons,
   checkIdRanges,
   checkManifests,
@@ -94,6 +95,7 @@ async function runChecks(
     found.push(await checkModels(runtime), ...(await checkManifests(runtime)));
     found.push(...(await checkRules(runtime)), ...(await checkTools(runtime)));
     found.push(...(await checkIdRanges(runtime)));
+    found.push(...(await checkArchive(runtime)));
   }
   const sandboxes = await checkSandboxes(stateDir, runtime);
   found.push(...sandboxes.findings);

@@ -44,7 +44,7 @@ export type SegmentContent = {
 /** Lines that are hashed between two turns of the event loop: about 5 ms. */
 const SLICE_LINES = 1_000;
 
-type LogIdentity = { origin: string; keys: readonly notes.Verifier[]; size: number };
+export type LogIdentity = { origin: string; keys: readonly notes.Verifier[]; size: number };
 
 /** Returns the tree head of a checkpoint kept elsewhere. Throws if it is not one of this log. */
 export function readKeptCheckpoint(text: string, log: LogIdentity, tree: NodeSource): TreeHead {

@@ -8,13 +8,15 @@ import { fault } from '../../../wire/errors.ts';
 import {
   describeContent,
   hashContent,
+  type LogIdentity,
+  readKeptCheckpoint,
   type SegmentContent,
   streamContent,
 } from './archive-content.ts';
 import { type ArchiveCopy, ArchivedFile, type ArchivedSegment } from './archived-file.ts';
 import { type LogDisk, syncDir } from './disk.ts';
 import type { KeyRing } from './keys.ts';
-import type { NodeSource } from './merkle.ts';
+import type { NodeSource, TreeHead } from './merkle.ts';
 import type { LogPart } from './reader.ts';
 
 /** A caller's claim to have stored the content and read it back, and where it is. */
@@ -48,6 +50,11 @@ export class SegmentArchive {
   constructor(parts: ArchiveParts) {
     this.#parts = parts;
     this.#file = new ArchivedFile(parts.dir, parts.disk);
+  }
+
+  /** Returns the tree head of a checkpoint kept elsewhere. Throws if the log does not fit it. */
+  readCheckpoint(checkpoint: string): TreeHead {
+    return readKeptCheckpoint(checkpoint, this.#identify(), this.#parts.tree);
   }
 
   /** Yields the content of a sealed segment's archive, linked to the checkpoint. */
@@ -101,7 +108,7 @@ export class SegmentArchive {
     first: number,
     checkpoint: string,
   ): Promise<{ part: LogPart; content: SegmentContent }> {
-    const { origin, keys, tree, sealed, size, currentFirst } = this.#parts;
+    const { tree, sealed, currentFirst } = this.#parts;
     const index = sealed.findIndex(({ firstSeq }) => firstSeq === first);
     const part = sealed[index];
     if (part === undefined) {
@@ -110,8 +117,13 @@ export class SegmentArchive {
       });
     }
     const end = sealed[index + 1]?.firstSeq ?? currentFirst();
-    const log = { origin, keys: keys.publicKeys, size: size() };
-    return { part, content: await describeContent(part, end, { checkpoint, log, tree }) };
+    const about = { checkpoint, log: this.#identify(), tree };
+    return { part, content: await describeContent(part, end, about) };
+  }
+
+  #identify(): LogIdentity {
+    const { origin, keys, size } = this.#parts;
+    return { origin, keys: keys.publicKeys, size: size() };
   }
 }
 

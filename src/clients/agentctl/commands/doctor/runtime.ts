@@ -4,6 +4,7 @@ import { DAEMONS } from '../../../../wire/daemons.ts';
 import type { RuntimeState } from '../../running.ts';
 import type { RuntimeClient } from '../../runtime.ts';
 import { pluralize } from '../../show/amounts.ts';
+import { describeArchiveSchedule } from '../../show/archive-schedule.ts';
 import { describeIdRanges } from '../../show/id-ranges.ts';
 import { outdatedFault, readRuntimeInfo } from '../../state.ts';
 import {
@@ -113,6 +114,20 @@ export async function checkIdRanges(runtime: RuntimeClient): Promise<DoctorFindi
     return [fix === undefined ? ok('ids', text) : warn('ids', text, `${fix} in agentd.yaml`)];
   } catch {
     return []; // The checks of daemons report that sandboxd does not respond.
+  }
+}
+
+/** Reports the hourly archiving of the audit log, if it is configured. */
+export async function checkArchive(runtime: RuntimeClient): Promise<DoctorFinding[]> {
+  try {
+    const request = { query: { limit: 1 } };
+    const options = { deadlineMs: 3_000 };
+    const { automatic } = await runtime.call('auditd-ai', 'listSegments', request, options);
+    if (automatic === undefined) return [];
+    const text = describeArchiveSchedule(automatic);
+    return [automatic.error === null ? ok('archive', text) : warn('archive', text)];
+  } catch {
+    return []; // The checks of daemons report that auditd-ai does not respond.
   }
 }
 

@@ -1,7 +1,5 @@
-// Archive targets: where the compressed content of a segment goes. A directory gets a file, which
-// is read back before it counts; a command gets it on standard input, and has stored it if its exit
-// status is 0.
-import { spawn } from 'node:child_process';
+// Stores the compressed content of an audit segment's archive in a directory: the file is synced
+// and read back before it counts.
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -10,6 +8,7 @@ import {
   existsSync,
   fsyncSync,
   openSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -18,8 +17,8 @@ import { join, resolve } from 'node:path';
 import { type Readable, Transform, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
-import { fault } from '../../../wire/errors.ts';
-import { readArchiveHeader } from './read-archive.ts';
+import { fault } from '../../wire/errors.ts';
+import { readArchiveHeader } from './read.ts';
 
 /** The hash of the content before compression, and name, size and hash of the compressed bytes. */
 export type StoredArchive = {
@@ -53,7 +52,8 @@ function makeMeter(): Meter {
   return { stream, digest: () => hash.digest('hex'), sizeBytes: () => sizeBytes };
 }
 
-async function compressTo(content: Readable, to: Writable) {
+/** Compresses the content, and resolves to what identifies it. */
+export async function compressTo(content: Readable, to: Writable) {
   const [plain, packed] = [makeMeter(), makeMeter()];
   await pipeline(content, plain.stream, createGzip(), packed.stream, to);
   return {
@@ -63,11 +63,16 @@ async function compressTo(content: Readable, to: Writable) {
   };
 }
 
-export function directoryTarget(path: string): ArchiveTarget {
+/** Throws if the directory does not exist, or is inside the log's own. */
+export function directoryTarget(path: string, logDir: string): ArchiveTarget {
   const dir = resolve(path);
   // Not created: a directory where nothing is mounted would take the archives of a lost disk.
   if (!existsSync(dir) || !statSync(dir).isDirectory())
     throw fault('not_found', `directory ${dir} not found`, { hint: 'Create it, or mount it.' });
+  if (existsSync(logDir) && `${realpathSync(dir)}/`.startsWith(`${realpathSync(logDir)}/`))
+    throw fault('bad_usage', `${dir} is inside the log's own directory`, {
+      hint: 'Name a directory on another disk.',
+    });
   return {
     location: dir,
     async store(name, content) {
@@ -124,30 +129,4 @@ function syncPath(path: string): void {
   } finally {
     closeSync(fd);
   }
-}
-
-export function commandTarget(command: string): ArchiveTarget {
-  return {
-    location: `command: ${command}`.slice(0, 1_000),
-    async store(name, content) {
-      const env = { ...process.env, AGENTD_ARCHIVE_NAME: name };
-      // Its output goes to standard error: standard output is agentctl's own.
-      const child = spawn('/bin/sh', ['-c', command], { env, stdio: ['pipe', 2, 2] });
-      const ended = new Promise<string | undefined>((settle, reject) => {
-        child.once('error', reject);
-        child.once('close', (code, signal) =>
-          settle(code === 0 ? undefined : `ended with ${signal ?? `status ${code}`}`),
-        );
-      });
-      const [written, end] = await Promise.allSettled([compressTo(content, child.stdin!), ended]);
-      if (end.status === 'rejected') throw end.reason;
-      const problem =
-        end.value ?? (written.status === 'rejected' ? 'did not read all of its input' : undefined);
-      if (problem !== undefined || written.status === 'rejected')
-        throw fault('conflict', `the archive command ${problem}`, {
-          hint: 'The segment was not removed. Correct the command, then archive again.',
-        });
-      return { location: this.location, name, ...written.value };
-    },
-  };
 }
