@@ -251,6 +251,16 @@ describe('a restore', () => {
     assert.equal((await restore(copy)).code, 0, 'forged back, it is accepted');
   });
 
+  it('of a backup without the hash that was kept elsewhere is refused', async () => {
+    wipe();
+    const pinned = (hash: string) => ctl(runtime, ['restore', dir, '--manifest', hash]);
+    const refused = await pinned('0'.repeat(64));
+    assert.equal(refused.code, 70, refused.stderr);
+    assert.match(refused.stderr, /is another one: the hash of its manifest is/);
+    assert.equal(existsSync(runtime.stateDir), false);
+    assert.equal((await pinned(backup.manifest_sha256)).code, 0);
+  });
+
   it('that was killed is known as unfinished, and starts over', async () => {
     wipe();
     let unfinished = 0;

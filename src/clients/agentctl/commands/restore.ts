@@ -45,6 +45,7 @@ export async function restore(session: Session): Promise<number> {
     unpacked = await openBackup(args.positionals[0]!, stateDir, progress);
     const { dir } = unpacked;
     const backup = findBackup(dir, args.text('backup'));
+    assertPinned(backup, args.text('manifest'));
     const sound = await assertSound(backup, { dir, progress, signal });
     assertOwners(sound);
     assertSpace(stateDir, sound.end.size_bytes);
@@ -125,6 +126,16 @@ async function assertSound(
 }
 
 const PROBLEMS_MAX = 100;
+
+/** A hash kept elsewhere reveals a backup that was replaced as a whole. */
+function assertPinned(backup: FoundBackup, pinned: string | undefined): void {
+  if (pinned === undefined || !backup.isFinished || backup.end.sha256 === pinned) return;
+  throw fault(
+    'storage_broken',
+    `backup ${backup.id} is another one: the hash of its manifest is ${backup.end.sha256}`,
+    { hint: 'Nothing was written. Name the backup that has this hash, with --backup ID.' },
+  );
+}
 
 /** Agents' files keep their owners, which only root can set. */
 function assertOwners({ id, header, end }: FinishedBackup): void {

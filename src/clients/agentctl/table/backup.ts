@@ -7,6 +7,12 @@ const BACKUP: Option = {
   help: 'this one; see agentctl backup list (default: the newest)',
 };
 
+const MANIFEST: Option = {
+  name: 'manifest',
+  value: 'SHA256',
+  help: 'the hash that agentctl backup printed: reveals a backup that was replaced',
+};
+
 export const backupCommands: readonly Command[] = [
   {
     path: ['backup'],
@@ -41,11 +47,7 @@ export const backupCommands: readonly Command[] = [
     positionals: [{ name: 'DIR', completes: 'directory' }],
     options: [
       { ...BACKUP, help: 'only this one; see agentctl backup list (default: all)' },
-      {
-        name: 'manifest',
-        value: 'SHA256',
-        help: 'the hash that agentctl backup printed: reveals a backup that was replaced',
-      },
+      MANIFEST,
     ],
     help: 'check every file, database and event of the backups in a directory',
     details: ['Example: agentctl backup verify /backup/agentd'],
@@ -65,7 +67,11 @@ export const backupCommands: readonly Command[] = [
   {
     path: ['restore'],
     positionals: [{ name: 'DIR', completes: 'directory' }],
-    options: [BACKUP, { name: 'halted', help: 'let no agent go on until agentctl unhalt' }],
+    options: [
+      BACKUP,
+      MANIFEST,
+      { name: 'halted', help: 'let no agent go on until agentctl unhalt' },
+    ],
     help: 'write a backup into an empty state directory; - reads a tar file',
     details: [
       'The backup is verified first; a damaged one is refused, and nothing is written.',
