@@ -52,7 +52,7 @@ async function measurePruning(runtime: TestRuntime, upstream: BenchUpstream): Pr
   for (let i = 0; i < WARM_UP; i++) await start();
   await runtime.agentd.startPrune({ body: { kinds: ['tasks'], older_than_s: 3_600 } });
   const seen = await compare(ORDER, start, whilePaused(runtime, start));
-  const { prune } = await runtime.agentd.getPrune({});
+  const { prune } = await runtime.agentd.getPrune({ query: {} });
   const pruned = prune?.kinds[0]?.pruned ?? 0;
   if (prune?.status !== 'running' || pruned === 0)
     throw new Error(`the pass is ${prune?.status} after ${pruned} trees; it must last longer`);

@@ -40,6 +40,11 @@ for (const mode of MODES)
       const { agentd } = runtime;
       const { task } = await agentd.createTask({ body: { goal: 'Hold still', agent: 'coder' } });
       await agentd.cancelTask({ params: { id: task.id }, body: {} });
+      // A box of its runner may take a moment to close, and keeps the files.
+      await eventually('no box', async () => {
+        const { boxes } = await runtime.sandboxd.listBoxes({ query: { open: 'true' } });
+        return boxes.some(({ task_id }) => task_id === task.id) ? undefined : true;
+      });
       return task.id;
     };
     const pruneTree = async (id: string, kind: 'workspaces' | 'homes' | 'tasks', more = {}) => {

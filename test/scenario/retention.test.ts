@@ -53,7 +53,7 @@ describe('retention of tasks', () => {
 
     world.clock.advance(31 * DAY_MS);
     await eventually('the task to be pruned', async () => {
-      const { prune: report } = await world.agentd.getPrune({});
+      const { prune: report } = await world.agentd.getPrune({ query: {} });
       return report?.status === 'completed' && findKind(report, 'tasks').pruned > 0
         ? report
         : undefined;
@@ -242,13 +242,15 @@ describe('retention of tasks', () => {
   it('nothing is removed while a backup is made, and its end lets the pass go on', async () => {
     const task = await doTask(world, 'Do a part', { agent: 'coder' });
     const { id } = (await world.agentd.startBackup({})).backup;
-    const dry = await pruneAll({ dry_run: true });
-    assert.equal(findKind(dry, 'tasks').pruned, 1, 'what would be pruned can be asked');
     const { prune: started } = await world.agentd.startPrune({
       body: { older_than_s: 0, kinds: ['tasks'] },
     });
+    world.clock.advance(1);
+    const dry = await pruneAll({ dry_run: true });
+    assert.equal(findKind(dry, 'tasks').pruned, 1, 'what would be pruned can be asked meanwhile');
     await new Promise((resolve) => setTimeout(resolve, 300));
-    const { prune: waiting, backups } = await world.agentd.getPrune({});
+    const query = { started_at: started.started_at };
+    const { prune: waiting, backups } = await world.agentd.getPrune({ query });
     assert.deepEqual([waiting?.status, backups], ['running', [id]]);
     assert.equal((await world.agentd.getTask({ params: { id: task.id } })).task.id, task.id);
     await world.agentd.endBackup({
@@ -309,7 +311,7 @@ forbid (principal == Person::"mallory", action == Action::"data.retain", resourc
     ];
     const passEnded = (count: number) =>
       eventually('the pass', async () => {
-        const { prune: report } = await world.agentd.getPrune({});
+        const { prune: report } = await world.agentd.getPrune({ query: {} });
         return report?.status === 'completed' && findKind(report, 'tasks').pruned === count
           ? report
           : undefined;
@@ -325,7 +327,7 @@ forbid (principal == Person::"mallory", action == Action::"data.retain", resourc
 
     world.clock.advance(60 * DAY_MS);
     const report = await eventually('what is kept', async () => {
-      const { prune: now } = await world.agentd.getPrune({});
+      const { prune: now } = await world.agentd.getPrune({ query: {} });
       return now?.status === 'completed' && reasonsOf(now).length === 2 ? now : undefined;
     });
     const kept = Object.fromEntries(

@@ -16,7 +16,8 @@ export async function prune(clients: Clients, body: StartPrune): Promise<PruneRe
 /** The report of the last pass, when it has ended. */
 export function passEnded(clients: Clients, startedAt?: string): Promise<PruneReport> {
   return eventually('the end of the pass', async () => {
-    const { prune: report } = await clients.agentd.getPrune({});
+    const query = startedAt === undefined ? {} : { started_at: startedAt };
+    const { prune: report } = await clients.agentd.getPrune({ query });
     if (report === null || report.status === 'running') return undefined;
     return startedAt === undefined || report.started_at === startedAt ? report : undefined;
   });

@@ -13,7 +13,7 @@ async function endedTask(world: IdleWorld) {
 
 /** Those that other rows left. */
 async function endBackups({ agentd }: IdleWorld): Promise<void> {
-  const { backups } = await agentd.getPrune({});
+  const { backups } = await agentd.getPrune({ query: {} });
   const body = { status: 'failed', manifest_sha256: null, events: null, size_bytes: null } as const;
   for (const id of backups) await agentd.endBackup({ params: { id }, body });
 }
@@ -32,7 +32,7 @@ export const retentionRows = rows({
     good: async (world) => {
       // A pass of another caller must have ended.
       await eventually('no pass', async () => {
-        const { prune } = await world.agentd.getPrune({});
+        const { prune } = await world.agentd.getPrune({ query: {} });
         return prune?.status === 'running' ? undefined : true;
       });
       return { body: { dry_run: true, kinds: ['tasks'] } };
@@ -40,7 +40,7 @@ export const retentionRows = rows({
     check: (answer: { prune: { dry_run: boolean } }) => assert.equal(answer.prune.dry_run, true),
     bad: [['an unknown kind', (g) => withBody(g, { kinds: ['all'] }), 'bad_request']],
   },
-  getPrune: { good: async () => ({}) },
+  getPrune: { good: async () => ({ query: {} }) },
   getDiskUsage: {
     good: async () => ({}),
     check: ({ usage }: { usage: { kinds: { kind: string; bytes: number }[] } }) => {

@@ -95,8 +95,12 @@ export const retentionRoutes = routes({
     method: 'GET',
     path: '/v1/prune',
     callers: ['operator'],
+    query: z.strictObject({
+      /** The pass that started then; without it, the one that started last. */
+      started_at: Timestamp.optional(),
+    }),
     output: z.object({
-      /** The last pass of this process, or the running one. */
+      /** Null if this process does not know it. */
       prune: PruneReport.nullable(),
       next_at: Timestamp.nullable(),
       /** Backups that are being made; nothing is removed until they end. */

@@ -29,21 +29,15 @@ export async function du({ args, out, runtime }: Session): Promise<void> {
   ]);
 }
 
-/** Undefined while another person prunes. */
+/** Undefined if the runtime stopped meanwhile. */
 async function dryRun(
   client: ReturnType<Session['runtime']>,
   out: Out,
 ): Promise<PruneReport | undefined> {
-  try {
-    const body = { dry_run: true };
-    const { prune: started } = await client.call('agentd', 'startPrune', { body });
-    const report = await followPrune(client, out, started);
-    return report.status === 'completed' ? report : undefined;
-  } catch (error) {
-    if ((error as { code?: string }).code !== 'conflict') throw error;
-    out.info('Somebody is pruning: what the retention would free is not known now.');
-    return undefined;
-  }
+  const body = { dry_run: true };
+  const { prune: started } = await client.call('agentd', 'startPrune', { body });
+  const report = await followPrune(client, out, started);
+  return report.status === 'completed' ? report : undefined;
 }
 
 const freed = (report: PruneReport | undefined, { kind }: KindUsage): number | null =>

@@ -49,7 +49,7 @@ export async function prune({ args, out, runtime }: Session): Promise<void> {
 }
 
 async function showStatus(client: RuntimeClient, out: Out): Promise<void> {
-  const answer = await client.call('agentd', 'getPrune', {});
+  const answer = await client.call('agentd', 'getPrune', { query: {} });
   out.print(answer, () => [
     ...(answer.prune === null ? ['No pass yet since the runtime started.'] : []),
     ...(answer.prune === null ? [] : renderReport(answer.prune)),
@@ -69,10 +69,10 @@ export async function followPrune(
   let shownMs = Date.now();
   while (report.status === 'running') {
     await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
-    const { prune: now, backups } = await client.call('agentd', 'getPrune', {});
+    const query = { started_at: first.started_at };
+    const { prune: now, backups } = await client.call('agentd', 'getPrune', { query });
     // A runtime that was restarted knows nothing of the pass.
-    if (now === null || now.started_at !== first.started_at)
-      return { ...report, status: 'canceled' };
+    if (now === null) return { ...report, status: 'canceled' };
     report = now;
     if (Date.now() - shownMs < PROGRESS_INTERVAL_MS) continue;
     shownMs = Date.now();

@@ -39,7 +39,7 @@ export function makeRetentionHandlers(deps: {
     startPrune: async (c: HandlerContext<Routes['startPrune']>) => ({
       prune: await retention.start(c.body, c.caller.principal),
     }),
-    getPrune: async () => retention.view(),
+    getPrune: async (c: HandlerContext<Routes['getPrune']>) => retention.view(c.query.started_at),
     async keepTask(c: HandlerContext<Routes['keepTask']>) {
       const { kept: isKept, reason = '' } = c.body;
       const by = c.caller.principal;

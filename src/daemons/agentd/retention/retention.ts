@@ -1,5 +1,5 @@
 // Prunes by the configured retention: once an hour, and when a person asks. One pass runs at a
-// time; a person's pass takes precedence over the runtime's own.
+// time; a person's pass takes precedence over the runtime's own. Dry runs disturb neither.
 import { type Clock, type Timer, toTimestamp } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { RetentionConfig } from '../../../platform/retention-config.ts';
@@ -22,7 +22,12 @@ import { PEER_OPTIONS, type PrunePeers, type TreePruner } from './trees.ts';
 export type Retention = {
   /** Starts a pass and resolves to its report so far. */
   start(request: StartPrune, by: string): Promise<PruneReport>;
-  view(): { prune: PruneReport | null; next_at: string | null; backups: string[] };
+  /** Shows the pass that started then, or the last one. */
+  view(startedAt?: string): {
+    prune: PruneReport | null;
+    next_at: string | null;
+    backups: string[];
+  };
   /** Schedules the runtime's own passes. */
   begin(): void;
   stop(): Promise<void>;
@@ -33,6 +38,8 @@ const OWN = 'service:agentd';
 const FIRST_DELAY_MS = 5 * 60_000;
 const INTERVAL_MS = 60 * 60_000;
 const EXPIRED_AT_ONCE = 20;
+const DRY_RUNS_MAX = 4;
+const REPORTS_MAX = 10;
 
 type RunningPass = { by: string; report: PassReport; abort(): void; ended: Promise<void> };
 
@@ -55,7 +62,9 @@ export function makeRetention(deps: {
     [artifacts, ...deps.parts, trees].map((pruner) => [pruner.kind, pruner]),
   );
   let running: RunningPass | undefined;
-  let last: PassReport | undefined;
+  const dryRuns = new Set<RunningPass>();
+  /** In the order of their start. */
+  const reports: PassReport[] = [];
   let timer: Timer | undefined;
   let nextMs: number | undefined;
   let isStopped = false;
@@ -112,10 +121,13 @@ export function makeRetention(deps: {
     const abort = () => controller.abort(new CanceledPassError('the pass was canceled'));
     const ended = run(kinds, pass).finally(() => {
       if (running === started) running = undefined;
+      dryRuns.delete(started);
     });
     const started: RunningPass = { by, report, abort, ended };
-    running = started;
-    last = report;
+    if (isDryRun) dryRuns.add(started);
+    else running = started;
+    reports.push(report);
+    if (reports.length > REPORTS_MAX) reports.shift();
     return started;
   };
 
@@ -131,17 +143,23 @@ export function makeRetention(deps: {
   return {
     async start(request, by) {
       if (isStopped) throw fault('stopping', 'the runtime is stopping');
-      if (running !== undefined && running.by !== OWN)
-        throw fault('conflict', `${running.by} is already pruning`, {
-          hint: 'Wait until it has ended: agentctl prune --status.',
-        });
       for (const id of request.root_task_ids ?? []) await deps.store.findEndedTree(id);
-      running?.abort();
-      await running?.ended;
+      if (request.dry_run === true) {
+        if (dryRuns.size >= DRY_RUNS_MAX) throw fault('overloaded', 'too many dry runs at once');
+        return startPass(request, by).report.view();
+      }
+      while (running !== undefined) {
+        if (running.by !== OWN)
+          throw fault('conflict', `${running.by} is already pruning`, {
+            hint: 'Wait until it has ended: agentctl prune --status.',
+          });
+        running.abort();
+        await running.ended;
+      }
       return startPass(request, by).report.view();
     },
-    view: () => ({
-      prune: last?.view() ?? null,
+    view: (startedAt) => ({
+      prune: findReport(reports, startedAt) ?? null,
       next_at: nextMs === undefined ? null : toTimestamp(nextMs),
       backups: pauses.list(),
     }),
@@ -149,10 +167,21 @@ export function makeRetention(deps: {
     async stop() {
       isStopped = true;
       timer?.cancel();
-      running?.abort();
-      await running?.ended;
+      const passes = [...dryRuns, ...(running === undefined ? [] : [running])];
+      for (const pass of passes) pass.abort();
+      await Promise.all(passes.map(({ ended }) => ended));
     },
   };
+}
+
+function findReport(
+  reports: readonly PassReport[],
+  startedAt: string | undefined,
+): PruneReport | undefined {
+  const views = reports.map((report) => report.view());
+  return startedAt === undefined
+    ? views.at(-1)
+    : views.findLast(({ started_at }) => started_at === startedAt);
 }
 
 async function mayPrunePeoplesCalls(policy: DataPolicy, { by, report }: Pass): Promise<boolean> {
