@@ -1,5 +1,5 @@
 // Holds: each stops the changes of one daemon for a moment, so that all daemons can be copied as of
-// one instant. A hold ends by itself, so that a caller that died stops nobody.
+// one instant. A hold ends by itself, so that a caller that died blocks no daemon.
 import { randomUUID } from 'node:crypto';
 
 /** Changes that are waiting continue after `release`. */

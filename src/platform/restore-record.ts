@@ -40,7 +40,7 @@ export function readRestoreRecord(stateDir: string): RestoreRecord | undefined {
   } catch {
     // Reported below.
   }
-  // Without it nobody would be asked about what happened after the backup.
+  // Without it no person would be asked about what happened after the backup.
   throw fault('storage_broken', `${file} is damaged`, { hint: 'Restore the backup again.' });
 }
 

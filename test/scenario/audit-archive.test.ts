@@ -206,7 +206,7 @@ describe('archiving the audit log', () => {
   });
 });
 
-/** As root the daemons have a user of their own; otherwise the runtime belongs to an ordinary one. */
+/** As root the daemons have a user of their own; otherwise the runtime belongs to its user. */
 for (const uid of IS_ROOT ? [undefined, NOBODY] : [undefined])
   describe(`archiving and restoring by ${uid ?? 'this user'}`, () => {
     let runtime: TestRuntime;

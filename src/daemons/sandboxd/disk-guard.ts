@@ -1,9 +1,9 @@
-// Checks the files of running commands at an interval, and ends a command that may not go on.
+// Checks the files of running commands at an interval, and ends a command that violates a limit.
 import type { SandboxCommand } from './adapters/warden.ts';
 
 export const CHECK_INTERVAL_MS = 100;
 
-/** Returns why the command must end; undefined: it may go on. Must not throw. */
+/** Returns why the command must end; undefined: it may continue. Must not throw. */
 type Check = () => string | undefined | Promise<string | undefined>;
 
 /** Returns the command, which is ended by `disk` when its check says so. */

@@ -16,7 +16,7 @@ export type WorkspaceUse = WorkspaceRow & {
 };
 export type RangeUse = Range & { used: number };
 
-/** A free group rests first, in case somebody restores files of its tree. */
+/** A free group is not reused at once, in case files of its tree are restored. */
 const REST_MS = 86_400_000;
 const OUT_OF_RANGE_MAX = 100;
 

@@ -258,10 +258,10 @@ function printRestored(
       paint,
       columns,
     ),
-    'Tasks that were open go on; a person is asked about calls that they may have made since.',
+    'Tasks that were open resume; a person is asked about calls that they may have made since.',
     'What people changed since is gone: review permits, keys, policies, agents and budgets.',
     args.flag('halted')
-      ? 'Next: agentctl up. It is halted; let agents go on with agentctl unhalt.'
+      ? 'Next: agentctl up. It is halted; agents resume with agentctl unhalt.'
       : 'Next: agentctl up',
   ]);
 }

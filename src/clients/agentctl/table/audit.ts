@@ -69,7 +69,7 @@ export const auditCommands: readonly Command[] = [
     ],
     help: 'verify the log offline; works on a copied directory too',
     details: [
-      'Without DIR it continues from the last verification (STATE/audit/verified.json). Whoever can ' +
+      'Without DIR it continues from the last verification (STATE/audit/verified.json). A user who can ' +
         'change the log can change that file; --full, --from, --key and DIR do not rely on it.',
       'Example: agentctl audit verify --from FILE',
     ],

@@ -70,12 +70,12 @@ export const backupCommands: readonly Command[] = [
     options: [
       BACKUP,
       MANIFEST,
-      { name: 'halted', help: 'let no agent go on until agentctl unhalt' },
+      { name: 'halted', help: 'keep all agents halted until agentctl unhalt' },
     ],
     help: 'write a backup into an empty state directory; - reads a tar file',
     details: [
       'The backup is verified first; a damaged one is refused, and nothing is written.',
-      'Tasks that were open go on. A call that they may have made after the backup is not',
+      'Tasks that were open resume. A call that they may have made after the backup is not',
       'repeated: a person is asked whether it happened.',
       'Example: agentctl restore /backup/agentd --state /var/lib/agentd --halted',
     ],

@@ -105,7 +105,7 @@ class Store implements BlobStore {
 
   async remove(hash: string, isUnused: () => Promise<boolean>): Promise<boolean> {
     if (this.#uses.has(hash) || this.#removals.has(hash)) return false;
-    // From here on, whoever wants to use it waits; there is no await before.
+    // From here on, new users of the object wait; there is no await before.
     const removal = this.#removeIf(hash, isUnused).catch((error: unknown) => {
       throw storageFault(`removing object ${hash}`, error);
     });

@@ -119,7 +119,7 @@ async function measureTree(tx: Pick<AgentdTx, 'sql'>, root: string): Promise<num
 /** Rows that name a task come before the tasks, which select them. */
 async function deleteTree(tx: AgentdTx, root: string): Promise<void> {
   const { sql } = tx;
-  // The numbers of a pair of principals go on where they were.
+  // The numbers of a pair of principals continue where they were.
   for (const [ids, ...values] of [
     [MESSAGES, root],
     [THREAD_MESSAGES, root, root, root],
