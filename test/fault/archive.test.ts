@@ -115,7 +115,7 @@ describe('killed while the log is archived', () => {
     });
   }
 
-  it('agentctl, while it writes and after it has written', async () => {
+  it('agentctl, while it writes and after it has written, or its command fails', async () => {
     const before = await prepare();
     const { segments } = await runtime.audit.listSegments({ query: { limit: 1_000 } });
     const countArchived = async (): Promise<number> => {
@@ -126,6 +126,7 @@ describe('killed while the log is archived', () => {
     for (const command of [
       'head -c 100 >/dev/null; kill -9 $PPID',
       'cat >/dev/null; kill -9 $PPID',
+      'cat >/dev/null; exit 3',
     ]) {
       const ran = await archive('--command', command);
       assert.notEqual(ran.code, 0);
