@@ -15,6 +15,21 @@ const RESTORE = {
 };
 
 for (const [name, open] of Object.entries(DATABASES)) {
+  test(`the flag goes with its tree, on ${name}`, async () => {
+    const it = await world(open);
+    const { store } = it;
+    const task = await it.task();
+    await store.recordRestore(RESTORE);
+    await store.cancelTask(task.id, 'no', 'person:alice');
+    assert.ok((await store.restoredTree(task.id)) !== undefined);
+    const order = { cause: 'x', by: 'person:alice', rules: '' };
+    const endedBeforeMs = Number.MAX_SAFE_INTEGER;
+    const pruned = await store.pruneTree({ ...order, rootTaskId: task.id, endedBeforeMs });
+    assert.ok('counts' in pruned);
+    assert.equal(await store.restoredTree(task.id), undefined);
+    await store.close();
+  });
+
   test(`a restore flags the trees of open tasks, once, on ${name}`, async () => {
     const it = await world(open);
     const { store } = it;
