@@ -72,8 +72,11 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds that need a person or the network, and have their own tests. */
-const ELSEWHERE = /^(run\.marked|policy\.refused|approval\.|permit\.|network\.|audit\.archived)/;
+/** Kinds that need a person, the network, old data or a backup, and have their own tests. */
+const ELSEWHERE = new RegExp(
+  '^(run\\.marked|policy\\.refused|approval\\.|permit\\.|network\\.|audit\\.archived|' +
+    'task\\.(kept|released)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
+);
 
 describe('the audit log', () => {
   let runtime: TestRuntime;
