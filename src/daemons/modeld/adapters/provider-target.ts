@@ -95,8 +95,8 @@ export function parseTarget(
     const pool = pools.poolFor({ kind: 'unix', path: socketPath });
     return { pool, host: 'localhost', basePath: encodeURI(readBasePath(path, dialect)) };
   }
-  const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
-  if (url === undefined || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+  const url = URL.parse(baseUrl);
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
     throw fault(
       'bad_config',
       `the base_url of provider ${provider.name} must start with http://, https:// or unix:/`,

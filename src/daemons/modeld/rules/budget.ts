@@ -17,8 +17,13 @@ export function formatKey(key: BudgetKey): string {
 
 const DAY_MS = 86_400_000;
 
+/** The day asked for last: every call asks, nearly always for the same one. */
+let known = { number: Number.NaN, day: '' };
+
 export function toDay(ms: number): string {
-  return new Date(ms).toISOString().slice(0, 10);
+  const number = Math.floor(ms / DAY_MS);
+  if (number !== known.number) known = { number, day: new Date(ms).toISOString().slice(0, 10) };
+  return known.day;
 }
 
 export function computeRenewal(key: BudgetKey): string | null {
