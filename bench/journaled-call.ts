@@ -11,10 +11,13 @@ import { type BenchDaemons, startDaemons } from './daemons.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
+import { startRestate } from './restate.ts';
 
 const RUNS = 32;
 const SHAPE = { callers: RUNS, ms: 2_000 };
 const ROUNDS = 8;
+/** Durable steps of the peer, which take about as long as our part of a round. */
+const STEPS = { alone: 500, each: 150 };
 const CONFIG = 'toold:\n  test_tools: true\n';
 
 /** Admits the runs at toold, as agentd does before it starts their runners. */
@@ -58,6 +61,7 @@ async function run(): Promise<Figure[]> {
     publishPolicy(stateDir, { agents: { coder: { tools: { allow: ['test.tools'] } } } }),
   );
   const load = await startLoad();
+  const restate = await startRestate();
   try {
     const targets = await admitRuns(daemons);
     const order: LoadOrder = {
@@ -70,9 +74,18 @@ async function run(): Promise<Figure[]> {
       ...SHAPE,
     };
     const alone = { ...order, targets: targets.slice(0, 1), callers: 1, ms: 1_000 };
+    const stepsAtOnce = async (): Promise<number> => {
+      const ms = await restate.makeSteps({ workflows: RUNS, steps: STEPS.each });
+      return (RUNS * STEPS.each * 1_000) / ms;
+    };
+    const stepAlone = async (): Promise<number> =>
+      (await restate.makeSteps({ workflows: 1, steps: STEPS.alone })) / STEPS.alone;
     await load.drive({ ...order, ms: 4_000 });
+    await stepsAtOnce();
     const seen: LoadResult[] = [];
     const aloneMs: number[] = [];
+    const peerRates: number[] = [];
+    const peerMs: number[] = [];
     const syncs: number[] = [];
     const cpuMs: number[] = [];
     const usedMs = (): number => daemons.pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
@@ -81,7 +94,9 @@ async function run(): Promise<Figure[]> {
       const result = await load.drive(order);
       cpuMs.push((usedMs() - before) / result.requests);
       seen.push(result);
+      peerRates.push(await stepsAtOnce());
       aloneMs.push((await load.drive(alone)).p50Ms);
+      peerMs.push(await stepAlone());
       syncs.push(timeSync());
     }
     return [
@@ -89,6 +104,8 @@ async function run(): Promise<Figure[]> {
         name: 'journaled calls, 32 runs in flight',
         unit: 'calls/s',
         own: seeRounds(seen.map(({ perSecond }) => perSecond)),
+        peer: { name: `${restate.name}, durable steps`, ...seeRounds(peerRates) },
+        ratio: seeRounds(seen.map(({ perSecond }, i) => perSecond / peerRates[i]!)),
         bar: { of: 'value', min: 4_000 },
       },
       {
@@ -100,7 +117,8 @@ async function run(): Promise<Figure[]> {
         name: 'one journaled call alone, p50',
         unit: 'ms',
         own: seeRounds(aloneMs),
-        bar: { of: 'value', max: 1.3 },
+        peer: { name: `${restate.name}, mean`, ...seeRounds(peerMs) },
+        ratio: seeRounds(aloneMs.map((ms, i) => ms / peerMs[i]!)),
       },
       {
         name: 'processor time of a journaled call, toold and auditd-ai',
@@ -110,6 +128,7 @@ async function run(): Promise<Figure[]> {
       syncFigure(seeRounds(syncs)),
     ];
   } finally {
+    await restate.stop();
     await load.stop();
     await daemons.remove();
   }

@@ -8,7 +8,8 @@ import { ROOT } from '../test/support/runtime.ts';
 import { end, keep } from './children.ts';
 
 const SOURCE = join(import.meta.dirname, 'peers');
-const TARGET = join(ROOT, 'build', 'peers');
+/** The directory that they are installed into. */
+export const PEERS = join(ROOT, 'build', 'peers');
 const NPM_CI =
   'ci --ignore-scripts --no-global --no-audit --no-fund --no-update-notifier --loglevel=error';
 const READY_MS_MAX = 20_000;
@@ -20,17 +21,17 @@ const isSame = (name: string, installed: string): boolean =>
 /** Installs the packages of the lock file, unless they are installed. */
 export function installPeers(): void {
   const lock = 'package-lock.json';
-  const done = join(TARGET, 'node_modules', '.package-lock.json');
-  if (existsSync(done) && isSame(lock, join(TARGET, lock))) return;
+  const done = join(PEERS, 'node_modules', '.package-lock.json');
+  if (existsSync(done) && isSame(lock, join(PEERS, lock))) return;
   console.log('bench: installing the peers of bench/peers/package-lock.json into build/peers');
-  mkdirSync(TARGET, { recursive: true });
+  mkdirSync(PEERS, { recursive: true });
   for (const name of ['package.json', '.npmrc', lock])
-    copyFileSync(join(SOURCE, name), join(TARGET, name));
+    copyFileSync(join(SOURCE, name), join(PEERS, name));
   const path = [dirname(process.execPath), process.env.PATH].join(delimiter);
-  const options = { cwd: TARGET, stdio: 'inherit', env: { ...process.env, PATH: path } } as const;
+  const options = { cwd: PEERS, stdio: 'inherit', env: { ...process.env, PATH: path } } as const;
   const { status, error } = spawnSync('npm', NPM_CI.split(' '), options);
   if (error !== undefined) throw error;
-  if (status !== 0) throw new Error(`npm ci in ${TARGET} failed with status ${status}`);
+  if (status !== 0) throw new Error(`npm ci in ${PEERS} failed with status ${status}`);
 }
 
 export type BenchPeer = { name: string; port: number; pid: number; stop(): Promise<void> };
@@ -39,7 +40,7 @@ export type BenchPeer = { name: string; port: number; pid: number; stop(): Promi
 export async function startPortkey(): Promise<BenchPeer> {
   installPeers();
   const port = await freePort();
-  const folder = join(TARGET, 'node_modules', '@portkey-ai', 'gateway');
+  const folder = join(PEERS, 'node_modules', '@portkey-ai', 'gateway');
   const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
     version: string;
   };
@@ -48,7 +49,7 @@ export async function startPortkey(): Promise<BenchPeer> {
   const argv = ['--import', loopbackOnly, program, '--headless', `--port=${port}`];
   const child = keep(
     spawn(process.execPath, argv, {
-      cwd: TARGET,
+      cwd: PEERS,
       env: { NODE_ENV: 'production' },
       stdio: ['ignore', 'ignore', 'inherit'],
     }),
@@ -58,7 +59,7 @@ export async function startPortkey(): Promise<BenchPeer> {
   return { name, port, pid: child.pid!, stop: () => end(child) };
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = net.createServer().once('error', reject);
     server.listen(0, '127.0.0.1', () => {
@@ -68,7 +69,7 @@ function freePort(): Promise<number> {
   });
 }
 
-async function listening(port: number, child: ChildProcess): Promise<void> {
+export async function listening(port: number, child: ChildProcess): Promise<void> {
   const until = Date.now() + READY_MS_MAX;
   while (Date.now() < until && child.exitCode === null) {
     const isOpen = await new Promise<boolean>((resolve) => {

@@ -134,7 +134,7 @@ describe('outbox', () => {
     await bench.close();
   });
 
-  it('after a restart resends what may not have arrived, and numbers go on', async () => {
+  it('after a restart resends what may not have arrived, and numbers continue', async () => {
     const file = newFile();
     const before = await openBench(file, { is: true });
     await before.add('a');
@@ -218,7 +218,7 @@ describe('outbox', () => {
     await again.close();
   });
 
-  it('goes on when it cannot delete delivered events', async () => {
+  it('continues when it cannot delete delivered events', async () => {
     const inner = openSqlite({ file: newFile(), migrations: [OUTBOX_TABLES] });
     let removals = 0;
     const db: Database = {

@@ -1,4 +1,4 @@
-// Rotation of logs: a writer with the file open goes on, no line is lost, and only so many stay.
+// Rotation of logs: a writer with the file open continues, no line is lost, and only so many stay.
 import assert from 'node:assert/strict';
 import {
   appendFileSync,
@@ -30,7 +30,7 @@ function freshDir(): string {
 const LIMITS = { sizeBytesMax: 1_000, filesMax: 2 };
 
 describe('rotating logs', () => {
-  it('lets a writer go on, loses no line, and keeps a number of old files', async () => {
+  it('lets a writer continue, loses no line, and keeps a number of old files', async () => {
     const dir = freshDir();
     const fd = openSync(join(dir, 'runtime.log'), 'a');
     const kept: string[] = [];

@@ -90,7 +90,7 @@ function rowsIn(dir: string, bytes: Buffer): number {
 }
 
 describe('snapshots of a database in use', () => {
-  it('hold writes until released, and let reads go on', async () => {
+  it('hold writes until released, and let reads continue', async () => {
     const { db, open, release } = setUp();
     await put(db, 1);
     const snapshot = (await open(FOR_LONG))!;

@@ -26,7 +26,7 @@ const checkpoint = (db: SqliteDatabase) =>
   db.read((sql) => sql.all('PRAGMA wal_checkpoint(TRUNCATE)'));
 
 describe('the space of deleted rows', () => {
-  it('goes back in steps, while writes go on, and some stays for new rows', async () => {
+  it('goes back in steps while writes continue, and some stays for new rows', async () => {
     const db = open('new.sqlite');
     await fill(db, 6_000);
     await checkpoint(db);

@@ -28,8 +28,8 @@ function writeSubject({ principal, agent, taskId, rootTaskId, runId }: Subject) 
 }
 
 export function makeAttemptedEvent(call: ModelCall, route: ModelRoute, bound: Amount): EventDraft {
-  const { callId, attempt, identity, model, context, via, decision: verdict } = call;
-  const decision = verdict === undefined ? undefined : recordModelUse(verdict);
+  const { callId, attempt, identity, model, context, via } = call;
+  const decision = call.decision && recordModelUse(call.decision);
   return {
     id: `${callId}.attempted.${attempt}`,
     event: 'model.call.attempted',
