@@ -120,7 +120,7 @@ export async function assertReconciled(clients: Clients): Promise<{ events: numb
   assert.deepEqual(missing, [], 'records without their events');
   const isModel = (id: string) => modelCalls.has(id.split('.')[0]!);
   const extra: string[] = [];
-  const lastMs = Math.max(...events.map(({ ts }) => Date.parse(ts)));
+  const lastMs = events.reduce((last, { ts }) => Math.max(last, Date.parse(ts)), 0);
   const isForgottenBox = ({ id, ts }: AuditEvent) =>
     id.startsWith('box_') && lastMs - Date.parse(ts) > BOXES_KEPT_MS;
   for (const event of events) {
