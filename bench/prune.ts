@@ -1,39 +1,21 @@
 // Measures whether pruning disturbs work: the start of a task while a pass is pruning a long
 // history, compared with the same while the pass waits.
 import { rmSync } from 'node:fs';
-import { eventually, type TestRuntime, taskEnded } from '../test/support/runtime.ts';
+import type { TestRuntime } from '../test/support/runtime.ts';
 import { type BenchUpstream, startUpstream } from './children.ts';
 import type { Benchmark, Figure } from './figure.ts';
 import { fillState } from './fill/fill.ts';
 import { compare, type Measure } from './rounds.ts';
+import { REST_MS, timeTaskStart } from './task-start.ts';
 import { startBenchRuntime } from './world.ts';
 
 /** More than a pass prunes while this measures. */
 const ENDED_TASKS = 20_000;
 const ORDER = { rounds: 5, turnsPerRound: 40, share: 0.95 };
 const WARM_UP = 5;
-/** The process of the previous task and its cleanup must have ended. */
-const REST_MS = 40;
 const FIRST_GOAL = 2_000_000;
 const RATIO_MAX = 1.2;
 const FAILED = { status: 'failed', manifest_sha256: null, events: null, size_bytes: null } as const;
-
-const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
-
-function timedStart(runtime: TestRuntime, upstream: BenchUpstream): Measure {
-  let goal = FIRST_GOAL;
-  return async () => {
-    const number = goal++;
-    const beganMs = monotonicMs();
-    const { task } = await runtime.agentd.createTask({ body: { goal: `goal-number-${number}` } });
-    await taskEnded(runtime, task.id);
-    const atMs = await eventually('the first model call', async () => {
-      return (await upstream.arrivalOf(number)) ?? undefined;
-    });
-    await new Promise((resolve) => setTimeout(resolve, REST_MS));
-    return atMs - beganMs;
-  };
-}
 
 /** Measures while the pass waits, as it does for a backup. */
 function whilePaused({ agentd }: TestRuntime, measure: Measure): Measure {
@@ -48,7 +30,7 @@ function whilePaused({ agentd }: TestRuntime, measure: Measure): Measure {
 }
 
 async function measurePruning(runtime: TestRuntime, upstream: BenchUpstream): Promise<Figure> {
-  const start = timedStart(runtime, upstream);
+  const start = timeTaskStart(runtime, upstream, { firstGoal: FIRST_GOAL, restMs: REST_MS });
   for (let i = 0; i < WARM_UP; i++) await start();
   await runtime.agentd.startPrune({ body: { kinds: ['tasks'], older_than_s: 3_600 } });
   const seen = await compare(ORDER, start, whilePaused(runtime, start));

@@ -3,23 +3,24 @@ import { eventually, type TestRuntime, taskEnded } from '../test/support/runtime
 import { bareStart } from './bare-start.ts';
 import { type BenchUpstream, startUpstream } from './children.ts';
 import type { Benchmark, Figure } from './figure.ts';
-import { compare } from './rounds.ts';
+import { compare, type Measure } from './rounds.ts';
 import { startBenchRuntime } from './world.ts';
 
 const TURNS = { rounds: 5, turnsPerRound: 10 };
 const WARM_UP = 3;
 /** The process of the previous task and its cleanup must have ended. */
-const REST_MS = 40;
+export const REST_MS = 40;
 /** A spare runner is started when no run has started for 200 ms, and then needs its own time. */
 const SPARE_REST_MS = 450;
 
 const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
-function makeMeasure(
+/** Measures the time from a task's creation to the arrival of its runner's first model call. */
+export function timeTaskStart(
   runtime: TestRuntime,
   upstream: BenchUpstream,
   options: { firstGoal: number; restMs: number },
-): () => Promise<number> {
+): Measure {
   let goal = options.firstGoal;
   return async () => {
     const number = goal++;
@@ -56,7 +57,7 @@ async function measureKind(kind: Kind, upstream: BenchUpstream): Promise<Figure>
   const runtime = await startBenchRuntime(upstream.port, { moreConfig: kind.config });
   try {
     const bare = bareStart();
-    const measure = makeMeasure(runtime, upstream, kind);
+    const measure = timeTaskStart(runtime, upstream, kind);
     for (let i = 0; i < WARM_UP; i++) await Promise.all([measure(), bare()]);
     const { own, peer, ratio } = await compare(TURNS, measure, bare);
     return {

@@ -30,7 +30,7 @@ export async function fillFirstRelease(stateDir: string, copies: number): Promis
       openRows(join(stateDir, `${daemon}.sqlite`), daemon, { tables, isWanted, edit }),
     ]),
   );
-  // The index of the first release cannot be used any more, so its contents do not matter.
+  // The index of the first release can no longer be used, so its contents do not matter.
   const events = await openEvents(stateDir, { isWanted, hasIndex: false });
   const nextCopy = makeCopies([...[...rows.values()].flatMap(({ ids }) => ids), ...events.ids]);
   const nowMs = Date.now();

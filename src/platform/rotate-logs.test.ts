@@ -1,4 +1,4 @@
-// Rotation of logs: a writer with the file open continues, no line is lost, and only so many stay.
+// Rotation of logs: a writer with the file open continues, no line is lost, old files are limited.
 import assert from 'node:assert/strict';
 import {
   appendFileSync,

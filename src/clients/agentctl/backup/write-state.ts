@@ -126,8 +126,8 @@ export class StateWriter {
   }
 
   /**
-   * Files of the daemons are root's for now: the next start gives them to the user that the daemons
-   * have here. Agents have the same uids everywhere.
+   * Files of the daemons belong to root until the next start, which gives them to the user that the
+   * daemons have here. Agents have the same uids everywhere.
    */
   #mapOwner(path: Buffer, { uid, gid }: Pick<Owner, 'uid' | 'gid'>): { uid: number; gid: number } {
     const text = path.toString('latin1');

@@ -92,6 +92,7 @@ class Store implements BlobStore {
   }
 
   async whileUsed<T>(hash: string, work: () => Promise<T>): Promise<T> {
+    // A removal that failed is reported by its own caller.
     while (this.#removals.has(hash)) await this.#removals.get(hash)?.catch(() => undefined);
     this.#uses.set(hash, (this.#uses.get(hash) ?? 0) + 1);
     try {

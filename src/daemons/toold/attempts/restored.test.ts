@@ -76,7 +76,7 @@ describe('a call of a restored run', () => {
     assert.equal(next.status, 'waiting', 'the next one is asked about, too');
   });
 
-  it('is not made when it happened, or when nobody knows', async () => {
+  it('is not made when it happened, or when it is not known', async () => {
     const run = await host.admit('r', { restored: RESTORED });
     await run.ask(1, count.tool, count.arguments);
     answer(HAPPENED);
@@ -92,7 +92,7 @@ describe('a call of a restored run', () => {
     assert.deepEqual(effectsIn(world), []);
   });
 
-  it('is not asked about any more once a person said that nothing happened', async () => {
+  it('is no longer asked about once a person has said that nothing happened', async () => {
     const run = await host.admit('r', { restored: RESTORED });
     await run.ask(1, count.tool, count.arguments);
     answer(NOTHING_HAPPENED);
@@ -204,7 +204,7 @@ describe('a call of a restored run', () => {
     const done = await run.ask(1, count.tool, count.arguments);
     assert.equal(done.status, 'completed');
     assert.deepEqual(effectsIn(world), ['a']);
-    assert.equal(world.agentd.waits.size, 1, 'nobody is asked twice');
+    assert.equal(world.agentd.waits.size, 1, 'one question, not two');
   });
 });
 
