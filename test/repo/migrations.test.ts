@@ -59,6 +59,7 @@ const MADE: Record<string, string[]> = {
     'e9e90d72f9b3bfbdd9f1fb79b3fe5b8a48d90fb733f765016f142f8e1ccd96a1',
     '286c65f52f0b5b9b28f9b084e8c55506c04fa33ee0be7cb86773db9ebfff38eb',
     'af26c4cd8f72a664f0e125d84dccce72eeaa59b5e614ac70434402ca3238318b',
+    '89dbe4789c8e54dcf7e76bd5b12724cc7c39d834a9e32257790d147186ad0108',
   ],
 };
 

@@ -137,7 +137,7 @@ describe('marks of a live run', () => {
     await running;
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
     const marks = await eventually('the mark', async () => {
-      const rows = db.prepare('SELECT * FROM workspace_marks WHERE place = ?');
+      const rows = db.prepare('SELECT * FROM place_marks WHERE place = ?');
       return rows.all(task.root_task_id)[0];
     });
     db.close();
@@ -178,7 +178,7 @@ describe('marks of a live run', () => {
     doneWith(await use(third, 'artifact.get', { id: stored.result?.id }));
     doneWith(await use(third, 'file.write', { path: 'copy', text: 'of a stranger' }));
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
-    const rows = db.prepare('SELECT label FROM workspace_marks WHERE place = ?');
+    const rows = db.prepare('SELECT label FROM place_marks WHERE place = ?');
     const labels = rows.all(own.root_task_id).map(({ label }) => label);
     db.close();
     assert.deepEqual(labels, ['outside']);
@@ -214,6 +214,33 @@ describe('marks of a live run', () => {
     assert.equal(await think(parent), 'data_not_allowed');
   });
 
+  it('[R401] a workspace inside or around a marked one marks its runs', async () => {
+    const [outer, inner] = [join(world.workspace, 'a'), join(world.workspace, 'a/b')];
+    for (const dir of [`${inner}/c`, `${outer}/bc`, join(world.workspace, 'ab')])
+      mkdirSync(dir, { recursive: true });
+    const runIn = async (workspace: string) => {
+      const body = { goal: 'Read', agent: 'helper', workspace };
+      return helperOf((await world.agentd.createTask({ body })).task.id);
+    };
+    const writer = await runIn(inner);
+    doneWith(await use(writer, 'http.fetch', { url: page }));
+    doneWith(await use(writer, 'file.write', { path: 'c/copy', text: 'words of a stranger' }));
+    for (const [workspace, path] of [
+      [outer, 'b/c/copy'],
+      [join(inner, 'c'), 'copy'],
+    ] as const) {
+      const reader = await runIn(workspace);
+      const read = doneWith(await use(reader, 'file.read', { path }));
+      assert.equal(read.result?.text, 'words of a stranger');
+      assert.equal(await think(reader), 'data_not_allowed', workspace);
+    }
+    for (const workspace of [`${outer}/bc`, join(world.workspace, 'ab')]) {
+      const other = await runIn(workspace);
+      doneWith(await use(other, 'file.write', { path: 'own', text: 'own' }));
+      assert.equal(await think(other), 'answered', workspace);
+    }
+  });
+
   it('[C160] [R10] [R401] a subtask of a marked run is marked from the start', async () => {
     const parent = await world.startRun();
     doneWith(await use(parent, 'http.fetch', { url: page }));
@@ -234,7 +261,7 @@ describe('marks of a live run', () => {
     assert.ok(task.labels.includes('secret') && !task.labels.includes('outside'));
     doneWith(await use(run, 'file.write', { path: 'kept', text: 'a name' }));
     const db = new DatabaseSync(join(world.stateDir, 'toold.sqlite'), { readOnly: true });
-    const rows = db.prepare('SELECT * FROM workspace_marks WHERE place = ?');
+    const rows = db.prepare('SELECT * FROM place_marks WHERE place = ?');
     assert.deepEqual(
       rows.all(task.root_task_id).map(({ label }) => label),
       ['secret'],

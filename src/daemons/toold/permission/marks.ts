@@ -1,5 +1,6 @@
 // Tracks the marks of runs as the broker needs them. agentd keeps the marks of tasks; toold keeps
-// those of workspaces, so that a file carries them from one run to the next.
+// those of places, so that a file carries them from one run to the next.
+import { posix } from 'node:path';
 import { type CallId, type Label, MARKS } from '../../../wire/primitives.ts';
 import type { ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
@@ -24,7 +25,7 @@ type MarkedCall = { run: ToolRun; callId: CallId; tool: Tool };
 
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
-  store: Pick<TooldStore, 'workspaceMarks' | 'markWorkspace'>;
+  store: Pick<TooldStore, 'placeMarks' | 'markPlaces'>;
   /** Called with each new mark, to narrow what the run may reach. */
   onMarked: (run: ToolRun) => Promise<void>;
   /** True when the run ever received bytes through its egress. */
@@ -60,7 +61,7 @@ export function makeMarks(options: {
   /** Marks the workspace, so that a downloaded file marks every reader. */
   const markFetched = async (run: ToolRun): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
-    await store.markWorkspace(listWorkspaceKeys(run), ['outside']);
+    await store.markPlaces(listPlaces(run), ['outside']);
     return true;
   };
 
@@ -70,7 +71,7 @@ export function makeMarks(options: {
       const { labels } = await agentd.runMarks({ params: { id: run.runId } }, peerOptions);
       await learn(run, labels);
       // A tool in the box may use whatever the workspace contains.
-      const here = tool.box === undefined ? [] : await store.workspaceMarks(listWorkspaceKeys(run));
+      const here = tool.box === undefined ? [] : await store.placeMarks(listPlaces(run));
       return [...new Set([...labels, ...here])];
     },
 
@@ -79,11 +80,10 @@ export function makeMarks(options: {
       const marks = MARKS.filter((mark) => tool.outputLabels?.includes(mark));
       await sendMarks(call, marks, `the output of ${tool.name}`);
       if (tool.box === undefined) return;
-      const here = await store.workspaceMarks(listWorkspaceKeys(run));
+      const here = await store.placeMarks(listPlaces(run));
       await sendMarks(call, here, 'files in the workspace');
       const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
-      if (tool.box === 'write' && own.length > 0)
-        await store.markWorkspace(listWorkspaceKeys(run), own);
+      if (tool.box === 'write' && own.length > 0) await store.markPlaces(listPlaces(run), own);
     },
 
     async markFetchedBy(call) {
@@ -100,9 +100,9 @@ export function makeMarks(options: {
   };
 }
 
-/** The task tree, and a directory that other trees may share. */
-const listWorkspaceKeys = ({ rootTaskId, workspace }: ToolRun): string[] =>
-  workspace === null ? [rootTaskId] : [rootTaskId, workspace];
+/** The task tree, and a directory that other trees may share, or use a part of. */
+const listPlaces = ({ rootTaskId, workspace }: ToolRun): string[] =>
+  workspace === null ? [rootTaskId] : [rootTaskId, posix.resolve(workspace)];
 
 /** False for tools that stay in the box and can be undone: marks do not change that decision. */
 function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {

@@ -1,7 +1,6 @@
-// Stores admitted runs with their highest fence, and the marks of workspaces.
+// Stores admitted runs with their highest fence.
 import type { RunRows } from '../../../platform/run-registry.ts';
-import type { Database } from '../../../platform/sql/database.ts';
-import type { Label, RunId } from '../../../wire/primitives.ts';
+import type { RunId } from '../../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../../wire/toold.ts';
 
 const SAVE =
@@ -39,31 +38,5 @@ export function makeRunRows(nowMs: () => number): RunRows<AdmitToolRunBody> {
         admission: JSON.parse(admission) as AdmitToolRunBody,
       }));
     },
-  };
-}
-
-export function makeWorkspaceMarks(db: Database) {
-  return {
-    workspaceMarks: async (places: readonly string[]): Promise<Label[]> => {
-      const marks = places.map(() => '?').join(', ');
-      const rows = await db.read((sql) =>
-        sql.all<{ label: Label }>(
-          `SELECT DISTINCT label FROM workspace_marks WHERE place IN (${marks}) ORDER BY label`,
-          ...places,
-        ),
-      );
-      return rows.map(({ label }) => label);
-    },
-
-    markWorkspace: (places: readonly string[], labels: readonly Label[]): Promise<void> =>
-      db.write(async (sql) => {
-        for (const place of places)
-          for (const label of labels)
-            await sql.run(
-              'INSERT INTO workspace_marks (place, label) VALUES (?, ?) ON CONFLICT DO NOTHING',
-              place,
-              label,
-            );
-      }),
   };
 }

@@ -92,4 +92,18 @@ CREATE TABLE lifted_restores (
   backup TEXT NOT NULL,
   PRIMARY KEY (root_task_id, backup)
 );`,
+  // A place may be more than a workspace (place-marks.ts). `marks_within` has the directories above
+  // a marked one; its first rows are derived from the places so far, one directory up at a time.
+  `ALTER TABLE workspace_marks RENAME TO place_marks;
+CREATE TABLE marks_within (
+  place TEXT NOT NULL,
+  label TEXT NOT NULL,
+  PRIMARY KEY (place, label)
+);
+WITH RECURSIVE above (place, label) AS (
+  SELECT place, label FROM place_marks WHERE place LIKE '/%'
+  UNION
+  SELECT COALESCE(NULLIF(RTRIM(RTRIM(place, REPLACE(place, '/', '')), '/'), ''), '/'), label
+    FROM above WHERE place <> '/'
+) INSERT INTO marks_within SELECT place, label FROM above;`,
 ];

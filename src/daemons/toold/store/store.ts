@@ -5,8 +5,8 @@ import type { Database, Value } from '../../../platform/sql/database.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ApprovalId, CallId, RunId, TaskId, WaitId } from '../../../wire/primitives.ts';
 import type { CallStatus, WaitKind } from '../../../wire/toold.ts';
+import { makePlaceMarks } from './place-marks.ts';
 import { makeCallPruning } from './prune.ts';
-import { makeWorkspaceMarks } from './run-rows.ts';
 
 const VERSION = 1;
 
@@ -334,7 +334,7 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
       return db.read((sql) => sql.all<ToolCallRow>(statement, ...values, limit));
     },
 
-    ...makeWorkspaceMarks(db),
+    ...makePlaceMarks(db),
     ...makeCallPruning(db),
   };
 }

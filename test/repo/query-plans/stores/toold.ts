@@ -108,8 +108,8 @@ async function use(file: string): Promise<void> {
     await makeCalls(store, runId);
     await store.openCalls(runId);
     await store.pastCalls(runId);
-    await store.markWorkspace([`/w/${n}`], ['outside']);
-    await store.workspaceMarks([`/w/${n}`, '/w']);
+    await store.markPlaces([`/w/${n}/a`], ['outside']);
+    await store.placeMarks([`/w/${n}`, '/w']);
     const host = { host: 'a.example', port: 443, nowMs: clock.nowMs() };
     const ids = { callId: newId<CallId>('call'), approvalId: newId<ApprovalId>('approval') };
     await hosts.add({ runId }, { ...host, ...ids });
