@@ -1,9 +1,12 @@
 // The file tools over the real boxfs: their results, and their errors.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   utimesSync,
@@ -82,6 +85,66 @@ describe('file.write', () => {
     const { text } = await world.show(tool('file.write'), input);
     assert.match(text, /-const a = 1;\n\+const a = 2;\n const b/);
     assert.equal(readFileSync(at('src/a.ts'), 'utf8'), 'const a = 1;\nconst b = a;\n');
+  });
+});
+
+describe('what git reads its settings from', () => {
+  const isRefused = { code: 'denied', details: { reason: 'denied', protects: 'git' } };
+  const write = (path: string) => ask('file.write', { path, text: 'x' });
+  const made = ['sub', 'into-git', 'plain', 'src', 'bare', 'wt', 'steps', 'app'];
+  after(() => {
+    for (const name of made) rmSync(at(name), { recursive: true, force: true });
+  });
+
+  it('is not written through a link when directories are new', async () => {
+    mkdirSync(at('sub/.git'), { recursive: true });
+    symlinkSync('sub/.git', at('into-git'));
+    for (const path of [
+      'into-git/hooks/pre-commit',
+      'into-git/new/deep/config',
+      'into-git/config',
+      'sub/.GIT/a',
+    ])
+      await assert.rejects(write(path), isRefused, path);
+    assert.deepEqual(readdirSync(at('sub/.git')), []);
+    // The control: without the guard, boxfs follows the link.
+    const { files } = await world.context.box();
+    const raw = { op: 'write', content: 'x', make_parents: true } as const;
+    await files.perform({ ...raw, path: at('into-git/hooks/pre-commit') });
+    assert.ok(existsSync(at('sub/.git/hooks/pre-commit')));
+    symlinkSync('src', at('plain'));
+    await write('plain/new/deep/x');
+    assert.ok(existsSync(at('src/new/deep/x')), 'another link is followed');
+  });
+
+  it('is not made of plain files: no name completes or changes a repository', async () => {
+    for (const dir of ['bare/objects', 'bare/refs/heads', 'wt'])
+      mkdirSync(at(dir), { recursive: true });
+    for (const path of [
+      'bare/HEAD',
+      'bare/config',
+      'bare/hooks/pre-commit',
+      'bare/info/attributes',
+    ])
+      await assert.rejects(write(path), isRefused, path);
+    writeFileSync(at('bare/HEAD'), 'ref: refs/heads/main\n');
+    for (const path of ['bare/config', 'bare/refs/heads/main', 'bare/objects/a/b'])
+      await assert.rejects(write(path), isRefused, path);
+    await assert.rejects(ask('file.delete', { path: 'bare/HEAD' }), isRefused);
+    await write('wt/HEAD');
+    await assert.rejects(write('wt/commondir'), isRefused);
+    await write('steps/HEAD');
+    await write('steps/objects/a');
+    await assert.rejects(write('steps/refs/a'), isRefused);
+    // The control: git takes what was completed without the guard for a repository.
+    writeFileSync(at('bare/config'), '[core]\n\tbare = true\n[alias]\n\tx = !echo ran\n');
+    const out = execFileSync('git', ['-c', 'safe.directory=*', 'x'], { cwd: at('bare') });
+    assert.equal(String(out), 'ran\n');
+  });
+
+  it('leaves the same names elsewhere alone', async () => {
+    for (const path of ['app/config', 'app/refs/a', 'app/info/b', 'bare/readme', 'bare/src/config'])
+      assert.equal((await write(path)).created, true, path);
   });
 });
 
