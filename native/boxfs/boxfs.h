@@ -28,7 +28,7 @@
 
 enum op {
   OP_HELLO = 1,   // → u16 version, u16 roots, u32 data max
-  OP_STAT = 2,    // root u16, path → kind u8, mode u32, size u64, mtime_ns u64, real path
+  OP_STAT = 2,    // root u16, path → kind u8, mode u32, size u64, mtime_ns u64, real path, id
   OP_READ = 3,    // root, path, flags u8, offset u64, length u32 → stat, hashed u8, hash 32, data
   OP_WRITE = 4,   // root, path, flags u8, hash 32, data → made u8, same u8, size u64, hash 32
   OP_LIST = 5,    // root, path, limit u32, after → more u8, count u32, entries
@@ -39,7 +39,9 @@ enum op {
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
 enum { WRITE_NEW = 1, WRITE_EXPECT = 2, WRITE_PARENTS = 4, WRITE_EXECUTABLE = 8 };
-enum { DELETE_TREE = 1, DELETE_EXPECT = 2 };
+enum { WRITE_PARENT = 16 };
+enum { DELETE_TREE = 1, DELETE_EXPECT = 2, DELETE_PARENT = 4 };
+#define FILE_ID_BYTES 16  // device u64, inode u64; *_PARENT: ends the request, of the parent
 enum { MKDIR_PARENTS = 1 };
 
 enum status {
@@ -123,6 +125,8 @@ bool get_target(struct request *req, struct target *target, struct reply *reply)
 int open_target(const struct target *target, const char *path, int flags);  // -1 with errno
 // Opens the parent directory and sets name to the last component, or to NULL for the root itself.
 int open_parent(const struct target *target, int flags, const char **name);
+// Returns whether the directory has this id; if not, replies with an error.
+bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *reply);
 void put_real_path(struct reply *reply, int fd);
 uint8_t file_kind(mode_t mode);
 uint64_t mtime_ns(const struct stat *st);

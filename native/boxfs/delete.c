@@ -96,6 +96,7 @@ void do_delete(struct request *req, struct reply *reply) {
   uint8_t flags = get_u8(req);
   uint32_t limit_ms = get_u32(req);
   const uint8_t *expected = flags & DELETE_EXPECT ? get_bytes(req, 32) : NULL;
+  const uint8_t *parent = flags & DELETE_PARENT ? get_bytes(req, FILE_ID_BYTES) : NULL;
   if (!is_fully_read(req)) return;
   if (!root_is_writable(target.root)) {
     reply_error(reply, READ_ONLY, "is read-only");
@@ -105,6 +106,10 @@ void do_delete(struct request *req, struct reply *reply) {
   if (dir < 0 || (expected && lock_directory(dir))) {
     reply_errno(reply, errno);
     if (dir >= 0) close(dir);
+    return;
+  }
+  if (parent && !check_parent(dir, parent, reply)) {
+    close(dir);
     return;
   }
   if (expected && !check_hash(dir, name, expected, reply)) {

@@ -24,7 +24,11 @@ void do_stat(struct request *req, struct reply *reply) {
   if (!get_target(req, &target, reply) || !is_fully_read(req)) return;
   int fd = open_target(&target, target.path, O_PATH);
   if (fd < 0 || fstat(fd, &st)) reply_errno(reply, errno);
-  else put_stat(reply, &st, fd);
+  else {
+    put_stat(reply, &st, fd);
+    put_u64(reply, st.st_dev);
+    put_u64(reply, st.st_ino);
+  }
   if (fd >= 0) close(fd);
 }
 
@@ -277,6 +281,7 @@ void do_write(struct request *req, struct reply *reply) {
   w.flags = get_u8(req);
   w.expected = get_bytes(req, 32);
   w.data = get_data(req, &w.size);
+  const uint8_t *parent = w.flags & WRITE_PARENT ? get_bytes(req, FILE_ID_BYTES) : NULL;
   if (!is_fully_read(req)) return;
   if (!root_is_writable(target.root)) {
     reply_error(reply, READ_ONLY, "is read-only");
@@ -289,7 +294,7 @@ void do_write(struct request *req, struct reply *reply) {
   w.dir = open_parent(&target, O_RDONLY, &w.name);
   if (w.dir < 0 && !w.name) reply_error(reply, IS_DIRECTORY, "is a directory");
   else if (w.dir < 0 || lock_directory(w.dir)) reply_errno(reply, errno);
-  else write_locked(&w, reply);
+  else if (!parent || check_parent(w.dir, parent, reply)) write_locked(&w, reply);
   if (w.dir >= 0) close(w.dir);
 }
 

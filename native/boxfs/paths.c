@@ -128,6 +128,15 @@ int open_parent(const struct target *target, int flags, const char **name) {
   return open_target(target, parent, flags | O_DIRECTORY);
 }
 
+bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *reply) {
+  struct stat st;
+  struct request id = {.cursor = expected, .end = expected + FILE_ID_BYTES};
+  if (fstat(dir, &st)) reply_errno(reply, errno);
+  else if (get_u64(&id) != st.st_dev || get_u64(&id) != st.st_ino)
+    reply_error(reply, CONFLICT, "is now in another directory");
+  return reply->status == DONE;
+}
+
 // Adds the path the kernel resolved to, for display; empty if /proc is not available.
 void put_real_path(struct reply *reply, int fd) {
   char link[64], path[PATH_BYTES];

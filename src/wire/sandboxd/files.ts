@@ -18,6 +18,9 @@ const Pattern = z
   .max(1_000)
   .regex(/^[^\0]*$/, 'must not contain a NUL character');
 
+/** Device and inode, as the box sees them. */
+const FileId = z.string().regex(/^\d{1,20}:\d{1,20}$/, 'must be device:inode');
+
 /** `details.reason` of a fault about a file in a box. */
 export const FileFaultReason = z.enum([
   'bad_request',
@@ -63,6 +66,8 @@ export const FileRequest = z.discriminatedUnion('op', [
     create_only: z.boolean().default(false),
     /** Fails when the current content is different. */
     expected_sha256: Sha256.optional(),
+    /** Fails when the path leads to another directory than this one. */
+    expected_parent: FileId.optional(),
     make_parents: z.boolean().default(false),
     executable: z.boolean().default(false),
   }),
@@ -90,6 +95,8 @@ export const FileRequest = z.discriminatedUnion('op', [
     recursive: z.boolean().default(false),
     /** Fails when it is not a file with this content. */
     expected_sha256: Sha256.optional(),
+    /** As for a write. */
+    expected_parent: FileId.optional(),
     limit_ms: z.int().min(100).max(30_000).default(30_000),
   }),
   z.strictObject({
@@ -108,7 +115,13 @@ const stat = {
 };
 
 export const FileAnswer = z.discriminatedUnion('op', [
-  z.object({ op: z.literal('stat'), kind: Kind, ...stat, real_path: z.string() }),
+  z.object({
+    op: z.literal('stat'),
+    kind: Kind,
+    ...stat,
+    real_path: z.string(),
+    file_id: FileId,
+  }),
   z.object({
     op: z.literal('read'),
     ...stat,

@@ -50,6 +50,11 @@ export class Fields {
   u64(): number {
     return Number(this.#take(8).readBigUInt64LE(0));
   }
+  /** Device and inode. */
+  fileId(): string {
+    const id = this.#take(16);
+    return `${id.readBigUInt64LE(0)}:${id.readBigUInt64LE(8)}`;
+  }
   hex(count: number): string {
     return this.#take(count).toString('hex');
   }
@@ -81,6 +86,14 @@ function text(value: string): Buffer {
   const bytes = Buffer.from(value);
   return Buffer.concat([u16(bytes.length), bytes]);
 }
+function fileId(value: string | undefined): Buffer[] {
+  if (value === undefined) return [];
+  const bytes = Buffer.alloc(16);
+  const [device, inode] = value.split(':').map(BigInt) as [bigint, bigint];
+  bytes.writeBigUInt64LE(BigInt.asUintN(64, device), 0);
+  bytes.writeBigUInt64LE(BigInt.asUintN(64, inode), 8);
+  return [bytes];
+}
 const flags = (...set: boolean[]) => u8(set.reduce((bits, on, at) => bits | (+on << at), 0));
 
 function encodeFields(request: FileRequest): Buffer[] {
@@ -98,10 +111,12 @@ function encodeFields(request: FileRequest): Buffer[] {
           expected !== undefined,
           request.make_parents,
           request.executable,
+          request.expected_parent !== undefined,
         ),
         expected === undefined ? Buffer.alloc(32) : Buffer.from(expected, 'hex'),
         u32(data.length),
         data,
+        ...fileId(request.expected_parent),
       ];
     }
     case 'list':
@@ -116,9 +131,10 @@ function encodeFields(request: FileRequest): Buffer[] {
         text(request.glob),
       ];
     case 'delete': {
-      const { recursive, expected_sha256: expected, limit_ms } = request;
+      const { recursive, expected_sha256: expected, expected_parent: parent, limit_ms } = request;
       const hash = expected === undefined ? [] : [Buffer.from(expected, 'hex')];
-      return [flags(recursive, expected !== undefined), u32(limit_ms), ...hash];
+      const bits = flags(recursive, expected !== undefined, parent !== undefined);
+      return [bits, u32(limit_ms), ...hash, ...fileId(parent)];
     }
     case 'mkdir':
       return [flags(request.make_parents)];
@@ -247,7 +263,8 @@ export function decodeResponse(request: FileRequest, fields: Fields): FileAnswer
   switch (request.op) {
     case 'stat': {
       const kind = readKind(fields);
-      return { op: 'stat', kind, ...readStat(fields), real_path: fields.text() };
+      const found = { op: 'stat' as const, kind, ...readStat(fields) };
+      return { ...found, real_path: fields.text(), file_id: fields.fileId() };
     }
     case 'read':
       return decodeRead(fields, request);

@@ -7,6 +7,7 @@ import {
   lstatSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   symlinkSync,
   truncateSync,
@@ -61,6 +62,33 @@ describe('an approved file change', () => {
       assert.ok('result' in (await approved(name, input, nothing)), 'control');
       assert.notEqual(existsSync(at('a')) && read('a'), 'one\n');
     });
+
+  for (const [name, input] of rows)
+    it(`${name} ${Object.keys(input).at(-1)}: only in the directory that was shown`, async () => {
+      mkdirSync(at('shown'));
+      mkdirSync(at('other'));
+      for (const dir of ['shown', 'other']) writeFileSync(at(`${dir}/a`), 'one\n');
+      const replace = () => {
+        renameSync(at('shown'), at('moved'));
+        symlinkSync('other', at('shown'));
+      };
+      const inDir = { ...input, path: 'shown/a' };
+      await assert.rejects(approved(name, inDir, replace), isChanged);
+      for (const dir of ['moved', 'other']) assert.equal(read(`${dir}/a`), 'one\n', dir);
+      assert.ok('result' in (await approved(name, inDir, nothing)), 'control');
+      assert.notEqual(existsSync(at('other/a')) && read('other/a'), 'one\n', 'through the link');
+    });
+
+  it('file.write into new directories: only below the one that was shown', async () => {
+    mkdirSync(at('other'));
+    const input = { path: 'new/deep/b', text: 'two\n' };
+    const link = () => symlinkSync('other', at('new'));
+    await assert.rejects(approved('file.write', input, link), isChanged);
+    assert.equal(existsSync(at('other/deep')), false);
+    rmSync(at('new'));
+    assert.ok('result' in (await approved('file.write', input, nothing)), 'control');
+    assert.equal(read('new/deep/b'), 'two\n');
+  });
 
   it('file.edit: also where its pieces would still fit', async () => {
     writeFileSync(at('a'), 'one o');

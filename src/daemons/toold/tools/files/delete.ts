@@ -3,6 +3,7 @@ import { posix } from 'node:path';
 import * as z from 'zod';
 import { type Box, boxPath, deletes, deletesTree } from '../box.ts';
 import { changedFault, type Tool, type ToolContext, tool } from '../tool.ts';
+import { bindDirectory, describeDirectory } from './directory.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, statIfThere } from './limits.ts';
 import { describeTree } from './tree.ts';
@@ -21,7 +22,8 @@ async function deleteAt(context: ToolContext, path: string, recursive: boolean) 
     if (shown === ABSENT) return nothing;
   }
   try {
-    const ask = { op: 'delete', path, recursive, ...expected } as const;
+    const bound = await bindDirectory(box, path, basis);
+    const ask = { op: 'delete', path, recursive, ...expected, ...bound } as const;
     const { deleted, complete } = await box.files.perform(ask);
     return { path, deleted, complete };
   } catch (error) {
@@ -67,8 +69,9 @@ export const deleteFile = (workspace: string): Tool =>
     touches: ({ path }) => [deletes(path)],
     touchesAll: true,
     async preview({ path }, context) {
-      const { state, text } = await readState(await context.box(), path);
-      return { text, basis: { before: state } };
+      const box = await context.box();
+      const { state, text } = await readState(box, path);
+      return { text, basis: { directory: await describeDirectory(box, path), before: state } };
     },
     async perform({ path }, context) {
       const { deleted } = await deleteAt(context, path, false);
@@ -98,7 +101,8 @@ export const deleteTree = (workspace: string): Tool =>
     async preview({ path }, context) {
       const box = await context.box();
       const { text, isDirectory } = await readState(box, path);
-      return isDirectory ? describeTree(box, path) : text;
+      const directory = `directory: ${await describeDirectory(box, path)}\n`;
+      return `${directory}${isDirectory ? await describeTree(box, path) : text}`;
     },
     async perform({ path }, context) {
       return { result: await deleteAt(context, path, true) };

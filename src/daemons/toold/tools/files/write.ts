@@ -6,6 +6,7 @@ import { Sha256 } from '../../../../wire/primitives.ts';
 import { type Box, boxPath, reads, rethrowAsUncertain, writes } from '../box.ts';
 import { assertShowable, unifiedDiff } from '../diff.ts';
 import { type Basis, changedFault, type Tool, tool } from '../tool.ts';
+import { bindDirectory, describeDirectory } from './directory.ts';
 import { assertNotGit } from './git-guard.ts';
 import { LIMITS, reasonOf, TEXT_BYTES_MAX } from './limits.ts';
 
@@ -32,7 +33,7 @@ export const isSha256 = (state: string): boolean => Sha256.safeParse(state).succ
 
 export async function previewOfText(box: Box, path: string, after: string | undefined) {
   const { text, state } = await before(box, path);
-  const basis = { before: state };
+  const basis = { directory: await describeDirectory(box, path), before: state };
   if (text === undefined || after === undefined)
     return { basis, text: `${path}: not text, or too large to show; it is replaced as a whole\n` };
   const names = { from: path, to: path };
@@ -106,6 +107,7 @@ export const writeFile = (workspace: string): Tool =>
         throw hasChanged(path);
       const shown = basis === undefined || !isSha256(basis.before!) ? undefined : basis.before;
       const expected = expected_sha256 ?? shown;
+      const bound = await bindDirectory(box, path, basis);
       const { created, size_bytes, sha256 } = await box.files
         .perform({
           op: 'write',
@@ -114,6 +116,7 @@ export const writeFile = (workspace: string): Tool =>
           executable,
           encoding: text === undefined ? 'base64' : 'utf8',
           content: text ?? base64 ?? '',
+          ...bound,
           create_only: create_only || basis?.before === ABSENT,
           ...(expected === undefined ? {} : { expected_sha256: expected }),
         })
@@ -195,10 +198,12 @@ export const editFile = (workspace: string): Tool =>
     touchesAll: true,
     rollback: 'Edit it back; the diff shows how it was.',
     async preview({ path, edits }, context) {
-      const { content, sha256 } = await readForEdit(await context.box(), path);
+      const box = await context.box();
+      const { content, sha256 } = await readForEdit(box, path);
       const { text } = applyEdits(content, edits, path);
       const shown = assertShowable(unifiedDiff(content, text, { from: path, to: path }));
-      return { text: shown, basis: { before: sha256 } };
+      const directory = await describeDirectory(box, path);
+      return { text: shown, basis: { directory, before: sha256 } };
     },
     async perform({ path, edits, expected_sha256 }, context) {
       const { basis } = context;
@@ -208,7 +213,14 @@ export const editFile = (workspace: string): Tool =>
       if (basis !== undefined && basis.before !== found.sha256) throw changedFault(path);
       if (expected_sha256 !== undefined && expected_sha256 !== found.sha256) throw hasChanged(path);
       const { text, replacements } = applyEdits(found.content, edits, path);
-      const write = { op: 'write', path, content: text, expected_sha256: found.sha256 } as const;
+      const bound = await bindDirectory(box, path, basis);
+      const write = {
+        op: 'write',
+        path,
+        content: text,
+        expected_sha256: found.sha256,
+        ...bound,
+      } as const;
       const { size_bytes, sha256 } = await box.files.perform(write).catch(rethrowAsUncertain);
       const whole = unifiedDiff(found.content, text, { from: path, to: path });
       const diff = whole.length > DIFF_CHARS_MAX ? `${whole.slice(0, DIFF_CHARS_MAX)}\n…` : whole;
