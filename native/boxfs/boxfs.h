@@ -35,6 +35,7 @@ enum op {
   OP_SEARCH = 6,  // see search.c
   OP_DELETE = 7,  // root, path, flags u8, ms u32, with EXPECT hash 32 → count u32, incomplete u8
   OP_MKDIR = 8,   // root, path, flags u8 → made u8
+  OP_CHANGES = 9,  // see changes.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -43,6 +44,26 @@ enum { WRITE_PARENT = 16 };
 enum { DELETE_TREE = 1, DELETE_EXPECT = 2, DELETE_PARENT = 4 };
 #define FILE_ID_BYTES 16  // device u64, inode u64; *_PARENT: ends the request, of the parent
 enum { MKDIR_PARENTS = 1 };
+
+enum change_kind {
+  CHANGE_ADDED = 1,
+  CHANGE_MODIFIED = 2,
+  CHANGE_DELETED = 3,
+  CHANGE_REPLACED = 4,  // by another type of file
+  CHANGE_MODE = 5,
+};
+enum {
+  CHANGE_OLD_HASHED = 1,
+  CHANGE_NEW_HASHED = 2,
+  CHANGE_CAPABILITIES = 4,  // the new file has file capabilities
+  CHANGE_UNREADABLE = 8,    // the file could not be read on one side
+  CHANGE_HARD_LINKED = 16,  // the new file has several names
+};
+#define CHANGES_MAX 10000                        // in one page
+#define CHANGE_HASH_MAX (1024ull * 1024 * 1024)  // larger files are not hashed
+#define CHANGE_NAMES_MAX 200000                  // in one directory
+#define CHANGE_PAGE_MS 4000                      // a page ends at the first change after this
+#define CHANGE_PAGE_BYTES (3u * 1024 * 1024)
 
 enum status {
   DONE = 0,
@@ -135,6 +156,8 @@ uint64_t now_ms(void);
 // Arms the timer that kills this worker soon after its limit. Returns the deadline in ms.
 uint64_t set_worker_deadline(uint32_t limit_ms);
 
+// Hashes the whole file. Returns 0, or -1 with errno (EFBIG: longer than bytes_max).
+int hash_file(int fd, uint64_t bytes_max, uint8_t digest[32]);
 // Locks a directory against other boxfs processes that change names in it. Returns -1 with errno.
 int lock_directory(int dir);
 // Returns whether the name is a regular file with this hash; if not, replies with an error.
@@ -147,6 +170,7 @@ void do_list(struct request *req, struct reply *reply);
 void do_search(struct request *req, struct reply *reply);
 void do_delete(struct request *req, struct reply *reply);
 void do_mkdir(struct request *req, struct reply *reply);
+void do_changes(struct request *req, struct reply *reply);
 
 // Pure; used by search.
 bool glob_matches(const char *glob, const char *path);

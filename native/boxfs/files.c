@@ -54,8 +54,7 @@ static ssize_t read_full(int fd, uint8_t *bytes, size_t count, off_t offset) {
   return (ssize_t)have;
 }
 
-// Hashes the whole file. Returns 0, or -1 with errno.
-static int hash_file(int fd, uint8_t digest[32]) {
+int hash_file(int fd, uint64_t bytes_max, uint8_t digest[32]) {
   uint8_t *bytes = malloc(65536);
   struct sha256 hash;
   off_t at = 0;
@@ -64,7 +63,7 @@ static int hash_file(int fd, uint8_t digest[32]) {
   while (bytes && (got = read_full(fd, bytes, 65536, at)) > 0) {
     sha256_update(&hash, bytes, (size_t)got);
     at += got;
-    if ((uint64_t)at > HASH_MAX) {
+    if ((uint64_t)at > bytes_max) {
       errno = EFBIG;
       got = -1;
       break;
@@ -95,7 +94,7 @@ void do_read(struct request *req, struct reply *reply) {
   uint64_t to_come = offset < size ? size - offset : 0;
   if (size > 0 && length > to_come) length = (uint32_t)to_come;
   put_stat(reply, &st, fd);
-  bool hashed = (flags & READ_HASH) && size <= HASH_MAX && hash_file(fd, digest) == 0;
+  bool hashed = (flags & READ_HASH) && size <= HASH_MAX && hash_file(fd, HASH_MAX, digest) == 0;
   put_u8(reply, hashed);
   put_bytes(reply, digest, sizeof digest);
   put_u64(reply, offset);
@@ -132,7 +131,7 @@ bool check_hash(int dir, const char *name, const uint8_t expected[32], struct re
   if (fd < 0 && errno == ELOOP) reply_error(reply, CONFLICT, "is now a symbolic link");
   else fd = require_regular(fd, &st, reply);
   if (reply->status != DONE) return false;
-  if (hash_file(fd, found)) reply_errno(reply, errno);
+  if (hash_file(fd, HASH_MAX, found)) reply_errno(reply, errno);
   else if (memcmp(found, expected, 32) != 0) reply_error(reply, CONFLICT, "has changed");
   close(fd);
   return reply->status == DONE;
@@ -170,7 +169,7 @@ static enum write_check check_precondition(const struct write_request *w, struct
   struct stat now;
   int fd = openat(w->dir, w->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if ((fd = require_regular(fd, &now, reply)) < 0) return FAILED;
-  int hashed = hash_file(fd, found);
+  int hashed = hash_file(fd, HASH_MAX, found);
   close(fd);
   if (hashed) {
     reply_errno(reply, errno);

@@ -90,7 +90,7 @@ typedef void (*operation)(struct request *req, struct reply *reply);
 static const operation operations[] = {
     [OP_HELLO] = do_hello, [OP_STAT] = do_stat,     [OP_READ] = do_read,
     [OP_WRITE] = do_write, [OP_LIST] = do_list,     [OP_SEARCH] = do_search,
-    [OP_MKDIR] = do_mkdir, [OP_DELETE] = do_delete,
+    [OP_MKDIR] = do_mkdir, [OP_DELETE] = do_delete, [OP_CHANGES] = do_changes,
 };
 
 static void run_operation(const struct frame_header *header, const uint8_t *payload,
@@ -184,7 +184,7 @@ static void handle_request(const struct frame_header *header, const uint8_t *pay
     send_error(header->id, BAD_REQUEST, "unknown operation");
     return;
   }
-  if (header->op == OP_SEARCH || header->op == OP_DELETE) {
+  if (header->op == OP_SEARCH || header->op == OP_DELETE || header->op == OP_CHANGES) {
     start_worker(header, payload);
     return;
   }

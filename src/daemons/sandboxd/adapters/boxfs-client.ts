@@ -9,10 +9,12 @@ import {
   type FileRequestInput,
   type FileResponseTo,
 } from '../../../wire/sandboxd/files.ts';
+import { decodeChanges, type LayerChange } from './boxfs-changes.ts';
 import { statusFault } from './boxfs-faults.ts';
 import {
   decodeHeader,
   decodeResponse,
+  encodeChanges,
   encodeHello,
   encodeRequest,
   Fields,
@@ -26,10 +28,17 @@ export type BoxfsRoot = { path: string; writable: boolean };
 
 export type BoxfsClient = {
   perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
+  /** Lists what an agent changed, sorted by path; a page at a time, so that memory is bounded. */
+  listChanges(places: LayerPlaces, pageMax?: number): AsyncGenerator<LayerChange>;
   /** Resolves with the reason when no more requests are possible. */
   ended: Promise<Fault>;
   close(): void;
 };
+
+/** Roots of a layered workspace: what the agent sees, what it wrote, and what was there before. */
+export type LayerPlaces = { merged: string; upper: string; lower: string };
+
+const CHANGES_TIMEOUT_MS = 30_000;
 
 export type BoxfsOptions = {
   stream: Duplex;
@@ -156,6 +165,26 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
         { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
       );
       return response as FileResponseTo<R>;
+    },
+    async *listChanges({ merged, upper, lower }, pageMax = 10_000) {
+      const numbers = [merged, upper, lower].map((path) => {
+        const found = locateInRoots(path, roots);
+        if (found?.path !== '') throw outsideFault(path, roots);
+        return found.root;
+      }) as [number, number, number];
+      for (let after: string | null = ''; after !== null; ) {
+        const page: { limit: number; after: string } = { limit: pageMax, after };
+        const { changes, next } = await send<ReturnType<typeof decodeChanges>>(
+          (id) => encodeChanges(id, numbers, page),
+          (head, fields) => {
+            if (head.status !== 0) throw statusFault(head.status, merged, fields.text());
+            return decodeChanges(fields);
+          },
+          { waitMs: timeoutMs + CHANGES_TIMEOUT_MS, name: 'the list of changes' },
+        );
+        yield* changes;
+        after = next;
+      }
     },
     ended: ended.promise,
     close: () => end(fault('stopping', 'the box was closed')),

@@ -17,6 +17,7 @@ const OP = {
   search: 6,
   delete: 7,
   mkdir: 8,
+  changes: 9,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
@@ -49,6 +50,9 @@ export class Fields {
   }
   u64(): number {
     return Number(this.#take(8).readBigUInt64LE(0));
+  }
+  bigint(): bigint {
+    return this.#take(8).readBigUInt64LE(0);
   }
   /** Device and inode. */
   fileId(): string {
@@ -162,6 +166,15 @@ export function encodeRequest(id: number, request: FileRequest, location: Rooted
     text(location.path),
     ...encodeFields(request),
   ]);
+}
+
+/** Roots of the merged view, the upper and the lower directory; see native/boxfs/changes.c. */
+export function encodeChanges(
+  id: number,
+  roots: readonly [number, number, number],
+  page: { limit: number; after: string },
+): Buffer {
+  return frame(OP.changes, id, [...roots.map(u16), u32(page.limit), text(page.after)]);
 }
 
 export function decodeHeader(bytes: Buffer): FrameHeader {

@@ -1,0 +1,246 @@
+// Lists what differs between the merged view of a layered workspace and its lower directory. Only
+// directories that the upper directory has can hold a difference, so others are not read.
+#include "boxfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+struct listing {
+  struct reply *reply;
+  const char *after;  // resume behind this path
+  uint32_t count, limit;
+  uint64_t page_end_ms, deadline_ms;
+  bool more;
+  int error;
+  char path[PATH_BYTES];
+};
+
+// One name on each side; a mode of 0 means that it does not exist there.
+struct sides {
+  struct stat merged, lower;
+  bool in_upper;
+};
+
+// One directory on each side, or -1.
+struct dirs {
+  int merged, lower, upper;
+};
+
+static uint64_t ctime_ns(const struct stat *st) {
+  if (st->st_ctim.tv_sec < 0) return 0;
+  return (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec;
+}
+
+// Compares by components: what is in a directory comes directly behind it.
+static int compare_paths(const char *a, const char *b) {
+  for (;; a++, b++) {
+    unsigned char x = (unsigned char)*a, y = (unsigned char)*b;
+    if (x == y && x == 0) return 0;
+    if (x == y) continue;
+    if (x == 0 || y == 0) return x == 0 ? -1 : 1;
+    if (x == '/' || y == '/') return x == '/' ? -1 : 1;
+    return x < y ? -1 : 1;
+  }
+}
+
+static bool stat_name(int dir, const char *name, struct stat *st) {
+  if (dir >= 0 && fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0) return true;
+  *st = (struct stat){0};
+  return false;
+}
+
+static int open_dir(int dir, const char *name) {
+  return dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+// Hashes a file's bytes. Sets a flag if it was hashed, or could not be read; a file that is too
+// large keeps a hash of zeros.
+static void hash_side(int dir, const char *name, const struct stat *st, uint8_t hash[32],
+                      uint8_t hashed, uint8_t *flags) {
+  if (!S_ISREG(st->st_mode)) return;
+  int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0 && hash_file(fd, CHANGE_HASH_MAX, hash) == 0) *flags |= hashed;
+  else if (errno == EFBIG) memset(hash, 0, 32);
+  else *flags |= CHANGE_UNREADABLE;
+  if (fd >= 0) close(fd);
+}
+
+static bool links_equal(const struct dirs *dirs, const char *name) {
+  char a[PATH_BYTES], b[PATH_BYTES];
+  ssize_t x = readlinkat(dirs->merged, name, a, sizeof a);
+  ssize_t y = readlinkat(dirs->lower, name, b, sizeof b);
+  return x >= 0 && x == y && memcmp(a, b, (size_t)x) == 0;
+}
+
+static void put_link_target(struct reply *reply, int dir, const char *name, const struct stat *st) {
+  char target[PATH_BYTES];
+  ssize_t size = S_ISLNK(st->st_mode) ? readlinkat(dir, name, target, sizeof target) : 0;
+  put_text(reply, target, size > 0 ? (size_t)size : 0);
+}
+
+static bool has_capabilities(int dir, const char *name, const struct stat *st) {
+  if (!S_ISREG(st->st_mode)) return false;
+  int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bool found = fd >= 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0;
+  if (fd >= 0) close(fd);
+  return found;
+}
+
+static void put_side(struct reply *reply, const struct stat *st, const uint8_t hash[32]) {
+  put_u32(reply, st->st_mode);
+  put_u64(reply, (uint64_t)st->st_size);
+  put_u64(reply, ctime_ns(st));
+  put_bytes(reply, hash, 32);
+}
+
+// Finds the kind of change, hashing both sides if needed; 0 if there is none.
+static uint8_t find_kind(const struct dirs *dirs, const char *name, const struct sides *s,
+                         uint8_t before[32], uint8_t after[32], uint8_t *flags) {
+  bool is_new = s->merged.st_mode != 0, was = s->lower.st_mode != 0;
+  if (was) hash_side(dirs->lower, name, &s->lower, before, CHANGE_OLD_HASHED, flags);
+  if (is_new) hash_side(dirs->merged, name, &s->merged, after, CHANGE_NEW_HASHED, flags);
+  if (!was) return CHANGE_ADDED;
+  if (!is_new) return CHANGE_DELETED;
+  if ((s->merged.st_mode & S_IFMT) != (s->lower.st_mode & S_IFMT)) return CHANGE_REPLACED;
+  bool is_dir = S_ISDIR(s->merged.st_mode), is_link = S_ISLNK(s->merged.st_mode);
+  bool both_hashed = (*flags & CHANGE_OLD_HASHED) && (*flags & CHANGE_NEW_HASHED);
+  bool is_same = is_dir    ? true
+                 : is_link ? links_equal(dirs, name)
+                           : both_hashed && memcmp(before, after, 32) == 0;
+  if (!is_same) return CHANGE_MODIFIED;
+  bool mode_differs = (s->merged.st_mode & 07777) != (s->lower.st_mode & 07777);
+  return mode_differs && !is_link ? CHANGE_MODE : 0;
+}
+
+static void put_change(struct listing *job, const struct dirs *dirs, const char *name,
+                       const struct sides *s) {
+  if (*job->after && compare_paths(job->path, job->after) <= 0) return;
+  uint8_t before[32] = {0}, after[32] = {0}, flags = 0;
+  uint8_t kind = find_kind(dirs, name, s, before, after, &flags);
+  if (kind == 0) return;
+  if (has_capabilities(dirs->merged, name, &s->merged)) flags |= CHANGE_CAPABILITIES;
+  if (S_ISREG(s->merged.st_mode) && s->merged.st_nlink > 1) flags |= CHANGE_HARD_LINKED;
+  put_u8(job->reply, kind);
+  put_u8(job->reply, flags);
+  put_text(job->reply, job->path, strlen(job->path));
+  put_side(job->reply, &s->lower, before);
+  put_side(job->reply, &s->merged, after);
+  put_link_target(job->reply, dirs->lower, name, &s->lower);
+  put_link_target(job->reply, dirs->merged, name, &s->merged);
+  job->count++;
+  job->more = job->count >= job->limit || job->reply->size > CHANGE_PAGE_BYTES ||
+              now_ms() > job->page_end_ms;
+}
+
+// The overlay shows the inode of a lower file. The times alone do not tell files apart that were
+// made in the same tick, as after a checkout.
+static bool looks_equal(const struct stat *a, const struct stat *b) {
+  return a->st_ino == b->st_ino && a->st_mode == b->st_mode && a->st_size == b->st_size &&
+         mtime_ns(a) == mtime_ns(b) && ctime_ns(a) == ctime_ns(b);
+}
+
+static void list_dir(struct listing *job, const struct dirs *dirs, int depth);
+
+static void list_children(struct listing *job, const struct dirs *dirs, const char *name,
+                          const struct sides *s, int depth) {
+  bool both = S_ISDIR(s->merged.st_mode) && S_ISDIR(s->lower.st_mode);
+  // Everything in it comes from the lower directory.
+  if (both && !s->in_upper && looks_equal(&s->merged, &s->lower)) return;
+  struct dirs next = {-1, -1, -1};
+  if (S_ISDIR(s->merged.st_mode) && (next.merged = open_dir(dirs->merged, name)) < 0)
+    job->error = errno;
+  if (S_ISDIR(s->lower.st_mode) && (next.lower = open_dir(dirs->lower, name)) < 0)
+    job->error = errno;
+  if (s->in_upper) next.upper = open_dir(dirs->upper, name);
+  if (depth >= DEPTH_MAX) job->error = E2BIG;
+  if (job->error == 0) list_dir(job, &next, depth + 1);
+  if (next.merged >= 0) close(next.merged);
+  if (next.lower >= 0) close(next.lower);
+  if (next.upper >= 0) close(next.upper);
+}
+
+static void list_name(struct listing *job, const struct dirs *dirs, const char *name, int depth) {
+  struct sides s;
+  struct stat upper;
+  bool is_new = stat_name(dirs->merged, name, &s.merged);
+  bool was = stat_name(dirs->lower, name, &s.lower);
+  if (!is_new && !was) return;
+  s.in_upper = stat_name(dirs->upper, name, &upper);
+  size_t length = strlen(job->path);
+  size_t left = sizeof job->path - length;
+  int added = snprintf(job->path + length, left, "%s%s", length ? "/" : "", name);
+  if (added < 0 || (size_t)added >= left) job->error = ENAMETOOLONG;
+  else if (!was || !is_new || s.in_upper || !looks_equal(&s.merged, &s.lower))
+    put_change(job, dirs, name, &s);
+  bool is_dir = S_ISDIR(s.merged.st_mode) || S_ISDIR(s.lower.st_mode);
+  if (is_dir && job->error == 0 && !job->more) list_children(job, dirs, name, &s, depth);
+  job->path[length] = 0;
+}
+
+static int read_side(int dir, uint64_t deadline_ms, struct names *names) {
+  *names = (struct names){0};
+  int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return 0;
+  if (copy < 0 || read_names(copy, CHANGE_NAMES_MAX, deadline_ms, names)) return -1;
+  if (!names->truncated) return 0;
+  free_names(names);
+  errno = E2BIG;
+  return -1;
+}
+
+static void list_dir(struct listing *job, const struct dirs *dirs, int depth) {
+  struct names merged, lower = {0};
+  if (read_side(dirs->merged, job->deadline_ms, &merged)) job->error = errno;
+  else if (read_side(dirs->lower, job->deadline_ms, &lower)) job->error = errno;
+  for (size_t m = 0, l = 0; job->error == 0 && (m < merged.count || l < lower.count);) {
+    int order = m == merged.count   ? 1
+                : l == lower.count ? -1
+                                   : strcmp(merged.list[m], lower.list[l]);
+    const char *name = order <= 0 ? merged.list[m] : lower.list[l];
+    m += order <= 0;
+    l += order >= 0;
+    list_name(job, dirs, name, depth);
+    if (now_ms() > job->deadline_ms) job->error = ETIMEDOUT;
+    if (job->more) break;
+  }
+  free_names(&merged);
+  free_names(&lower);
+}
+
+// roots merged, upper, lower u16 each; limit u32, after → more u8, count u32, changes
+void do_changes(struct request *req, struct reply *reply) {
+  char after[PATH_BYTES];
+  struct target roots[3] = {0};
+  for (int i = 0; i < 3; i++) roots[i].root = get_u16(req);
+  struct listing job = {.reply = reply, .after = after, .limit = get_u32(req)};
+  get_text(req, after, sizeof after);
+  if (!is_fully_read(req)) return;
+  for (int i = 0; i < 3; i++)
+    if (roots[i].root >= root_count()) {
+      reply_error(reply, BAD_REQUEST, "unknown root");
+      return;
+    }
+  if (job.limit == 0 || job.limit > CHANGES_MAX) job.limit = CHANGES_MAX;
+  job.deadline_ms = set_worker_deadline(0);
+  job.page_end_ms = now_ms() + CHANGE_PAGE_MS;
+  struct dirs dirs = {.merged = open_target(&roots[0], "", O_RDONLY | O_DIRECTORY),
+                      .upper = open_target(&roots[1], "", O_RDONLY | O_DIRECTORY),
+                      .lower = open_target(&roots[2], "", O_RDONLY | O_DIRECTORY)};
+  if (dirs.merged < 0 || dirs.upper < 0 || dirs.lower < 0) {
+    reply_errno(reply, errno);
+  } else {
+    put_u8(reply, 0);
+    put_u32(reply, 0);
+    list_dir(&job, &dirs, 0);
+    if (job.error) reply_errno(reply, job.error);
+    else if (reply->status == DONE) reply->bytes[0] = job.more;
+    if (reply->status == DONE) patch_u32(reply, 1, job.count);
+  }
+  if (dirs.merged >= 0) close(dirs.merged);
+  if (dirs.upper >= 0) close(dirs.upper);
+  if (dirs.lower >= 0) close(dirs.lower);
+}

@@ -1,0 +1,63 @@
+// Decodes the list of changes of a layered workspace, as boxfs finds it (native/boxfs/changes.c).
+import { fault } from '../../../wire/errors.ts';
+import type { Fields } from './boxfs-wire.ts';
+
+/** `replaced`: by another type of file; what was and is in a directory is listed separately. */
+const KINDS = ['added', 'modified', 'deleted', 'replaced', 'mode'] as const;
+
+/** One side of a change. `mode` includes the type; `sha256` is of a file's bytes, if hashed. */
+export type ChangeSide = {
+  mode: number;
+  sizeBytes: number;
+  changedNs: bigint;
+  sha256: string | null;
+  linkTarget: string;
+};
+
+export type LayerChange = {
+  path: string;
+  kind: (typeof KINDS)[number];
+  /** Undefined: it did not exist. */
+  before: ChangeSide | undefined;
+  /** Undefined: it does not exist any more. */
+  after: ChangeSide | undefined;
+  hasCapabilities: boolean;
+  isUnreadable: boolean;
+  isHardLinked: boolean;
+};
+
+const FLAGS = { oldHashed: 1, newHashed: 2, capabilities: 4, unreadable: 8, hardLinked: 16 };
+
+function decodeSide(fields: Fields, isHashed: boolean): Omit<ChangeSide, 'linkTarget'> {
+  const mode = fields.u32();
+  const sizeBytes = Math.min(fields.u64(), Number.MAX_SAFE_INTEGER);
+  const changedNs = fields.bigint();
+  const sha256 = fields.hex(32);
+  return { mode, sizeBytes, changedNs, sha256: isHashed ? sha256 : null };
+}
+
+function decodeChange(fields: Fields): LayerChange {
+  const kind = KINDS[fields.u8() - 1];
+  if (kind === undefined) throw fault('bad_output', 'boxfs sent an unknown kind of change');
+  const flags = fields.u8();
+  const path = fields.text();
+  const before = decodeSide(fields, (flags & FLAGS.oldHashed) !== 0);
+  const after = decodeSide(fields, (flags & FLAGS.newHashed) !== 0);
+  const [beforeTarget, afterTarget] = [fields.text(), fields.text()];
+  return {
+    path,
+    kind,
+    before: before.mode === 0 ? undefined : { ...before, linkTarget: beforeTarget },
+    after: after.mode === 0 ? undefined : { ...after, linkTarget: afterTarget },
+    hasCapabilities: (flags & FLAGS.capabilities) !== 0,
+    isUnreadable: (flags & FLAGS.unreadable) !== 0,
+    isHardLinked: (flags & FLAGS.hardLinked) !== 0,
+  };
+}
+
+/** Returns one page, and the `after` of the next one. */
+export function decodeChanges(fields: Fields): { changes: LayerChange[]; next: string | null } {
+  const more = fields.u8() === 1;
+  const changes = Array.from({ length: fields.u32() }, () => decodeChange(fields));
+  return { changes, next: more ? (changes.at(-1)?.path ?? null) : null };
+}
