@@ -1,5 +1,7 @@
 // The system calls of a box: one row per call, one column per filter. A call without a row returns
 // ENOSYS, as on an older kernel; clone3 is left out because a filter cannot read its flags.
+// At level 1 the host's file tree is visible, and Landlock has no right for metadata: calls that
+// change a mode, an owner, a time or an extended attribute are denied there for every file.
 #pragma once
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -20,6 +22,13 @@ enum rule {
   PRCTL_NO_TRACER,
   MKNOD_NO_DEVICE,
   MKNODAT_NO_DEVICE,
+  // No S_ISUID in the mode: any user of the host could run such a file as the box's user.
+  // S_ISGID is allowed, because directories of a shared workspace have it. openat2 hides its mode
+  // in a struct, and stays allowed: a file it creates setuid loses the bit with the first write.
+  MODE_1_NO_SETUID,    // the mode is argument 1
+  MODE_2_NO_SETUID,
+  OPEN_NO_SETUID,      // only if the flags create a file: otherwise the mode is not set
+  OPENAT_NO_SETUID,
 };
 
 struct call {
@@ -59,43 +68,42 @@ C(uname,                  A,A,A) C(fcntl,                  A,A,A) C(flock,      
 C(fsync,                  A,A,A) C(fdatasync,              A,A,A) C(sync,                   A,A,A)
 C(syncfs,                 A,A,A) C(sync_file_range,        A,A,A) C(truncate,               A,A,A)
 C(ftruncate,              A,A,A) C(getcwd,                 A,A,A) C(chdir,                  A,A,A)
-C(fchdir,                 A,A,A) C(fchmod,                 A,A,A) C(fchown,                 A,A,A)
-C(umask,                  A,A,A) C(gettimeofday,           A,A,A) C(prlimit64,              A,A,A)
-C(getrlimit,              A,A,A) C(setrlimit,              A,A,A) C(getrusage,              A,A,A)
-C(sysinfo,                A,A,A) C(times,                  A,A,A) C(getuid,                 A,A,A)
-C(getgid,                 A,A,A) C(setuid,                 A,A,A) C(setgid,                 A,A,A)
-C(geteuid,                A,A,A) C(getegid,                A,A,A) C(setpgid,                A,A,A)
-C(getppid,                A,A,A) C(setsid,                 A,A,A) C(setreuid,               A,A,A)
-C(setregid,               A,A,A) C(getgroups,              A,A,A) C(setgroups,              A,A,A)
-C(setresuid,              A,A,A) C(getresuid,              A,A,A) C(setresgid,              A,A,A)
-C(getresgid,              A,A,A) C(getpgid,                A,A,A) C(setfsuid,               A,A,A)
-C(setfsgid,               A,A,A) C(getsid,                 A,A,A) C(capget,                 A,A,A)
-C(capset,                 A,A,A) C(rt_sigpending,          A,A,A) C(rt_sigtimedwait,        A,A,A)
-C(rt_sigqueueinfo,        A,A,A) C(rt_tgsigqueueinfo,      A,A,A) C(rt_sigsuspend,          A,A,A)
-C(sigaltstack,            A,A,A) C(statfs,                 A,A,A) C(fstatfs,                A,A,A)
-C(getpriority,            A,A,A) C(setpriority,            A,A,A) C(sched_setparam,         A,A,A)
-C(sched_getparam,         A,A,A) C(sched_setscheduler,     A,A,A) C(sched_getscheduler,     A,A,A)
-C(sched_get_priority_max, A,A,A) C(sched_get_priority_min, A,A,A) C(sched_rr_get_interval,  A,A,A)
-C(sched_setaffinity,      A,A,A) C(sched_getaffinity,      A,A,A) C(sched_setattr,          A,A,A)
-C(sched_getattr,          A,A,A) C(mlock,                  A,A,A) C(munlock,                A,A,A)
-C(mlockall,               A,A,A) C(munlockall,             A,A,A) C(mlock2,                 A,A,A)
-C(gettid,                 A,A,A) C(readahead,              A,A,A) C(setxattr,               A,A,A)
-C(lsetxattr,              A,A,A) C(fsetxattr,              A,A,A) C(getxattr,               A,A,A)
-C(lgetxattr,              A,A,A) C(fgetxattr,              A,A,A) C(listxattr,              A,A,A)
-C(llistxattr,             A,A,A) C(flistxattr,             A,A,A) C(removexattr,            A,A,A)
-C(lremovexattr,           A,A,A) C(fremovexattr,           A,A,A) C(futex,                  A,A,A)
-C(set_tid_address,        A,A,A) C(timer_create,           A,A,A) C(timer_settime,          A,A,A)
-C(timer_gettime,          A,A,A) C(timer_getoverrun,       A,A,A) C(timer_delete,           A,A,A)
-C(clock_gettime,          A,A,A) C(clock_getres,           A,A,A) C(clock_nanosleep,        A,A,A)
-C(epoll_create1,          A,A,A) C(epoll_ctl,              A,A,A) C(epoll_pwait,            A,A,A)
-C(epoll_pwait2,           A,A,A) C(getdents64,             A,A,A) C(fadvise64,              A,A,A)
-C(restart_syscall,        A,A,A) C(inotify_init1,          A,A,A) C(inotify_add_watch,      A,A,A)
-C(inotify_rm_watch,       A,A,A) C(openat,                 A,A,A) C(openat2,                A,A,A)
-C(mkdirat,                A,A,A) C(fchownat,               A,A,A) C(newfstatat,             A,A,A)
-C(unlinkat,               A,A,A) C(renameat,               A,A,A) C(renameat2,              A,A,A)
-C(linkat,                 A,A,A) C(symlinkat,              A,A,A) C(readlinkat,             A,A,A)
-C(fchmodat,               A,A,A) C(faccessat,              A,A,A) C(faccessat2,             A,A,A)
-C(utimensat,              A,A,A) C(pselect6,               A,A,A) C(ppoll,                  A,A,A)
+C(fchdir,                 A,A,A) C(fchown,                 D,A,A) C(umask,                  A,A,A)
+C(gettimeofday,           A,A,A) C(prlimit64,              A,A,A) C(getrlimit,              A,A,A)
+C(setrlimit,              A,A,A) C(getrusage,              A,A,A) C(sysinfo,                A,A,A)
+C(times,                  A,A,A) C(getuid,                 A,A,A) C(getgid,                 A,A,A)
+C(setuid,                 A,A,A) C(setgid,                 A,A,A) C(geteuid,                A,A,A)
+C(getegid,                A,A,A) C(setpgid,                A,A,A) C(getppid,                A,A,A)
+C(setsid,                 A,A,A) C(setreuid,               A,A,A) C(setregid,               A,A,A)
+C(getgroups,              A,A,A) C(setgroups,              A,A,A) C(setresuid,              A,A,A)
+C(getresuid,              A,A,A) C(setresgid,              A,A,A) C(getresgid,              A,A,A)
+C(getpgid,                A,A,A) C(setfsuid,               A,A,A) C(setfsgid,               A,A,A)
+C(getsid,                 A,A,A) C(capget,                 A,A,A) C(capset,                 A,A,A)
+C(rt_sigpending,          A,A,A) C(rt_sigtimedwait,        A,A,A) C(rt_sigqueueinfo,        A,A,A)
+C(rt_tgsigqueueinfo,      A,A,A) C(rt_sigsuspend,          A,A,A) C(sigaltstack,            A,A,A)
+C(statfs,                 A,A,A) C(fstatfs,                A,A,A) C(getpriority,            A,A,A)
+C(setpriority,            A,A,A) C(sched_setparam,         A,A,A) C(sched_getparam,         A,A,A)
+C(sched_setscheduler,     A,A,A) C(sched_getscheduler,     A,A,A) C(sched_get_priority_max, A,A,A)
+C(sched_get_priority_min, A,A,A) C(sched_rr_get_interval,  A,A,A) C(sched_setaffinity,      A,A,A)
+C(sched_getaffinity,      A,A,A) C(sched_setattr,          A,A,A) C(sched_getattr,          A,A,A)
+C(mlock,                  A,A,A) C(munlock,                A,A,A) C(mlockall,               A,A,A)
+C(munlockall,             A,A,A) C(mlock2,                 A,A,A) C(gettid,                 A,A,A)
+C(readahead,              A,A,A) C(setxattr,               D,A,A) C(lsetxattr,              D,A,A)
+C(fsetxattr,              D,A,A) C(getxattr,               A,A,A) C(lgetxattr,              A,A,A)
+C(fgetxattr,              A,A,A) C(listxattr,              A,A,A) C(llistxattr,             A,A,A)
+C(flistxattr,             A,A,A) C(removexattr,            D,A,A) C(lremovexattr,           D,A,A)
+C(fremovexattr,           D,A,A) C(futex,                  A,A,A) C(set_tid_address,        A,A,A)
+C(timer_create,           A,A,A) C(timer_settime,          A,A,A) C(timer_gettime,          A,A,A)
+C(timer_getoverrun,       A,A,A) C(timer_delete,           A,A,A) C(clock_gettime,          A,A,A)
+C(clock_getres,           A,A,A) C(clock_nanosleep,        A,A,A) C(epoll_create1,          A,A,A)
+C(epoll_ctl,              A,A,A) C(epoll_pwait,            A,A,A) C(epoll_pwait2,           A,A,A)
+C(getdents64,             A,A,A) C(fadvise64,              A,A,A) C(restart_syscall,        A,A,A)
+C(inotify_init1,          A,A,A) C(inotify_add_watch,      A,A,A) C(inotify_rm_watch,       A,A,A)
+C(openat2,                A,A,A) C(mkdirat,                A,A,A) C(fchownat,               D,A,A)
+C(newfstatat,             A,A,A) C(unlinkat,               A,A,A) C(renameat,               A,A,A)
+C(renameat2,              A,A,A) C(linkat,                 A,A,A) C(symlinkat,              A,A,A)
+C(readlinkat,             A,A,A) C(faccessat,              A,A,A) C(faccessat2,             A,A,A)
+C(utimensat,              D,A,A) C(pselect6,               A,A,A) C(ppoll,                  A,A,A)
 C(set_robust_list,        A,A,A) C(get_robust_list,        A,A,A) C(splice,                 A,A,A)
 C(tee,                    A,A,A) C(fallocate,              A,A,A) C(timerfd_create,         A,A,A)
 C(timerfd_settime,        A,A,A) C(timerfd_gettime,        A,A,A) C(signalfd4,              A,A,A)
@@ -137,7 +145,7 @@ C(mq_timedsend,           D,D,D) C(mq_timedreceive,        D,D,D) C(mq_notify,  
 C(mq_getsetattr,          D,D,D) C(vmsplice,               D,D,D) C(remap_file_pages,       D,D,D)
 C(process_mrelease,       D,D,D) C(memfd_secret,           D,D,D)
 
-N(fchmodat2, 452,               A,A,A) N(futex_waitv, 449,             A,A,A)
+N(futex_waitv, 449,             A,A,A)
 N(futex_wake, 454,              A,A,A) N(futex_wait, 455,              A,A,A)
 N(futex_requeue, 456,           A,A,A) N(cachestat, 451,               A,A,A)
 N(map_shadow_stack, 453,        A,A,A) N(mseal, 462,                   A,A,A)
@@ -152,17 +160,20 @@ C(ioctl,       IOCTL_NO_TTY_INPUT,  IOCTL_NO_TTY_INPUT,  IOCTL_NO_TTY_INPUT)
 C(personality, PERSONALITY_DEFAULT, PERSONALITY_DEFAULT, PERSONALITY_DEFAULT)
 C(prctl,       PRCTL_NO_TRACER,     PRCTL_NO_TRACER,     PRCTL_NO_TRACER)
 C(mknodat,     MKNODAT_NO_DEVICE,   MKNODAT_NO_DEVICE,   MKNODAT_NO_DEVICE)
+C(openat,      OPENAT_NO_SETUID,    OPENAT_NO_SETUID,    OPENAT_NO_SETUID)
+C(fchmod,      D,                   MODE_1_NO_SETUID,    MODE_1_NO_SETUID)
+C(fchmodat,    D,                   MODE_2_NO_SETUID,    MODE_2_NO_SETUID)
+N(fchmodat2, 452, D,             MODE_2_NO_SETUID,    MODE_2_NO_SETUID)
 
 #ifdef __x86_64__  // calls that newer architectures dropped
-C(open,                   A,A,A) C(stat,                   A,A,A) C(lstat,                  A,A,A)
-C(poll,                   A,A,A) C(access,                 A,A,A) C(pipe,                   A,A,A)
-C(select,                 A,A,A) C(dup2,                   A,A,A) C(pause,                  A,A,A)
-C(alarm,                  A,A,A) C(getpgrp,                A,A,A) C(time,                   A,A,A)
-C(utime,                  A,A,A) C(utimes,                 A,A,A) C(futimesat,              A,A,A)
-C(rename,                 A,A,A) C(mkdir,                  A,A,A) C(rmdir,                  A,A,A)
-C(creat,                  A,A,A) C(link,                   A,A,A) C(unlink,                 A,A,A)
-C(symlink,                A,A,A) C(readlink,               A,A,A) C(chmod,                  A,A,A)
-C(chown,                  A,A,A) C(lchown,                 A,A,A) C(getdents,               A,A,A)
+C(stat,                   A,A,A) C(lstat,                  A,A,A) C(poll,                   A,A,A)
+C(access,                 A,A,A) C(pipe,                   A,A,A) C(select,                 A,A,A)
+C(dup2,                   A,A,A) C(pause,                  A,A,A) C(alarm,                  A,A,A)
+C(getpgrp,                A,A,A) C(time,                   A,A,A) C(utime,                  D,A,A)
+C(utimes,                 D,A,A) C(futimesat,              D,A,A) C(rename,                 A,A,A)
+C(mkdir,                  A,A,A) C(rmdir,                  A,A,A) C(link,                   A,A,A)
+C(unlink,                 A,A,A) C(symlink,                A,A,A) C(readlink,               A,A,A)
+C(chown,                  D,A,A) C(lchown,                 D,A,A) C(getdents,               A,A,A)
 C(epoll_create,           A,A,A) C(epoll_wait,             A,A,A) C(inotify_init,           A,A,A)
 C(eventfd,                A,A,A) C(signalfd,               A,A,A) C(arch_prctl,             A,A,A)
 C(iopl,                   D,D,D) C(ioperm,                 D,D,D) C(modify_ldt,             D,D,D)
@@ -172,6 +183,9 @@ C(query_module,           D,D,D) C(lookup_dcookie,         D,D,D) C(nfsservctl, 
 C(fork,        A,                   A,                   D)
 C(vfork,       A,                   A,                   D)
 C(mknod,       MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE,     MKNOD_NO_DEVICE)
+C(open,        OPEN_NO_SETUID,      OPEN_NO_SETUID,      OPEN_NO_SETUID)
+C(creat,       MODE_1_NO_SETUID,    MODE_1_NO_SETUID,    MODE_1_NO_SETUID)
+C(chmod,       D,                   MODE_1_NO_SETUID,    MODE_1_NO_SETUID)
 #endif
 };
 // clang-format on

@@ -3,6 +3,7 @@
 #include "warden.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -72,6 +73,20 @@ static void emit_unix_stream_only(struct builder *b) {
   emit_return(b, ERRNO(EPERM));
 }
 
+static void emit_no_setuid(struct builder *b, unsigned mode) {
+  load_argument(b, mode);
+  return_if_any_bit(b, S_ISUID, ERRNO(EPERM));
+  emit_return(b, SECCOMP_RET_ALLOW);
+}
+
+static void emit_open_no_setuid(struct builder *b, unsigned flags) {
+  load_argument(b, flags);
+  // O_TMPFILE contains O_DIRECTORY, which alone creates nothing.
+  emit(b, BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 1, 0);
+  emit_return(b, SECCOMP_RET_ALLOW);
+  emit_no_setuid(b, flags + 1);
+}
+
 static void emit_rule(struct builder *b, enum rule rule) {
   switch (rule) {
     case RULE_UNLISTED: emit_return(b, ERRNO(ENOSYS)); return;
@@ -123,11 +138,16 @@ static void emit_rule(struct builder *b, enum rule rule) {
     case MKNOD_NO_DEVICE:
     case MKNODAT_NO_DEVICE:
       load_argument(b, rule == MKNOD_NO_DEVICE ? 1 : 2);
+      return_if_any_bit(b, S_ISUID, ERRNO(EPERM));
       emit(b, BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
       return_if_equal(b, S_IFCHR, ERRNO(EPERM));
       return_if_equal(b, S_IFBLK, ERRNO(EPERM));
       emit_return(b, SECCOMP_RET_ALLOW);
       return;
+    case MODE_1_NO_SETUID: emit_no_setuid(b, 1); return;
+    case MODE_2_NO_SETUID: emit_no_setuid(b, 2); return;
+    case OPEN_NO_SETUID: emit_open_no_setuid(b, 1); return;
+    case OPENAT_NO_SETUID: emit_open_no_setuid(b, 2); return;
   }
 }
 

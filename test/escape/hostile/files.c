@@ -1,9 +1,11 @@
 // Attacks through names: links, missing paths, replaced directories, special files.
 #include "hostile.h"
 
+#include <stdint.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 static int write_to(const char *path) {
   int fd = open(path, O_WRONLY | O_CREAT, 0644);
@@ -88,6 +90,75 @@ static int fill(char **argv) {
   return worked();
 }
 
+// Creates PATH as `hostile make-setuid CALL PATH` says: setuid, and executable by all.
+static int make_setuid(char **argv) {
+  const char *name = argv[0], *path = argv[1];
+  const mode_t mode = S_ISUID | 0755;
+  struct stat st;
+  umask(0);
+  int fd = -1;
+  if (strstr(name, "chmod")) fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (!strcmp(name, "fchmod") && fchmod(fd, mode)) return failed(name);
+  if (!strcmp(name, "fchmodat") && syscall(SYS_fchmodat, AT_FDCWD, path, mode)) return failed(name);
+  if (!strcmp(name, "fchmodat2") && syscall(452, AT_FDCWD, path, mode, 0)) return failed(name);
+  if (!strcmp(name, "mknodat") && syscall(SYS_mknodat, AT_FDCWD, path, S_IFREG | mode, 0))
+    return failed(name);
+  if (!strcmp(name, "openat") && syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_RDWR, mode) < 0)
+    return failed(name);
+  if (!strcmp(name, "tmpfile")) {
+    char link_path[64];
+    fd = (int)syscall(SYS_openat, AT_FDCWD, ".", O_TMPFILE | O_RDWR, mode);
+    if (fd < 0) return failed(name);
+    snprintf(link_path, sizeof link_path, "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, link_path, AT_FDCWD, path, AT_SYMLINK_FOLLOW)) return failed("linkat");
+  }
+#ifdef __x86_64__
+  if (!strcmp(name, "chmod") && syscall(SYS_chmod, path, mode)) return failed(name);
+  if (!strcmp(name, "creat") && syscall(SYS_creat, path, mode) < 0) return failed(name);
+  if (!strcmp(name, "open") && syscall(SYS_open, path, O_CREAT | O_RDWR, mode) < 0)
+    return failed(name);
+  if (!strcmp(name, "mknod") && syscall(SYS_mknod, path, S_IFREG | mode, 0)) return failed(name);
+#endif
+  if (stat(path, &st)) return failed("stat");
+  return st.st_mode & S_ISUID ? worked() : 2;
+}
+
+// The filter cannot see the mode of openat2. Worked: the file has content and is still setuid.
+static int fill_setuid(char **argv) {
+  const struct {
+    uint64_t flags, mode, resolve;
+  } how = {O_CREAT | O_EXCL | O_RDWR, S_ISUID | 0755, 0};
+  struct stat st;
+  umask(0);
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, argv[0], &how, sizeof how);
+  if (fd < 0) return failed("openat2");
+  if (fstat(fd, &st) || !(st.st_mode & S_ISUID)) return 2;
+  if (write(fd, "#!/bin/sh\n", 10) != 10) return failed("write");
+  if (fstat(fd, &st)) return failed("fstat");
+  errno = EPERM;
+  return st.st_mode & S_ISUID ? worked() : failed("cleared");
+}
+
+// Changes what Landlock has no right for, of a file outside the box.
+static int change_metadata(char **argv) {
+  const char *name = argv[0], *path = argv[1];
+  const struct timespec times[2] = {{1, 0}, {1, 0}};
+  if (!strcmp(name, "fchmodat"))
+    return outcome(name, syscall(SYS_fchmodat, AT_FDCWD, path, 0640));
+  if (!strcmp(name, "fchownat"))
+    return outcome(name, syscall(SYS_fchownat, AT_FDCWD, path, getuid(), getgid(), 0));
+  if (!strcmp(name, "utimensat"))
+    return outcome(name, syscall(SYS_utimensat, AT_FDCWD, path, times, 0));
+  if (!strcmp(name, "setxattr")) return outcome(name, setxattr(path, "user.evil", "x", 1, 0));
+  if (!strcmp(name, "removexattr")) {
+    // The errno after the filter: the attribute is not there.
+    removexattr(path, "user.evil");
+    return errno == EPERM ? failed(name) : worked();
+  }
+  fprintf(stderr, "no such call\n");
+  return 2;
+}
+
 const struct attack file_attacks[] = {
     {"write-file", write_file},
     {"read-file", read_file},
@@ -102,5 +173,8 @@ const struct attack file_attacks[] = {
     {"make-device", make_device},
     {"big-file", big_file},
     {"fill", fill},
+    {"make-setuid", make_setuid},
+    {"fill-setuid", fill_setuid},
+    {"change-metadata", change_metadata},
     {NULL, NULL},
 };
