@@ -15,7 +15,7 @@ const on = (
 const scope = (action: Action, context: PolicyContext = {}): Request =>
   on(action, 'Scope', 'project:app', { scope: 'project:app', ...context });
 const message = (to: 'Agent' | 'External', context: PolicyContext): Request =>
-  on('message.send', to, 'x', { message_type: 'TaskUpdate', in_thread: false, ...context });
+  on('message.send', to, 'x', { message_type: 'TaskUpdate', ...context });
 const decision = (principal: string): Request => ({
   ...on('approval.decide', 'Approval', 'approval_1', {
     agent: 'coder',
@@ -58,9 +58,9 @@ const ALLOWS: Record<string, Row> = {
     decides: files.map((action) => file(action, '/tmp/x')),
     leaves: files.map((action) => file(action, '/var/tmp/x')),
   },
-  thread: {
-    decides: [message('Agent', { in_thread: true })],
-    leaves: [message('Agent', { in_thread: false })],
+  messages: {
+    decides: [message('Agent', {})],
+    leaves: [by('external:x', message('Agent', {}))],
   },
   'granted-host': {
     decides: [net('a.org', 443, { granted: true })],

@@ -2,8 +2,9 @@
 // request. Selects the rules whose principal fits; decide.ts evaluates them.
 import type { Bundle } from './bundle.ts';
 import { type Cedar, readBaseText } from './cedar.ts';
-import type { EntityParents, EntityUid } from './entities.ts';
+import type { EntityParents } from './entities.ts';
 import { expandManifestRules } from './manifest-rules.ts';
+import type { EntityUid } from './principals.ts';
 import { makeRule, quote, type Rule, type RuleText, scopeFits } from './rule.ts';
 import { splitRules } from './rule-text.ts';
 

@@ -98,7 +98,7 @@ test('every subject of policy has its action', async () => {
     context = {},
   ): Request => ({ principal: 'agent:coder', action, resource: { type, id }, context });
   const scope = (action: Request['action'], id: string) => on(action, 'Scope', id, { scope: id });
-  const message = { message_type: 'TaskUpdate', in_thread: false };
+  const message = { message_type: 'TaskUpdate' };
   assert.deepEqual(
     await decideEach(policy, [
       on('model.use', 'Model', 'coder-large', { model: 'coder-large' }),
@@ -111,7 +111,6 @@ test('every subject of policy has its action', async () => {
       on('task.delegate', 'Agent', 'ops'),
       on('message.send', 'Agent', 'ops', message),
       on('message.send', 'Agent', 'tester', message),
-      on('message.send', 'Agent', 'tester', { ...message, in_thread: true }),
       scope('data.delete', 'agent:coder'),
       { ...scope('data.delete', 'agent:coder'), principal: 'person:alice' },
     ]),
@@ -124,9 +123,8 @@ test('every subject of policy has its action', async () => {
       'allow manifest:coder:memory.write:1',
       'allow manifest:coder:task.delegate:1',
       'deny',
-      'allow manifest:coder:message.send:1',
-      'deny',
-      'allow base:thread',
+      'allow base:messages manifest:coder:message.send:1',
+      'allow base:messages',
       'deny',
       'allow base:people',
     ],

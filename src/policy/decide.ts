@@ -3,7 +3,8 @@
 import type { Bundle } from './bundle.ts';
 import { type Cedar, type CedarRequest, cedarIfLoaded, loadCedar } from './cedar.ts';
 import { type CompiledBase, type CompiledPolicy, compileAgent, compileBase } from './compile.ts';
-import { contradiction, type EntityParents, placeResource, readPrincipal } from './entities.ts';
+import { contradiction, type EntityParents, placeResource } from './entities.ts';
+import { readPrincipal } from './principals.ts';
 import { type PolicyDecision, type Request, strictest } from './request.ts';
 import { type Rule, ruleFits } from './rule.ts';
 import { shapeProblem } from './shapes.ts';

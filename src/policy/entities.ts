@@ -3,26 +3,11 @@
 import { findGrantingCapabilities } from './capabilities.ts';
 import { matchingSuffixes, parseHost } from './hosts.ts';
 import { canonicalPath, pathsAbove } from './paths.ts';
+import type { EntityUid } from './principals.ts';
 import type { PolicyContext, ResourceType } from './request.ts';
 
-export type EntityUid = { type: string; id: string };
 export type EntityParents = { uid: EntityUid; parents: EntityUid[] };
 export type PlaceResult = { ok: true; placed: EntityParents } | { ok: false; problem: string };
-
-const KINDS: Readonly<Record<string, string>> = {
-  agent: 'Agent',
-  person: 'Person',
-  service: 'Service',
-  external: 'External',
-};
-
-/** Parses agent:coder into Agent::"coder". */
-export function readPrincipal(principal: string): EntityUid | undefined {
-  const at = principal.indexOf(':');
-  const type = KINDS[principal.slice(0, at)];
-  const id = principal.slice(at + 1);
-  return at < 0 || type === undefined || id === '' ? undefined : { type, id };
-}
 
 const SCOPE = /^[a-z][a-z0-9_-]*(:[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+)*)?$/;
 

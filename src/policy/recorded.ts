@@ -64,6 +64,9 @@ function listRules(rules: readonly string[]): string {
 }
 
 function writeTouch(touch: Touch): string {
+  if (touch.action === 'task.delegate') return JSON.stringify([touch.action, touch.agent]);
+  if (touch.action === 'message.send')
+    return JSON.stringify([touch.action, touch.to, touch.messageType]);
   if (touch.action === 'net.connect')
     return JSON.stringify([
       touch.action,
@@ -183,6 +186,9 @@ function readTouch(text: string): Touch | undefined {
   if (!Array.isArray(value)) return undefined;
   const [action, target, third, fourth, granted] = value as unknown[];
   if (typeof target !== 'string') return undefined;
+  if (action === 'task.delegate') return { action, agent: target };
+  if (action === 'message.send')
+    return typeof third === 'string' ? { action, to: target, messageType: third } : undefined;
   if (action === 'net.connect') {
     if (typeof third !== 'number') return undefined;
     return {

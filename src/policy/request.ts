@@ -1,5 +1,6 @@
 // Policy requests and decisions, and builders for the requests of tool and model calls.
 import { parseHost } from './hosts.ts';
+import { readPrincipal } from './principals.ts';
 
 export type Action =
   | 'tool.call'
@@ -49,7 +50,7 @@ export type PolicyDecision = {
   version: number;
 };
 
-/** A path or host that a call would read, change or reach. */
+/** A path, host or agent that a call would read, change, reach or hand work to. */
 export type Touch =
   | {
       action: 'file.read' | 'file.write' | 'file.delete';
@@ -66,7 +67,10 @@ export type Touch =
       urlPath?: string;
       /** A person granted this host and port to the run. */
       granted?: boolean;
-    };
+    }
+  | { action: 'task.delegate'; agent: string }
+  /** `to` is a principal: agent:coder, person:alice, … */
+  | { action: 'message.send'; to: string; messageType: string };
 
 export type CallFacts = {
   agent: string;
@@ -131,6 +135,8 @@ export function callRequests(facts: CallFacts): Request[] {
 }
 
 export function touchRequest(principal: string, touch: Touch, run: PolicyContext): Request {
+  if (touch.action === 'task.delegate' || touch.action === 'message.send')
+    return teamRequest(principal, touch, run);
   if (touch.action !== 'net.connect') {
     const { action, path, recursive, declared } = touch;
     const context = {
@@ -154,6 +160,20 @@ export function touchRequest(principal: string, touch: Touch, run: PolicyContext
     ...run,
   };
   return { principal, action: 'net.connect', resource: { type: 'Host', id: host }, context };
+}
+
+type TeamTouch = Extract<Touch, { action: 'task.delegate' | 'message.send' }>;
+
+/** The context of these actions has no tool: only the tool of the same name asks them. */
+function teamRequest(principal: string, touch: TeamTouch, run: PolicyContext): Request {
+  const { tool: _, ...context } = run;
+  const { action } = touch;
+  if (action === 'task.delegate')
+    return { principal, action, resource: { type: 'Agent', id: touch.agent }, context };
+  // A receiver that is not a principal gets a type that no action has, and decide() denies it.
+  const { type, id } = readPrincipal(touch.to) ?? { type: 'Scope', id: touch.to };
+  const resource = { type: type as ResourceType, id };
+  return { principal, action, resource, context: { message_type: touch.messageType, ...context } };
 }
 
 const ORDER = { allow: 0, ask: 1, deny: 2 } as const;

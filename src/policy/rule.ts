@@ -1,7 +1,8 @@
 // Defines a rule and matches its scope. Pure. A rule whose scope does not fit a request cannot
 // affect the decision, so it is not evaluated.
 import type { PolicyJson } from './cedar.ts';
-import type { EntityParents, EntityUid } from './entities.ts';
+import type { EntityParents } from './entities.ts';
+import type { EntityUid } from './principals.ts';
 
 /** A rule before Cedar has parsed it. */
 export type RuleText = {

@@ -73,7 +73,7 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
   'message.send': {
     principals: ['Agent', 'Person', 'Service', 'External'],
     resources: ['Agent', 'Person', 'Service', 'External'],
-    required: { message_type: 'String', in_thread: 'Bool', labels },
+    required: { message_type: 'String', labels },
     optional: run,
   },
   'approval.decide': {

@@ -1,11 +1,13 @@
 // Checks the rule files that people write before they take effect. Every problem names the file,
 // the line and, if possible, the probable intention.
 import type { FileProblem } from '../wire/primitives.ts';
+import { ASKED } from './asked.ts';
 import { CAPABILITY_NAMES } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
 import { isScope } from './entities.ts';
 import { parseHostPattern } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
+import type { Action } from './request.ts';
 import { ANNOTATIONS, findNamedEntity, isAboutTrees } from './rule.ts';
 import { lineAtByte, type RuleTextPart, splitRules } from './rule-text.ts';
 
@@ -50,6 +52,7 @@ export function checkSiteFile(
     checkAnnotations(report, rule, nearest);
     checkNames(report, rule, agents, nearest);
     checkPlanned(report, rule);
+    checkAsked(report, rule);
   }
   validateAll(cedar, report, found);
   return {
@@ -218,6 +221,42 @@ function checkPlanned({ file, warnings }: Report, { piece, json }: ParsedRule): 
     message: `the rule ${verb} files under conditions that a box cannot evaluate`,
     hint: 'Name a path (resource in Path::"…"); otherwise boxes of these agents show no files at all.',
   });
+}
+
+/** Rejects a rule that nothing asks about: it would look in force and decide nothing. */
+function checkAsked({ file, problems }: Report, { piece, json }: ParsedRule): void {
+  const { line } = piece;
+  const addProblem = (message: string, hint: string) =>
+    problems.push({ file, line, message, hint });
+  const type = principalType(json);
+  for (const action of namedActions(json)) {
+    if (!Object.hasOwn(ASKED, action)) continue;
+    const { principals, canWait } = ASKED[action as Action];
+    if (principals.length === 0)
+      addProblem(`${action} decides nothing: nothing asks this yet`, 'Remove it from the rule.');
+    else if (type !== undefined && !principals.includes(type))
+      addProblem(
+        `${action} by a principal of type ${type} decides nothing: nothing asks this yet`,
+        `Write principal is ${principals.join(' or ')}.`,
+      );
+    else if (json.annotations?.ask !== undefined && !canWait)
+      addProblem(
+        `@ask with ${action} decides nothing: nothing waits for a person there`,
+        'Remove @ask to forbid it, or name another action.',
+      );
+  }
+}
+
+function namedActions({ action }: PolicyJson): string[] {
+  const refs = 'entities' in action ? action.entities : 'entity' in action ? [action.entity] : [];
+  return refs.map((ref) => ('__entity' in ref ? ref.__entity.id : ref.id));
+}
+
+const MEMBERS: Readonly<Record<string, string>> = { Group: 'Agent', Role: 'Person' };
+
+function principalType({ principal }: PolicyJson): string | undefined {
+  const type = principal.op === 'is' ? principal.entity_type : findNamedEntity(principal)?.type;
+  return type === undefined ? undefined : (MEMBERS[type] ?? type);
 }
 
 type NamedEntity = { type: string; id: string };

@@ -263,7 +263,8 @@ export function makeCalls(deps: CallDeps): CallHandlers {
     },
 
     async toolAwaitApproval({ body }) {
-      const wait = await store.openWait(toRunCall(body), {
+      // A key of its own: the approved call itself may be done here too, under the call's key.
+      const wait = await store.openWait(toRunCall(body, 'approval'), {
         kind: 'approval',
         by: ['person'],
         from: 'service:approvald',

@@ -79,7 +79,7 @@ export const toSubject = ({ run, callId, toolName, argumentsHash }: Job): Subjec
 /** The paths the call was decided on. Of paths under an `ask` rule, its box opens only these. */
 function listTouchedPaths({ tool }: Job, input: unknown): string[] {
   const paths = (tool?.touches?.(input) ?? []).flatMap((touch) =>
-    touch.action === 'net.connect' ? [] : [touch.path],
+    'path' in touch ? [touch.path] : [],
   );
   return tool?.touchesAll === true ? [...paths, ANY_PATH] : paths;
 }

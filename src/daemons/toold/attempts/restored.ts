@@ -36,7 +36,9 @@ function leavesBox(tool: Tool, input: unknown, reach: BoxReach): boolean {
   const isOwn = (path: string): boolean =>
     [reach.workspace, reach.home, SCRATCH].some((root) => isWithin(path, root));
   const isOutside = (tool.touches?.(input) ?? []).some((touch) =>
-    touch.action === 'net.connect' ? true : touch.action !== 'file.read' && !isOwn(touch.path),
+    'path' in touch
+      ? touch.action !== 'file.read' && !isOwn(touch.path)
+      : touch.action === 'net.connect',
   );
   if (isOutside || tool.touchesAll === true) return isOutside;
   return reach.network.mode !== 'none' || !reach.write.every(isOwn);

@@ -204,7 +204,9 @@ export function fakeAgentd() {
       return { labels: [...marksOf(params.id)] };
     },
     async toolAwaitApproval({ body }) {
-      const wait = doOnce('approval', body, () => openWait(body, 'approval', { kind: 'approval' }));
+      const wait = doOnce('approval', { ...body, wait_key: 'approval' }, () =>
+        openWait(body, 'approval', { kind: 'approval' }),
+      );
       return { wait: now(wait)! };
     },
     async getWait({ params }) {

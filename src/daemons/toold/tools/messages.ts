@@ -63,6 +63,7 @@ export function messageTools(agentd: AgentdClient): Tool[] {
       replied: z.boolean(),
       reply: z.record(z.string(), z.unknown()).optional(),
     }),
+    touches: ({ to, type }) => [{ action: 'message.send', to, messageType: type }],
     async perform({ to, type, text, in_reply_to, wait_reply, expires_in_s }, context) {
       const message = { type, to, parts: [{ kind: 'text' as const, text }], in_reply_to };
       const body = { ...forRun(context), message, wait_reply, expires_in_s };

@@ -64,6 +64,7 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       wait: z.boolean().default(true).describe('false: go on at once with only the task_id'),
     }),
     output: Delegated,
+    touches: ({ agent }) => [{ action: 'task.delegate', agent }],
     delegatesTo: ({ agent, delegation }) => ({ agent, delegation }),
     async perform(input, context) {
       const body = { ...forRun(context), ...input };

@@ -1,0 +1,31 @@
+// Lists who asks policy about each action. A site rule about anything else would decide nothing, so
+// the check of rule files rejects it.
+import type { Action } from './request.ts';
+
+type Asked = {
+  /** The types of principals that some daemon asks about. */
+  principals: readonly string[];
+  /** A person can be asked: the effect of a rule with @ask. */
+  canWait: boolean;
+};
+
+const agents: Asked = { principals: ['Agent'], canWait: true };
+const nothing: Asked = { principals: [], canWait: false };
+
+export const ASKED: Readonly<Record<Action, Asked>> = {
+  'tool.call': agents,
+  'file.read': agents,
+  'file.write': agents,
+  'file.delete': agents,
+  'net.connect': agents,
+  // A step of a run cannot wait for a person.
+  'model.use': { principals: ['Agent'], canWait: false },
+  'memory.read': nothing,
+  'memory.write': nothing,
+  'task.delegate': agents,
+  'message.send': agents,
+  // Asking means here: two people must approve.
+  'approval.decide': { principals: ['Person'], canWait: true },
+  'data.retain': { principals: ['Person', 'Service'], canWait: false },
+  'data.delete': { principals: ['Person', 'Service'], canWait: true },
+};

@@ -1,0 +1,18 @@
+// Parses principals. Pure.
+
+export type EntityUid = { type: string; id: string };
+
+const KINDS: Readonly<Record<string, string>> = {
+  agent: 'Agent',
+  person: 'Person',
+  service: 'Service',
+  external: 'External',
+};
+
+/** Parses agent:coder into Agent::"coder". */
+export function readPrincipal(principal: string): EntityUid | undefined {
+  const at = principal.indexOf(':');
+  const type = KINDS[principal.slice(0, at)];
+  const id = principal.slice(at + 1);
+  return at < 0 || type === undefined || id === '' ? undefined : { type, id };
+}
