@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -287,6 +288,18 @@ static int open_signals(void) {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+// Memory of the daemons holds keys. The limit covers core files, the filter those that the host
+// pipes to a program; every process of the runtime inherits both, over exec, too.
+static int disable_core_files(void) {
+  struct rlimit none = {0, 0};
+  if (setrlimit(RLIMIT_CORE, &none)) return -1;
+  int fd = open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT ? 0 : -1;  // a kernel that writes no core files
+  ssize_t written = write(fd, "0", 1);
+  close(fd);
+  return written == 1 ? 0 : -1;
+}
+
 int main(int argc, char **argv) {
   int at = 1;
   for (; at + 1 < argc && strcmp(argv[at], "--"); at += 2) {
@@ -308,6 +321,11 @@ int main(int argc, char **argv) {
   fcntl(status_fd, F_SETFD, FD_CLOEXEC);
   int signals = open_signals();
   if (client_fd < 0 || signals < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1)) return 70;
+  if (disable_core_files()) {
+    dprintf(client_fd, "{\"error\":{\"code\":\"internal\",\"message\":\"core files could not be "
+                       "disabled: %s\",\"hint\":\"\",\"retry\":false}}\n", strerror(errno));
+    return 78;
+  }
   // Held until this process ends: another agentctl up at the same moment must not overwrite it.
   if (flock(status_fd, LOCK_EX | LOCK_NB)) {
     dprintf(client_fd, "{\"error\":{\"code\":\"state_in_use\",\"message\":\"the runtime is being "
