@@ -210,7 +210,6 @@ export const FeaturesView = z.object({
   /** `root`, or `user` with its own user namespaces. */
   warden: z.object({ version: z.int(), mode: z.enum(['root', 'user']) }),
   identity: z.enum(['users', 'dynamic', 'single']),
-  runner_level: SandboxLevel,
   levels: z.array(Probe),
   features: z.array(Probe),
 });

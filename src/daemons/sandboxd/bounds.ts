@@ -5,12 +5,7 @@ import { dirname, join } from 'node:path';
 import { isWithin } from '../../policy/paths.ts';
 import { RUN_DAEMONS } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
-import {
-  findRunnerFiles,
-  findRunnerFilesOnHost,
-  systemBinds,
-  toolBinds,
-} from './adapters/host-paths.ts';
+import { findRunnerFiles, systemBinds, toolBinds } from './adapters/host-paths.ts';
 import type { SandboxdConfig } from './config.ts';
 import { type HostIdentity, identityMode } from './identities.ts';
 
@@ -97,10 +92,7 @@ export function boundsText(places: BoundsPlaces): string {
   const { config, host } = places;
   const stateDir = realpathSync(places.stateDir);
   const runtimeDir = realPathOrSame(places.runtimeDir);
-  const runner =
-    config.runner_level === 'L1'
-      ? findRunnerFilesOnHost(config.runner)
-      : findRunnerFiles(config.runner);
+  const runner = findRunnerFiles(config.runner);
   const shown = [...systemBinds(config.system_paths), ...runner.binds, ...toolBinds(config.boxfs)]
     .filter(({ kind }) => kind === 'ro')
     .map(({ src }) => src!);

@@ -25,8 +25,6 @@ export const sandboxdConfig = z.strictObject({
    */
   gid_first: id.default(300_000),
   gid_last: id.default(1_299_999),
-  /** L1, which sees the host's tree, only as an ordinary user where this host has no L2. */
-  runner_level: z.enum(['L1', 'L2']).default('L2'),
   /** The runner's program; by default the one built with this sandboxd. */
   runner: z.string().max(4_096).optional(),
   /** The boxfs program. Set by the process that starts the daemon. */

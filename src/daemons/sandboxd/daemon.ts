@@ -8,7 +8,6 @@ import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import {
   findRunnerFiles,
-  findRunnerFilesOnHost,
   type RunnerFiles,
   secretPaths,
   systemBinds,
@@ -101,8 +100,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     runtimeDir,
     records,
     runnerFiles: () => {
-      runnerFiles ??=
-        config.runner_level === 'L1' ? findRunnerFilesOnHost(runner) : findRunnerFiles(runner);
+      runnerFiles ??= findRunnerFiles(runner);
       return runnerFiles;
     },
   });

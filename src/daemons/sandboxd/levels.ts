@@ -140,7 +140,6 @@ export function makeLevels(options: {
       return {
         warden: { version: Number(get('version')), mode },
         identity: identities.mode,
-        runner_level: config.runner_level,
         levels: [
           await probeLevel(1, seen),
           await probeLevel(2, seen),
@@ -182,23 +181,13 @@ export function makeLevels(options: {
     },
     async assertRunners() {
       const seen = await warden.features();
-      if (config.runner_level === 'L1' && identities.mode !== 'single')
-        throw fault('bad_config', 'sandboxd.runner_level L1 is for ordinary users only', {
-          hint: 'As root every runner gets L2: set sandboxd.runner_level to L2.',
-        });
-      const level = config.runner_level === 'L1' ? 'level1' : 'level2';
-      if (seen.get(level) === 'yes') return;
+      if (seen.get('level2') === 'yes') return;
       const why = seen.get('missing') || `Landlock is missing (ABI ${seen.get('landlock')})`;
       const command = seen.get('fix') || 'agentctl doctor';
       throw fault(
         'level_unavailable',
-        `this host does not support ${config.runner_level} sandboxes for runners: ${why}`,
-        {
-          hint:
-            config.runner_level === 'L2'
-              ? `${command}   (or, knowing what it means, sandboxd.runner_level: L1)`
-              : command,
-        },
+        `this host does not support L2 sandboxes, which runners need: ${why}`,
+        { hint: command },
       );
     },
   };

@@ -76,27 +76,24 @@ export function makeRunners(options: RunnersOptions): Runners {
     for (const { command } of live.values()) command.kill();
   });
   const starting = new Set<Promise<unknown>>();
-  const onHost = config.runner_level === 'L1';
   const recordingRefusal = makeRefusalRecorder(store, log);
 
   /** Created before the sockets: the box is built while the daemons open them. */
   const socketDirs = (name: string): string[] =>
     RUN_DAEMONS.map((daemon) => join(runtimeDir, daemon, name));
   const toSocketPaths = (name: string): Sockets => {
-    const at = (daemon: string) =>
-      join(onHost ? join(runtimeDir, daemon, name) : join(DAEMONS_DIR, daemon), `${daemon}.sock`);
+    const at = (daemon: string) => join(DAEMONS_DIR, daemon, `${daemon}.sock`);
     return { agentd: at('agentd'), toold: at('toold'), modeld: at('modeld') };
   };
 
   const makePlan = (id: BoxId, name: string, identity: Identity): WardenPlan => {
     const runnerFiles = options.runnerFiles();
     const dirs = socketDirs(name).map((src, at): Bind => {
-      const dst = onHost ? src : join(DAEMONS_DIR, RUN_DAEMONS[at]!);
-      return { kind: 'ro', src, dst };
+      return { kind: 'ro', src, dst: join(DAEMONS_DIR, RUN_DAEMONS[at]!) };
     });
     return {
       id,
-      level: onHost ? 1 : 2,
+      level: 2,
       profile: 'runner',
       uid: identity.uid,
       gid: identity.gid,
@@ -170,7 +167,7 @@ export function makeRunners(options: RunnersOptions): Runners {
 
   const spares = makeSpareRunners({
     // On the host a runner is given the paths of its directories, which a spare's must not have.
-    countMax: onHost ? 0 : Math.min(config.runner_spares, Math.floor(config.boxes_max / 8)),
+    countMax: Math.min(config.runner_spares, Math.floor(config.boxes_max / 8)),
     idleMs: config.runner_spare_idle_ms,
     start(agent) {
       const id = newId<BoxId>('box');
@@ -211,7 +208,7 @@ export function makeRunners(options: RunnersOptions): Runners {
     const { mode, ...owner } = body;
     const spare = await takeSpare(body.agent, name);
     const id = spare?.id ?? newId<BoxId>('box');
-    const box = { id, kind: 'runner' as const, level: config.runner_level, ...owner };
+    const box = { id, kind: 'runner' as const, level: 'L2' as const, ...owner };
     const startCold = () => startInBox(id, name, body.agent);
     // A replay is not recorded.
     const { command, identity } =

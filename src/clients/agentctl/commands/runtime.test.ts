@@ -214,7 +214,6 @@ const probe = (name: string, detail: string, fix: string | null = null, works = 
 const sandboxes = {
   warden: { version: 1, mode: 'user' as const },
   identity: 'single' as const,
-  runner_level: 'L2' as const,
   levels: [
     probe('L1', 'no', 'allow it'),
     probe('L2', 'tried', null, true),

@@ -64,19 +64,6 @@ export function findRunnerFiles(runner: string): RunnerFiles {
   };
 }
 
-/** For level 1, which sees the host's own tree: paths do not change. */
-export function findRunnerFilesOnHost(runner: string): RunnerFiles {
-  const program = realpathSync(runner);
-  const node = realpathSync(process.execPath);
-  const sources = [node, ...nodeLibraries().map((path) => realpathSync(path))];
-  const own = program.endsWith('.ts') ? dirname(program) : program;
-  return {
-    binds: [...new Set([...sources, own])].map((path) => ({ kind: 'ro', src: path, dst: path })),
-    argv: [node, program],
-    env: NODE_ENV,
-  };
-}
-
 /** Binds agentd's Node, if the system has none, and boxfs. */
 export function toolBinds(boxfs: string | undefined): Bind[] {
   const node = realpathSync(process.execPath);

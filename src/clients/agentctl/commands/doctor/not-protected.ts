@@ -34,12 +34,6 @@ function listBoxGaps(user: string, sandboxes: FeaturesView | undefined): string[
             'them, not the user.',
         ]
       : []),
-    ...(sandboxes.runner_level === 'L1'
-      ? [
-          "Runners have L1: they share the host's tree, process list and network namespace; Landlock " +
-            'and seccomp block what they may not access there.',
-        ]
-      : []),
     ...(lacks('memory') || lacks('pids')
       ? [
           'No cgroup limits the boxes: their memory and processes are counted ten times a second, so ' +

@@ -35,7 +35,7 @@ function probeHost(stateDir: string): FeaturesView {
 }
 
 function toFindings(view: FeaturesView): DoctorFinding[] {
-  const isNeeded = ({ name }: Probe) => name === view.runner_level;
+  const isNeeded = ({ name }: Probe) => name === 'L2';
   const levels = view.levels.map((probe): DoctorFinding => {
     const { name, works, detail, fix } = probe;
     if (works) return ok(name, isNeeded(probe) ? `${detail}; used for runners` : detail);
