@@ -122,7 +122,7 @@ test('every subject of policy has its action', async () => {
       'deny',
       'allow manifest:coder:memory.write:1',
       'allow manifest:coder:task.delegate:1',
-      'deny',
+      'deny manifest:coder:task.delegate:2',
       'allow base:messages manifest:coder:message.send:1',
       'allow base:messages',
       'deny',

@@ -239,6 +239,19 @@ function addTeam(add: Add, who: string, { team }: AgentRights, tools: ReadonlySe
         `spec.team.delegateTo: ${name}`,
         `permit (${delegate}, resource == Agent::${quote(name)});`,
       );
+    // Without it, the agent would read that no rule allows it, and not whom it may ask instead.
+    if (team?.delegateTo !== undefined) {
+      const names = team.delegateTo.map((name) => `Agent::${quote(name)}`);
+      const whom = team.delegateTo.join(', ') || 'no agent';
+      const except =
+        names.length === 0 ? '' : ` unless { [${names.join(', ')}].contains(resource) }`;
+      add(
+        'task.delegate',
+        'spec.team.delegateTo',
+        `@why(${quote(`its manifest lets it delegate only to ${whom}`)}) forbid (${delegate}, ` +
+          `resource)${except};`,
+      );
+    }
   }
   for (const name of team?.talkTo ?? [])
     add(
