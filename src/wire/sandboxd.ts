@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
+import { layerRoutes, WorkspaceMode } from './sandboxd/layers.ts';
 import { treeFileRoutes } from './sandboxd/tree-files.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
@@ -75,16 +76,22 @@ const boxOwner = {
   root_task_id: TaskId,
 };
 
+const boxWorkspace = {
+  /** The person's directory that is the task tree's workspace. */
+  workspace_path: z.string().max(4_095).optional(),
+  /** How a person's directory is used; absent, as for tasks of earlier versions: `live`. */
+  workspace_mode: WorkspaceMode.optional(),
+};
+
 export const OpenBoxBody = z.strictObject({
   ...boxOwner,
+  ...boxWorkspace,
   level: SandboxLevel,
   rules: BoxRules,
   network: z.strictObject({
     /** The socket behind 127.0.0.1:3128 in the box; null: no egress. */
     egress_socket: z.string().max(100).nullable(),
   }),
-  /** The operator's directory that is used in place as the task tree's workspace. */
-  workspace_path: z.string().max(4_095).optional(),
 });
 export type OpenBoxBody = z.infer<typeof OpenBoxBody>;
 
@@ -115,6 +122,7 @@ export type ExecBody = z.infer<typeof ExecBody>;
 
 export const RunOnceBody = z.strictObject({
   ...boxOwner,
+  ...boxWorkspace,
   call_id: CallId,
   level: SandboxLevel,
   rules: BoxRules,
@@ -267,6 +275,7 @@ export const sandboxdRoutes = routes({
     output: z.object({ freed: z.boolean(), reason: z.string().nullable() }),
   }),
   ...treeFileRoutes,
+  ...layerRoutes,
   startRunner: route({
     method: 'POST',
     path: '/v1/runners',

@@ -99,6 +99,10 @@ function testGood(call: Omit<RouteCall, 'as'>, name: string, row: RouteRow): voi
           send({ ...call, as }, good),
           good.meanwhile?.() ?? Promise.resolve(),
         ]);
+        if (row.refused !== undefined) {
+          assertRefused(outcome, row.refused, route, link);
+          continue;
+        }
         assert.ok(outcome.ok, `${link}: ${JSON.stringify(outcome)}`);
         if (!outcome.ok) return;
         assert.equal(outcome.status, 200);

@@ -14,6 +14,8 @@ export type RouteRow = {
   /** Creates what the route needs. Called once per link, so the request may consume it. */
   good(world: IdleWorld, as: CallerKind): Promise<Good>;
   check?(response: never, good: Good): void;
+  /** The fault for the valid request, where its success needs what this world cannot have. */
+  refused?: FaultCode;
   bad?: readonly Bad[];
   /** The fault for an unknown id; `fine` if the route creates it or searches for it. */
   unknownId?: FaultCode | 'fine';

@@ -7,6 +7,7 @@ import type { CommandEnd, FeaturesView } from '../../src/wire/sandboxd.ts';
 import { sandboxdRoutes } from '../../src/wire/sandboxd.ts';
 import { callSocket, type IdleWorld } from '../support/callers.ts';
 import { type Good, rows, withBody } from './row.ts';
+import { LAYER_ROWS } from './sandboxd-layer-rows.ts';
 
 let made = 0;
 const fresh = () => ({
@@ -77,6 +78,7 @@ export const ROWS = rows({
     check: (answer: { entries: number }) => assert.equal(answer.entries, 0),
   },
   fileSizes: { good: async () => ({}) },
+  ...LAYER_ROWS,
   features: {
     good: async (): Promise<Good> => ({}),
     check: (response: FeaturesView) =>
@@ -142,6 +144,11 @@ export const ROWS = rows({
           params: { id: deriveId<BoxId>('box', 'wire', made++) },
         }),
         'denied',
+      ],
+      [
+        'a mode that does not exist',
+        (good) => withBody(good, { workspace_mode: 'copy' }),
+        'bad_request',
       ],
     ],
   },

@@ -16,6 +16,7 @@ import type {
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import type { Identities } from './identities.ts';
+import { makeLayerHandlers } from './layer-handlers.ts';
 import type { Levels } from './levels.ts';
 import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
@@ -46,6 +47,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     mode: query.mode ?? 'live',
   });
   return {
+    ...makeLayerHandlers(),
     features: () => levels.view(),
     async identity() {
       const { mode, nobody } = identities;

@@ -26,6 +26,7 @@ import { baseEnv, resolveProgram } from './command-environment.ts';
 import type { SandboxdConfig } from './config.ts';
 import { makePathRenamer, type RenamePaths } from './error-paths.ts';
 import type { Identities } from './identities.ts';
+import { assertMode } from './layer-handlers.ts';
 import { assertLevel } from './levels.ts';
 import { makeRefusalRecorder } from './refusals.ts';
 import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
@@ -50,9 +51,10 @@ export type BoxTable = {
   count(): number;
 };
 
-type BoxOwner = Pick<OpenBoxBody, 'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id'> & {
-  workspace_path?: string | undefined;
-};
+type BoxOwner = Pick<
+  OpenBoxBody,
+  'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id' | 'workspace_path' | 'workspace_mode'
+>;
 type OpenBoxState = {
   box: OpenedBox;
   view: OpenBox;
@@ -94,6 +96,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
     level: 'L1' | 'L2',
   ) => {
+    assertMode(body.workspace_mode);
     const identity = await identities.identityFor(body.agent);
     const workspace = await workspaces.workspaceFor({
       rootTaskId: body.root_task_id,

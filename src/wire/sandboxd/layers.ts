@@ -1,0 +1,162 @@
+// The layers of task trees: what agents changed in a person's directory, before a person applies
+// it. Ids are those of root tasks; paths are relative to the directory.
+import * as z from 'zod';
+import { Sha256, TaskId, Timestamp } from '../primitives.ts';
+import { route, routes } from '../route.ts';
+
+/** `layer`: agents write beside the directory. `live`: they write in it. */
+export const WorkspaceMode = z.enum(['layer', 'live']);
+export type WorkspaceMode = z.infer<typeof WorkspaceMode>;
+
+/** A path in the directory, without `.`, `..` and empty parts. */
+const LayerPath = z
+  .string()
+  .max(4_095)
+  .regex(
+    /^(?!\.{1,2}(\/|$))[^/\0]+(\/(?!\.{1,2}(\/|$))[^/\0]+)*$/,
+    'must be a plain relative path',
+  );
+
+/** Names one apply. The caller makes it, so that a repeated request is recognized. */
+export const ApplyId = z.string().regex(/^[a-z0-9_-]{1,64}$/, 'must be a short lowercase id');
+export type ApplyId = z.infer<typeof ApplyId>;
+
+const Side = z.object({
+  type: z.enum(['file', 'directory', 'link', 'other']),
+  /** The permission bits. */
+  mode: z.int(),
+  size_bytes: z.int(),
+  /** The hash of a file, unless it is too large. */
+  sha256: Sha256.nullable(),
+  link_target: z.string().nullable(),
+});
+
+/**
+ * The state of a changed path in the directory, where a person has changed it too since the layer
+ * was opened. `appeared`: at a path that the agent made.
+ */
+export const LayerConflict = z.enum(['changed', 'removed', 'appeared']);
+export type LayerConflict = z.infer<typeof LayerConflict>;
+
+export const LayerChangeView = z.object({
+  path: z.string(),
+  /** `replaced`: by another type of file. `mode`: only its permissions differ. */
+  kind: z.enum(['added', 'modified', 'deleted', 'replaced', 'mode']),
+  /** Null: it did not exist. */
+  before: Side.nullable(),
+  /** Null: it does not exist any more. */
+  after: Side.nullable(),
+  /** Kinds that are applied only when they are allowed by name. */
+  refused: z.array(z.string()),
+  conflict: LayerConflict.nullable(),
+});
+export type LayerChangeView = z.infer<typeof LayerChangeView>;
+
+export const LayerApply = z.object({ apply_id: ApplyId, at: Timestamp, undone: z.boolean() });
+export type LayerApply = z.infer<typeof LayerApply>;
+
+export const LayerChanges = z.object({
+  /** Null: no box of the tree has opened one, so nothing was changed. */
+  layer: z
+    .object({
+      path: z.string(),
+      opened_at: Timestamp,
+      /** Newest first. */
+      applied: z.array(LayerApply),
+    })
+    .nullable(),
+  /** Sorted by path; what is in a directory comes directly behind it. */
+  changes: z.array(LayerChangeView),
+  /** The `after` of the next page. */
+  next: z.string().nullable(),
+});
+export type LayerChanges = z.infer<typeof LayerChanges>;
+
+const treeParam = z.strictObject({ id: TaskId });
+
+export const layerRoutes = routes({
+  layerChanges: route({
+    method: 'GET',
+    path: '/v1/layers/{id}/changes',
+    callers: ['agentd'],
+    params: treeParam,
+    query: z.strictObject({
+      after: LayerPath.optional(),
+      limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
+    }),
+    output: LayerChanges,
+    streams: true,
+  }),
+  /** Both sides of changed files, for a diff. */
+  layerTexts: route({
+    method: 'POST',
+    path: '/v1/layers/{id}/texts',
+    callers: ['agentd'],
+    params: treeParam,
+    body: z.strictObject({
+      paths: z.array(LayerPath).min(1).max(200),
+      /** The limit for each side; the rest is cut. */
+      bytes_max: z.int().min(1).max(1_048_576),
+    }),
+    output: z.object({
+      texts: z.array(
+        z.object({
+          path: z.string(),
+          /** Null: there is no file on this side. */
+          before_base64: z.base64().nullable(),
+          after_base64: z.base64().nullable(),
+          is_cut: z.boolean(),
+        }),
+      ),
+    }),
+    streams: true,
+  }),
+  /**
+   * Writes changes into the directory: all, or those at and below `paths`. Nothing is applied when
+   * one of them is refused (`denied`, `details.refused`) or conflicts (`conflict`,
+   * `details.conflicts`). A repeated `apply_id` is answered from the record.
+   */
+  applyLayer: route({
+    method: 'POST',
+    path: '/v1/layers/{id}/apply',
+    callers: ['agentd'],
+    params: treeParam,
+    body: z.strictObject({
+      apply_id: ApplyId,
+      paths: z.array(LayerPath).min(1).max(10_000).optional(),
+      /** Kinds of changes that are refused otherwise. */
+      allow: z.array(z.string().min(1).max(64)).max(32),
+      /** The hash of the changes that a person has seen; `conflict` when they differ. */
+      expect: Sha256.optional(),
+    }),
+    output: z.object({
+      apply_id: ApplyId,
+      change_sha256: Sha256,
+      applied: z.array(z.string()),
+      /** Refs of the directory's git repository that were moved. */
+      commits: z.array(z.object({ ref: z.string(), from: z.string().nullable(), to: z.string() })),
+    }),
+    streams: true,
+    bodySizeBytesMax: 10_000_000,
+  }),
+  /** Drops what was not applied. Closes the tree's boxes; `overloaded` while a command runs. */
+  discardLayer: route({
+    method: 'POST',
+    path: '/v1/layers/{id}/discard',
+    callers: ['agentd'],
+    params: treeParam,
+    body: z.strictObject({}),
+    output: z.object({ discarded: z.int() }),
+    streams: true,
+  }),
+  /** Restores what an apply has overwritten: the last one, unless another is named. */
+  undoApply: route({
+    method: 'POST',
+    path: '/v1/layers/{id}/undo',
+    callers: ['agentd'],
+    params: treeParam,
+    body: z.strictObject({ apply_id: ApplyId.optional() }),
+    output: z.object({ apply_id: ApplyId, restored: z.array(z.string()) }),
+    streams: true,
+  }),
+});
