@@ -37,7 +37,7 @@ export function recordDecision(
     const text = writeTouch(touch);
     if (text.length <= TOUCH_CHARS_MAX) data[`touch_${i + 1}`] = text;
   }
-  return { policy: listRules(rules), data };
+  return { policy: joinRules(rules), data };
 }
 
 /** Returns `policy` and `data` for the events model.call.attempted and .refused. */
@@ -48,11 +48,11 @@ export function recordModelUse({
   labels,
 }: PolicyDecision & { labels: readonly string[] }): { policy: string; data: Data } {
   const data = { answer, policy_version: version, labels: [...labels].sort().join(' ') };
-  return { policy: listRules(rules), data };
+  return { policy: joinRules(rules), data };
 }
 
-/** Joins as many whole ids as fit, and counts the rest. */
-function listRules(rules: readonly string[]): string {
+/** Joins as many whole ids as fit into an event's `policy`, and counts the rest. */
+export function joinRules(rules: readonly string[]): string {
   if (rules.length === 0) return 'policy:nothing-allows-it';
   let text = '';
   for (const [i, id] of rules.entries()) {

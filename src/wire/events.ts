@@ -61,6 +61,8 @@ export const EVENT_KINDS = [
   // policy, and people's decisions
   'policy.loaded',
   'policy.refused',
+  // a request outside of tool and model calls
+  'policy.denied',
   'approval.requested',
   'approval.decided',
   'approval.expired',

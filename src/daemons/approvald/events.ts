@@ -70,6 +70,23 @@ export function decided(
   };
 }
 
+/** Policy did not let this person decide it. */
+export function decisionDenied(
+  row: ApprovalRow,
+  denied: { id: string; by: string; answer: DecisionRow['answer']; rule: string },
+): EventDraft {
+  return {
+    id: denied.id,
+    event: 'policy.denied',
+    principal: denied.by,
+    ...approvalFields(row),
+    allowed: false,
+    policy: denied.rule.slice(0, 512),
+    status: 'approval.decide',
+    data: { approval_id: row.id, decision: denied.answer },
+  };
+}
+
 export function expired(row: ApprovalRow): EventDraft {
   return {
     id: `${row.id}.expired`,

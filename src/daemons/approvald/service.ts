@@ -115,10 +115,12 @@ export function makeService(deps: {
         reach,
         approval: toDecideSubject(row),
       });
-      if (!allow)
+      if (!allow) {
+        await store.recordDenial(row, { by: person.principal, answer: body.answer, rule });
         throw fault('denied', `${person.principal} may not decide ${id}: ${reason} (${rule})`, {
           hint: 'Escalate it to a person who may, or change the rule.',
         });
+      }
       if (body.answer === 'escalate' && row.status === 'pending' && body.to !== person.principal)
         assertCanEscalate(row, body.to, await findOtherApprovers(row, person, body.to));
       outbox.assertAuditAccepting();

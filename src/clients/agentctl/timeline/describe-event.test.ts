@@ -55,6 +55,14 @@ test('outcomes of approvals', () => {
   assert.deepEqual(buildEventStep(event({ event: 'task.created' }), 'x'), []);
 });
 
+test('a person whom policy denied a decision is named', () => {
+  assert.equal(
+    textOf({ event: 'policy.denied', status: 'approval.decide', principal: 'person:eve' }),
+    'policy did not let person:eve decide about deploy.run (approval_1)',
+  );
+  assert.equal(textOf({ event: 'policy.denied', status: 'data.delete' }), undefined);
+});
+
 test('what marked the task, and what its box was denied', () => {
   const why = 'the output of logs.read';
   assert.equal(

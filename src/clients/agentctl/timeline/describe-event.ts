@@ -39,6 +39,10 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
       return event.status === 'approved'
         ? `${tool} was approved by ${readText(event, 'by').replaceAll(' ', ' and ')} ${which}`
         : undefined;
+    case 'policy.denied':
+      return event.status === 'approval.decide'
+        ? `policy did not let ${event.principal ?? 'a person'} decide about ${tool} ${which}`
+        : undefined;
     case 'run.marked':
       return `${name} is now marked "${event.status ?? ''}": ${readText(event, 'why')}`;
     case 'restore.lifted':

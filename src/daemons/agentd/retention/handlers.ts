@@ -30,6 +30,13 @@ export function makeRetentionHandlers(deps: {
       ...(await store.describeTree(rootTaskId)),
     });
     if (decision.answer === 'allow') return;
+    await store.recordDenial({
+      action: 'data.retain',
+      principal,
+      rules: decision.rules,
+      rootTaskId,
+      data: { kind: 'tasks' },
+    });
     throw fault('denied', `${principal} may not hold ${rootTaskId}: ${decision.reason}`, {
       details: { rules: decision.rules },
     });

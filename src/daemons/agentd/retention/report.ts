@@ -16,10 +16,14 @@ export type KeptItem = {
   rules?: readonly string[];
 };
 
+export type KindDenial = { kind: RetentionKind; count: number; rules: string[] };
+
 export type PassReport = {
   addPruned(kind: RetentionKind, bytes: number, count?: number): void;
   addBytes(kind: RetentionKind, bytes: number): void;
   addKept(kind: RetentionKind, item: KeptItem): void;
+  /** Counts by kind what rules kept, and lists those rules. */
+  denials(): KindDenial[];
   end(status: 'completed' | 'canceled', open: number): void;
   view(): PruneReport;
 };
@@ -36,6 +40,7 @@ export function makePassReport(options: {
   const kinds = new Map<RetentionKind, PruneKindReport>(
     options.kinds.map((kind) => [kind, { kind, pruned: 0, bytes: 0, kept: [] }]),
   );
+  const denied = new Map<RetentionKind, { count: number; rules: Set<string> }>();
   return {
     addPruned(kind, bytes, count = 1) {
       const found = kinds.get(kind)!;
@@ -48,6 +53,12 @@ export function makePassReport(options: {
     },
     addKept(kind, { id, reason, detail, rules = [] }) {
       const { kept } = kinds.get(kind)!;
+      if (reason === 'policy') {
+        const denial = denied.get(kind) ?? { count: 0, rules: new Set() };
+        denial.count++;
+        for (const rule of rules) denial.rules.add(rule);
+        denied.set(kind, denial);
+      }
       const known = kept.find((other) => other.reason === reason);
       const items: KeptItems = known ?? { reason, count: 0, examples: [] };
       if (known === undefined) kept.push(items);
@@ -55,6 +66,8 @@ export function makePassReport(options: {
       if (items.examples.length < KEPT_EXAMPLES_MAX)
         items.examples.push({ id, detail, rules: [...rules] });
     },
+    denials: () =>
+      [...denied].map(([kind, { count, rules }]) => ({ kind, count, rules: [...rules].sort() })),
     end(status, open) {
       ended ??= { status, at: toTimestamp(clock.nowMs()), open };
     },

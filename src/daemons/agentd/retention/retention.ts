@@ -68,6 +68,23 @@ export function makeRetention(deps: {
   let timer: Timer | undefined;
   let nextMs: number | undefined;
   let isStopped = false;
+  /** Denials of the last pass of the runtime. */
+  let ownDenials = '';
+
+  /** The runtime's own passes repeat every hour: only a change is an event. */
+  const recordDenials = async ({ by, report }: Pass): Promise<void> => {
+    const denials = report.denials();
+    const text = JSON.stringify(denials);
+    if (by === OWN && text === ownDenials) return;
+    if (by === OWN) ownDenials = text;
+    for (const { kind, count, rules } of denials)
+      await deps.store.recordDenial({
+        action: 'data.delete',
+        principal: by,
+        rules,
+        data: { kind, kept: count },
+      });
+  };
 
   const run = async (kinds: readonly RetentionKind[], pass: Pass): Promise<void> => {
     const { report, pace, isDryRun } = pass;
@@ -87,6 +104,7 @@ export function makeRetention(deps: {
         )
           await trees.prunePeoplesCalls(pass);
         await expireTombstones(deps, pace);
+        await recordDenials(pass);
         open = (await deps.store.listOpenPrunes(0, 1_000)).length;
       }
       report.end('completed', open);

@@ -1,5 +1,8 @@
-// Keeps task trees from being pruned: holds that people set, and what live tasks refer to.
+// Keeps task trees from being pruned: holds that people set, and what live tasks refer to. Records
+// what policy denied.
+import { joinRules } from '../../../policy/recorded.ts';
 import type { KeptReason } from '../../../wire/agentd.ts';
+import type { EventDraft } from '../../../wire/events.ts';
 import type { TaskRow, TreeRow } from './rows.ts';
 import { findTask } from './task-rows.ts';
 import type { AgentdTx, AgentdWriteTx } from './tx.ts';
@@ -7,6 +10,17 @@ import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 export type KeepMethods = {
   /** Holds the task's whole tree, or releases it. Nothing of a held tree is pruned. */
   keepTask(id: string, hold: { isKept: boolean; reason: string; by: string }): Promise<TaskRow>;
+  recordDenial(denial: DataDenial): Promise<void>;
+};
+
+/** A denied action on stored data. */
+export type DataDenial = {
+  action: 'data.retain' | 'data.delete';
+  principal: string;
+  rules: readonly string[];
+  /** The tree, where it is about only one. */
+  rootTaskId?: string;
+  data: NonNullable<EventDraft['data']>;
 };
 
 export function makeKeepMethods(write: AgentdWriteTx): KeepMethods {
@@ -38,6 +52,19 @@ export function makeKeepMethods(write: AgentdWriteTx): KeepMethods {
         },
         { mayStart: false },
       ),
+    recordDenial: ({ action, principal, rules, rootTaskId: root, data }) =>
+      write(async (tx) => {
+        await tx.event({
+          id: tx.newId('denied'),
+          event: 'policy.denied',
+          principal,
+          ...(root === undefined ? {} : { task_id: root, root_task_id: root }),
+          allowed: false,
+          policy: joinRules(rules),
+          status: action,
+          data,
+        });
+      }),
   };
 }
 

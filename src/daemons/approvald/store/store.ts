@@ -50,6 +50,13 @@ export function makeStore(
       write((tx) => requestApproval(tx, body, config)),
     decide: (input: DecisionInput): Promise<DecisionResult> =>
       write((tx) => recordDecision(tx, input)),
+    recordDenial: (
+      row: ApprovalRow,
+      denied: { by: string; answer: DecisionInput['answer']; rule: string },
+    ): Promise<number> =>
+      write((tx) =>
+        tx.addEvent(events.decisionDenied(row, { id: tx.newId<string>('denied'), ...denied })),
+      ),
     redeem: (input: RedemptionInput): Promise<RedeemResult> =>
       write((tx) => redeem(tx, input, { signing, redeemWithinMs })),
 
