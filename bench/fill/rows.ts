@@ -59,7 +59,7 @@ export function openRows(
       commit();
       if (daemon === 'agentd')
         db.prepare("UPDATE task_counts SET n = n * (1 + ?) WHERE status = 'completed'").run(copies);
-      if (daemon === 'modeld' && hasTable(db, 'usage_hours')) db.exec(USAGE_SUMS);
+      if (daemon === 'modeld' && hasTable(db, 'usage_totals')) db.exec(USAGE_SUMS);
       // The outbox keeps the newest event, from which it goes on counting.
       db.exec('DELETE FROM outbox');
       db.prepare('INSERT INTO outbox (seq, event) VALUES (?, ?)').run(last.seq, last.text);
@@ -109,4 +109,9 @@ INSERT INTO usage_hours
   SELECT created_ms / 3600000 AS hour, agent, upstream_model, provider, COUNT(*),
     COALESCE(SUM(input_tokens), 0), SUM(output_tokens), SUM(cache_read_tokens),
     SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
-  FROM model_calls WHERE status <> 'running' GROUP BY hour, agent, upstream_model, provider;`;
+  FROM model_calls WHERE status <> 'running' GROUP BY hour, agent, upstream_model, provider;
+DELETE FROM usage_totals;
+INSERT INTO usage_totals
+  SELECT agent, upstream_model, provider, SUM(calls), SUM(input_tokens), SUM(output_tokens),
+    SUM(cache_read_tokens), SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
+  FROM usage_hours GROUP BY agent, upstream_model, provider;`;

@@ -43,6 +43,7 @@ const MADE: Record<string, string[]> = {
     '44e33eeb57fa65e42e0270ff33af6c81a7f3369c0759dfc379905c93ef120b52',
     '6e08cf9bbf34f736e99438b5c20d7217edf7bf2695c1a7d504b9ffe8c30c4c7d',
     '9b18ff8a2d930d21177eb8162b9e8f489c8fa1c476bed2719bd154ce6e35b899',
+    '84a7aa6376e6e6462a406376a4cb5bc877ca9325503d91fae4f5448e9d35ac65',
   ],
   'sandboxd/store.ts': [
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',

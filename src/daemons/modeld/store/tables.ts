@@ -4,7 +4,7 @@
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { PARTS_BY_KEY } from './parts.ts';
-import { USAGE_HOURS } from './usage.ts';
+import { USAGE_HOURS, USAGE_TOTALS } from './usage.ts';
 
 const FIRST = `
 CREATE TABLE model_calls (
@@ -208,4 +208,5 @@ export const MIGRATIONS: Migrations = [
   `${USAGE_HOURS}${BUDGETS_OF_A_DAY}`,
   `DROP INDEX parts_by_hash;\n${PARTS_BY_KEY}`,
   RETENTION,
+  USAGE_TOTALS,
 ];

@@ -184,6 +184,7 @@ export const modeld: StoreUse = {
     parts_counted: 'one row',
     providers: 'one row for each provider',
     usage_hours: 'one row for each hour, agent and model, however many calls there were',
+    usage_totals: 'one row for each agent and model',
   },
   use,
 };
