@@ -15,6 +15,7 @@ export function openingMessages(briefing: RunBriefing): Message[] {
     `You are agent:${briefing.agent}.`,
     briefing.persona,
     RULES,
+    workspaceText(briefing.task.workspace_mode),
     colleaguesText(briefing),
   ];
   const user = [
@@ -33,6 +34,16 @@ export function openingMessages(briefing: RunBriefing): Message[] {
     },
     { role: 'user', parts: [{ type: 'text', text: user.join('\n\n') }], labels: [...labels] },
   ];
+}
+
+const WORKSPACE_TEXTS = {
+  layer: `Your workspace is a person's directory. Your changes stay in a layer until a person
+applies them. Until then the directory stays as it is, and nobody outside your task sees them.`,
+  live: "Your workspace is a person's directory. It changes for that person as you write.",
+};
+
+function workspaceText(mode: RunBriefing['task']['workspace_mode']): string {
+  return mode === null ? '' : WORKSPACE_TEXTS[mode];
 }
 
 function colleaguesText(briefing: RunBriefing): string {

@@ -4,6 +4,7 @@ import { admissionFields, admissionRoutes } from './admission.ts';
 import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
 import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
+import { WorkspaceMode } from './sandboxd/layers.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -122,6 +123,8 @@ export const AdmitToolRunBody = z.strictObject({
   grant_expires_at: Timestamp.nullable(),
   /** The host directory that the task works in; null when its tree has its own. */
   workspace: z.string().max(4_095).nullable(),
+  /** Null without such a directory, and for tasks of earlier releases, which are live. */
+  workspace_mode: WorkspaceMode.nullable().default(null),
   max_calls: z.int().positive(),
   /**
    * Set when its task tree was restored from a backup while open: it may have acted afterwards, so

@@ -219,7 +219,8 @@ describe('marks of a live run', () => {
     for (const dir of [`${inner}/c`, `${outer}/bc`, join(world.workspace, 'ab')])
       mkdirSync(dir, { recursive: true });
     const runIn = async (workspace: string) => {
-      const body = { goal: 'Read', agent: 'helper', workspace };
+      const mode = { workspace_mode: 'live' as const };
+      const body = { goal: 'Read', agent: 'helper', workspace, ...mode };
       return helperOf((await world.agentd.createTask({ body })).task.id);
     };
     const writer = await runIn(inner);

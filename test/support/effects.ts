@@ -209,7 +209,8 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
       finishes(results.join('\n')),
     );
     makeReady(key);
-    const body = { goal, agent: 'coder', workspace: workspaceOf(key) };
+    const mode = { workspace_mode: 'live' as const };
+    const body = { goal, agent: 'coder', workspace: workspaceOf(key), ...mode };
     let questions = 0;
     const { task } = await eventually('a task to be taken', async () => {
       await answerAll();

@@ -29,6 +29,7 @@ const forTools = () => ({
   tools: ['test.echo'],
   grant_expires_at: null,
   workspace: null,
+  workspace_mode: null,
   max_calls: 9,
   restored: null,
 });

@@ -16,7 +16,7 @@ import type { AgentdConfig } from './config.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RestoredTree } from './store/restores.ts';
-import type { RunRow, TaskRow } from './store/rows.ts';
+import { type RunRow, readWorkspaceMode, type TaskRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
 export type ActivationDeps = {
@@ -111,6 +111,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           tools: grant.tools,
           grant_expires_at: grant.expiresAt,
           workspace: task.workspace,
+          workspace_mode: readWorkspaceMode(task),
           max_calls: maxSteps * 16,
           restored: toRestored(restored),
         },

@@ -90,7 +90,8 @@ async function start(context: DaemonContext<AgentdConfig>) {
     // runs must not start again meanwhile.
     haltReason: () => halt?.reason() ?? haltFile?.readReason(),
     checkInputs: artifacts.checkInputs,
-    checkWorkspace: async (path) => void (await sandboxd.checkWorkspace({ body: { path } })),
+    checkWorkspace: async (path, mode) =>
+      void (await sandboxd.checkWorkspace({ body: { path, mode } })),
   });
   const launcher = makeSandboxLauncher({ sandboxd, log });
   const dailyBudgets = makeDailyBudgets(modeld);

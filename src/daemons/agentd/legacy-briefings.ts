@@ -9,10 +9,12 @@ import { grantFor, type RecordedBriefing } from './activations.ts';
 import type { RunRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
+type LaterField = 'workspace' | 'workspace_mode';
 /** Fields added after the first release may be missing. */
 export type LegacyBriefing = Omit<RecordedBriefing, 'tools' | 'task'> & {
   tools?: ToolView[];
-  task: Omit<RecordedBriefing['task'], 'workspace'> & { workspace?: string | null };
+  task: Omit<RecordedBriefing['task'], LaterField> &
+    Partial<Pick<RecordedBriefing['task'], LaterField>>;
 };
 export type LegacyBriefings = {
   /** Returns the briefing unchanged if nothing is missing. */
@@ -52,7 +54,13 @@ export function makeLegacyBriefings(deps: {
   return {
     async complete(run, recorded) {
       const { tools = await findTools(run), task } = recorded;
-      return { ...recorded, tools, task: { ...task, workspace: task.workspace ?? null } };
+      // Its context had no text about a mode, and must stay as it was.
+      const workspace_mode = task.workspace_mode ?? null;
+      return {
+        ...recorded,
+        tools,
+        task: { ...task, workspace: task.workspace ?? null, workspace_mode },
+      };
     },
   };
 }

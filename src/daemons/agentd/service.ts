@@ -10,6 +10,7 @@ import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { WorkspaceMode } from '../../wire/sandboxd/layers.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
@@ -35,8 +36,8 @@ export type AgentdServiceDeps = {
   activations: () => Activations;
   haltReason: () => string | undefined;
   checkInputs: Artifacts['checkInputs'];
-  /** Throws if no box may mount this directory. */
-  checkWorkspace: (path: string) => Promise<void>;
+  /** Throws if no box may mount this directory, or not in this mode. */
+  checkWorkspace: (path: string, mode: WorkspaceMode) => Promise<void>;
 };
 
 export type AgentdService = {
@@ -51,6 +52,7 @@ export type AgentdService = {
 };
 
 const HALT_RETRY_MS = 1_000;
+const WORKSPACE_MODE_DEFAULT: WorkspaceMode = 'live';
 
 export function makeService(deps: AgentdServiceDeps): AgentdService {
   const { store, config, clock, newId, log } = deps;
@@ -143,7 +145,12 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       throw fault('bad_request', 'a subtask uses the workspace of its root task', {
         hint: 'Omit either the workspace or the parent task.',
       });
-    if (input.workspace !== undefined) await deps.checkWorkspace(input.workspace);
+    if (input.workspace === undefined && input.workspace_mode !== undefined)
+      throw fault('bad_request', 'workspace_mode is given without a workspace', {
+        hint: 'Name the directory in workspace, or omit workspace_mode.',
+      });
+    const workspaceMode = input.workspace_mode ?? WORKSPACE_MODE_DEFAULT;
+    if (input.workspace !== undefined) await deps.checkWorkspace(input.workspace, workspaceMode);
     assertFutureDeadline(input.deadline);
     const limits = (input.limits ?? {}) as TaskLimits;
     return {
@@ -163,6 +170,7 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
       retryOf: null,
       workspace: input.workspace,
+      workspaceMode,
       labels: [
         ...new Set([
           ...(parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[])),
@@ -228,7 +236,9 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
           limits: old.limits,
           delegation: old.delegation ?? undefined,
           priority: old.priority,
-          ...(old.workspace === null ? {} : { workspace: old.workspace }),
+          ...(old.workspace === null
+            ? {}
+            : { workspace: old.workspace, workspace_mode: old.workspace_mode ?? 'live' }),
         } as CreateTask,
         by,
       );

@@ -21,6 +21,8 @@ export type ToolRun = AdmittedRun & {
   callsMax: number;
   /** A directory on this host; null: the task tree has its own. */
   workspace: string | null;
+  /** The directory stays as it is: changes are in a layer above it, which belongs to the tree. */
+  isLayered: boolean;
   /** Set when its task tree was open in the backup that the state was restored from. */
   restored: RestoredRun | null;
   /** Its marks as far as known here; agentd is authoritative. */
@@ -88,6 +90,7 @@ function makeRunState(
     callsMax: body.max_calls,
     // Absent in admissions stored by earlier versions, as is `restored`.
     workspace: body.workspace ?? null,
+    isLayered: body.workspace_mode === 'layer',
     restored: readRestored(body.restored ?? null),
     labels,
     inFlight: before?.inFlight ?? new Set(),

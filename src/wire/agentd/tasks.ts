@@ -11,6 +11,7 @@ import {
   Timestamp,
   WaitId,
 } from '../primitives.ts';
+import { WorkspaceMode } from '../sandboxd/layers.ts';
 import { ToolView, WaitKind } from '../toold.ts';
 
 export const TASK_STATUSES = [
@@ -74,6 +75,11 @@ export const CreateTask = z.strictObject({
    * works. If absent, the tree gets a new one.
    */
   workspace: WorkspacePath.optional(),
+  /**
+   * Only with `workspace`. `layer`: changes stay in a layer above the directory until a person
+   * applies them. `live`: the directory itself is changed.
+   */
+  workspace_mode: WorkspaceMode.optional(),
   priority: z.int().min(-100).max(100).optional(),
   deadline: Timestamp.optional(),
 });
@@ -99,6 +105,8 @@ export const TaskView = z.object({
   retry_of: TaskId.nullable(),
   /** Null when the tree has its own directory, created on first use. */
   workspace: z.string().nullable(),
+  /** Null when the tree has its own directory. */
+  workspace_mode: WorkspaceMode.nullable(),
   result: z.string().nullable(),
   result_ref: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),

@@ -39,6 +39,7 @@ export function task(n: number, more: Plain<TaskView> = {}): TaskView {
     deadline: null,
     retry_of: null,
     workspace: null,
+    workspace_mode: null,
     result: 'A query without an index.',
     result_ref: null,
     error: null,

@@ -7,6 +7,7 @@ import type {
   TaskView,
   WaitView,
 } from '../../../wire/agentd.ts';
+import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 
 export type TaskRow = {
   id: string;
@@ -27,6 +28,8 @@ export type TaskRow = {
   expires_ms: number | null;
   retry_of: string | null;
   workspace: string | null;
+  /** Null in rows of earlier releases, which are live, and in recorded responses of them. */
+  workspace_mode?: string | null;
   result: string | null;
   result_ref: string | null;
   error: string | null;
@@ -144,9 +147,18 @@ function toRetentionView(tree: TreeRow | undefined): Pick<TaskView, 'kept' | 'pr
   };
 }
 
+/** Returns null for a tree that has its own directory. */
+export function readWorkspaceMode(
+  row: Pick<TaskRow, 'workspace' | 'workspace_mode'>,
+): WorkspaceMode | null {
+  if (row.workspace === null) return null;
+  return row.workspace_mode === 'layer' ? 'layer' : 'live';
+}
+
 export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefined): TaskView {
   return {
     ...row,
+    workspace_mode: readWorkspaceMode(row),
     after,
     inputs: parse(row.inputs),
     limits: parse(row.limits),

@@ -30,6 +30,22 @@ for (const [name, open] of Object.entries(DATABASES)) {
       await store.close();
     });
 
+    it('a subtask has the workspace of its root, in the same mode; old rows are live', async () => {
+      const { store, task } = await world(open);
+      const root = await task({ workspace: '/srv/w', workspaceMode: 'layer' });
+      const part = await task({ parent: root });
+      const piece = await task({ parent: part, workspace: '/srv/x', workspaceMode: 'live' });
+      for (const { id } of [root, part, piece]) {
+        const { workspace, workspace_mode } = await store.task(id);
+        assert.deepEqual([workspace, workspace_mode], ['/srv/w', 'layer']);
+      }
+      assert.equal((await store.task((await task()).id)).workspace_mode, null);
+      const old = await task({ workspace: '/srv/w' });
+      assert.equal(old.workspace_mode, null);
+      assert.equal((await store.task(old.id)).workspace_mode, 'live');
+      await store.close();
+    });
+
     it('claims by priority, up to the number of replicas', async () => {
       const { store, task, claim } = await world(open);
       await task({ agent: 'coder' });

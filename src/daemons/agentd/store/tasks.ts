@@ -3,6 +3,7 @@
 import type { TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
+import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import { decideReadiness, type Readiness } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
@@ -29,6 +30,7 @@ export type NewTask = {
   retryOf: string | null;
   /** Only for a root task; subtasks use its workspace. */
   workspace?: string | undefined;
+  workspaceMode?: WorkspaceMode | undefined;
   labels: string[];
 };
 
@@ -56,7 +58,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     deadline_ms: task.deadlineMs,
     expires_ms: task.deadlineMs,
     retry_of: task.retryOf,
-    workspace: task.parent === undefined ? (task.workspace ?? null) : task.parent.workspace,
+    ...workspaceColumns(task),
     result: null,
     result_ref: null,
     error: null,
@@ -91,6 +93,14 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
   if (status === 'ready') await queueRun(tx, row);
   return row;
 }
+
+const workspaceColumns = ({ parent, workspace, workspaceMode }: NewTask) => {
+  const { workspace: path, workspace_mode: mode } = parent ?? {
+    workspace: workspace ?? null,
+    workspace_mode: workspaceMode,
+  };
+  return { workspace: path, workspace_mode: path === null ? null : (mode ?? null) };
+};
 
 /** Throws if a dependency ended without completing. */
 async function checkReadiness(

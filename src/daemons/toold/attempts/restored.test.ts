@@ -218,6 +218,7 @@ const NETWORK: BoxReach = { ...REACH, network: { mode: 'open', allow: [], grante
 const RUN = {
   restored: { backup: BACKUP, takenAt: '', changed: false },
   workspace: null,
+  isLayered: false,
 };
 
 function makeTool(more: Partial<Tool>): Tool {
@@ -275,6 +276,13 @@ describe('which calls may repeat something', () => {
       { workspace: '/srv/w' as never },
       REACH,
       true,
+    ],
+    [
+      'an edit in a layer over a directory of the host',
+      edit('/workspace/a'),
+      { workspace: '/srv/w' as never, isLayered: true },
+      REACH,
+      false,
     ],
     [
       'an edit of files newer than the record',

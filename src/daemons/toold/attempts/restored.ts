@@ -13,7 +13,7 @@ export type BoxReach = Pick<AgentBoxRules, 'write' | 'workspace' | 'home' | 'net
 type RestoredCall = {
   tool: Tool;
   input: unknown;
-  run: Pick<ToolRun, 'restored' | 'workspace'>;
+  run: Pick<ToolRun, 'restored' | 'workspace' | 'isLayered'>;
   reach: BoxReach;
 };
 
@@ -24,8 +24,10 @@ export function mayRepeat({ tool, input, run, reach }: RestoredCall): boolean {
   // A tool that recalls its effect is idempotent by a record, which the backup may not have.
   if (tool.idempotent && tool.recall === undefined) return false;
   if (reversibility !== 'reversible' || tool.box === undefined) return true;
-  // The files were restored, too, unless they are on the host, or newer than the record.
-  if (run.workspace !== null || run.restored.changed) return true;
+  // The files were restored, too, unless they are on the host, or newer than the record. A layer is
+  // part of the state.
+  const isOnHost = run.workspace !== null && !run.isLayered;
+  if (isOnHost || run.restored.changed) return true;
   return leavesBox(tool, input, reach);
 }
 

@@ -1,6 +1,8 @@
 // Converts commands to sandboxd's format, and its results to what tools read. Pure.
 import type { Client } from '../../../platform/link.ts';
+import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import type { Collected, sandboxdRoutes } from '../../../wire/sandboxd.ts';
+import type { ToolRun } from '../runs.ts';
 import type { ExecRequest, ExecResult, NetworkDenied } from '../tools/box.ts';
 
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
@@ -20,6 +22,13 @@ export function toCommand(request: ExecRequest, env: Record<string, string>) {
       ...(outputBytesMax === undefined ? {} : { output_bytes: outputBytesMax }),
     },
   };
+}
+
+/** The person's directory that the run's task tree works in, if there is one. */
+export function toWorkspace({ workspace, isLayered }: Pick<ToolRun, 'workspace' | 'isLayered'>) {
+  if (workspace === null) return {};
+  const mode: WorkspaceMode = isLayered ? 'layer' : 'live';
+  return { workspace_path: workspace, workspace_mode: mode };
 }
 
 /** Without `done`, its output was lost. */

@@ -6,6 +6,7 @@ import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RunId } from '../../../wire/primitives.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
+import type { ToolRun } from '../runs.ts';
 import { notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import {
@@ -14,6 +15,7 @@ import {
   type SandboxdClient,
   toCommand,
   toExecResult,
+  toWorkspace,
 } from './commands.ts';
 import { withDenials } from './network-denials.ts';
 import type { RulesWatch } from './rules-watch.ts';
@@ -25,6 +27,7 @@ export function makeHostExecutor(options: {
   /** Null where policy allows the agent no host. */
   openEgressSocket: (runId: RunId) => Promise<string | null>;
   egressd: Pick<EgressdClient, 'getEgress'>;
+  runOf: (runId: RunId) => ToolRun;
 }): CommandExecutor {
   const { sandboxd, policy, watch, egressd } = options;
   return {
@@ -47,6 +50,7 @@ export function makeHostExecutor(options: {
         level,
         rules: { ...paths, deny: rules.deny },
         network: { egress_socket: socket },
+        ...toWorkspace(options.runOf(context.runId)),
         call_id: context.callId,
         collect: true,
         ...toCommand({ ...request, cwd }, env),

@@ -7,7 +7,7 @@ import { silentLog } from '../../../platform/log.ts';
 import type { AgentBoxRules, DeclaredRules } from '../../../policy/box-rules.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
-import { BOX_NOT_OPEN } from '../../../wire/sandboxd.ts';
+import { BOX_NOT_OPEN, type OpenBoxBody } from '../../../wire/sandboxd.ts';
 import type { HostCommand } from '../command-tools/make.ts';
 import type { ToolRun } from '../runs.ts';
 import { toExecOutput } from '../tools/box.ts';
@@ -36,15 +36,18 @@ const run = {
   fence: 1,
   agent: 'coder',
   workspace: null,
+  isLayered: false,
   labels: new Set(),
 } as unknown as ToolRun;
 
 function makePeers() {
   const open = new Set<string>();
+  const bodies: Partial<OpenBoxBody>[] = [];
   const rules = Promise.withResolvers<AgentBoxRules>();
   const sandboxd = {
-    async openBox({ params }: { params: { id: string } }) {
+    async openBox({ params, body }: { params: { id: string }; body: OpenBoxBody }) {
       open.add(params.id);
+      bodies.push(body);
       return { workspace: '/workspace', home: '/home/coder', missing: [] };
     },
     async closeBox({ params }: { params: { id: string } }) {
@@ -62,7 +65,7 @@ function makePeers() {
     clock: manualClock(0),
     log: silentLog,
   });
-  return { open, boxes, answer: () => rules.resolve(RULES) };
+  return { open, bodies, boxes, answer: () => rules.resolve(RULES) };
 }
 const callId = deriveId<CallId>('call', 'one');
 
@@ -85,6 +88,25 @@ test('one that is being opened then is closed', async () => {
   assert.equal(open.size, 1);
   await boxes.close(run);
   assert.deepEqual([...open], []);
+});
+
+test('the directory of the run is opened in its mode', async () => {
+  const directory = { workspace: '/srv/w', isLayered: true };
+  for (const [more, expected] of [
+    [{}, { workspace_path: undefined, workspace_mode: undefined }],
+    [directory, { workspace_path: '/srv/w', workspace_mode: 'layer' }],
+    [
+      { ...directory, isLayered: false },
+      { workspace_path: '/srv/w', workspace_mode: 'live' },
+    ],
+  ] as const) {
+    const { bodies, boxes, answer } = makePeers();
+    answer();
+    const { signal } = new AbortController();
+    await boxes.boxFor({ ...run, ...more }, { callId, signal, touched: [] });
+    const { workspace_path, workspace_mode } = bodies[0]!;
+    assert.deepEqual({ workspace_path, workspace_mode }, expected);
+  }
 });
 
 describe('a fault from sandboxd', () => {

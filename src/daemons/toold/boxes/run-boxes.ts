@@ -23,6 +23,7 @@ import {
   type SandboxdClient,
   toCommand,
   toExecResult,
+  toWorkspace,
 } from './commands.ts';
 import type { EgressSessions } from './egress-sessions.ts';
 import { makeHostExecutor } from './host-executor.ts';
@@ -97,7 +98,7 @@ export function makeRunBoxes(options: {
       level: 'L2' as const,
       rules: { read, write, deny, resources: toResources(resources) },
       network: { egress_socket: egressSocket },
-      ...(run.workspace === null ? {} : { workspace_path: run.workspace }),
+      ...toWorkspace(run),
     };
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
     if (view.missing.length > 0)
@@ -273,6 +274,7 @@ export function makeRunBoxes(options: {
       policy,
       watch,
       egressd,
+      runOf: options.runOf,
       async openEgressSocket(runId) {
         const run = options.runOf(runId);
         const rules = await loadRules(run);

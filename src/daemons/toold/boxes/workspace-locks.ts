@@ -24,7 +24,7 @@ export function makeWorkspaceLocks(options: {
     const touched = (tool?.touches?.(input) ?? []).flatMap((touch) =>
       touch.action === 'file.write' && tool?.box === undefined ? [touch.path] : [],
     );
-    const workspace = run.workspace === null ? [] : [run.workspace];
+    const workspace = run.workspace === null || run.isLayered ? [] : [run.workspace];
     return [run.rootTaskId, ...workspace, home, ...shared, ...touched];
   };
 

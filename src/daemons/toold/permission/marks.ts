@@ -61,7 +61,7 @@ export function makeMarks(options: {
   /** Marks the workspace, so that a downloaded file marks every reader. */
   const markFetched = async (run: ToolRun): Promise<boolean> => {
     if (run.labels.has('outside') || !(await options.hasReceived(run))) return false;
-    await store.markPlaces(listPlaces(run), ['outside']);
+    await store.markPlaces(listWritten(run), ['outside']);
     return true;
   };
 
@@ -83,7 +83,7 @@ export function makeMarks(options: {
       const here = await store.placeMarks(listPlaces(run));
       await sendMarks(call, here, 'files in the workspace');
       const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
-      if (tool.box === 'write' && own.length > 0) await store.markPlaces(listPlaces(run), own);
+      if (tool.box === 'write' && own.length > 0) await store.markPlaces(listWritten(run), own);
     },
 
     async markFetchedBy(call) {
@@ -103,6 +103,10 @@ export function makeMarks(options: {
 /** The task tree, and a directory that other trees may share, or use a part of. */
 const listPlaces = ({ rootTaskId, workspace }: ToolRun): string[] =>
   workspace === null ? [rootTaskId] : [rootTaskId, posix.resolve(workspace)];
+
+/** Writes above a directory are not in it until a person applies them. */
+const listWritten = (run: ToolRun): string[] =>
+  run.isLayered ? [run.rootTaskId] : listPlaces(run);
 
 /** False for tools that stay in the box and can be undone: marks do not change that decision. */
 function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {

@@ -53,6 +53,7 @@ export function admission(runId: RunId, more: Partial<AdmitToolRunBody> = {}): A
     grant_expires_at: null,
     labels: [],
     workspace: null,
+    workspace_mode: null,
     max_calls: 1_000,
     restored: null,
     ...more,

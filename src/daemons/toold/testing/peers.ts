@@ -287,6 +287,7 @@ function taskView(more: Partial<TaskView> & { id: TaskId }): TaskView {
     deadline: null,
     retry_of: null,
     workspace: null,
+    workspace_mode: null,
     result: null,
     result_ref: null,
     error: null,

@@ -98,6 +98,7 @@ async function use(file: string): Promise<void> {
     grant_expires_at: null,
     labels: [],
     workspace: `/w/${n}`,
+    workspace_mode: 'live' as const,
     max_calls: 10,
     restored: null,
   });
