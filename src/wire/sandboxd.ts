@@ -259,7 +259,10 @@ export const sandboxdRoutes = routes({
     method: 'POST',
     path: '/v1/workspaces/check',
     callers: ['agentd'],
-    body: z.strictObject({ path: z.string().min(1).max(4_095) }),
+    body: z.strictObject({
+      path: z.string().min(1).max(4_095),
+      mode: WorkspaceMode.optional(),
+    }),
     output: z.object({ path: z.string() }),
   }),
   /**

@@ -16,7 +16,7 @@ import type {
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import type { Identities } from './identities.ts';
-import { makeLayerHandlers } from './layer-handlers.ts';
+import { assertMode, makeLayerHandlers } from './layer-handlers.ts';
 import type { Levels } from './levels.ts';
 import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
@@ -56,6 +56,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     },
     async checkWorkspace({ body }) {
       await workspaces.check(body.path);
+      assertMode(body.mode);
       return { path: body.path };
     },
     releaseWorkspace: ({ params }) => workspaces.release(params.id),
