@@ -136,6 +136,13 @@ const ASKS: Record<string, Row> = {
     decides: [scope('data.retain'), scope('data.delete')],
     leaves: [by('person:alice', scope('data.delete')), scope('memory.write')],
   },
+  'changing-request': {
+    decides: ['POST', 'PUT', 'PATCH', 'DELETE'].map((method) => net('a.org', 443, { method })),
+    leaves: [
+      net('a.org', 443),
+      ...['GET', 'HEAD', 'CONNECT'].map((method) => net('a.org', 443, { method })),
+    ],
+  },
   'outside-irreversible': {
     decides: [call('a.b', { ...irreversible, ...outside })],
     leaves: [
@@ -151,7 +158,7 @@ const ASKS: Record<string, Row> = {
       net('a.org', 443, { ...outside, method: 'CONNECT' }),
     ],
     leaves: [
-      net('a.org', 443, { method: 'POST' }),
+      net('a.org', 443, { method: 'CONNECT' }),
       net('a.org', 443, { ...outside, method: 'GET' }),
       net('a.org', 443, { ...outside, method: 'HEAD' }),
     ],

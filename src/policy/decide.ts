@@ -5,7 +5,7 @@ import { type Cedar, type CedarRequest, cedarIfLoaded, loadCedar } from './cedar
 import { type CompiledBase, type CompiledPolicy, compileAgent, compileBase } from './compile.ts';
 import { contradiction, type EntityParents, placeResource } from './entities.ts';
 import { readPrincipal } from './principals.ts';
-import { type PolicyDecision, type Request, strictest } from './request.ts';
+import { type PolicyContext, type PolicyDecision, type Request, strictest } from './request.ts';
 import { type Rule, ruleFits } from './rule.ts';
 import { shapeProblem } from './shapes.ts';
 
@@ -102,7 +102,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     if ('problem' in matching)
       return deny('base:error', `it cannot be decided: ${matching.problem}`);
     const reason = `no rule allows ${uid.id} ${action} on ${resource.id}`;
-    return { reason, ...evaluate(matching), version };
+    return { reason, ...evaluate(matching, context), version };
   };
 
   const decideNow = (request: Request): PolicyDecision => {
@@ -147,12 +147,15 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
 
 type RuleOutcome = { answer: PolicyDecision['answer']; rules: string[]; reason?: string };
 
-function evaluate(matching: readonly Rule[]): RuleOutcome {
+function evaluate(matching: readonly Rule[], { method }: PolicyContext): RuleOutcome {
   const forbids = matching.filter(({ effect, ask }) => effect === 'forbid' && ask === null);
   if (forbids.length > 0) return because('deny', forbids, 'forbidden');
   const permits = matching.filter(({ effect }) => effect === 'permit');
   if (permits.length === 0) return { answer: 'deny', rules: [] };
-  const asks = matching.filter(({ ask }) => ask !== null);
+  const isNamed = permits.some(({ methods }) => methods.includes(method as string));
+  const asks = matching.filter(
+    ({ ask, yieldsToMethod: yields }) => ask !== null && !(yields && isNamed),
+  );
   return asks.length > 0 ? because('ask', asks, 'asked') : because('allow', permits, 'allowed');
 }
 

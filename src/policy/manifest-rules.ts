@@ -193,6 +193,17 @@ function addNetwork(add: Add, who: string, rights: AgentRights): void {
       `spec.network.allow: ${pattern.text}`,
       `permit (${connect}, ${hostCondition(pattern)}) when { ${portCondition(ports)} };`,
     );
+  for (const [written, methods] of Object.entries(rights.network?.change ?? {})) {
+    const rule = parseHostRule(written);
+    if (rights.network?.mode === 'none' || 'problem' in rule) continue;
+    const { pattern, ports } = rule.value;
+    add(
+      'net.connect',
+      `spec.network.change: ${written}`,
+      `permit (${connect}, ${hostCondition(pattern)}) when { (${portCondition(ports)}) && ` +
+        `context has method && [${methods.map(quote).join(', ')}].contains(context.method) };`,
+    );
+  }
   const asks = (rights.approvals?.required ?? []).includes('network.external');
   if (!asks || rights.network?.mode === 'none') return;
   // Hosts beyond the list need approval.

@@ -106,7 +106,11 @@ function askCedarAlone(
     return answer.response.decision === 'allow';
   };
   if (!decide(texts.filter(({ asks }) => !asks))) return 'deny';
-  return decide(texts) ? 'allow' : 'ask';
+  const isNaming = (text: string) => /^permit.*Host::.*method/s.test(text);
+  const isNamed = decide(texts.filter(({ asks, text }) => !asks && isNaming(text)));
+  return decide(texts.filter(({ id }) => !(isNamed && id === 'base:changing-request')))
+    ? 'allow'
+    : 'ask';
 }
 
 test('skipping rules whose scope does not fit changes no decision', async () => {

@@ -26,16 +26,21 @@ export type Rule = RuleText & {
   isUnconditional: boolean;
   /** Matches only a call that deletes a whole tree. */
   isAboutTrees: boolean;
+  /** The methods that the conditions of a permit of named hosts are limited to. */
+  methods: readonly string[];
+  /** An ask rule that does not apply where a permit names both host and method. */
+  yieldsToMethod: boolean;
   /** Hosts that its conditions name; undefined when they read the host name itself. */
   hosts: readonly string[] | undefined;
   scope: Scope;
 };
 
+/** For people; `@yields("method")` is only for the built-in rules. */
 export const ANNOTATIONS: readonly string[] = ['id', 'ask', 'why', 'until'];
 
 export function makeRule(text: RuleText, json: PolicyJson): Rule {
   const { principal, action, resource } = json;
-  const { ask, why, until } = json.annotations ?? {};
+  const { ask, why, until, yields } = json.annotations ?? {};
   return {
     ...text,
     effect: json.effect,
@@ -44,6 +49,8 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
     untilMs: until === undefined ? null : Date.parse(until),
     isUnconditional: json.conditions.length === 0,
     isAboutTrees: isAboutTrees(json),
+    methods: methodsNamedBy(json),
+    yieldsToMethod: yields === 'method',
     hosts: hostsNamedBy(json),
     scope: { principal, action, resource },
   };
@@ -60,6 +67,50 @@ export function isAboutTrees({ conditions }: PolicyJson): boolean {
     return member?.attr === 'recursive' && member.left.Var === 'context';
   };
   return conditions.some(({ kind, body }) => kind === 'when' && needs(body));
+}
+
+/** A condition of a permit, as far as it may limit the method. */
+type MethodTest = {
+  '&&'?: Operands;
+  '||'?: Operands;
+  '=='?: Operands;
+  contains?: Operands;
+  '.'?: Attribute;
+  Value?: unknown;
+  Set?: MethodTest[];
+};
+type Operands = { left: MethodTest; right: MethodTest };
+
+/** Returns the methods of a permit of named hosts that holds only for these methods. */
+export function methodsNamedBy({ effect, resource, conditions }: PolicyJson): string[] {
+  if (effect !== 'permit' || findNamedEntity(resource)?.type !== 'Host') return [];
+  const limits = conditions.flatMap(({ kind, body }) =>
+    kind === 'when' ? [limitedMethods(body as MethodTest)] : [],
+  );
+  return limits.find((limit) => limit !== undefined) ?? [];
+}
+
+const isMethod = (test: MethodTest): boolean =>
+  test['.']?.attr === 'method' && test['.'].left.Var === 'context';
+
+/** Returns undefined for a condition that may hold for any method. */
+function limitedMethods(test: MethodTest): string[] | undefined {
+  const { '&&': both, '||': either, '==': equal, contains } = test;
+  if (both !== undefined) return limitedMethods(both.left) ?? limitedMethods(both.right);
+  if (either !== undefined) {
+    const [left, right] = [limitedMethods(either.left), limitedMethods(either.right)];
+    return left && right && [...left, ...right];
+  }
+  const values =
+    equal !== undefined && isMethod(equal.left)
+      ? [equal.right]
+      : equal !== undefined && isMethod(equal.right)
+        ? [equal.left]
+        : contains !== undefined && isMethod(contains.right)
+          ? contains.left.Set
+          : undefined;
+  const methods = values?.map(({ Value: value }) => value);
+  return methods?.every((method) => typeof method === 'string') ? methods : undefined;
 }
 
 function hostsNamedBy({ conditions }: PolicyJson): string[] | undefined {

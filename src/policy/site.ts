@@ -8,7 +8,7 @@ import { isScope } from './entities.ts';
 import { parseHostPattern } from './hosts.ts';
 import { canonicalPath } from './paths.ts';
 import type { Action } from './request.ts';
-import { ANNOTATIONS, findNamedEntity, isAboutTrees } from './rule.ts';
+import { ANNOTATIONS, findNamedEntity, isAboutTrees, methodsNamedBy } from './rule.ts';
 import { lineAtByte, type RuleTextPart, splitRules } from './rule-text.ts';
 
 export type SiteCheck = {
@@ -53,6 +53,7 @@ export function checkSiteFile(
     checkNames(report, rule, agents, nearest);
     checkPlanned(report, rule);
     checkAsked(report, rule);
+    checkMethods(report, rule);
   }
   validateAll(cedar, report, found);
   return {
@@ -245,6 +246,18 @@ function checkAsked({ file, problems }: Report, { piece, json }: ParsedRule): vo
         'Remove @ask to forbid it, or name another action.',
       );
   }
+}
+
+/** Warns about a permit of methods that still asks a person, because it does not name the host. */
+function checkMethods({ file, warnings }: Report, { piece, json }: ParsedRule): void {
+  const isAboutMethods = JSON.stringify(json.conditions).includes('"attr":"method"');
+  if (json.effect !== 'permit' || !isAboutMethods || methodsNamedBy(json).length > 0) return;
+  warnings.push({
+    file,
+    line: piece.line,
+    message: 'requests that this permits and that change something still ask a person',
+    hint: 'Name host and method: resource == Host::"…" and when { context has method && context.method == "POST" }.',
+  });
 }
 
 function namedActions({ action }: PolicyJson): string[] {

@@ -74,6 +74,10 @@ export const Manifest = z.strictObject({
       .strictObject({
         mode: z.enum(['none', 'restricted']).optional(),
         allow: z.array(host).max(256).optional(),
+        /** Methods that `http.fetch` may use at a host without asking a person. */
+        change: z
+          .record(host, z.array(z.enum(['POST', 'PUT', 'PATCH', 'DELETE'])).min(1))
+          .optional(),
       })
       .optional(),
     resources: z

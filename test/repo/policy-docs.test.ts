@@ -30,7 +30,10 @@ function examples(): Example[] {
   });
 }
 
-/** `agent:coder tool.call git.diff [outside] high`, `service:agentd data.delete tasks:x/y 8d` */
+/**
+ * `agent:coder tool.call git.diff [outside] high`, `agent:coder net.connect a.org POST`,
+ * `service:agentd data.delete tasks:x/y 8d`
+ */
 function requestOf(question: string): Request {
   const [principal = '', action = '', id = '', ...more] = question.split(' ');
   const labels = more.flatMap((word) => /^\[(.*)\]$/.exec(word)?.[1] ?? []);
@@ -54,6 +57,8 @@ function requestOf(question: string): Request {
   const context = Object.fromEntries(Object.keys(shape.required).map((key) => [key, values[key]!]));
   const age = more.map((word) => /^(\d+)d$/.exec(word)?.[1]).find((days) => days !== undefined);
   if (age !== undefined) context.age_days = Number(age);
+  const method = more.find((word) => /^[A-Z]+$/.test(word));
+  if (method !== undefined) context.method = method;
   const type = shape.resources[0] as ResourceType;
   return { principal, action: action as Action, resource: { type, id }, context };
 }

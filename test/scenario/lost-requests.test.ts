@@ -37,7 +37,8 @@ describe('a request aborted after it was sent', () => {
     await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
     const { port } = site.address() as AddressInfo;
     url = `http://${NAME}:${port}/`;
-    const network = `network: { mode: restricted, allow: ['${NAME}:${port}'] }`;
+    const host = `'${NAME}:${port}'`;
+    const network = `network: { mode: restricted, allow: [${host}], change: { ${host}: [POST] } }`;
     const spec = `{ replicas: 9, tools: { allow: [http.fetch] }, ${network} }`;
     world = await startIdleWorld({
       agents: { worker: manifestOf('worker', spec) },

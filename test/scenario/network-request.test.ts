@@ -149,16 +149,16 @@ describe('network.request', () => {
     assert.match(JSON.stringify(post?.network_denied), /may not send POST/);
   });
 
-  it('a POST is sent from an unmarked run, and from a marked one after approval', async () => {
+  it('a POST to it is approved by itself, before and after the run has read outside text', async () => {
     const { run } = await callDecided(
       await world.startRun(),
       ...(['network.request', request('docs.example.com')] as const),
     );
     const post = { url: `http://docs.example.com:${port}/`, method: 'POST', body: 'x' };
-    const first = await useTool(run, 'http.fetch', post);
-    assert.equal(first.result?.text, 'POST seen', 'no outside text was read before it');
-    // The response was outside text, so the next one needs approval, which is sufficient.
-    const again = await callDecided(run, 'http.fetch', { ...post, body: 'y' });
+    const first = await callDecided(run, 'http.fetch', post);
+    assert.equal(first.answer.result?.text, 'POST seen');
+    // The response was outside text: a second rule asks for the next one.
+    const again = await callDecided(first.run, 'http.fetch', { ...post, body: 'y' });
     assert.equal(again.summary.reversibility, 'externally-reversible');
     assert.equal(again.answer.result?.text, 'POST seen');
   });

@@ -61,7 +61,8 @@ class World {
     for (const kind of ['count', 'careful', 'post', 'ask'])
       this.#model.on(kind, ({ goal, step }) => this.#script(kind, goal.split(' ')[1]!, step));
     const tools = ['test.tools', 'http.fetch', 'network.external'];
-    const network = { mode: 'restricted', allow: [`${HOST}:${this.#web.port}`] };
+    const host = `${HOST}:${this.#web.port}`;
+    const network = { mode: 'restricted', allow: [host], change: { [host]: ['POST'] } };
     const open = { replicas: 4, tools: { allow: tools }, network };
     const careful = { ...open, approvals: { required: ['test.count_effect'] } };
     this.runtime = await startRuntime({

@@ -89,7 +89,11 @@ export async function startEffects(mode: 'embedded' | 'split'): Promise<Effects>
         'network.external',
       ],
     },
-    network: { mode: 'restricted', allow: [`${HOST}:${web.port}`] },
+    network: {
+      mode: 'restricted',
+      allow: [`${HOST}:${web.port}`],
+      change: { [`${HOST}:${web.port}`]: ['POST'] },
+    },
   };
   let runtime = await startRuntime({
     base,

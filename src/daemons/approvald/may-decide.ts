@@ -3,6 +3,7 @@
 import type { PolicyDecision, Request } from '../../policy/request.ts';
 import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/primitives.ts';
+import { toolOf } from './rules.ts';
 
 export type MayDecideQuery = {
   person: string;
@@ -40,7 +41,7 @@ export function makeMayDecide(policy: {
       resource: { type: 'Approval', id: approval.id },
       context: {
         agent: approval.agent,
-        tool: approval.action,
+        tool: toolOf(approval.action),
         class: approval.class,
         risk: approval.risk,
         reversibility: approval.reversibility,

@@ -135,9 +135,16 @@ export function countApprovers(
   patterns: readonly string[],
   request: { action: string; chain: readonly ChainLink[] },
 ): 1 | 2 {
-  const names = [request.action, ...request.chain.map((link) => link.class)];
+  const names = [
+    request.action,
+    toolOf(request.action),
+    ...request.chain.map((link) => link.class),
+  ];
   return names.some((name) => patterns.some((pattern) => matchesPattern(pattern, name))) ? 2 : 1;
 }
+
+/** An action may be narrower than its tool: `network.request a.org:443`. */
+export const toolOf = (action: string): string => action.split(' ')[0]!;
 
 /** A person as authenticated: principals that share a key are one person. */
 export type Person = { principal: string; key: string };

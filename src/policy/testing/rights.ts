@@ -100,6 +100,7 @@ export const someRights: fc.Arbitrary<Partial<AgentRights>> = fc.record(
     network: fc.record({
       mode: fc.constantFrom('none' as const, 'restricted' as const),
       allow: fc.array(someHost, { maxLength: 3 }),
+      change: fc.dictionary(someHost, fc.constant(['POST' as const]), { maxKeys: 2 }),
     }),
     approvals: fc.record({ required: words }),
   },
@@ -133,6 +134,9 @@ export const someRequest: fc.Arbitrary<Request> = fc.oneof(
     .map(([host, port, method, labels]) => net(host, port, { method, labels })),
 );
 
+/** Lifts the question before a POST, in a permit of a host. */
+const METHOD_CONDITION = ' when { context has method && context.method == "POST" }';
+
 /** One site rule. The effect `ask` is a forbid with @ask. */
 export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
   fc
@@ -162,7 +166,12 @@ export const someRule = (effects: readonly ('permit' | 'forbid' | 'ask')[]) =>
         '',
         ' when { context.labels.contains("outside") }',
         ' unless { context.labels.containsAny(["secret", "personal"]) }',
+        METHOD_CONDITION,
       ),
+    )
+    .filter(
+      ([, , [action], condition]) =>
+        condition !== METHOD_CONDITION || action.includes('net.connect'),
     )
     .map(([effect, principal, [action, resource], condition]) => {
       const head = effect === 'ask' ? '@ask("because") forbid' : effect;

@@ -126,6 +126,17 @@ test('an unknown capability is named with its line and the nearest known one', (
   assert.match(far?.hint ?? '', /^Known capabilities: .*git\.read/);
 });
 
+test('methods are named for hosts that are allowed', () => {
+  const network =
+    "{ allow: ['*.a.org', b.org], change: { x.a.org: [POST], b.org: [PUT, DELETE] } }";
+  const { spec } = agentIn(`${named('a')}spec:\n  network: ${network}\n`).manifest;
+  assert.deepEqual(spec.network?.change, { 'x.a.org': ['POST'], 'b.org': ['PUT', 'DELETE'] });
+  const [wrong] = problemsIn(
+    `${named('a')}spec:\n  network: { allow: [a.org], change: { a.org: [GET] } }\n`,
+  );
+  assert.match(wrong?.message ?? '', /network\.change/);
+});
+
 test('values that could never work are refused with a reason', () => {
   const cases: [string, number, RegExp][] = [
     [`${named('a')}spec:\n  linuxUser: root\n`, 6, /cannot run as root/],
@@ -136,6 +147,26 @@ test('values that could never work are refused with a reason', () => {
     [`${named('a')}spec:\n  filesystem: { deny: ['/srv/**/.env'] }\n`, 6, /is a pattern/],
     [`${named('a')}spec:\n  filesystem: { write: [/etc/app/] }\n`, 6, /never get access to \/etc/],
     [`${named('a')}spec:\n  network: { allow: ['127.1'] }\n`, 6, /address in an unusual form/],
+    [
+      `${named('a')}spec:\n  network:\n    allow: [a.org]\n    change: { b.org: [POST] }\n`,
+      8,
+      /b\.org is in network\.change, but network\.allow does not include it/,
+    ],
+    [
+      `${named('a')}spec:\n  network:\n    allow: [a.org]\n    change: { '*.a.org': [POST] }\n`,
+      8,
+      /\*\.a\.org is in network\.change/,
+    ],
+    [
+      `${named('a')}spec:\n  network:\n    allow: ['a.org:443']\n    change: { 'a.org:8443': [POST] }\n`,
+      8,
+      /a\.org:8443 is in network\.change/,
+    ],
+    [
+      `${named('a')}spec:\n  network:\n    allow: [a.org]\n    change: { '1.2': [POST] }\n`,
+      8,
+      /address in an unusual form/,
+    ],
     [`${named('a')}spec:\n  resources: { memory: 4 }\n`, 6, /4 is less than 1M/],
     [`${named('a')}spec:\n  resources: { memory: 99999999999T }\n`, 6, /too large/],
     [`${named('a')}spec:\n  resources: { disk: 4K }\n`, 6, /4K is less than 1M/],

@@ -8,7 +8,7 @@ import {
   findAllowedTools,
   findUndeniable,
 } from '../../../policy/capabilities.ts';
-import { parseHostRule } from '../../../policy/hosts.ts';
+import { type HostRule, matchesHost, parseHostRule } from '../../../policy/hosts.ts';
 import { NEVER_FOR_AGENTS, type Resources, trimSlash } from '../../../policy/manifest-rules.ts';
 import { canonicalPath, isWithin } from '../../../policy/paths.ts';
 import type { AgentView, Limits } from '../../../wire/agentd.ts';
@@ -181,13 +181,33 @@ function checkPaths({ spec }: Manifest): ManifestIssue[] {
 
 /** A host rule that can never match would look like a permission. */
 function checkHosts({ spec }: Manifest): ManifestIssue[] {
-  return (spec.network?.allow ?? []).flatMap((written, i) => {
-    const rule = parseHostRule(written);
-    if ('value' in rule) return [];
-    const hint = 'Write it as github.com, *.github.com or registry.local:5000.';
-    return [
-      { path: ['spec', 'network', 'allow', i], message: `${written}: ${rule.problem}`, hint },
-    ];
+  const { allow = [], change = {} } = spec.network ?? {};
+  const written: [PropertyKey, string][] = [
+    ...allow.map((host, i): [PropertyKey, string] => [i, host]),
+    ...Object.keys(change).map((host): [PropertyKey, string] => [host, host]),
+  ];
+  return written.flatMap(([key, host]) => {
+    const path = ['spec', 'network', typeof key === 'number' ? 'allow' : 'change', key];
+    const rule = parseHostRule(host);
+    if ('problem' in rule) {
+      const hint = 'Write it as github.com, *.github.com or registry.local:5000.';
+      return [{ path, message: `${host}: ${rule.problem}`, hint }];
+    }
+    if (typeof key === 'number' || isAllowed(rule.value, allow)) return [];
+    const message = `${host} is in network.change, but network.allow does not include it`;
+    return [{ path, message, hint: `Add ${host} to network.allow, or remove it here.` }];
+  });
+}
+
+/** Returns true if one entry includes every host and port of the rule. */
+function isAllowed({ pattern, ports }: HostRule, allow: readonly string[]): boolean {
+  return allow.some((written) => {
+    const listed = parseHostRule(written);
+    if ('problem' in listed) return false;
+    const { pattern: outer, ports: open } = listed.value;
+    const isInside =
+      outer.text === pattern.text || (outer.isSuffix && matchesHost(outer, pattern.host));
+    return isInside && ports.every((port) => open.includes(port));
   });
 }
 

@@ -6,7 +6,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId, TaskId } from '../../../wire/primitives.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
-import { combineRisks, countApprovers, covers } from '../rules.ts';
+import { combineRisks, countApprovers, covers, toolOf } from '../rules.ts';
 import {
   type ApprovalRow,
   type PermitRow,
@@ -79,7 +79,7 @@ function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRo
   const labels = [...new Set(body.labels)].sort();
   const same = { agent, action, root_task_id, repo, diff, rollback, labels, chain };
   const expiresS =
-    limits.expires_s_for[action] ?? limits.expires_s_for[worst.class] ?? limits.expires_s;
+    limits.expires_s_for[toolOf(action)] ?? limits.expires_s_for[worst.class] ?? limits.expires_s;
   return {
     id: tx.newId<ApprovalId>('approval'),
     status: 'pending',

@@ -38,6 +38,7 @@ function toolWith(answer: (body: FetchBody) => FetchAnswer, recalled?: RecordedF
     perform: (input: object) => tool!.perform(parse(input), context),
     recall: () => tool!.recall!(context),
     touches: (input: object) => tool!.touches!(parse(input)),
+    describeAction: (input: object) => tool!.describeAction!(parse(input)),
     view: tool!.view,
   };
 }
@@ -67,6 +68,17 @@ describe('http.fetch', () => {
       { action: 'net.connect', host: 'a.test', port: 8080, method: 'GET', urlPath: '/' },
     ]);
     assert.equal((touches({ url: 'no url' })[0] as { port: number }).port, 0);
+  });
+
+  it('is one action for reading, and another for each change at each host', () => {
+    const { describeAction } = toolWith(() => answerWith(Buffer.alloc(0)));
+    const of = (url: string, method: string) => describeAction({ url, method });
+    assert.equal(of('https://a.test/x', 'GET'), 'http.fetch');
+    assert.equal(of('https://a.test/x', 'POST'), 'http.fetch POST a.test:443');
+    assert.equal(of('http://a.test/y', 'DELETE'), 'http.fetch DELETE a.test:80');
+    const long = (name: string) => of(`https://${name.repeat(60)}.test/`, 'DELETE');
+    assert.ok(long('a').length <= 64);
+    assert.notEqual(long('a'), long('b'));
   });
 
   it('returns text as text, and other content as base64', async () => {
