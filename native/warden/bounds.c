@@ -35,6 +35,21 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
   return 0;
 }
 
+static int add_range(struct id_ranges *ranges, uint32_t first, uint32_t last,
+                     struct failure *err) {
+  if (ranges->count == RANGES_MAX)
+    return fail(err, REFUSED_BOUNDS, "more than %d ranges of ids", RANGES_MAX);
+  ranges->of[ranges->count].first = first;
+  ranges->of[ranges->count++].last = last;
+  return 0;
+}
+
+static bool is_in_ranges(const struct id_ranges *ranges, uint32_t id) {
+  for (unsigned i = 0; i < ranges->count; i++)
+    if (id >= ranges->of[i].first && id <= ranges->of[i].last) return true;
+  return false;
+}
+
 static int parse_line(struct bounds *b, char *line, struct failure *err) {
   char *rest = line, *key = strsep(&rest, " ");
   if (!*key || *key == '#') return 0;
@@ -62,11 +77,9 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   } else if (first == 0 || last < first) {
     return fail(err, REFUSED_BOUNDS, "%.50s has an invalid range", key);
   } else if (!strcmp(key, "uid")) {
-    b->uid_min = first;
-    b->uid_max = last;
+    return add_range(&b->uids, first, last, err);
   } else if (!strcmp(key, "gid")) {
-    b->gid_min = first;
-    b->gid_max = last;
+    return add_range(&b->gids, first, last, err);
   } else if (!strcmp(key, "group") && b->group_count < GROUPS_MAX) {
     b->groups[b->group_count++] = first;
   } else {
@@ -95,7 +108,7 @@ int bounds_read(const char *file, struct bounds *b, struct failure *err) {
     bad = parse_line(b, line, err);
   }
   fclose(in);
-  if (!bad && (!b->uid_max || !b->gid_max))
+  if (!bad && (!b->uids.count || !b->gids.count))
     return fail(err, REFUSED_BOUNDS, "%.200s has no uid or gid range", file);
   return bad;
 }
@@ -103,16 +116,15 @@ int bounds_read(const char *file, struct bounds *b, struct failure *err) {
 static bool is_group_allowed(const struct bounds *b, uint32_t group) {
   // The daemons' group can read their files: no box may have it.
   if (host.root && b->client_gid && group == b->client_gid) return false;
-  if (group >= b->gid_min && group <= b->gid_max) return true;
+  if (is_in_ranges(&b->gids, group)) return true;
   for (unsigned i = 0; i < b->group_count; i++)
     if (b->groups[i] == group) return true;
   return false;
 }
 
 int bounds_check_user(const struct bounds *b, uint32_t uid, struct failure *err) {
-  if (uid < b->uid_min || uid > b->uid_max)
-    return fail(err, REFUSED_BOUNDS, "uid %u is not between %u and %u", uid, b->uid_min,
-                b->uid_max);
+  if (!is_in_ranges(&b->uids, uid))
+    return fail(err, REFUSED_BOUNDS, "uid %u is not in the range of boxes", uid);
   // No box may run as the daemons' user.
   if (host.root && uid == b->client_uid)
     return fail(err, REFUSED_BOUNDS, "uid %u is the daemons' user", uid);
@@ -134,10 +146,21 @@ int bounds_check(const struct bounds *b, const struct plan *plan, struct failure
   return 0;
 }
 
-static bool is_below(const char *prefix, const char *path) {
+bool is_below(const char *prefix, const char *path) {
   size_t size = strlen(prefix);
   if (size == 1) return true;
   return !strncmp(prefix, path, size) && (!path[size] || path[size] == '/');
+}
+
+// Resolved from / each time, so that a prefix that was removed and recreated is found. Symbolic
+// links are rejected, so the path that is opened is the path that was checked.
+static int open_real(const char *path, struct failure *err) {
+  int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
+                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  if (fd < 0 && (errno == ELOOP))
+    return fail(err, REFUSED_BOUNDS, "%.200s contains a symbolic link: use the real path", path);
+  if (fd < 0) return fail(err, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
+  return fd;
 }
 
 int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
@@ -158,14 +181,16 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
                 use == PREFIX_WRITE    ? " for writing"
                 : use == PREFIX_EGRESS ? " as egress socket"
                                        : "");
-  // Resolved from / each time, so that a prefix that was removed and recreated is found. Symbolic
-  // links are rejected, so the path that is opened is the path that was checked.
-  int fd = k_openat2(AT_FDCWD, path, O_PATH | O_CLOEXEC,
-                     RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
-  if (fd < 0 && (errno == ELOOP))
-    return fail(err, REFUSED_BOUNDS, "%.200s contains a symbolic link: use the real path", path);
-  if (fd < 0) return fail(err, REFUSED_SETUP, "%.200s: %s", path, strerror(errno));
-  return fd;
+  return open_real(path, err);
+}
+
+int bounds_open_below(const struct bounds *b, const char *path, struct failure *err) {
+  for (unsigned i = 0; i < b->prefix_count; i++) {
+    const struct prefix *prefix = &b->prefixes[i];
+    if (prefix->use == PREFIX_WRITE && strcmp(prefix->path, path) && is_below(prefix->path, path))
+      return open_real(path, err);
+  }
+  return fail(err, REFUSED_BOUNDS, "%.200s is not below a path that boxes may write", path);
 }
 
 int bounds_delete_dir(const struct bounds *b, const char *path, const char **name,

@@ -153,19 +153,23 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
   struct box *parent = NULL;
   if (parse_plan(frame, bytes, size, &plan, err) || check_plan(frame, &plan, &parent, err))
     return NULL;
+  struct layer *layer = plan.layer ? layer_acquire(plan.layer, &plan, err) : NULL;
+  if (plan.layer && !layer) return NULL;
   struct box *box = calloc(1, sizeof *box);
   if (!box) {
+    layer_release(layer);
     fail(err, REFUSED_OVERLOAD, "out of memory");
     return NULL;
   }
   box->conn = conn;
+  box->layer = layer;
   box->parent = parent;
   box->is_open_box = frame == FRAME_OPEN;
   save_entry_point(box, &plan);
   if (plan.egress) box->egress_path = strdup(plan.egress);
   struct stdio_pipes pipes;
   memset(&pipes, -1, sizeof pipes);
-  int bad = paths_open(&bounds, &plan, &box->paths, err) ||
+  int bad = paths_open(&bounds, &plan, layer, &box->paths, err) ||
             (seals_record(box, &plan) && fail(err, REFUSED_OVERLOAD, "out of memory")) ||
             (!box->is_open_box && open_pipes(&plan, &pipes, err));
   struct spare *spare = bad ? NULL : dispatch_job(box, frame, bytes, size, &plan, &pipes, err);
@@ -174,6 +178,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
     activate(box, spare, &plan, &pipes);
   } else {
     paths_drop_stubs(&box->paths);
+    layer_release(layer);
     seals_free(box);
     free(box->egress_path);
     free(box);

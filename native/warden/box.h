@@ -2,7 +2,7 @@
 #pragma once
 #include <sys/resource.h>
 
-#include "warden.h"
+#include "layer.h"
 
 #define USAGE_INTERVAL_US 100000
 
@@ -39,6 +39,7 @@ struct box {
   int64_t seal_check_us;  // time of the next check
   struct cgroup cgroup;
   struct paths paths;
+  struct layer *layer;  // NULL: none, or released
   uint64_t limits[LIMIT_COUNT];
   int64_t started_us, deadline_us, kill_us, usage_us, drain_us;
   uint8_t stdin_bytes[STDIN_WINDOW];

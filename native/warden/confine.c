@@ -163,10 +163,10 @@ int landlock_rules_create(const struct setup *setup, struct failure *err) {
   for (unsigned i = 0; i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind->kind == BIND_TMPFS && allow_path(ruleset, bind->dst, ACCESS_PRIVATE, err)) return -1;
-    if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
-    enum landlock_access access = bind->kind == BIND_RW ? ACCESS_WRITE : ACCESS_READ;
+    if (!bind_is_mounted(bind)) continue;
+    enum landlock_access access = bind_is_writable(bind) ? ACCESS_WRITE : ACCESS_READ;
     if (landlock_allow(ruleset, host.landlock, setup->fds[i], access, err)) return -1;
-    if (plan->level == LEVEL_2 && bind->kind == BIND_RO && allow_frozen(ruleset, bind->dst, err))
+    if (plan->level == LEVEL_2 && !bind_is_writable(bind) && allow_frozen(ruleset, bind->dst, err))
       return -1;
   }
   if (plan->level == LEVEL_2 && (allow_path(ruleset, "/", ACCESS_LIST, err) ||

@@ -1,6 +1,6 @@
 // A client's connection: frames in and out through bounded buffers. One box at a time; when the
 // client disconnects, its box ends. Only the client named in the bounds is served.
-#include "warden.h"
+#include "layer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 struct conn {
   struct watch watch;  // must be first
   struct box *box;
+  struct layer *layer;
   gid_t gid;  // the client's
   uint8_t *in, *out;
   size_t in_size, in_capacity, out_sent, out_size;
@@ -26,14 +27,22 @@ struct conn {
 static struct conn *dead_conns;
 static unsigned conn_count;
 
+// Ends what exists only as long as its client wants it.
+static void end_requests(struct conn *conn) {
+  struct box *box = conn->box;
+  struct layer *layer = conn->layer;
+  conn->box = NULL;
+  conn->layer = NULL;
+  if (box) box_detach_client(box);
+  if (layer) layer_detach_client(layer);
+}
+
 static void conn_close(struct conn *conn) {
   if (conn->closed) return;
   conn->closed = true;
   watch_remove(&conn->watch);
   close(conn->watch.fd);
-  struct box *box = conn->box;
-  conn->box = NULL;
-  if (box) box_detach_client(box);
+  end_requests(conn);
   dir_requests_detach(conn);
   conn_count--;
   conn->next = dead_conns;
@@ -105,6 +114,7 @@ void conn_refuse(struct conn *conn, const struct failure *err) {
 }
 
 void conn_detach_box(struct conn *conn) { conn->box = NULL; }
+void conn_detach_layer(struct conn *conn) { conn->layer = NULL; }
 gid_t conn_gid(const struct conn *conn) { return conn->gid; }
 
 static void send_features(struct conn *conn) {
@@ -112,33 +122,48 @@ static void send_features(struct conn *conn) {
   int size = snprintf(
       text, sizeof text,
       "version %d\nmode %s\nlandlock %d\nnamespaces %s\nmemory %s\npids %s\ncpu %s\ntree %s\n"
-      "quota %s\nlevel1 %s\nlevel2 %s\nmissing %s\nfix %s\nboxes %u\nspares %u\nsettling %u\n",
+      "quota %s\nlevel1 %s\nlevel2 %s\nlayers %s\nmissing %s\nfix %s\nboxes %u\n"
+      "spares %u\nsettling %u\n",
       WARDEN_VERSION, host.root ? "root" : "user", host.landlock, host.namespaces ? "yes" : "no",
       cgroups_version(CGROUP_MEMORY), cgroups_version(CGROUP_PIDS), cgroups_version(CGROUP_CPU),
       cgroups_version(CGROUP_TREE), quota_version(), host.landlock ? "yes" : "no",
-      host.landlock && host.namespaces ? "yes" : "no", host.missing, host.fix, boxes_count(),
-      spares_count(), cgroups_retry_removal());
+      host.landlock && host.namespaces ? "yes" : "no", host.layers, host.missing, host.fix,
+      boxes_count(), spares_count(), cgroups_retry_removal());
   conn_send(conn, FRAME_FEATURE_LIST, text, (size_t)size);
 }
 
-// A client that violates the protocol gets the error and loses its box.
+// A client that violates the protocol gets the error and loses its box or layer.
 static void protocol_error(struct conn *conn, const struct failure *err) {
   conn->closing = true;
   conn_refuse(conn, err);
-  struct box *box = conn->box;
-  conn->box = NULL;
-  if (box) box_detach_client(box);
+  end_requests(conn);
+}
+
+static bool is_free(struct conn *conn) {
+  struct failure err = {0};
+  if (!conn->box && !conn->layer) return true;
+  fail(&err, REFUSED_FRAME, "this connection already has a box or layer");
+  protocol_error(conn, &err);
+  return false;
 }
 
 static void on_plan(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size) {
   struct failure err = {0};
-  if (conn->box) {
-    fail(&err, REFUSED_FRAME, "this connection already has a box");
-    protocol_error(conn, &err);
-    return;
-  }
+  if (!is_free(conn)) return;
   conn->box = box_start(conn, frame, bytes, size, &err);
   if (!conn->box) conn_refuse(conn, &err);
+}
+
+static void on_layer(struct conn *conn, const uint8_t *bytes, size_t size) {
+  struct failure err = {0};
+  if (!is_free(conn)) return;
+  conn->layer = layer_open(conn, bytes, size, &err);
+  if (!conn->layer) {
+    conn_refuse(conn, &err);
+    return;
+  }
+  uint64_t handle = layer_handle(conn->layer);
+  conn_send(conn, FRAME_LAYER_OPENED, &handle, sizeof handle);
 }
 
 static void on_frame(struct conn *conn, const struct frame_header *header, const uint8_t *body) {
@@ -153,6 +178,14 @@ static void on_frame(struct conn *conn, const struct frame_header *header, const
   }
   if (header->type == FRAME_FEATURES) {
     send_features(conn);
+    return;
+  }
+  if (header->type == FRAME_LAYER) {
+    on_layer(conn, body, header->length);
+    return;
+  }
+  if (header->type == FRAME_CLOSE && conn->layer) {
+    layer_close(conn->layer);
     return;
   }
   if (!conn->box) return;  // the box ended while this frame was in transit

@@ -1,6 +1,6 @@
 // Probes what this machine supports and enters the warden's mount namespace. Without root the
 // warden first enters a user namespace, after which both cases are handled alike.
-#include "warden.h"
+#include "layer.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -140,6 +140,7 @@ int host_probe(const char *run_dir, struct failure *err) {
     snprintf(host.fix, sizeof host.fix, "start the warden outside the container, or as root");
     host.namespaces = false;
   }
+  overlay_probe(&bounds);
   // No process may trace or read the warden, even with the same uid.
   prctl(PR_SET_DUMPABLE, 0);
   return 0;

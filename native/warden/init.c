@@ -126,8 +126,7 @@ static int receive_job(struct setup *setup) {
   unsigned next = 0;
   for (int i = 0; i < 3; i++) setup->stdio[i] = setup->job->is_open_box ? -1 : fds[next++];
   for (unsigned i = 0; i < setup->plan->bind_count; i++) {
-    uint8_t kind = setup->plan->binds[i].kind;
-    setup->fds[i] = kind == BIND_RO || kind == BIND_RW ? fds[next++] : -1;
+    setup->fds[i] = bind_is_mounted(&setup->plan->binds[i]) ? fds[next++] : -1;
   }
   return next == received ? 0 : -1;
 }

@@ -43,6 +43,7 @@ struct ll_ruleset {
 #define K_ATTR_NOSUID 0x2
 #define K_ATTR_NODEV 0x4
 #define K_ATTR_NOEXEC 0x8
+#define K_ATTR_IDMAP 0x100000
 #define K_MS_PRIVATE (1u << 18)
 #define K_FSCONFIG_FLAG 0
 #define K_FSCONFIG_STRING 1
@@ -93,6 +94,12 @@ static inline int k_mount_make_private(int fd) {
   struct k_mount_attr attr = {.propagation = K_MS_PRIVATE};
   return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | K_AT_RECURSIVE, &attr,
                       sizeof attr);
+}
+
+// Shows the owners of files as the user namespace maps them.
+static inline int k_mount_idmap(int fd, int user_namespace, unsigned recursive) {
+  struct k_mount_attr attr = {.set = K_ATTR_IDMAP, .userns_fd = (uint64_t)user_namespace};
+  return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | recursive, &attr, sizeof attr);
 }
 
 static inline int k_fsopen(const char *type) { return (int)syscall(SYS_fsopen, type, 1); }

@@ -1,6 +1,6 @@
 // The warden: cleans up after a crash, then runs one event loop. The bounds file limits what it may
 // do; requests come from one socket.
-#include "warden.h"
+#include "layer.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -243,6 +243,7 @@ int main(int argc, char **argv) {
   fflush(stdout);
   run_loop();
   spares_destroy_all();
+  layers_close_all();
   unlink(socket_path);
   cgroups_sweep();
   return 0;

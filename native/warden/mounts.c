@@ -9,6 +9,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+// In a layer and in an owned bind, a file has another owner, inode and device than when its
+// repository was last used outside: git would read all files again, or refuse the repository.
+#define GIT_CONFIG "[core]\n\tcheckStat = minimal\n[safe]\n\tdirectory = *\n"
+
 #define BOX_DEVICES_MAX 1200
 // File systems created for this box; mount points are created only on these.
 static dev_t box_devices[BOX_DEVICES_MAX];
@@ -120,7 +124,8 @@ static int write_etc(const struct plan *plan, struct failure *err) {
                  write_text("/etc/nsswitch.conf",
                             "passwd: files\ngroup: files\nshadow: files\nhosts: files\n", err) ||
                  write_text("/etc/hosts", "127.0.0.1 localhost box\n::1 localhost\n", err) ||
-                 write_text("/etc/hostname", "box\n", err)
+                 write_text("/etc/hostname", "box\n", err) ||
+                 write_text("/etc/gitconfig", GIT_CONFIG, err)
              ? -1
              : 0;
 }
@@ -146,7 +151,7 @@ static int attach_bind(const struct setup *setup, unsigned i, struct failure *er
     if (dir >= 0) close(dir);
     return bad ? mount_error(err, "linking", bind->dst) : 0;
   }
-  if (bind->kind == BIND_RO && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
+  if (!bind_is_writable(bind) && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
   if (k_mount_make_private(setup->fds[i]) || k_mount_setattr(setup->fds[i], attrs, 1))
     return mount_error(err, "setting attributes of", bind->dst);
   return attach_mount(setup->fds[i], bind->dst, err);
@@ -194,7 +199,7 @@ int mounts_build(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (write_etc(plan, err)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
-    if (plan->binds[i].kind < BIND_MASK && attach_bind(setup, i, err)) return -1;
+    if (!bind_is_seal(&plan->binds[i]) && attach_bind(setup, i, err)) return -1;
   if (seals_apply(setup->job, err)) return -1;
   if (GUARDED(plan, GUARD_READONLY)) {
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 // Before the fork: opens the declared paths, and resolves each protected path to the seals and
 // stubs it needs (a component may be a symbolic link or missing). The child only mounts (mounts.c).
-#include "warden.h"
+#include "layer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +28,8 @@ static int find_bind(const struct plan *plan, const char *path) {
   int best = -1;
   for (unsigned i = 0; i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
-    if (bind->kind > BIND_TMPFS || !relative_to(bind->dst, path)) continue;
+    bool has_files = bind_is_mounted(bind) || bind->kind == BIND_TMPFS;
+    if (!has_files || !relative_to(bind->dst, path)) continue;
     if (best < 0 || strlen(bind->dst) >= strlen(plan->binds[best].dst)) best = (int)i;
   }
   return best;
@@ -52,6 +53,14 @@ static int add_stub(struct paths *paths, int stub, struct failure *err) {
   }
   paths->stubs[paths->stub_count++] = (unsigned)stub;
   return 0;
+}
+
+// A stub in a layer is removed with the layer.
+static int create_stub(struct paths *paths, struct layer *layer, const char *path, bool directory,
+                       int dir, const char *name, struct failure *err) {
+  int stub = stub_create(path, directory, dir, name, err);
+  if (add_stub(paths, stub, err)) return -1;
+  return layer ? layer_keep_stub(layer, (unsigned)stub, err) : 0;
 }
 
 // Resolves the link `name` in `parent`, followed by `rest`, lexically; opens nothing.
@@ -99,11 +108,14 @@ int check_hard_links(const char *path, const struct stat *st, struct failure *er
 static int protect_walk(const struct plan *plan, struct paths *paths, unsigned bind,
                         const char *path, uint8_t kind, int depth, struct failure *err) {
   const struct bind *root = &plan->binds[bind];
+  struct layer *layer = root->kind == BIND_LAYER ? paths->layer : NULL;
   char box_path[PATH_BYTES], host_path[2 * PATH_BYTES], components[PATH_BYTES];
   snprintf(box_path, sizeof box_path, "%s", root->dst);
-  snprintf(host_path, sizeof host_path, "%s", root->src);
+  snprintf(host_path, sizeof host_path, "%s", layer ? layer_upper(layer) : root->src);
   snprintf(components, sizeof components, "%s", relative_to(root->dst, path));
-  int dir = fcntl(paths->fds[bind], F_DUPFD_CLOEXEC, 3), bad = 0;
+  // Through an owned bind, root could not create a stub: it is none of the mapped users there.
+  int from = paths->host_fds[bind] >= 0 ? paths->host_fds[bind] : paths->fds[bind];
+  int dir = fcntl(from, F_DUPFD_CLOEXEC, 3), bad = 0;
   char *rest = components, *name;
   while (!bad && (name = strsep(&rest, "/")) && *name) {
     char parent[PATH_BYTES];
@@ -127,7 +139,7 @@ static int protect_walk(const struct plan *plan, struct paths *paths, unsigned b
     struct stat st = {0};
     if (next < 0 && errno == ENOENT) {
       bool directory = rest || kind == BIND_PROTECT_DIR;
-      bad = add_stub(paths, stub_create(host_path, directory, dir, name, err), err);
+      bad = create_stub(paths, layer, host_path, directory, dir, name, err);
       break;
     }
     if (next < 0 || fstat(next, &st)) {
@@ -192,44 +204,66 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
   if (!*relative_to(root->dst, path) && kind != BIND_MASK)
     return fail(err, REFUSED_PLAN, "%.200s is both declared and protected: declare it read-only",
                 path);
-  if (root->kind == BIND_RW)
+  if (bind_is_writable(root))
     return protect_walk(plan, paths, (unsigned)bind, path, kind, depth, err);
   if (root->kind == BIND_TMPFS)
     return fail(err, REFUSED_PLAN, "%.200s is private to the box and cannot be protected", path);
   return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, err) : 0;
 }
 
-int paths_open(const struct bounds *b, const struct plan *plan, struct paths *paths,
-               struct failure *err) {
-  for (unsigned i = 0; i < BINDS_MAX; i++) paths->fds[i] = -1;
+// Opens the source of a bind; at level 2 as a detached copy of its mount.
+static int open_source(const struct bounds *b, const struct plan *plan, unsigned i,
+                       struct paths *paths, struct failure *err) {
+  const struct bind *bind = &plan->binds[i];
+  if (bind->kind == BIND_LAYER) {
+    int copy = layer_clone(paths->layer);
+    return copy >= 0 ? copy : fail(err, REFUSED_SETUP, "copying the layer: %s", strerror(errno));
+  }
+  bool owned = bind->flags & BIND_OWNED && host.root;
+  // Whoever sees private files of their owner needs a path that is meant for changes.
+  bool writable = bind->kind == BIND_RW || bind->flags & BIND_OWNED;
+  int fd = bounds_open(b, bind->src, writable ? PREFIX_WRITE : PREFIX_READ, err);
+  if (fd < 0 || plan->level != LEVEL_2) return fd;
+  if (bind->kind == BIND_RW && is_layer_dir(bind->src)) {
+    close(fd);
+    return fail(err, REFUSED_BOX, "%.200s is in use by a layer: close that first", bind->src);
+  }
+  struct stat st;
+  int tree = -1;
+  if (owned && fstat(fd, &st)) fail(err, REFUSED_SETUP, "%.200s: %s", bind->src, strerror(errno));
+  else if (owned)
+    tree = idmap_clone(fd, (struct owner){st.st_uid, st.st_gid},
+                       (struct owner){plan->uid, plan->gid}, true, err);
+  else tree = k_open_tree(fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
+  if (tree < 0 && !owned)
+    fail(err, REFUSED_SETUP, "open_tree %.200s: %s", bind->src, strerror(errno));
+  if (owned) paths->host_fds[i] = fd;
+  else close(fd);
+  return tree;
+}
+
+int paths_open(const struct bounds *b, const struct plan *plan, struct layer *layer,
+               struct paths *paths, struct failure *err) {
+  for (unsigned i = 0; i < BINDS_MAX; i++) paths->fds[i] = paths->host_fds[i] = -1;
   paths->seal_count = paths->stub_count = 0;
+  paths->layer = layer;
   for (unsigned i = 0; i < plan->bind_count; i++) {
-    const struct bind *bind = &plan->binds[i];
-    if (bind->kind != BIND_RO && bind->kind != BIND_RW) continue;
-    int fd = bounds_open(b, bind->src, bind->kind == BIND_RW ? PREFIX_WRITE : PREFIX_READ, err);
-    if (fd < 0) return -1;
-    if (plan->level == LEVEL_2) {
-      int tree = k_open_tree(
-          fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
-      int error = errno;
-      close(fd);
-      if (tree < 0)
-        return fail(err, REFUSED_SETUP, "open_tree %.200s: %s", bind->src, strerror(error));
-      fd = tree;
-    }
-    paths->fds[i] = fd;
+    if (!bind_is_mounted(&plan->binds[i])) continue;
+    paths->fds[i] = open_source(b, plan, i, paths, err);
+    if (paths->fds[i] < 0) return -1;
   }
   for (unsigned i = 0; i < plan->bind_count && GUARDED(plan, GUARD_PROTECT); i++) {
     const struct bind *bind = &plan->binds[i];
-    if (bind->kind < BIND_MASK) continue;
-    if (protect(plan, paths, bind->dst, bind->kind, 0, err)) return -1;
+    if (bind_is_seal(bind) && protect(plan, paths, bind->dst, bind->kind, 0, err)) return -1;
   }
   return 0;
 }
 
 void paths_close(const struct plan *plan, struct paths *paths) {
-  for (unsigned i = 0; i < plan->bind_count; i++)
-    if (paths->fds[i] >= 0) close(paths->fds[i]);
+  for (unsigned i = 0; i < plan->bind_count; i++) {
+    k_close(paths->fds[i]);
+    k_close(paths->host_fds[i]);
+  }
   for (unsigned i = 0; i < paths->seal_count; i++) free(paths->seals[i].path);
   paths->seal_count = 0;
 }

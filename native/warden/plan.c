@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct
     case FRAME_STDIN: max = STDIN_WINDOW; break;
     case FRAME_SIGNAL: max = 1; break;
     case FRAME_DIRECTORY: max = DIR_HEADER_BYTES + PATH_BYTES; break;
+    case FRAME_LAYER: max = LAYER_HEADER_BYTES + (SEALED_MAX + 2) * PATH_BYTES; break;
     case FRAME_STDIN_END:
     case FRAME_KILL:
     case FRAME_CLOSE:
@@ -82,6 +84,27 @@ static int is_name(const char *name, size_t max) {
   return 1;
 }
 
+// Decimal, without leading zeros. Returns 0 for anything else.
+static uint64_t parse_handle(const char *text) {
+  uint64_t number = 0;
+  if (*text == '0') return 0;
+  for (; *text; text++) {
+    uint64_t digit = (uint64_t)(*text - '0');
+    if (*text < '0' || *text > '9' || number > (UINT64_MAX - digit) / 10) return 0;
+    number = number * 10 + digit;
+  }
+  return number;
+}
+
+static int parse_layer_bind(struct bind *bind, struct plan *plan, struct failure *err) {
+  uint64_t layer = parse_handle(bind->src);
+  if (!layer) return fail(err, REFUSED_PLAN, "%.200s names no layer", bind->dst);
+  if (plan->layer && plan->layer != layer)
+    return fail(err, REFUSED_PLAN, "a box uses one layer only");
+  plan->layer = layer;
+  return 0;
+}
+
 static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, struct failure *err) {
   if (plan->bind_count == BINDS_MAX)
     return fail(err, REFUSED_PLAN, "more than %d paths", BINDS_MAX);
@@ -92,6 +115,9 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
   bind->size_kib = u32(value + 4);
   if (u16(value + 2) || bind->flags & ~BIND_FLAGS)
     return fail(err, REFUSED_PLAN, "a path has unknown flags");
+  if ((bind->flags & BIND_OWNED && bind->kind != BIND_RO && bind->kind != BIND_RW) ||
+      (bind->flags & BIND_READONLY && bind->kind != BIND_LAYER))
+    return fail(err, REFUSED_PLAN, "a path of kind %u cannot have these flags", bind->kind);
   size_t src_size = strnlen((const char *)value + 8, size - 8) + 1;
   if (src_size >= size - 8) return fail(err, REFUSED_PLAN, "a path has no destination");
   bind->src = (const char *)value + 8;
@@ -104,6 +130,9 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
       if (!is_normalized_path(bind->src))
         return fail(err, REFUSED_PLAN, "the source of %.200s is not an absolute, normalized path",
                     bind->dst);
+      break;
+    case BIND_LAYER:
+      if (parse_layer_bind(bind, plan, err)) return -1;
       break;
     case BIND_SYMLINK:
       if (!*bind->src || src_size > PATH_BYTES)
@@ -217,7 +246,7 @@ static int check_identity(const struct plan *plan, struct failure *err) {
 static int check_paths(const struct plan *plan, struct failure *err) {
   for (unsigned i = 0; plan->level == LEVEL_1 && i < plan->bind_count; i++) {
     const struct bind *bind = &plan->binds[i];
-    if (bind->kind != BIND_RO && bind->kind != BIND_RW)
+    if ((bind->kind != BIND_RO && bind->kind != BIND_RW) || bind->flags & BIND_OWNED)
       return fail(err, REFUSED_PLAN, "level 1 uses the host's file tree: %.200s needs level 2",
                   bind->dst);
     if (strcmp(bind->src, bind->dst))
@@ -281,6 +310,35 @@ int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *req
       (request->uid == 0) != (request->op == DIR_SHARE))
     return fail(err, REFUSED_PLAN, "uid or gid is invalid");
   return 0;
+}
+
+// Takes the next of several strings, each with its NUL: a normalized path that is not /.
+static const char *next_path(const uint8_t **at, const uint8_t *end) {
+  const uint8_t *nul = memchr(*at, 0, (size_t)(end - *at));
+  const char *path = (const char *)*at;
+  if (!nul || !is_normalized_path(path) || !path[1]) return NULL;
+  *at = nul + 1;
+  return path;
+}
+
+int parse_layer_request(const uint8_t *bytes, size_t size, struct layer_request *request,
+                        struct failure *err) {
+  if (size < LAYER_HEADER_BYTES) return fail(err, REFUSED_PLAN, "the layer request is truncated");
+  const uint8_t *at = bytes + LAYER_HEADER_BYTES, *end = bytes + size;
+  uint32_t unset = UINT32_MAX;
+  request->uid = u32(bytes);
+  request->gid = u32(bytes + 4);
+  request->sealed_count = bytes[8];
+  if (!request->uid || !request->gid || request->uid == unset || request->gid == unset)
+    return fail(err, REFUSED_PLAN, "uid and gid are required and must not be 0");
+  if (request->sealed_count > SEALED_MAX)
+    return fail(err, REFUSED_PLAN, "more than %d sealed layers", SEALED_MAX);
+  bool valid = !bytes[9] && !u16(bytes + 10) && (request->lower = next_path(&at, end));
+  for (unsigned i = 0; valid && i < request->sealed_count; i++)
+    valid = (request->sealed[i] = next_path(&at, end));
+  valid = valid && (request->dir = next_path(&at, end)) && at == end;
+  return valid ? 0
+               : fail(err, REFUSED_PLAN, "a path of the layer is not absolute and normalized");
 }
 
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,

@@ -19,8 +19,9 @@ enum frame_type {
   FRAME_FEATURES = 6,
   FRAME_OPEN = 7,        // a plan without command, environment and directory: opens a box
   FRAME_EXEC = 8,        // a command in an open box, on any connection; same replies as a plan
-  FRAME_CLOSE = 9,       // on the connection that opened the box: ends it and all its commands
+  FRAME_CLOSE = 9,       // on the connection that opened the box or layer: ends it
   FRAME_DIRECTORY = 10,  // struct dir_request
+  FRAME_LAYER = 11,      // struct layer_request; the layer is closed with its connection
   FRAME_STARTED = 0x81,       // u32 pid, u8 × 4: cgroup versions for memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
@@ -31,6 +32,8 @@ enum frame_type {
   FRAME_OPENED = 0x88,        // u64 box, then as FRAME_STARTED
   FRAME_DIRECTORY_DONE = 0x89,  // u32: number of files left unchanged
   FRAME_MEASURED = 0x8a,      // u64 bytes, u64 entries
+  FRAME_LAYER_OPENED = 0x8b,  // u64 layer
+  FRAME_LAYER_CLOSED = 0x8c,  // empty: no box uses the layer any more
 };
 
 // Body of FRAME_DIRECTORY: u8 op, u8 × 3 zero, u32 uid, u32 gid, path NUL.
@@ -45,6 +48,18 @@ struct dir_request {
   uint8_t op;
   uint32_t uid, gid;
   const char *path;
+};
+
+// Body of FRAME_LAYER: u32 uid, u32 gid, u8 count, u8 × 3 zero, then NUL-terminated paths: lower,
+// `count` sealed uppers, dir.
+#define SEALED_MAX 32
+#define LAYER_HEADER_BYTES 12
+struct layer_request {
+  uint32_t uid, gid;
+  const char *lower;               // the directory that is shown
+  const char *sealed[SEALED_MAX];  // earlier changes to it, oldest first
+  unsigned sealed_count;
+  const char *dir;  // contains `upper` and `work`, which take the changes
 };
 
 enum plan_tag {
@@ -76,8 +91,14 @@ enum bind_kind {
   BIND_MASK = 5,          // dst appears empty
   BIND_PROTECT_FILE = 6,  // dst cannot be changed, created, replaced or renamed
   BIND_PROTECT_DIR = 7,
+  BIND_LAYER = 8,  // src is the decimal number of FRAME_LAYER_OPENED
 };
-enum { BIND_NOEXEC = 1, BIND_FLAGS = 1 };
+enum {
+  BIND_NOEXEC = 1,
+  BIND_OWNED = 2,     // BIND_RO, BIND_RW: the owner of src appears as the plan's user
+  BIND_READONLY = 4,  // BIND_LAYER
+  BIND_FLAGS = 7,
+};
 
 enum limit {
   LIMIT_WALL_MS = 1,
@@ -126,9 +147,21 @@ struct bind {
   const char *src, *dst;
 };
 
+static inline int bind_is_mounted(const struct bind *bind) {
+  return bind->kind == BIND_RO || bind->kind == BIND_RW || bind->kind == BIND_LAYER;
+}
+// Its files may change, in the box and outside it.
+static inline int bind_is_writable(const struct bind *bind) {
+  return bind->kind == BIND_RW || (bind->kind == BIND_LAYER && !(bind->flags & BIND_READONLY));
+}
+static inline int bind_is_seal(const struct bind *bind) {
+  return bind->kind >= BIND_MASK && bind->kind <= BIND_PROTECT_DIR;
+}
+
 struct plan {
   const char *id, *cwd, *user, *egress;
   uint64_t box;
+  uint64_t layer;  // of every BIND_LAYER; 0: none
   uint8_t level, profile;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];
@@ -151,7 +184,7 @@ enum refusal {
   REFUSED_PROBE = 8,     // a layer did not take effect
   REFUSED_EXEC = 9,      // the command could not be started
   REFUSED_CALLER = 10,   // not the process this warden serves
-  REFUSED_BOX = 11,      // no such open box, or it has ended
+  REFUSED_BOX = 11,      // no such open box or layer, or it is in use
 };
 
 struct failure {
@@ -170,6 +203,8 @@ struct frame_header {
 int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct failure *err);
 int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *request,
                       struct failure *err);
+int parse_layer_request(const uint8_t *bytes, size_t size, struct layer_request *request,
+                        struct failure *err);
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
                struct failure *err);
 

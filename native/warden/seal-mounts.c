@@ -90,7 +90,7 @@ static int seal_link(const char *path, bool hidden, struct failure *err) {
 
 static int pin_parents(const struct plan *plan, const struct seal *seal, struct failure *err) {
   const struct bind *root = &plan->binds[seal->bind];
-  if (root->kind != BIND_RW) return 0;
+  if (!bind_is_writable(root)) return 0;
   char ancestor[PATH_BYTES];
   snprintf(ancestor, sizeof ancestor, "%s", seal->path);
   for (char *slash = ancestor + strlen(root->dst) + 1; (slash = strchr(slash, '/')); slash++) {
@@ -106,8 +106,9 @@ static int pin_parents(const struct plan *plan, const struct seal *seal, struct 
 }
 
 static int apply_seal(const struct plan *plan, const struct seal *seal, struct failure *err) {
+  bool writable = bind_is_writable(&plan->binds[seal->bind]);
   if (GUARDED(plan, GUARD_READONLY)) {
-    if (plan->binds[seal->bind].kind != BIND_RW && seal->kind == SEAL_MASK)
+    if (!writable && seal->kind == SEAL_MASK)
       return freeze_and_mask(seal->path, err);
     if (freeze_parents(seal->path, err)) return -1;
   }
@@ -118,7 +119,7 @@ static int apply_seal(const struct plan *plan, const struct seal *seal, struct f
                ? -1
                : 0;
   int fd = box_open_path(seal->path);
-  if (fd < 0 && errno == ENOENT && plan->binds[seal->bind].kind != BIND_RW) return 0;
+  if (fd < 0 && errno == ENOENT && !writable) return 0;
   if (fd < 0) return mount_error(err, "sealing", seal->path);
   int bad = seal->kind == SEAL_MASK ? mask_path(fd, seal->path, err)
                                     : pin_path(fd, true, seal->path, err);
@@ -170,7 +171,7 @@ int mounts_record(struct setup *setup, struct failure *err) {
   if (setup->mount_count < 0) return mount_error(err, "watching", "the box's mounts");
   for (unsigned i = 0; i < job->seal_count; i++) {
     const struct seal *seal = &job->seals[i];
-    if (job->plan.binds[seal->bind].kind != BIND_RW) continue;
+    if (!bind_is_writable(&job->plan.binds[seal->bind])) continue;
     if (is_masked(job, seal->path)) continue;
     int fd = box_open_path(seal->path);
     bool sealed = fd >= 0 && is_mount_root(fd);

@@ -16,7 +16,7 @@ int seals_record(struct box *box, const struct plan *plan) {
   for (unsigned i = 0; i < paths->seal_count; i++) {
     const struct seal *seal = &paths->seals[i];
     // Below a read-only bind, seals are on file systems of the box (freeze.c).
-    if (plan->binds[seal->bind].kind != BIND_RW) continue;
+    if (!bind_is_writable(&plan->binds[seal->bind])) continue;
     if (is_below_mask(paths->seals, paths->seal_count, seal->path)) continue;
     if (!(box->sealed_paths[box->sealed_count++] = strdup(seal->path))) return -1;
   }

@@ -22,8 +22,15 @@ struct prefix {
   char path[PATH_BYTES];
   enum prefix_use use;
 };
+#define RANGES_MAX 8
+struct id_ranges {
+  struct {
+    uint32_t first, last;
+  } of[RANGES_MAX];
+  unsigned count;
+};
 struct bounds {
-  uint32_t uid_min, uid_max, gid_min, gid_max;
+  struct id_ranges uids, gids;
   uint32_t groups[GROUPS_MAX];
   unsigned group_count, prefix_count, boxes_max;
   struct prefix prefixes[PREFIXES_MAX];
@@ -35,10 +42,13 @@ extern struct bounds bounds;
 int bounds_read(const char *file, struct bounds *bounds, struct failure *err);
 int bounds_check(const struct bounds *bounds, const struct plan *plan, struct failure *err);
 int bounds_check_user(const struct bounds *bounds, uint32_t uid, struct failure *err);
+bool is_below(const char *prefix, const char *path);  // or the same
 int bounds_check_group(const struct bounds *bounds, uint32_t gid, struct failure *err);
 // Returns an O_PATH descriptor of an allowed path; symbolic links are not followed.
 int bounds_open(const struct bounds *bounds, const char *path, enum prefix_use use,
                 struct failure *err);
+// The same for a path below an `rw` line itself, whatever else is allowed.
+int bounds_open_below(const struct bounds *bounds, const char *path, struct failure *err);
 // Opens the prefix of which path is a direct child, and sets name to the last component.
 int bounds_delete_dir(const struct bounds *bounds, const char *path, const char **name,
                       struct failure *err);
@@ -64,6 +74,7 @@ struct host {
   uint64_t namespace_ids[ENTRY_RULESET];  // the warden's
   int lock_fd;                   // of run_dir, shared with the janitor
   char missing[320], fix[200];   // why namespaces are not available, and the command that helps
+  char layers[340];              // "root", "user", or "no" and the reason
 };
 extern struct host host;
 int host_probe(const char *run_dir, struct failure *err);
@@ -74,6 +85,7 @@ DIR *open_dir(int dir);  // a new descriptor; NULL with errno
 // ── paths.c: bind sources, protected paths, stubs for missing ones ──
 // In the order in which seals are applied: a link shows its target as already sealed.
 enum seal_kind { SEAL_READONLY = 1, SEAL_MASK, SEAL_LINK, SEAL_HIDDEN_LINK, SEAL_KINDS };
+struct layer;
 struct seal {
   enum seal_kind kind;
   unsigned bind;  // index of the bind that contains it
@@ -82,12 +94,14 @@ struct seal {
 #define SEALS_MAX 512
 struct paths {
   int fds[BINDS_MAX];
+  int host_fds[BINDS_MAX];  // of an owned bind: without the mapping of owners; otherwise -1
   struct seal seals[SEALS_MAX];
   unsigned seal_count;
   unsigned stubs[SEALS_MAX], stub_count;
+  struct layer *layer;  // of every BIND_LAYER; NULL: none
 };
-int paths_open(const struct bounds *bounds, const struct plan *plan, struct paths *paths,
-               struct failure *err);
+int paths_open(const struct bounds *bounds, const struct plan *plan, struct layer *layer,
+               struct paths *paths, struct failure *err);
 void paths_close(const struct plan *plan, struct paths *paths);  // descriptors and seals
 void paths_drop_stubs(struct paths *paths);
 // Copies the parent of an absolute path and returns the last component.
@@ -330,6 +344,7 @@ void conn_refuse(struct conn *conn, const struct failure *err);
 void conns_free_dead(void);
 size_t conn_space(const struct conn *conn);
 void conn_detach_box(struct conn *conn);
+void conn_detach_layer(struct conn *conn);
 gid_t conn_gid(const struct conn *conn);
 
 void watch_add(struct watch *watch, uint32_t events);

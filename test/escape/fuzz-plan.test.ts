@@ -29,6 +29,8 @@ describe('the plan parser', () => {
         { kind: 'ro', src: '/usr', dst: '/usr' },
         { kind: 'symlink', src: 'usr/bin', dst: '/bin' },
         { kind: 'protectFile', dst: '/ws/.git/config' },
+        { kind: 'layer', src: '18446744073709551609', dst: '/layer', readonly: true },
+        { kind: 'rw', src: '/home/p', dst: '/live', owned: true },
       ],
       limits: {
         wallMs: 1,

@@ -31,9 +31,11 @@ test('the ranges, the client, and paths without links', (t) => {
   });
   const lines = text.trimEnd().split('\n');
   assert.ok(lines.includes('uid 200000 265535'));
+  assert.ok(lines.includes('uid 300000 1299999'), 'a tree with layers has its own user');
   assert.ok(lines.includes('gid 200000 1299999'));
   assert.ok(lines.includes('client_uid 265534') && lines.includes('client_gid 265534'));
   assert.ok(lines.includes('client_pid 42'));
+  assert.ok(lines.includes(`own ${dir}/workspaces`));
   assert.ok(lines.includes(`own ${dir}/homes`) && lines.includes(`share ${dir}/workspaces`));
   assert.ok(!lines.includes(`share ${dir}/data`), 'a writable path is not shared');
   assert.ok(lines.includes(`ro ${runner}`));

@@ -77,7 +77,9 @@ function formatIdLines({ config, host }: BoundsPlaces): string[] {
     return [`uid ${host.uid} ${host.uid}`, `gid ${host.gid} ${host.gid}`];
   const first = Math.min(config.uid_first, config.gid_first);
   const last = Math.max(config.uid_last, config.gid_last);
-  return [`uid ${config.uid_first} ${config.uid_last}`, `gid ${first} ${last}`];
+  // The boxes of a tree with layers run as a user of its own, whose id is that of its group.
+  const uids = [`uid ${config.uid_first} ${config.uid_last}`];
+  return [...uids, `uid ${config.gid_first} ${config.gid_last}`, `gid ${first} ${last}`];
 }
 
 /** Drops paths that lie within another path of the list. */
@@ -100,7 +102,8 @@ export function boundsText(places: BoundsPlaces): string {
   const changed = [...config.workspace_roots, ...config.write_roots];
   const changeable = [stateDir, runtimeDir, ...changed, ...changed.map(realPathOrSame)];
   const resolve = (path: string): string => resolveDeclared(path, changeable);
-  const workspaces = [join(stateDir, 'workspaces'), ...config.workspace_roots.map(resolve)];
+  const ownWorkspaces = join(stateDir, 'workspaces');
+  const workspaces = [ownWorkspaces, ...config.workspace_roots.map(resolve)];
   const homes = join(stateDir, 'homes');
   const writable = [...workspaces, homes, ...config.write_roots.map(resolve)];
   const readable = [...shown, ...sockets, ...config.read_roots.map(resolve)];
@@ -113,8 +116,10 @@ export function boundsText(places: BoundsPlaces): string {
     `boxes ${config.boxes_max}`,
     ...keepOutermost(readable).map((path) => `ro ${path}`),
     ...keepOutermost(writable).map((path) => `rw ${path}`),
-    ...(host.wardenIsRoot ? [`own ${homes}`, ...keepOutermost(workspaces).map(sharedLine)] : []),
-    ...[join(stateDir, 'workspaces'), homes].map((path) => `delete ${path}`),
+    ...(host.wardenIsRoot
+      ? [`own ${homes}`, `own ${ownWorkspaces}`, ...keepOutermost(workspaces).map(sharedLine)]
+      : []),
+    ...[ownWorkspaces, homes].map((path) => `delete ${path}`),
     `egress ${join(runtimeDir, 'egressd')}`,
     '',
   ].join('\n');

@@ -30,10 +30,32 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     for (unsigned i = 0; i < plan.env_count; i++) sum += strlen(plan.envs[i]);
     for (unsigned i = 0; i < plan.bind_count; i++)
       sum += strlen(plan.binds[i].src) + strlen(plan.binds[i].dst);
+    for (unsigned i = 0; i < plan.bind_count; i++)
+      if (plan.binds[i].kind == BIND_LAYER ? !plan.layer || plan.level != LEVEL_2
+                                           : plan.binds[i].flags & BIND_READONLY)
+        abort();
     if (plan.args[plan.arg_count] || plan.envs[plan.env_count]) abort();
     if (plan.uid == 0 || plan.gid == 0) abort();
     for (unsigned i = 0; i < plan.bind_count; i++)
       if (strstr(plan.binds[i].dst, "/../") || plan.binds[i].dst[0] != '/') abort();
+    checksum = sum;
+  } else if (!err.code || !err.text[0]) {
+    abort();
+  }
+  struct layer_request layer;
+  // Paths, so that more than the header is decoded.
+  if (size > LAYER_HEADER_BYTES + 10 && size % 3 == 1) {
+    copy[8] %= 3;
+    copy[9] = copy[10] = copy[11] = 0;
+    for (unsigned i = 0; i < copy[8] + 1u; i++) memcpy(copy + LAYER_HEADER_BYTES + 3 * i, "/a", 3);
+    copy[LAYER_HEADER_BYTES + 3 * (copy[8] + 1)] = '/';
+    copy[size - 1] = 0;
+  }
+  if (!parse_layer_request(copy, size, &layer, &err)) {
+    if (!layer.uid || !layer.gid || layer.sealed_count > SEALED_MAX) abort();
+    size_t sum = LAYER_HEADER_BYTES + strlen(layer.lower) + 1 + strlen(layer.dir) + 1;
+    for (unsigned i = 0; i < layer.sealed_count; i++) sum += strlen(layer.sealed[i]) + 1;
+    if (sum != size || layer.dir[0] != '/' || strstr(layer.dir, "/../")) abort();
     checksum = sum;
   } else if (!err.code || !err.text[0]) {
     abort();

@@ -21,6 +21,7 @@ export const FRAME = {
   open: 7,
   exec: 8,
   close: 9,
+  layer: 11,
 } as const;
 const STDIN_WINDOW = 64 * 1024;
 

@@ -30,15 +30,23 @@ const KIND = {
   mask: 5,
   protectFile: 6,
   protectDir: 7,
+  layer: 8,
 } as const;
 
 export type Bind = {
   kind: keyof typeof KIND;
+  /** A layer's handle in decimal, for kind `layer`. */
   src?: string;
   dst: string;
   sizeKib?: number;
   noexec?: boolean;
+  /** `ro` and `rw`: where the warden is root, the owner of src appears as the plan's user. */
+  owned?: boolean;
+  /** `layer` only. */
+  readonly?: boolean;
 };
+
+const FLAG = { noexec: 1, owned: 2, readonly: 4 } as const;
 
 export type PlanLimits = {
   wallMs: number;
@@ -94,7 +102,10 @@ function number(tag: number, value: number): Buffer {
 function bindField(bind: Bind): Buffer {
   const head = Buffer.alloc(8);
   head[0] = KIND[bind.kind];
-  head[1] = bind.noexec ? 1 : 0;
+  head[1] =
+    (bind.noexec ? FLAG.noexec : 0) |
+    (bind.owned ? FLAG.owned : 0) |
+    (bind.readonly ? FLAG.readonly : 0);
   head.writeUInt32LE(bind.sizeKib ?? 0, 4);
   return field(10, Buffer.concat([head, Buffer.from(`${bind.src ?? ''}\0${bind.dst}\0`)]));
 }
@@ -168,6 +179,26 @@ export function encodeDelete(path: string): Buffer {
   const head = Buffer.alloc(12);
   head[0] = 4;
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
+}
+
+export type LayerRequest = {
+  uid: number;
+  gid: number;
+  /** The directory that boxes see. */
+  lower: string;
+  /** `upper` directories of earlier layers over it, oldest first. */
+  sealed: string[];
+  /** Has the directories `upper` and `work`, which belong to uid. */
+  dir: string;
+};
+
+export function encodeLayer({ uid, gid, lower, sealed, dir }: LayerRequest): Buffer {
+  const head = Buffer.alloc(12);
+  head.writeUInt32LE(uid, 0);
+  head.writeUInt32LE(gid, 4);
+  head[8] = sealed.length;
+  const paths = [lower, ...sealed, dir].map((path) => `${path}\0`).join('');
+  return Buffer.concat([head, Buffer.from(paths)]);
 }
 
 export function encodeBoxCommand(command: BoxCommand): Buffer {

@@ -1,5 +1,5 @@
-// One connection to the warden: one box or command at a time, which ends with the connection. The
-// socket applies backpressure: while the output is not read, the command blocks.
+// One connection to the warden: one box, command or layer at a time, ending with the connection.
+// The socket applies backpressure: while the output is not read, the command blocks.
 import { connect, type Socket } from 'node:net';
 import { fault } from '../../../wire/errors.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
@@ -20,6 +20,7 @@ export const REQUEST = {
   exec: 8,
   close: 9,
   directory: 10,
+  layer: 11,
 } as const;
 const REPLY = {
   started: 0x81,
@@ -32,6 +33,8 @@ const REPLY = {
   opened: 0x88,
   directoryDone: 0x89,
   measured: 0x8a,
+  layerOpened: 0x8b,
+  layerClosed: 0x8c,
 } as const;
 
 /** In the order of the warden's `enum`; null: it exited by itself. */
@@ -81,6 +84,8 @@ export type ProcessExit = {
 export type Listener = {
   started(pid: number): void;
   opened?(box: bigint): void;
+  layerOpened?(layer: bigint): void;
+  layerClosed?(): void;
   /** The number of files left unchanged. */
   directoryDone?(unchanged: number): void;
   measured?(amount: { bytes: number; entries: number }): void;
@@ -180,7 +185,8 @@ export class WardenConnection {
   kill(): void {
     this.#send(REQUEST.kill, EMPTY);
   }
-  closeBox(): void {
+  /** Closes the box or layer that this connection opened. */
+  closeOpened(): void {
     this.#send(REQUEST.close, EMPTY);
   }
   pause(): void {
@@ -233,6 +239,10 @@ export class WardenConnection {
     else if (type === REPLY.opened) {
       listener?.started(body.readUInt32LE(8));
       listener?.opened?.(body.readBigUInt64LE(0));
+    } else if (type === REPLY.layerOpened) listener?.layerOpened?.(body.readBigUInt64LE(0));
+    else if (type === REPLY.layerClosed) {
+      this.#listener = undefined;
+      listener?.layerClosed?.();
     } else if (type === REPLY.stdout) listener?.output('stdout', body);
     else if (type === REPLY.stderr) listener?.output('stderr', body);
     else if (type === REPLY.stdinAck) {

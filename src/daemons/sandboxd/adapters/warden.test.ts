@@ -215,4 +215,31 @@ describe('the warden client', () => {
     await box.close();
     assert.ok((await box.ended) !== 'gone');
   });
+
+  it('opens a layer on a connection of its own, and waits until no box uses it', async () => {
+    const handle = Buffer.alloc(8);
+    handle.writeBigUInt64LE(2n ** 64n - 3n);
+    answer = (type, socket) => void (type === 11 && socket.write(frame(0x8b, handle)));
+    const request = { uid: 1, gid: 2, lower: '/l', sealed: ['/a', '/b'], dir: '/d' };
+    const layer = await warden.layer(request);
+    assert.equal(layer.handle, 2n ** 64n - 3n);
+    const { body, socket } = heard[0]!;
+    assert.deepEqual([body.readUInt32LE(0), body.readUInt32LE(4), body[8]], [1, 2, 2]);
+    assert.equal(body.subarray(12).toString(), '/l\0/a\0/b\0/d\0');
+    let isClosed = false;
+    const closing = layer.close().then(() => {
+      isClosed = true;
+    });
+    await until(() => types().includes(9));
+    assert.equal(isClosed, false);
+    socket.write(frame(0x8c));
+    await closing;
+    assert.equal(await layer.ended, 'closed');
+    answer = (_type, at) => void at.write(refused(11, 'in use'));
+    await assert.rejects(warden.layer(request), { code: 'unavailable', message: /in use/ });
+    answer = (type, at) => void (type === 11 ? at.write(frame(0x8b, handle)) : at.destroy());
+    const lost = await warden.layer(request);
+    await lost.close();
+    assert.equal(await lost.ended, 'gone');
+  });
 });

@@ -9,8 +9,10 @@ import {
   encodeBoxPlan,
   encodeChown,
   encodeDelete,
+  encodeLayer,
   encodeMeasure,
   encodePlan,
+  type LayerRequest,
   type WardenPlan,
 } from './plan.ts';
 import {
@@ -44,10 +46,20 @@ export type OpenedBox = {
   ended: Promise<CommandExit>;
 };
 
+/** A directory whose changes by boxes stay in a directory of ours. */
+export type OpenedLayer = {
+  /** For binds of kind `layer`. */
+  handle: bigint;
+  /** No box can start using it any more. Resolves when none does. */
+  close(): Promise<void>;
+  ended: Promise<'closed' | 'gone'>;
+};
+
 export type Warden = {
   features(): Promise<Map<string, string>>;
   start(plan: WardenPlan): Promise<SandboxCommand>;
   open(plan: BoxPlan): Promise<OpenedBox>;
+  layer(request: LayerRequest): Promise<OpenedLayer>;
   /** Changes owners, which needs root. Resolves to the number of files left unchanged. */
   chown(owned: DirectoryOwner): Promise<number>;
   /**
@@ -166,7 +178,40 @@ export function makeWarden(socketPath: string): Warden {
       pid,
       exec: (command) => begin(REQUEST.exec, encodeBoxCommand({ ...command, box })),
       async close() {
-        connection.closeBox();
+        connection.closeOpened();
+        await ended.promise;
+      },
+      ended: ended.promise,
+    };
+  };
+
+  const layer = async (request: LayerRequest): Promise<OpenedLayer> => {
+    // A layer has its own connection, and is closed with it.
+    const connection = await WardenConnection.open(socketPath);
+    live.add(connection);
+    const ended = Promise.withResolvers<'closed' | 'gone'>();
+    const opened = Promise.withResolvers<bigint>();
+    const over = (how: 'closed' | 'gone', reason: Fault): void => {
+      live.delete(connection);
+      opened.reject(reason);
+      ended.resolve(how);
+      connection.destroy();
+    };
+    const ignore = (): void => undefined;
+    connection.request(REQUEST.layer, encodeLayer(request), {
+      started: ignore,
+      output: ignore,
+      exit: ignore,
+      layerOpened: opened.resolve,
+      layerClosed: () => over('closed', wardenGoneFault()),
+      refused: (refusal) => over('gone', refusalFault(refusal)),
+      gone: () => over('gone', wardenGoneFault()),
+    });
+    const handle = await opened.promise;
+    return {
+      handle,
+      async close() {
+        connection.closeOpened();
         await ended.promise;
       },
       ended: ended.promise,
@@ -207,6 +252,7 @@ export function makeWarden(socketPath: string): Warden {
     },
     start: (plan) => begin(REQUEST.plan, encodePlan(plan)),
     open,
+    layer,
     chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
     measure: (path, gid = 0) => requestDirectory(encodeMeasure(path, gid), 'measured'),
     deleteTree: (path) => requestDirectory(encodeDelete(path), 'measured'),
