@@ -84,7 +84,7 @@ static void wait_for_janitor(const struct launch_spec *spec) {
 void runtime_dirs_remove(const struct launch_spec *spec) {
   const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
                          "/probe/file", "/lock",        "/probe", "/root",
-                         "/dev",        SECRETS,        ""};
+                         "/dev",        "/layers",      SECRETS,  ""};
   char path[PATH_MAX];
   wait_for_janitor(spec);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

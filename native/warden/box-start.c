@@ -145,6 +145,7 @@ static void save_entry_point(struct box *box, const struct plan *plan) {
   memcpy(entry->groups, plan->groups, sizeof entry->groups);
   entry->guards_off = plan->guards_off;
   entry->profile = plan->profile;
+  entry->owns_files = plan->owns_files;
 }
 
 struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size,

@@ -257,8 +257,9 @@ static int open_command(struct setup *setup, struct failure *err) {
 int confine_self(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return fail_errno(err, "setsid");
-  // With one user per agent, the agents of a task share its files through their group.
-  umask(host.root && plan->profile == PROFILE_TOOL ? 007 : 022);
+  // With one user per agent, the agents of a task share its files through their group. In a layer
+  // or an owned bind they are of one user, and become a person's.
+  umask(host.root && plan->profile == PROFILE_TOOL && !plan->owns_files ? 007 : 022);
   if (setpriority(PRIO_PROCESS, 0, host.nice)) return fail_errno(err, "setpriority");
   // The path must not lead out through a descriptor that is still open (/proc/self/fd).
   int cwd = k_openat2(AT_FDCWD, plan->cwd, O_PATH | O_DIRECTORY | O_CLOEXEC,

@@ -1,7 +1,7 @@
 // Serves directory requests of sandboxd, which is not root: chown to an agent, share with a group,
-// measure, delete. Only below the prefixes and for the ids of the bounds, and through descriptors,
-// so that no symbolic link or rename leads elsewhere.
-#include "warden.h"
+// measure, find the newest change, delete. Only below the prefixes and for the ids of the bounds,
+// and through descriptors, so that no symbolic link or rename leads elsewhere.
+#include "layer.h"
 
 #include <errno.h>
 #include <linux/ioprio.h>
@@ -26,6 +26,7 @@ struct dir_result {
   uint8_t op;
   uint32_t skipped;  // files left unchanged
   struct disk_usage usage;
+  uint64_t newest_ns;
 };
 
 // A tree can be large, so a child process walks it while the event loop continues.
@@ -127,6 +128,12 @@ static void measure(int top, const struct dir_request *request, struct dir_resul
     fail(&result->err, REFUSED_SETUP, "measuring %.200s: %s", request->path, strerror(errno));
 }
 
+static void find_newest(int top, const struct dir_request *request, struct dir_result *result) {
+  if (newest_in_tree(top, &result->newest_ns))
+    fail(&result->err, REFUSED_SETUP, "reading the times in %.200s: %s", request->path,
+         strerror(errno));
+}
+
 static void delete_requested(int parent, const struct dir_request *request,
                              struct dir_result *result) {
   // Slower than everything else: no one waits for the space.
@@ -142,6 +149,8 @@ static void send_result(struct conn *conn, const struct dir_result *result) {
   if (result->err.code) conn_refuse(conn, &result->err);
   else if (result->op == DIR_MEASURE || result->op == DIR_DELETE)
     conn_send(conn, FRAME_MEASURED, &result->usage, sizeof result->usage);
+  else if (result->op == DIR_NEWEST)
+    conn_send(conn, FRAME_NEWEST, &result->newest_ns, sizeof result->newest_ns);
   else conn_send(conn, FRAME_DIRECTORY_DONE, &result->skipped, sizeof result->skipped);
 }
 
@@ -157,6 +166,15 @@ static void on_result(struct watch *watch, uint32_t events) {
   close(watch->fd);
   worker->busy = false;
   if (worker->conn) send_result(worker->conn, &result);
+}
+
+// Closes all other descriptors: they would keep the namespaces and layers of ended boxes.
+static void keep_only(int *top, int *out) {
+  int from = fcntl(*top, F_DUPFD, 5), to = fcntl(*out, F_DUPFD, 5);
+  if (dup2(from, 3) != 3 || dup2(to, 4) != 4) _exit(1);
+  syscall(SYS_close_range, 5, ~0u, 0);
+  *top = 3;
+  *out = 4;
 }
 
 // Returns true if the result follows when the tree has been walked.
@@ -175,7 +193,9 @@ static bool start_worker(struct conn *conn, int top, const struct dir_request *r
     if (getppid() != warden) _exit(1);  // an orphan would keep the run directory locked
     prctl(PR_SET_NAME, "warden-walk");
     setpriority(PRIO_PROCESS, 0, host.nice);
+    keep_only(&top, &pipe_fds[1]);
     if (request->op == DIR_MEASURE) measure(top, request, result);
+    else if (request->op == DIR_NEWEST) find_newest(top, request, result);
     else if (request->op == DIR_DELETE) delete_requested(top, request, result);
     else share_tree(top, request, result);
     _exit(write(pipe_fds[1], result, sizeof *result) == sizeof *result ? 0 : 1);
@@ -204,8 +224,11 @@ bool is_dir_worker(pid_t pid) {
 
 static int open_requested(const struct dir_request *request, struct failure *err) {
   const char *name;
+  if (request->op == DIR_DELETE && is_layer_dir(request->path))
+    return fail(err, REFUSED_BOX, "%.200s is in use by a layer: close that first", request->path);
   if (request->op == DIR_DELETE) return bounds_delete_dir(&bounds, request->path, &name, err);
-  if (request->op == DIR_MEASURE) return bounds_open(&bounds, request->path, PREFIX_WRITE, err);
+  if (request->op == DIR_MEASURE || request->op == DIR_NEWEST)
+    return bounds_open(&bounds, request->path, PREFIX_WRITE, err);
   if (!host.root) return fail(err, REFUSED_HOST, "without root all boxes share one user");
   if (request->op == DIR_CHOWN && bounds_check_user(&bounds, request->uid, err)) return -1;
   if (bounds_check_group(&bounds, request->gid, err)) return -1;

@@ -1,4 +1,5 @@
-// Measures a directory by walking it, in a child of the warden. Agents can create directories that
+// Measures a directory by walking it, in a child of the warden: its disk usage, or when a directory
+// in it last changed. Agents can create directories that
 // only they can enter, deep and numerous, and change them meanwhile. Each directory is opened once,
 // from its parent, and left by "..": time is linear in the entries, whatever their nesting, and
 // memory is bounded by their names.
@@ -14,6 +15,8 @@
 // An empty file uses an inode, which can run out too.
 #define ENTRY_BYTES 4096
 #define NAMES_BYTES_MAX (256u << 20)
+#define NEWEST_DIRS_MAX 500000
+#define NEWEST_ENTRIES_MAX 10000000
 // After a concurrent rename the path is reopened from the top, in as many steps as it is deep.
 #define RESTARTS_MAX 64
 
@@ -33,8 +36,11 @@ struct tree_walk {
   size_t depth, capacity;
   struct name_stack path, pending;
   unsigned restarts;
+  // Looks at an entry, and pushes it to `pending` if it is a directory to enter.
+  int (*visit)(struct tree_walk *walk, int dir, const struct dirent *entry);
   gid_t gid;  // 0: all entries
   struct disk_usage *usage;
+  uint64_t newest_ns, entries, directories;
 };
 
 static int push_name(struct name_stack *stack, const char *name) {
@@ -77,6 +83,36 @@ static int stat_entry(int dir, const char *name, struct statx *st) {
                STATX_BASIC_STATS, st);
 }
 
+static int visit_usage(struct tree_walk *walk, int dir, const struct dirent *entry) {
+  struct statx st;
+  if (stat_entry(dir, entry->d_name, &st)) return errno == ENOENT ? 0 : -1;
+  // Skip mounts of the host. Not by device: an agent can create a subvolume.
+  if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+    if (walk->gid) walk->usage->entries++;
+    return 0;
+  }
+  add_usage(walk, &st);
+  return S_ISDIR(st.stx_mode) ? push_name(&walk->pending, entry->d_name) : 0;
+}
+
+static void add_newest(struct tree_walk *walk, const struct statx *st) {
+  uint64_t ns = (uint64_t)st->stx_ctime.tv_sec * 1000000000 + st->stx_ctime.tv_nsec;
+  if (st->stx_ctime.tv_sec >= 0 && ns > walk->newest_ns) walk->newest_ns = ns;
+}
+
+static int visit_newest(struct tree_walk *walk, int dir, const struct dirent *entry) {
+  errno = E2BIG;
+  if (++walk->entries > NEWEST_ENTRIES_MAX) return -1;
+  if (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) return 0;
+  struct statx st;
+  if (stat_entry(dir, entry->d_name, &st)) return errno == ENOENT ? 0 : -1;
+  if (!S_ISDIR(st.stx_mode) || st.stx_attributes & STATX_ATTR_MOUNT_ROOT) return 0;
+  errno = E2BIG;
+  if (++walk->directories > NEWEST_DIRS_MAX) return -1;
+  add_newest(walk, &st);
+  return push_name(&walk->pending, entry->d_name);
+}
+
 static int list_dir(struct tree_walk *walk) {
   DIR *entries = open_dir(walk->dir);
   if (!entries) return -1;
@@ -84,18 +120,7 @@ static int list_dir(struct tree_walk *walk) {
   struct dirent *entry;
   while (!bad && (errno = 0, entry = readdir(entries))) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-    struct statx st;
-    if (stat_entry(dirfd(entries), entry->d_name, &st)) {
-      bad = errno != ENOENT;
-      continue;
-    }
-    // Skip mounts of the host. Not by device: an agent can create a subvolume.
-    if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
-      if (walk->gid) walk->usage->entries++;
-      continue;
-    }
-    add_usage(walk, &st);
-    if (S_ISDIR(st.stx_mode)) bad = push_name(&walk->pending, entry->d_name);
+    bad = walk->visit(walk, dirfd(entries), entry);
   }
   bad = bad || errno;
   int error = errno;
@@ -184,21 +209,35 @@ static int walk_step(struct tree_walk *walk) {
   return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EXDEV ? 0 : -1;
 }
 
+static int walk_tree(struct tree_walk *walk) {
+  int fd = openat(walk->top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int bad = fd < 0 || enter_dir(walk, fd, "");
+  while (!bad && walk->depth) bad = walk_step(walk);
+  k_close(walk->dir);
+  int error = errno;
+  free(walk->frames);
+  free(walk->path.bytes);
+  free(walk->pending.bytes);
+  errno = error;
+  return bad ? -1 : 0;
+}
+
 int measure_tree(int top, gid_t gid, struct disk_usage *usage) {
-  struct tree_walk walk = {.top = top, .dir = -1, .gid = gid, .usage = usage};
+  struct tree_walk walk = {
+      .top = top, .dir = -1, .visit = visit_usage, .gid = gid, .usage = usage};
   struct statx st;
   *usage = (struct disk_usage){0};
   if (stat_entry(top, "", &st)) return -1;
   if (gid || !S_ISDIR(st.stx_mode)) add_usage(&walk, &st);
-  if (!S_ISDIR(st.stx_mode)) return 0;
-  int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int bad = fd < 0 || enter_dir(&walk, fd, "");
-  while (!bad && walk.depth) bad = walk_step(&walk);
-  int error = errno;
-  if (walk.dir >= 0) close(walk.dir);
-  free(walk.frames);
-  free(walk.path.bytes);
-  free(walk.pending.bytes);
-  errno = error;
-  return bad ? -1 : 0;
+  return S_ISDIR(st.stx_mode) ? walk_tree(&walk) : 0;
+}
+
+int newest_in_tree(int top, uint64_t *newest_ns) {
+  struct tree_walk walk = {.top = top, .dir = -1, .visit = visit_newest};
+  struct statx st;
+  if (stat_entry(top, "", &st)) return -1;
+  add_newest(&walk, &st);
+  int bad = S_ISDIR(st.stx_mode) ? walk_tree(&walk) : 0;
+  *newest_ns = walk.newest_ns;
+  return bad;
 }

@@ -147,6 +147,7 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
     default: return fail(err, REFUSED_PLAN, "unknown path kind %u", bind->kind);
   }
   if (!bind->dst[1]) return fail(err, REFUSED_PLAN, "/ cannot be a destination");
+  if (bind->kind == BIND_LAYER || bind->flags & BIND_OWNED) plan->owns_files = 1;
   return 0;
 }
 
@@ -296,15 +297,14 @@ int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *req
   request->uid = u32(bytes + 4);
   request->gid = u32(bytes + 8);
   request->path = as_string(bytes + DIR_HEADER_BYTES, size - DIR_HEADER_BYTES);
-  if (request->op < DIR_CHOWN || request->op > DIR_DELETE || bytes[1] || u16(bytes + 2))
+  if (request->op < DIR_CHOWN || request->op > DIR_NEWEST || bytes[1] || u16(bytes + 2))
     return fail(err, REFUSED_PLAN, "unknown directory operation");
   if (!request->path || !is_normalized_path(request->path) || !request->path[1])
     return fail(err, REFUSED_PLAN, "the directory is not an absolute, normalized path");
   if (request->op == DIR_MEASURE)
     return request->uid ? fail(err, REFUSED_PLAN, "measuring takes no uid") : 0;
-  if (request->op == DIR_DELETE)
-    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "deleting takes no uid or gid")
-                                        : 0;
+  if (request->op == DIR_DELETE || request->op == DIR_NEWEST)
+    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "this takes no uid or gid") : 0;
   uint32_t unset = UINT32_MAX;
   if (request->gid == 0 || request->gid == unset || request->uid == unset ||
       (request->uid == 0) != (request->op == DIR_SHARE))

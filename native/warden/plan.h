@@ -34,6 +34,7 @@ enum frame_type {
   FRAME_MEASURED = 0x8a,      // u64 bytes, u64 entries
   FRAME_LAYER_OPENED = 0x8b,  // u64 layer
   FRAME_LAYER_CLOSED = 0x8c,  // empty: no box uses the layer any more
+  FRAME_NEWEST = 0x8d,        // u64 nanoseconds
 };
 
 // Body of FRAME_DIRECTORY: u8 op, u8 × 3 zero, u32 uid, u32 gid, path NUL.
@@ -42,6 +43,7 @@ enum dir_op {
   DIR_SHARE = 2,    // a tree to a group, owners stay; uid is zero; below a bounds line "share"
   DIR_MEASURE = 3,  // disk usage, with a gid of that group's entries; below a bounds line "rw"
   DIR_DELETE = 4,   // a directory with all in it; uid and gid zero; a child of a line "delete"
+  DIR_NEWEST = 5,   // newest ctime of its directories; uid and gid zero; as for writing
 };
 #define DIR_HEADER_BYTES 12
 struct dir_request {
@@ -161,7 +163,8 @@ static inline int bind_is_seal(const struct bind *bind) {
 struct plan {
   const char *id, *cwd, *user, *egress;
   uint64_t box;
-  uint64_t layer;  // of every BIND_LAYER; 0: none
+  uint64_t layer;     // of every BIND_LAYER; 0: none
+  uint8_t owns_files;  // has a layer or an owned bind: no group shares its files
   uint8_t level, profile;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];

@@ -33,6 +33,7 @@ void entry_apply(const struct entry_point *entry, struct plan *plan) {
   plan->group_count = entry->group_count;
   memcpy(plan->groups, entry->groups, sizeof plan->groups);
   plan->guards_off |= entry->guards_off;
+  plan->owns_files = entry->owns_files;
   if (!plan->profile) plan->profile = entry->profile;
 }
 

@@ -197,7 +197,7 @@ struct entry_point {  // how a command enters an open box, and its identity ther
   const struct cgroup *cgroup;
   uint32_t uid, gid, groups[GROUPS_MAX], guards_off;
   unsigned group_count;
-  uint8_t profile;
+  uint8_t profile, owns_files;
 };
 void entry_apply(const struct entry_point *entry, struct plan *plan);
 enum spare_state { SPARE_CREATED, SPARE_JOINING, SPARE_READY };
@@ -365,6 +365,8 @@ struct disk_usage {
 };
 // With a gid, only entries of that group, `top` included, and mounts, whose entries are unknown.
 int measure_tree(int top, gid_t gid, struct disk_usage *usage);
+// Returns the newest ctime of the directories, `top` included; E2BIG if there are too many.
+int newest_in_tree(int top, uint64_t *newest_ns);
 
 // ── delete-tree.c ──
 int delete_tree(int parent, const char *name, struct disk_usage *freed);

@@ -3,7 +3,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { linkSync, mkdirSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import {
@@ -117,6 +125,22 @@ for (const mode of MODES) {
       await assert.rejects(link.measure(`${warden.workspace}/../outside`));
       symlinkSync(warden.outside, join(warden.workspace, 'out'));
       await assert.rejects(link.measure(join(warden.workspace, 'out')), { code: 'denied' });
+      await assert.rejects(link.newest(warden.outside), { code: 'denied' });
+      await assert.rejects(link.newest(join(warden.workspace, 'out')), { code: 'denied' });
+    });
+    it('the newest change is that of any directory in the tree, readable or not', async () => {
+      const ctime = (path: string) => lstatSync(path, { bigint: true }).ctimeNs;
+      await sh('mkdir -p /ws/a/b /ws/c && touch /ws/a/b/x && chmod 0 /ws/a/b');
+      assert.equal(await link.newest(warden.workspace), ctime(join(warden.workspace, 'a/b')));
+      const before_ = await link.newest(warden.workspace);
+      await sh('echo more >/ws/c/../a/file.tmp; rm /ws/a/file.tmp');
+      const after_ = await link.newest(warden.workspace);
+      assert.equal(after_, ctime(join(warden.workspace, 'a')));
+      assert.ok(after_ > before_);
+      await sh('ln -s /ws/c /ws/c/link');
+      const linked = await link.newest(warden.workspace);
+      writeFileSync(join(warden.workspace, 'c/link/../../one'), '');
+      assert.ok((await link.newest(warden.workspace)) > linked, 'a new file changes its directory');
     });
   });
 }

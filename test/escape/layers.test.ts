@@ -298,9 +298,30 @@ for (const mode of MODES) {
         });
         assert.match(JSON.stringify(outcome), /is in use by a layer/, src);
       }
+      const space = join(dir, '../..');
+      await assert.rejects(setup.link.deleteTree(space), {
+        code: 'unavailable',
+        message: /in use/,
+      });
       await layer.close();
       const plan = { binds: [{ kind: 'rw' as const, src: join(dir, 'upper'), dst: '/mnt' }] };
       assert.equal(exited(await setup.warden.run(['/bin/true'], plan)).code, 0, 'control');
+      await setup.link.deleteTree(space);
+      assert.ok(!existsSync(space));
+    });
+
+    it('new files have the modes that a person’s have', async () => {
+      const layer = await setup.open(setup.newDir());
+      const script = 'touch new; mkdir dir; stat -c %a new dir';
+      assert.equal(await setup.ok(layer, script), '644\n755\n');
+      const plain = exited(await setup.warden.run(['/bin/sh', '-c', script])).stdout;
+      assert.equal(plain, mode === 'root' ? '660\n770\n' : '644\n755\n', 'control');
+      const binds = [{ kind: 'layer' as const, src: String(layer.handle), dst: '/ws' }];
+      const box = await setup.warden.open({ binds });
+      const inBox = await setup.warden.exec(box.box, ['/bin/sh', '-c', 'touch n2; stat -c %a n2']);
+      assert.equal(exited(inBox).stdout, '644\n', 'a command in an open box');
+      box.client.close();
+      await layer.close();
     });
 
     it('the warden says which layers it can open', async () => {

@@ -63,15 +63,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct dir_request request;
   // Close enough to a valid request that the path is decoded.
   if (size > DIR_HEADER_BYTES + 1 && size % 2) {
-    copy[0] = (uint8_t)(1 + size % 4 / 2);
+    copy[0] = (uint8_t)(DIR_CHOWN + size / 2 % DIR_NEWEST);
     copy[1] = copy[2] = copy[3] = copy[size - 1] = 0;
     copy[DIR_HEADER_BYTES] = '/';
-    if (copy[0] == DIR_SHARE) memset(copy + 4, 0, 4);
+    if (copy[0] != DIR_CHOWN) memset(copy + 4, 0, 4);
+    if (copy[0] >= DIR_DELETE) memset(copy + 8, 0, 4);
   }
   if (!parse_dir_request(copy, size, &request, &err)) {
     if (request.path[0] != '/' || !request.path[1] || strstr(request.path, "/../")) abort();
-    if (!request.gid != (request.op == DIR_MEASURE)) abort();
-    if (request.op == DIR_CHOWN && !request.uid) abort();
+    if (!request.uid == (request.op == DIR_CHOWN)) abort();
+    if (request.op <= DIR_SHARE ? !request.gid : request.op >= DIR_DELETE && request.gid) abort();
     checksum = strlen(request.path);
   } else if (!err.code || !err.text[0]) {
     abort();

@@ -80,9 +80,10 @@ export async function startLayers(mode: WardenMode, build?: 'sanitized'): Promis
     person,
     lower,
     newDir() {
-      const dir = join(warden.dir, `spaces/${++made}/layers/1`);
-      for (const name of ['', 'upper', 'work']) make(join(dir, name), warden);
-      return dir;
+      const space = join(warden.dir, `spaces/${++made}`);
+      for (const name of ['..', '.', 'layers', 'layers/1', 'layers/1/upper', 'layers/1/work'])
+        make(join(space, name), warden);
+      return join(space, 'layers/1');
     },
     open: (dir, sealed = []) =>
       link.layer({ uid: warden.uid, gid: warden.gid, lower, sealed, dir }),

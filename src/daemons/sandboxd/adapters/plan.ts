@@ -175,11 +175,14 @@ export function encodeMeasure(path: string, gid: number): Buffer {
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
 
-export function encodeDelete(path: string): Buffer {
+function encodePathOperation(operation: number, path: string): Buffer {
   const head = Buffer.alloc(12);
-  head[0] = 4;
+  head[0] = operation;
   return Buffer.concat([head, Buffer.from(`${path}\0`)]);
 }
+
+export const encodeDelete = (path: string): Buffer => encodePathOperation(4, path);
+export const encodeNewest = (path: string): Buffer => encodePathOperation(5, path);
 
 export type LayerRequest = {
   uid: number;

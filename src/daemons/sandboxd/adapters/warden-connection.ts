@@ -35,6 +35,7 @@ const REPLY = {
   measured: 0x8a,
   layerOpened: 0x8b,
   layerClosed: 0x8c,
+  newest: 0x8d,
 } as const;
 
 /** In the order of the warden's `enum`; null: it exited by itself. */
@@ -89,6 +90,7 @@ export type Listener = {
   /** The number of files left unchanged. */
   directoryDone?(unchanged: number): void;
   measured?(amount: { bytes: number; entries: number }): void;
+  newest?(changedNs: bigint): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
   exit(exit: ProcessExit): void;
   refused(refusal: WardenRefusal): void;
@@ -251,6 +253,9 @@ export class WardenConnection {
     } else if (type === REPLY.directoryDone) {
       this.#listener = undefined;
       listener?.directoryDone?.(body.readUInt32LE(0));
+    } else if (type === REPLY.newest) {
+      this.#listener = undefined;
+      listener?.newest?.(body.readBigUInt64LE(0));
     } else if (type === REPLY.measured) {
       this.#listener = undefined;
       const [bytes, entries] = [body.readBigUInt64LE(0), body.readBigUInt64LE(8)];

@@ -11,6 +11,7 @@ import {
   encodeDelete,
   encodeLayer,
   encodeMeasure,
+  encodeNewest,
   encodePlan,
   type LayerRequest,
   type WardenPlan,
@@ -67,6 +68,11 @@ export type Warden = {
    * only entries of that group are counted, the directory included, and mounts below it.
    */
   measure(path: string, gid?: number): Promise<{ bytes: number; entries: number }>;
+  /**
+   * The newest time of change of a directory and the directories in it, in nanoseconds. Rejects for
+   * more than half a million of them.
+   */
+  newest(path: string): Promise<bigint>;
   /**
    * Deletes a directory of STATE/workspaces or STATE/homes with everything in it. Resolves to what
    * that freed; nothing for one that does not exist.
@@ -220,7 +226,7 @@ export function makeWarden(socketPath: string): Warden {
 
   const requestDirectory = async <T>(
     body: Buffer,
-    reply: 'directoryDone' | 'measured',
+    reply: 'directoryDone' | 'measured' | 'newest',
   ): Promise<T> => {
     const connection = await acquire();
     const done = Promise.withResolvers<T>();
@@ -255,6 +261,7 @@ export function makeWarden(socketPath: string): Warden {
     layer,
     chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),
     measure: (path, gid = 0) => requestDirectory(encodeMeasure(path, gid), 'measured'),
+    newest: (path) => requestDirectory(encodeNewest(path), 'newest'),
     deleteTree: (path) => requestDirectory(encodeDelete(path), 'measured'),
     close() {
       for (const connection of live) connection.destroy();
