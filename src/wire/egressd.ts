@@ -68,6 +68,7 @@ export const DENIAL_REASONS = [
   'not_tls',
   'server_name',
   'budget',
+  'outside',
 ] as const;
 export type DenialReason = (typeof DENIAL_REASONS)[number];
 

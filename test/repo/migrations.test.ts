@@ -32,6 +32,7 @@ const MADE: Record<string, string[]> = {
     '12cb48fa6ab6237cae60148dd9dc06af6a5f6d08296dde0ffd6e0981a37cc1d5',
     'f0b7c2a74b58abec470cec2ef3b658e71ddef62daa0e8c6f93bf34602355a545',
     '05cf0f35db7c2c41613e51baccbdbb4d344549a189da395d63ecfe5d555ef463',
+    '0e7467bb774f7d60890e6cdba1d96d9b5ff3f1a0de07bedf02333c85e2710a7a',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

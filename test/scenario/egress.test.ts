@@ -88,6 +88,7 @@ for (const mode of MODES)
           egressd: {
             hosts: Object.fromEntries(NAMES.map((name) => [name, '127.0.0.1'])),
             allow_private: hostsOf().map((host) => JSON.parse(host) as string),
+            mirrors: ['packages.good.test', 'second.good.test'],
           },
         }),
         ...(mode === 'user' && IS_ROOT ? { uid: NOBODY } : {}),

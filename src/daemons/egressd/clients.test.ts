@@ -78,6 +78,7 @@ describe("clients with a box's settings", () => {
       config: {
         hosts: Object.fromEntries([...names, 'evil.test'].map((name) => [name, '127.0.0.1'])),
         allow_private: names.flatMap((name) => ports.map((port) => `${name}:${port}`)),
+        mirrors: ['*.good.test'],
       },
     });
     const allow: EgressRule[] = names.flatMap((name) =>

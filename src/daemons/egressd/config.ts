@@ -17,6 +17,11 @@ export const egressdConfig = z.strictObject({
   head_timeout_ms: z.int().min(100).max(120_000).default(10_000),
   /** A connection idle in both directions for this long is closed. */
   idle_timeout_ms: z.int().min(100).max(3_600_000).default(300_000),
+  /**
+   * Hosts such as `packages.example.com` or `*.debian.org` that only serve packages. After text
+   * from any other host, a run may still reach these.
+   */
+  mirrors: z.array(z.string().min(1).max(260)).max(256).default([]),
   connections_per_run_max: z.int().min(1).max(4_096).default(128),
   connections_max: z.int().min(1).max(65_536).default(2_048),
   /** Additional CA certificates for http.fetch (PEM). */

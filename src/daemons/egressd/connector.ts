@@ -7,12 +7,13 @@ import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Metrics } from '../../platform/metrics.ts';
 import type { Outbox } from '../../platform/outbox.ts';
-import { formatAuthority, type Ip } from '../../policy/hosts.ts';
+import { formatAuthority, type Host, type Ip } from '../../policy/hosts.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { Dial } from './adapters/dial.ts';
 import type { Resolve } from './adapters/resolve.ts';
 import * as events from './events.ts';
 import { classifyAddress, LIFTABLE } from './rules/address.ts';
+import { isOpenAfterResponse } from './rules/first-responder.ts';
 import { type Destination, type MatchResult, matchRules } from './rules/match.ts';
 import { type EgressRefusal, makeAddressRefusal, makeRefusal } from './rules/refusal.ts';
 import {
@@ -37,6 +38,8 @@ export type ConnectorOptions = {
   ownAddresses: () => ReadonlySet<string>;
   /** `host:port`, as formatted by authorityOf. */
   allowPrivate: ReadonlySet<string>;
+  /** True for hosts that only serve packages, by the operator's word. */
+  isMirror: (host: Host) => boolean;
   isHalted: () => boolean;
   limits: { perRunMax: number; totalMax: number };
 };
@@ -66,6 +69,8 @@ export type Connector = {
     connection: TrackedConnection,
     bytes: { sent?: number; received?: number },
   ): boolean;
+  /** The fault for the client of a connection that was aborted. */
+  cutFault(run: EgressRun, connection: TrackedConnection): Fault;
   /** Records the end of a connection, once. */
   finish(run: EgressRun, connection: TrackedConnection): void;
   /** Aborts connections that the rules no longer allow; returns their number. */
@@ -91,22 +96,30 @@ export function makeConnector(options: ConnectorOptions): Connector {
   const denialFault: Connector['denialFault'] = (run, what, callId) => {
     metrics.count('egress_denied', { reason: what.reason });
     run.denials.record(what, callId);
-    const { reason, host, port, message, hint, askable } = what;
-    const code = reason === 'budget' ? 'budget' : 'denied';
-    return fault(code, message, { hint, details: { reason, host, port, askable } });
+    return toDenialFault(what);
   };
 
   const toDeniedTarget = (run: EgressRun, dest: Destination) => ({
     host: dest.host.name,
     port: dest.port,
     isMarked: isMarked(run),
+    responder: run.responder,
     ...(dest.how === 'http' ? { method: dest.method, path: dest.path } : {}),
   });
 
-  const assertAllowed: Connector['assertAllowed'] = (run, dest, { callId }) => {
+  /** Every request of a tool was decided by toold, which knows the run's marks. */
+  const matchRun = (run: EgressRun, dest: Destination, kind: ConnectionKind): MatchResult => {
+    const match = matchRules(run.rules, dest, clock.nowMs());
+    if (!match.allowed || kind === 'fetch') return match;
+    const { responder } = run;
+    const isOpen = isOpenAfterResponse({ responder, isMirror: options.isMirror }, dest);
+    return isOpen ? match : { allowed: false, reason: 'outside' };
+  };
+
+  const assertAllowed: Connector['assertAllowed'] = (run, dest, { kind, callId }) => {
     if (run.isEnded) throw fault('stale_fence', `${run.runId} has no egress session`);
     if (options.isHalted()) throw fault('halted', 'everything is halted');
-    const match = matchRules(run.rules, dest, clock.nowMs());
+    const match = matchRun(run, dest, kind);
     if (!match.allowed)
       throw denialFault(run, makeRefusal(match.reason, toDeniedTarget(run, dest)), callId);
     if (countUsedBytes(run) >= run.body.bytes_max)
@@ -224,10 +237,41 @@ export function makeConnector(options: ConnectorOptions): Connector {
     connection.ending.abort();
   };
 
+  const cutFault: Connector['cutFault'] = (run, connection) => {
+    const { dest, kind, status } = connection;
+    if (status === 'budget') {
+      const used = `${run.body.bytes_max} bytes`;
+      return fault('budget', `this run has used up the ${used} it may send and receive`);
+    }
+    const match = matchRun(run, dest, kind);
+    if (match.allowed || match.reason !== 'outside')
+      return fault('denied', 'the connection was aborted: this run may no longer use it');
+    const refusal = makeRefusal(match.reason, toDeniedTarget(run, dest));
+    return toDenialFault(refusal);
+  };
+
   const abortAll: Connector['abortAll'] = (run, status) => {
     const all = [...run.connections];
     for (const connection of all) abortConnection(connection, status);
     return all.length;
+  };
+
+  /**
+   * Called before a received byte is forwarded, so that nothing in the box can act on it earlier.
+   * The name is saved for a restart; without it, the run counts as having received from anyone.
+   */
+  const noteResponse = (run: EgressRun, from: TrackedConnection): void => {
+    const { host } = from.dest;
+    if (run.responder !== undefined || options.isMirror(host)) return;
+    run.responder = host.name;
+    write(store.saveResponder(run.runId, host.name));
+    for (const connection of run.connections) {
+      const { dest, kind, callId } = connection;
+      const match = matchRun(run, dest, kind);
+      if (match.allowed || match.reason !== 'outside') continue;
+      denialFault(run, makeRefusal('outside', toDeniedTarget(run, dest)), callId);
+      abortConnection(connection, 'cut');
+    }
   };
 
   const resolveHost = async ({ host }: Destination): Promise<readonly Ip[]> =>
@@ -236,11 +280,14 @@ export function makeConnector(options: ConnectorOptions): Connector {
   return {
     assertAllowed,
     denialFault,
+    cutFault,
     finish,
     abortAll,
     requiresHttp(run, dest) {
       const match = matchRules(run.rules, dest, clock.nowMs());
-      return !match.allowed && match.reason === 'unreadable';
+      if (!match.allowed) return match.reason === 'unreadable';
+      // Behind a `plain` rule the server may speak first, so there is nothing to wait for.
+      return !match.plain && !matchRun(run, dest, 'tunnel').allowed;
     },
     async connect(run, dest, via) {
       const { plain } = assertAllowed(run, dest, via);
@@ -255,12 +302,14 @@ export function makeConnector(options: ConnectorOptions): Connector {
         assertAllowed(run, dest, via);
         const { socket, address } = await options.dial(addresses, dest.port, signal);
         connection.address = address;
+        if (signal.aborted) socket.destroy();
+        signal.throwIfAborted();
         metrics.count('egress_allowed', { kind: via.kind });
         return { connection, socket, isPlain: plain };
       } catch (error) {
         if (connection.status === 'closed') connection.status = 'failed';
         finish(run, connection);
-        throw error;
+        throw connection.status === 'cut' ? cutFault(run, connection) : error;
       }
     },
     spend(run, connection, { sent = 0, received = 0 }) {
@@ -273,6 +322,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
         abortAll(run, 'budget');
         return false;
       }
+      if (received > 0) noteResponse(run, connection);
       run.usage.bytesSent += sent;
       run.usage.bytesReceived += received;
       connection.bytesSent += sent;
@@ -282,7 +332,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
     abortDisallowed(run) {
       let count = 0;
       for (const connection of run.connections) {
-        const match = matchRules(run.rules, connection.dest, clock.nowMs());
+        const match = matchRun(run, connection.dest, connection.kind);
         if (match.allowed && (match.plain || !connection.isPlain)) continue;
         abortConnection(connection, 'cut');
         count++;
@@ -294,4 +344,9 @@ export function makeConnector(options: ConnectorOptions): Connector {
       while (writing.size > 0) await Promise.all(writing);
     },
   };
+}
+
+function toDenialFault({ reason, host, port, message, hint, askable }: EgressRefusal): Fault {
+  const code = reason === 'budget' ? 'budget' : 'denied';
+  return fault(code, message, { hint, details: { reason, host, port, askable } });
 }

@@ -7,8 +7,11 @@ import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import {
   formatAuthority,
+  type Host,
   type Ip,
+  matchesHost,
   type ParseOutcome,
+  parseAllowedHost,
   parseAuthority,
   parseHost,
   parseIp,
@@ -58,6 +61,7 @@ export async function assemble(deps: EgressdDeps): Promise<DaemonHandle<typeof e
     resolve,
     dial,
     isHalted,
+    isMirror: makeIsMirror(config),
     ownAddresses: makeOwnAddresses(() => clock.nowMs()),
     allowPrivate: parseAllowPrivate(config),
     limits: { perRunMax: config.connections_per_run_max, totalMax: config.connections_max },
@@ -113,6 +117,11 @@ function parseAllowPrivate({ allow_private: allowPrivate }: EgressdConfig): Set<
     requireValid('allow_private', text, parseAuthority(text)),
   );
   return new Set(entries.map(formatAuthority));
+}
+
+function makeIsMirror({ mirrors }: EgressdConfig): (host: Host) => boolean {
+  const patterns = mirrors.map((text) => requireValid('mirrors', text, parseAllowedHost(text)));
+  return (host) => patterns.some((pattern) => matchesHost(pattern, host));
 }
 
 function parseHosts({ hosts }: EgressdConfig): Map<string, Ip> {

@@ -39,6 +39,11 @@ export type EgressRun = {
   body: PutEgressBody;
   rules: readonly ParsedEgressRule[];
   usage: EgressUsage;
+  /**
+   * The first host that sent the run anything and is not a mirror; null when a restart lost its
+   * name. See rules/first-responder.ts.
+   */
+  responder: string | null | undefined;
   connections: Set<TrackedConnection>;
   denials: Denials;
   rateLimit: ConnectionRateLimit;

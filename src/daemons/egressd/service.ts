@@ -22,7 +22,7 @@ import { makeDenials } from './denials.ts';
 import * as events from './events.ts';
 import type { Fetches } from './fetch.ts';
 import { countUsedBytes, type EgressRun, parseRules } from './run.ts';
-import type { EgressdStore, EgressUsage } from './store.ts';
+import type { EgressdStore, StoredRun } from './store.ts';
 
 export type OpenProxy = (socketPath: string, run: EgressRun) => Promise<{ close(): Promise<void> }>;
 
@@ -68,7 +68,7 @@ export function makeService(options: {
   /** Opening and closing the egress of one run never overlap. */
   const withRunLock = makeKeyedMutex();
 
-  const makeRun = (runId: RunId, body: PutEgressBody, usage: EgressUsage): EgressRun => {
+  const makeRun = ({ runId, body, usage, responder }: StoredRun): EgressRun => {
     const run: EgressRun = {
       runId,
       fence: body.fence,
@@ -78,6 +78,7 @@ export function makeService(options: {
       body,
       rules: parseRules(body),
       usage,
+      responder,
       isEnded: false,
       connections: new Set(),
       rateLimit: makeConnectionRateLimit(clock),
@@ -107,12 +108,9 @@ export function makeService(options: {
       : undefined;
   };
 
-  const open = async (
-    runId: RunId,
-    body: PutEgressBody,
-    usage: EgressUsage,
-  ): Promise<EgressSession> => {
-    const run = makeRun(runId, body, usage);
+  const open = async (stored: StoredRun): Promise<EgressSession> => {
+    const { runId, body } = stored;
+    const run = makeRun(stored);
     const dir = join(options.runtimeDir, runDirName({ runId, fence: body.fence }));
     const socket = join(dir, 'proxy.sock');
     const { close } = await options.openProxy(socket, run);
@@ -174,13 +172,14 @@ export function makeService(options: {
       withRunLock(runId, async () => {
         // Invalid rules are rejected before anything is stored.
         parseRules(body);
-        const usage = await store.upsertRun(runId, body);
+        const stored = await store.upsertRun(runId, body);
         const before = sessions.get(runId);
         if (before?.run.fence === body.fence)
           return { socket: before.socket, cut: changeRules(before, body) };
-        const used = before?.run.usage ?? usage;
         const cut = before === undefined ? 0 : await endSession(before);
-        return { socket: (await open(runId, body, used)).socket, cut };
+        // The session's account is newer than what was saved.
+        const { usage, responder } = before?.run ?? stored;
+        return { socket: (await open({ runId, body, usage, responder })).socket, cut };
       }),
 
     closeEgress: (runId, fence) =>
@@ -234,9 +233,9 @@ export function makeService(options: {
       const live = await store.listLiveRuns();
       const names = new Set(live.map(({ runId, body: { fence } }) => runDirName({ runId, fence })));
       options.sweep((name) => names.has(name));
-      for (const { runId, body, bytesSent, bytesReceived } of live)
-        await withRunLock(runId, async () => {
-          if (!sessions.has(runId)) await open(runId, body, { bytesSent, bytesReceived });
+      for (const stored of live)
+        await withRunLock(stored.runId, async () => {
+          if (!sessions.has(stored.runId)) await open(stored);
         });
       reopened.resolve();
     },

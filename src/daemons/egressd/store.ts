@@ -31,20 +31,34 @@ CREATE INDEX fetches_by_time ON fetches (begun_ms);`,
 CREATE INDEX fetches_answered ON fetches (begun_ms) WHERE answer IS NOT NULL;`,
   // A call id ends like its run's id; see src/wire/call-id.ts.
   'CREATE INDEX fetches_by_run ON fetches (substr(call_id, 12));',
+  'ALTER TABLE runs ADD COLUMN responder TEXT;',
 ];
 
 export type EgressUsage = { bytesSent: number; bytesReceived: number };
-export type StoredRun = { runId: RunId; body: PutEgressBody } & EgressUsage;
+export type StoredRun = {
+  runId: RunId;
+  body: PutEgressBody;
+  usage: EgressUsage;
+  /** See EgressRun. */
+  responder: string | null | undefined;
+};
 export type StoredFetch = { requestHash: string; answer: FetchAnswer | undefined };
 
-type RunRow = { run_id: RunId; body: string; bytes_sent: number; bytes_received: number };
+type RunRow = {
+  run_id: RunId;
+  body: string;
+  bytes_sent: number;
+  bytes_received: number;
+  responder: string | null;
+};
 
-const SELECT_RUN = 'SELECT run_id, body, bytes_sent, bytes_received FROM runs';
+const SELECT_RUN = 'SELECT run_id, body, bytes_sent, bytes_received, responder FROM runs';
 const toStoredRun = (row: RunRow): StoredRun => ({
   runId: row.run_id,
   body: JSON.parse(row.body) as PutEgressBody,
-  bytesSent: Number(row.bytes_sent),
-  bytesReceived: Number(row.bytes_received),
+  usage: { bytesSent: Number(row.bytes_sent), bytesReceived: Number(row.bytes_received) },
+  // Bytes without a name: a crash came before it was saved, or they were a mirror's.
+  responder: row.responder ?? (Number(row.bytes_received) > 0 ? null : undefined),
 });
 
 export type EgressdStore = ReturnType<typeof makeStore>;
@@ -53,8 +67,8 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
   const withWake = <T>(work: Promise<T>): Promise<T> => work.finally(() => outbox.wake());
 
   return {
-    /** Throws `stale_fence` for a lower fence. Resolves to the run's usage so far. */
-    upsertRun: (runId: RunId, body: PutEgressBody): Promise<EgressUsage> =>
+    /** Throws `stale_fence` for a lower fence. Resolves to what is known of the run. */
+    upsertRun: (runId: RunId, body: PutEgressBody): Promise<StoredRun> =>
       db.write(async (sql) => {
         const changed = await sql.run(
           'INSERT INTO runs (run_id, fence, live, body, bytes_sent, bytes_received) ' +
@@ -95,6 +109,16 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake'>) {
             runId,
           );
       }),
+
+    /** The first one stays. */
+    saveResponder: (runId: RunId, host: string): Promise<number> =>
+      db.write((sql) =>
+        sql.run(
+          'UPDATE runs SET responder = ? WHERE run_id = ? AND responder IS NULL',
+          host,
+          runId,
+        ),
+      ),
 
     /** Resolves to the event's number; it must be durable before anything is dialled. */
     openConnection: (id: string, allowed: EventDraft, closedIfLost: EventDraft): Promise<number> =>

@@ -3,7 +3,7 @@
 import http from 'node:http';
 import type { Log } from '../../../platform/log.ts';
 import type { Target } from '../../../policy/hosts.ts';
-import { type Fault, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { Connector } from '../connector.ts';
 import type { Destination } from '../rules/match.ts';
 import { makeRefusal } from '../rules/refusal.ts';
@@ -87,7 +87,7 @@ function send(
         else
           reject(
             connection?.ending.signal.aborted === true
-              ? cutFault(run, connection)
+              ? connector.cutFault(run, connection)
               : unreachableFault(error),
           );
       };
@@ -149,12 +149,4 @@ function unreachableFault(error: Error): Error {
   if (error.name === 'Fault') return error;
   const code = (error as NodeJS.ErrnoException).code ?? error.message;
   return fault('unreachable', `the host did not respond: ${code}`, { cause: error });
-}
-
-function cutFault(run: EgressRun, { status }: TrackedConnection): Fault {
-  if (status === 'budget') {
-    const used = `${run.body.bytes_max} bytes`;
-    return fault('budget', `this run has used up the ${used} it may send and receive`);
-  }
-  return fault('denied', 'the connection was aborted: this run may no longer use it');
 }

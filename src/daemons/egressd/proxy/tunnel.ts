@@ -6,7 +6,7 @@ import type { Log } from '../../../platform/log.ts';
 import { parseAuthority, type Target } from '../../../policy/hosts.ts';
 import type { Connector, EgressLink } from '../connector.ts';
 import { makeRefusal } from '../rules/refusal.ts';
-import { type EgressRun, isMarked } from '../run.ts';
+import type { EgressRun } from '../run.ts';
 import { endWithFault, toFault } from './fault-response.ts';
 import { pipeMetered } from './pipe-metered.ts';
 import { sniffClient } from './sniff.ts';
@@ -149,8 +149,9 @@ async function serveRequestsOnly(options: TunnelOptions, target: Target): Promis
   const first = await sniffClient(client, { head, target, timeoutMs: headTimeoutMs, signal });
   if (first.is === 'gone') return void client.destroy();
   if (first.is !== 'http') {
-    const what = { host: target.host.name, port: target.port, isMarked: isMarked(run) };
-    throw connector.denialFault(run, makeRefusal('unreadable', what));
+    connector.assertAllowed(run, { ...target, how: 'tunnel' }, { kind: 'tunnel' });
+    // The rules became wider meanwhile, but nothing was dialled: the client has to try again.
+    return void client.destroy();
   }
   client.unshift(first.bytes);
   options.serveHttp(client, target, undefined);

@@ -21,6 +21,8 @@ type DeniedTarget = {
   path?: string;
   /** The run has read text from outside: a person can only allow it to read. */
   isMarked?: boolean;
+  /** The host whose text the run received first, if that is the reason. */
+  responder?: string | null | undefined;
 };
 
 const HINTS = {
@@ -33,10 +35,19 @@ const HINTS = {
   send:
     'Asking for the host does not help: send it with the tool http.fetch, and a person decides. ' +
     'Or go on without it.',
+  outside:
+    'Use the tool http.fetch: it reads from any host this run may reach, and a person decides what ' +
+    'it sends. network.request does not help. A person who trusts a host that serves packages can ' +
+    'name it in egressd.mirrors.',
 } as const;
 
 const formatTarget = ({ host, port }: DeniedTarget): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`;
+
+const formatResponder = ({ responder }: DeniedTarget): string =>
+  responder == null
+    ? 'this run has received text from outside'
+    : `this run has received text from ${responder}`;
 
 const ONLY_READS_TEXT = 'this run has read text from outside and may only read:';
 
@@ -67,6 +78,12 @@ function explain(
       return [`the data sent through the tunnel to ${where} is not TLS`, 'stop'];
     case 'server_name':
       return [`the TLS in the tunnel to ${where} names another server, or none`, 'stop'];
+    case 'outside':
+      return [
+        `${formatResponder(target)}, so it may only read from other hosts, and open no tunnel to ` +
+          `them, which could carry more: ${where} is refused`,
+        'outside',
+      ];
     case 'budget':
       return [`this run has used up the bytes it may send and receive`, 'stop'];
     case 'address':

@@ -37,7 +37,7 @@ test('new or repeated denials are listed, each target once, up to five', () => {
   const many = Array.from({ length: 9 }, (_, i) => denial(`h${i}.org`, 1));
   assert.equal(newDenials([], many).length, 5);
   assert.deepEqual(newDenials([], [denial('a.org', 1)]), [
-    { host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' },
+    { code: 'host', host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' },
   ]);
 });
 

@@ -19,9 +19,9 @@ export function newDenials(
   const counts = new Map(before.map((denial) => [buildDenialKey(denial), denial.count]));
   const grown = after.filter((denial) => denial.count > (counts.get(buildDenialKey(denial)) ?? 0));
   const places = new Map<string, NetworkDenied>();
-  for (const { host, port, message, hint } of grown) {
+  for (const { reason: code, host, port, message, hint } of grown) {
     const place = `${host} ${port}`;
-    if (!places.has(place)) places.set(place, { host, port, reason: message, hint });
+    if (!places.has(place)) places.set(place, { code, host, port, reason: message, hint });
   }
   return [...places.values()].slice(0, DENIALS_MAX);
 }

@@ -163,11 +163,12 @@ input:
       message: 'service.restart failed with status 3: no such service\ndone',
     });
     const denied = { host: 'a.org', port: 443, reason: 'a.org is not listed', hint: 'Ask for it.' };
-    host.returns({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied: [denied] });
+    const networkDenied = [{ code: 'host' as const, ...denied }];
+    host.returns({ exitCode: 56, stderr: Buffer.from('403\n'), networkDenied });
     await assert.rejects(world.result(tool, { service: 'web' }), {
       message: /status 56: 403\ndone\na\.org is not listed\. Ask for it\.$/,
     });
-    host.returns({ networkDenied: [denied] });
+    host.returns({ networkDenied });
     assert.deepEqual((await world.result(tool, { service: 'web' })).network_denied, [denied]);
     host.returns({ exitCode: null, endedBy: 'wall' });
     // Not a fault: toold then asks a person whether it happened.

@@ -8,6 +8,7 @@ import {
   describeEnd,
   ExecOutput,
   type ExecResult,
+  type NetworkDenied,
   reads,
   rethrowAsUncertain,
   toExecOutput,
@@ -153,10 +154,13 @@ const readTail = (text: Buffer) => text.toString('utf8').trim().slice(-TAIL_CHAR
 
 const OWN_LIMITS: ReadonlySet<string | null> = new Set(['wall', 'output', 'cpu', 'memory', 'pids']);
 
+/** Not the tool's doing: which host answers the run first depends on what else it runs. */
+const isOwnDenial = ({ code }: NetworkDenied): boolean => code !== 'outside';
+
 function findViolations({ endedBy, networkDenied }: ExecResult): Violation[] {
   return [
     ...(OWN_LIMITS.has(endedBy) ? (['limit'] as const) : []),
-    ...(networkDenied.length > 0 ? (['network'] as const) : []),
+    ...(networkDenied.some(isOwnDenial) ? (['network'] as const) : []),
   ];
 }
 

@@ -2,6 +2,7 @@
 import { posix } from 'node:path';
 import * as z from 'zod';
 import type { Touch } from '../../../policy/request.ts';
+import type { DenialReason } from '../../../wire/egressd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { FileRequestInput, FileResponseTo } from '../../../wire/sandboxd/files.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
@@ -38,7 +39,13 @@ export type ExecResult = {
   networkDenied: readonly NetworkDenied[];
 };
 
-export type NetworkDenied = { host: string; port: number; reason: string; hint: string };
+export type NetworkDenied = {
+  code: DenialReason;
+  host: string;
+  port: number;
+  reason: string;
+  hint: string;
+};
 
 export type Box = {
   /** Paths inside the box. */
@@ -148,6 +155,8 @@ export function toExecOutput(done: ExecResult): z.input<typeof ExecOutput> {
     stderr: stderr.toString('utf8'),
     ...(stdoutTruncated || stderrTruncated ? { truncated: true } : {}),
     duration_ms: Math.round(done.wallMs),
-    ...(done.networkDenied.length === 0 ? {} : { network_denied: [...done.networkDenied] }),
+    ...(done.networkDenied.length === 0
+      ? {}
+      : { network_denied: done.networkDenied.map(({ code: _, ...denied }) => denied) }),
   };
 }

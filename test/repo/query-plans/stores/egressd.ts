@@ -30,6 +30,7 @@ async function use(file: string): Promise<void> {
     await store.openConnection(`connection ${n}`, draft(), draft());
     await store.closeConnection(`connection ${n}`, draft(), usage);
     await store.saveUsage([usage]);
+    await store.saveResponder(runId, 'a.test');
     // Most answers are deleted after a while.
     const times = { nowMs: n < 2 * HISTORY - 3 ? 1 : clock.nowMs(), keepMs: 60_000 };
     const callId = newId<string>('call');
