@@ -25,6 +25,7 @@
 #define LINE_BYTES_MAX 500
 #define REQUEST_TIMEOUT_MS 5000      // to list a directory, and to wait for its lock
 #define WORKER_TIMEOUT_MS_MAX 30000  // upper bound of the limit in a request
+#define INSTALL_TIMEOUT_MS 120000    // one step may copy and sync a file of 1 GiB
 
 enum op {
   OP_HELLO = 1,   // → u16 version, u16 roots, u32 data max
@@ -35,7 +36,9 @@ enum op {
   OP_SEARCH = 6,  // see search.c
   OP_DELETE = 7,  // root, path, flags u8, ms u32, with EXPECT hash 32 → count u32, incomplete u8
   OP_MKDIR = 8,   // root, path, flags u8 → made u8
-  OP_CHANGES = 9,  // see changes.c
+  OP_CHANGES = 9,     // see changes.c
+  OP_READ_MANY = 10,  // see read-many.c
+  OP_INSTALL = 11,    // see install.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -58,12 +61,39 @@ enum {
   CHANGE_CAPABILITIES = 4,  // the new file has file capabilities
   CHANGE_UNREADABLE = 8,    // the file could not be read on one side
   CHANGE_HARD_LINKED = 16,  // the new file has several names
+  CHANGE_SHARED = 32,  // the new file's bytes are not in the upper directory: a parent was renamed
 };
 #define CHANGES_MAX 10000                        // in one page
 #define CHANGE_HASH_MAX (1024ull * 1024 * 1024)  // larger files are not hashed
 #define CHANGE_NAMES_MAX 200000                  // in one directory
 #define CHANGE_PAGE_MS 4000                      // a page ends at the first change after this
 #define CHANGE_PAGE_BYTES (3u * 1024 * 1024)
+
+#define READ_MANY_MAX 200  // paths in one request
+#define STEPS_MAX 256      // in one OP_INSTALL
+#define NO_ROOT 0xffffu
+#define ANY_MODE 0xffffffffu
+enum {
+  INSTALL_CHECK = 1,    // change nothing; find out what would happen
+  INSTALL_REPEAT = 2,   // an earlier run may have been interrupted: remove what it left behind
+  INSTALL_SYNC = 4,     // reply when everything is on the disk
+  INSTALL_STAGE = 8,    // make missing directories, and sync nothing
+};
+enum step_outcome {
+  STEP_DONE = 1,
+  STEP_ALREADY = 2,   // it was as it should become
+  STEP_READY = 3,     // INSTALL_CHECK: nothing is in the way
+  STEP_CONFLICT = 4,  // the cause is a conflict
+  STEP_FAILED = 5,    // the cause is a status
+};
+enum conflict {
+  CONFLICT_CHANGED = 1,
+  CONFLICT_REMOVED = 2,
+  CONFLICT_APPEARED = 3,
+  CONFLICT_NOT_EMPTY = 4,
+  CONFLICT_SOURCE = 5,     // the new content is not what was expected
+  CONFLICT_NO_PARENT = 6,  // with STEP_READY: an earlier step has to make its directory
+};
 
 enum status {
   DONE = 0,
@@ -123,6 +153,7 @@ uint8_t *reply_reserve(struct reply *reply, size_t count);  // NULL if it does n
 void patch_u32(struct reply *reply, size_t offset, uint32_t value);
 void reply_error(struct reply *reply, enum status status, const char *text);
 void reply_errno(struct reply *reply, int error);
+enum status status_from_errno(int error);
 
 struct sha256 {
   uint32_t state[8];
@@ -142,10 +173,15 @@ int add_root(const char *path, bool writable);  // -1 if there are too many
 unsigned root_count(void);
 bool root_is_writable(unsigned root);
 int probe_openat2(void);
+// Drops empty components and ".". Returns false if the path is absolute.
+bool normalize_path(const char *path, char *normalized);
 bool get_target(struct request *req, struct target *target, struct reply *reply);
 int open_target(const struct target *target, const char *path, int flags);  // -1 with errno
 // Opens the parent directory and sets name to the last component, or to NULL for the root itself.
 int open_parent(const struct target *target, int flags, const char **name);
+// The same, but follow no symbolic link (ELOOP) and enter no other mount (EXDEV).
+int open_strictly(const struct target *target, const char *path, int flags);
+int open_parent_strictly(const struct target *target, int flags, const char **name);
 // Returns whether the directory has this id; if not, replies with an error.
 bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *reply);
 void put_real_path(struct reply *reply, int fd);
@@ -153,9 +189,13 @@ uint8_t file_kind(mode_t mode);
 uint64_t mtime_ns(const struct stat *st);
 
 uint64_t now_ms(void);
-// Arms the timer that kills this worker soon after its limit. Returns the deadline in ms.
+// Arms the timer that kills this worker soon after its limit, 0: the longest of its operation.
+// Returns the deadline in ms.
 uint64_t set_worker_deadline(uint32_t limit_ms);
 
+// Reads until count bytes or the end of the file. Returns the number, or -1 with errno.
+ssize_t read_full(int fd, uint8_t *bytes, size_t count, off_t offset);
+int write_full(int fd, const uint8_t *bytes, size_t count);  // 0, or -1 with errno
 // Hashes the whole file. Returns 0, or -1 with errno (EFBIG: longer than bytes_max).
 int hash_file(int fd, uint64_t bytes_max, uint8_t digest[32]);
 // Locks a directory against other boxfs processes that change names in it. Returns -1 with errno.
@@ -171,6 +211,8 @@ void do_search(struct request *req, struct reply *reply);
 void do_delete(struct request *req, struct reply *reply);
 void do_mkdir(struct request *req, struct reply *reply);
 void do_changes(struct request *req, struct reply *reply);
+void do_read_many(struct request *req, struct reply *reply);
+void do_install(struct request *req, struct reply *reply);
 
 // Pure; used by search.
 bool glob_matches(const char *glob, const char *path);

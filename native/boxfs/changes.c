@@ -124,6 +124,7 @@ static void put_change(struct listing *job, const struct dirs *dirs, const char 
   if (kind == 0) return;
   if (has_capabilities(dirs->merged, name, &s->merged)) flags |= CHANGE_CAPABILITIES;
   if (S_ISREG(s->merged.st_mode) && s->merged.st_nlink > 1) flags |= CHANGE_HARD_LINKED;
+  if (S_ISREG(s->merged.st_mode) && !s->in_upper) flags |= CHANGE_SHARED;
   put_u8(job->reply, kind);
   put_u8(job->reply, flags);
   put_text(job->reply, job->path, strlen(job->path));

@@ -42,7 +42,7 @@ static int require_regular(int fd, struct stat *st, struct reply *reply) {
   return -1;
 }
 
-static ssize_t read_full(int fd, uint8_t *bytes, size_t count, off_t offset) {
+ssize_t read_full(int fd, uint8_t *bytes, size_t count, off_t offset) {
   size_t have = 0;
   while (have < count) {
     ssize_t got = pread(fd, bytes + have, count - have, offset + (off_t)have);
@@ -182,7 +182,7 @@ static enum write_check check_precondition(const struct write_request *w, struct
   return reply->status == DONE ? PROCEED : FAILED;
 }
 
-static int write_full(int fd, const uint8_t *bytes, size_t count) {
+int write_full(int fd, const uint8_t *bytes, size_t count) {
   while (count > 0) {
     ssize_t written = write(fd, bytes, count);
     if (written < 0 && errno == EINTR) continue;

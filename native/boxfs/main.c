@@ -1,6 +1,6 @@
 // The file server of a tool box. Runs in the box as the agent's user; reads request frames from
-// stdin and writes replies to stdout. Its only state is its roots. Searches and deletes run in
-// child processes with limits, so that other requests are served meanwhile.
+// stdin and writes replies to stdout. Its only state is its roots. Operations that may take long
+// run in child processes with limits, so that other requests are served meanwhile.
 //   boxfs --write DIR … --read PATH …
 #include "boxfs.h"
 
@@ -88,10 +88,21 @@ static void do_hello(struct request *req, struct reply *reply) {
 
 typedef void (*operation)(struct request *req, struct reply *reply);
 static const operation operations[] = {
-    [OP_HELLO] = do_hello, [OP_STAT] = do_stat,     [OP_READ] = do_read,
-    [OP_WRITE] = do_write, [OP_LIST] = do_list,     [OP_SEARCH] = do_search,
-    [OP_MKDIR] = do_mkdir, [OP_DELETE] = do_delete, [OP_CHANGES] = do_changes,
+    [OP_HELLO] = do_hello,         [OP_STAT] = do_stat,     [OP_READ] = do_read,
+    [OP_WRITE] = do_write,         [OP_LIST] = do_list,     [OP_SEARCH] = do_search,
+    [OP_MKDIR] = do_mkdir,         [OP_DELETE] = do_delete, [OP_CHANGES] = do_changes,
+    [OP_READ_MANY] = do_read_many, [OP_INSTALL] = do_install,
 };
+
+// The time limit of an operation that runs in a child, or 0: it runs in this process.
+static uint32_t worker_limit_ms(uint8_t op) {
+  switch (op) {
+    case OP_SEARCH: case OP_DELETE: case OP_CHANGES: case OP_READ_MANY:
+      return WORKER_TIMEOUT_MS_MAX;
+    case OP_INSTALL: return INSTALL_TIMEOUT_MS;
+    default: return 0;
+  }
+}
 
 static void run_operation(const struct frame_header *header, const uint8_t *payload,
                           struct reply *reply) {
@@ -101,17 +112,20 @@ static void run_operation(const struct frame_header *header, const uint8_t *payl
     reply_error(reply, BAD_REQUEST, "malformed request");
 }
 
+static uint32_t worker_limit_max_ms;
+
 // The child limits itself, so that the limits apply even if this process is gone.
-static void limit_worker(void) {
+static void limit_worker(uint32_t limit_ms) {
 #ifndef __SANITIZE_ADDRESS__  // ASan maps more than MEMORY_MAX at startup
   struct rlimit memory = {MEMORY_MAX, MEMORY_MAX};
   setrlimit(RLIMIT_AS, &memory);
 #endif
-  set_worker_deadline(WORKER_TIMEOUT_MS_MAX);
+  worker_limit_max_ms = limit_ms;
+  set_worker_deadline(limit_ms);
 }
 
 uint64_t set_worker_deadline(uint32_t limit_ms) {
-  if (limit_ms == 0 || limit_ms > WORKER_TIMEOUT_MS_MAX) limit_ms = WORKER_TIMEOUT_MS_MAX;
+  if (limit_ms == 0 || limit_ms > worker_limit_max_ms) limit_ms = worker_limit_max_ms;
   uint32_t end_ms = limit_ms + WORKER_GRACE_MS;
   struct itimerval timer = {.it_value = {end_ms / 1000, end_ms % 1000 * 1000}};
   setitimer(ITIMER_REAL, &timer, NULL);
@@ -123,7 +137,7 @@ static void start_worker(const struct frame_header *header, const uint8_t *paylo
   while (worker < workers + WORKERS_MAX && worker->pid) worker++;
   int pipe_fds[2];
   if (worker == workers + WORKERS_MAX || pipe2(pipe_fds, O_CLOEXEC)) {
-    send_error(header->id, BUSY, "too many searches and deletes in progress");
+    send_error(header->id, BUSY, "too many long operations in progress");
     return;
   }
   *worker = (struct worker){.id = header->id, .pipe = pipe_fds[0]};
@@ -137,7 +151,7 @@ static void start_worker(const struct frame_header *header, const uint8_t *paylo
   }
   if (worker->pid == 0) {
     struct reply reply;
-    limit_worker();
+    limit_worker(worker_limit_ms(header->op));
     if (!reply_init(&reply)) _exit(1);
     run_operation(header, payload, &reply);
     bool sent =
@@ -145,7 +159,7 @@ static void start_worker(const struct frame_header *header, const uint8_t *paylo
     _exit(sent ? 0 : 1);
   }
   close(pipe_fds[1]);
-  worker->deadline_ms = now_ms() + WORKER_TIMEOUT_MS_MAX + 2 * WORKER_GRACE_MS;
+  worker->deadline_ms = now_ms() + worker_limit_ms(header->op) + 2 * WORKER_GRACE_MS;
 }
 
 static void finish_worker(struct worker *worker, bool timed_out) {
@@ -184,7 +198,7 @@ static void handle_request(const struct frame_header *header, const uint8_t *pay
     send_error(header->id, BAD_REQUEST, "unknown operation");
     return;
   }
-  if (header->op == OP_SEARCH || header->op == OP_DELETE || header->op == OP_CHANGES) {
+  if (worker_limit_ms(header->op) > 0) {
     start_worker(header, payload);
     return;
   }

@@ -71,7 +71,7 @@ static bool open_root(struct root *root) {
 }
 
 // Drops empty components and ".". Keeps "..", which only the kernel can resolve.
-static bool normalize_path(const char *path, char *normalized) {
+bool normalize_path(const char *path, char *normalized) {
   size_t size = 0;
   if (path[0] == '/') return false;
   while (*path) {
@@ -99,10 +99,11 @@ bool get_target(struct request *req, struct target *target, struct reply *reply)
   return true;
 }
 
-int open_target(const struct target *target, const char *path, int flags) {
+static int open_resolved(const struct target *target, const char *path, int flags,
+                         uint64_t resolve) {
   struct root *root = &roots[target->root];
   if (!open_root(root)) return -1;
-  if (!root->file) return openat2_beneath(root->dir, *path ? path : ".", flags, 0);
+  if (!root->file) return openat2_beneath(root->dir, *path ? path : ".", flags, resolve);
   if (*path) {
     errno = ENOTDIR;
     return -1;
@@ -110,7 +111,16 @@ int open_target(const struct target *target, const char *path, int flags) {
   return openat2_beneath(root->dir, root->file, flags, RESOLVE_NO_SYMLINKS);
 }
 
-int open_parent(const struct target *target, int flags, const char **name) {
+int open_target(const struct target *target, const char *path, int flags) {
+  return open_resolved(target, path, flags, 0);
+}
+
+int open_strictly(const struct target *target, const char *path, int flags) {
+  return open_resolved(target, path, flags, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+}
+
+static int open_parent_resolved(const struct target *target, int flags, const char **name,
+                                uint64_t resolve) {
   const char *slash = strrchr(target->path, '/');
   *name = slash ? slash + 1 : target->path;
   char parent[PATH_BYTES] = "";
@@ -125,7 +135,15 @@ int open_parent(const struct target *target, int flags, const char **name) {
     errno = EINVAL;
     return -1;
   }
-  return open_target(target, parent, flags | O_DIRECTORY);
+  return open_resolved(target, parent, flags | O_DIRECTORY, resolve);
+}
+
+int open_parent(const struct target *target, int flags, const char **name) {
+  return open_parent_resolved(target, flags, name, 0);
+}
+
+int open_parent_strictly(const struct target *target, int flags, const char **name) {
+  return open_parent_resolved(target, flags, name, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 }
 
 bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *reply) {

@@ -106,7 +106,7 @@ void reply_error(struct reply *reply, enum status status, const char *text) {
   put_text(reply, text, strlen(text));
 }
 
-static enum status status_from_errno(int error) {
+enum status status_from_errno(int error) {
   switch (error) {
     case ENOENT: return NOT_FOUND;
     case EACCES: case EPERM: case EROFS: case EBUSY: return DENIED;

@@ -19,7 +19,8 @@ import { afterEach, before, beforeEach, describe, it } from 'node:test';
 import { buildBoxfs, startBoxfs } from '../../../../test/support/boxfs.ts';
 import { systemClock } from '../../../platform/clock.ts';
 import type { LayerChange } from './boxfs-changes.ts';
-import { boxfsArgs, type LayerPlaces, openBoxfs } from './boxfs-client.ts';
+import { boxfsArgs, openBoxfs } from './boxfs-client.ts';
+import type { LayerPlaces } from './boxfs-layers.ts';
 
 let top: string;
 before(() => void buildBoxfs('sanitized'));

@@ -1,6 +1,6 @@
 // Decodes the list of changes of a layered workspace, as boxfs finds it (native/boxfs/changes.c).
 import { fault } from '../../../wire/errors.ts';
-import type { Fields } from './boxfs-wire.ts';
+import { type Fields, frame, OP, pathField, u16, u32 } from './boxfs-wire.ts';
 
 /** `replaced`: by another type of file; what was and is in a directory is listed separately. */
 const KINDS = ['added', 'modified', 'deleted', 'replaced', 'mode'] as const;
@@ -15,6 +15,7 @@ export type ChangeSide = {
 };
 
 export type LayerChange = {
+  /** Lossless, as `decodePath` makes it. */
   path: string;
   kind: (typeof KINDS)[number];
   /** Undefined: it did not exist. */
@@ -24,9 +25,27 @@ export type LayerChange = {
   hasCapabilities: boolean;
   isUnreadable: boolean;
   isHardLinked: boolean;
+  /** Its bytes are those of a lower file, because a directory above it was renamed. */
+  isShared: boolean;
 };
 
-const FLAGS = { oldHashed: 1, newHashed: 2, capabilities: 4, unreadable: 8, hardLinked: 16 };
+const FLAGS = {
+  oldHashed: 1,
+  newHashed: 2,
+  capabilities: 4,
+  unreadable: 8,
+  hardLinked: 16,
+  shared: 32,
+};
+
+/** Roots of the merged view, the upper and the lower directory; see native/boxfs/changes.c. */
+export function encodeChanges(
+  id: number,
+  roots: readonly [number, number, number],
+  page: { limit: number; after: string },
+): Buffer {
+  return frame(OP.changes, id, [...roots.map(u16), u32(page.limit), pathField(page.after)]);
+}
 
 function decodeSide(fields: Fields, isHashed: boolean): Omit<ChangeSide, 'linkTarget'> {
   const mode = fields.u32();
@@ -40,10 +59,10 @@ function decodeChange(fields: Fields): LayerChange {
   const kind = KINDS[fields.u8() - 1];
   if (kind === undefined) throw fault('bad_output', 'boxfs sent an unknown kind of change');
   const flags = fields.u8();
-  const path = fields.text();
+  const path = fields.path();
   const before = decodeSide(fields, (flags & FLAGS.oldHashed) !== 0);
   const after = decodeSide(fields, (flags & FLAGS.newHashed) !== 0);
-  const [beforeTarget, afterTarget] = [fields.text(), fields.text()];
+  const [beforeTarget, afterTarget] = [fields.path(), fields.path()];
   return {
     path,
     kind,
@@ -52,6 +71,7 @@ function decodeChange(fields: Fields): LayerChange {
     hasCapabilities: (flags & FLAGS.capabilities) !== 0,
     isUnreadable: (flags & FLAGS.unreadable) !== 0,
     isHardLinked: (flags & FLAGS.hardLinked) !== 0,
+    isShared: (flags & FLAGS.shared) !== 0,
   };
 }
 

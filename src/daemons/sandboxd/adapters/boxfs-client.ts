@@ -9,12 +9,11 @@ import {
   type FileRequestInput,
   type FileResponseTo,
 } from '../../../wire/sandboxd/files.ts';
-import { decodeChanges, type LayerChange } from './boxfs-changes.ts';
 import { statusFault } from './boxfs-faults.ts';
+import { type BoxfsLayers, makeBoxfsLayers, type SendFrame } from './boxfs-layers.ts';
 import {
   decodeHeader,
   decodeResponse,
-  encodeChanges,
   encodeHello,
   encodeRequest,
   Fields,
@@ -26,19 +25,12 @@ import {
 /** A part of the box's tree that boxfs may access. The first writable one is the workspace. */
 export type BoxfsRoot = { path: string; writable: boolean };
 
-export type BoxfsClient = {
+export type BoxfsClient = BoxfsLayers & {
   perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
-  /** Lists what an agent changed, sorted by path; a page at a time, so that memory is bounded. */
-  listChanges(places: LayerPlaces, pageMax?: number): AsyncGenerator<LayerChange>;
   /** Resolves with the reason when no more requests are possible. */
   ended: Promise<Fault>;
   close(): void;
 };
-
-/** Roots of a layered workspace: what the agent sees, what it wrote, and what was there before. */
-export type LayerPlaces = { merged: string; upper: string; lower: string };
-
-const CHANGES_TIMEOUT_MS = 30_000;
 
 export type BoxfsOptions = {
   stream: Duplex;
@@ -93,11 +85,7 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
   };
 
   /** Sends one frame and passes its response to `read`, whose errors reject the request. */
-  const send = <T>(
-    encode: (id: number) => Buffer,
-    read: (head: FrameHeader, fields: Fields) => T,
-    what: { waitMs: number; name: string },
-  ): Promise<T> =>
+  const send: SendFrame = (encode, read, what) =>
     new Promise((resolve, reject) => {
       if (endFault !== undefined) return reject(endFault);
       if (pending.size >= inFlightMax)
@@ -150,11 +138,17 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
     throw error;
   });
 
+  const locate = (path: string): RootedPath => {
+    const location = locateInRoots(path, roots);
+    if (location === undefined) throw outsideFault(path, roots);
+    return location;
+  };
+
   return {
+    ...makeBoxfsLayers({ send, locate }),
     async perform<R extends FileRequestInput>(input: R): Promise<FileResponseTo<R>> {
       const request = FileRequest.parse(input);
-      const location = locateInRoots(request.path, roots);
-      if (location === undefined) throw outsideFault(request.path, roots);
+      const location = locate(request.path);
       const extraMs = 'limit_ms' in request ? request.limit_ms : 0;
       const response = await send<FileAnswer>(
         (id) => encodeRequest(id, request, location),
@@ -165,26 +159,6 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
         { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
       );
       return response as FileResponseTo<R>;
-    },
-    async *listChanges({ merged, upper, lower }, pageMax = 10_000) {
-      const numbers = [merged, upper, lower].map((path) => {
-        const found = locateInRoots(path, roots);
-        if (found?.path !== '') throw outsideFault(path, roots);
-        return found.root;
-      }) as [number, number, number];
-      for (let after: string | null = ''; after !== null; ) {
-        const page: { limit: number; after: string } = { limit: pageMax, after };
-        const { changes, next } = await send<ReturnType<typeof decodeChanges>>(
-          (id) => encodeChanges(id, numbers, page),
-          (head, fields) => {
-            if (head.status !== 0) throw statusFault(head.status, merged, fields.text());
-            return decodeChanges(fields);
-          },
-          { waitMs: timeoutMs + CHANGES_TIMEOUT_MS, name: 'the list of changes' },
-        );
-        yield* changes;
-        after = next;
-      }
     },
     ended: ended.promise,
     close: () => end(fault('stopping', 'the box was closed')),

@@ -84,6 +84,10 @@ const ROWS: readonly Row[] = [
   row('broken', 'unavailable', 'is unavailable', 'Try again, or work on another path.'),
 ];
 
+/** The reason that a status stands for. */
+export const statusReason = (status: number): FileFaultReason =>
+  (ROWS[status - 1] ?? ROWS.at(-1)!).reason;
+
 export function statusFault(status: number, path: string, detail: string): Fault {
   const { reason, code, text, hint } = ROWS[status - 1] ?? ROWS.at(-1)!;
   const suffix =

@@ -2,13 +2,14 @@
 // from inside a box, so every length in them is checked.
 import { fault } from '../../../wire/errors.ts';
 import type { FileAnswer, FileRequest } from '../../../wire/sandboxd/files.ts';
+import { decodePath, encodePath } from './boxfs-paths.ts';
 
 export const HEADER_BYTES = 16;
 const MAGIC = 0x53465842;
 const VERSION = 1;
 export const FRAME_BYTES_MAX = (4 * 1024 + 64) * 1024;
 
-const OP = {
+export const OP = {
   hello: 1,
   stat: 2,
   read: 3,
@@ -18,6 +19,8 @@ const OP = {
   delete: 7,
   mkdir: 8,
   changes: 9,
+  readMany: 10,
+  install: 11,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
@@ -62,21 +65,26 @@ export class Fields {
   hex(count: number): string {
     return this.#take(count).toString('hex');
   }
+  /** For display: what is not UTF-8 is replaced. */
   text(): string {
     return this.#take(this.u16()).toString('utf8');
+  }
+  /** Lossless. */
+  path(): string {
+    return decodePath(this.#take(this.u16()));
   }
   data(): Buffer {
     return this.#take(this.u32());
   }
 }
 
-const u8 = (value: number) => Buffer.from([value]);
-function u16(value: number): Buffer {
+export const u8 = (value: number) => Buffer.from([value]);
+export function u16(value: number): Buffer {
   const bytes = Buffer.alloc(2);
   bytes.writeUInt16LE(value);
   return bytes;
 }
-function u32(value: number): Buffer {
+export function u32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32LE(value);
   return bytes;
@@ -88,6 +96,10 @@ function u64(value: number): Buffer {
 }
 function text(value: string): Buffer {
   const bytes = Buffer.from(value);
+  return Buffer.concat([u16(bytes.length), bytes]);
+}
+export function pathField(path: string): Buffer {
+  const bytes = encodePath(path);
   return Buffer.concat([u16(bytes.length), bytes]);
 }
 function fileId(value: string | undefined): Buffer[] {
@@ -145,7 +157,7 @@ function encodeFields(request: FileRequest): Buffer[] {
   }
 }
 
-function frame(op: number, id: number, parts: Buffer[]): Buffer {
+export function frame(op: number, id: number, parts: Buffer[]): Buffer {
   const payload = Buffer.concat(parts);
   if (payload.length > FRAME_BYTES_MAX)
     throw fault('too_large', `${payload.length} bytes exceed the maximum of one write`);
@@ -166,15 +178,6 @@ export function encodeRequest(id: number, request: FileRequest, location: Rooted
     text(location.path),
     ...encodeFields(request),
   ]);
-}
-
-/** Roots of the merged view, the upper and the lower directory; see native/boxfs/changes.c. */
-export function encodeChanges(
-  id: number,
-  roots: readonly [number, number, number],
-  page: { limit: number; after: string },
-): Buffer {
-  return frame(OP.changes, id, [...roots.map(u16), u32(page.limit), text(page.after)]);
 }
 
 export function decodeHeader(bytes: Buffer): FrameHeader {
