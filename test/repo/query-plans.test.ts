@@ -20,11 +20,6 @@ const ALLOWED: { start: string; index: string; why: string }[] = [
     why: 'sums the calls of less than an hour, up to the first whole one',
   },
   {
-    start: 'SELECT seq, run_id, agent, context, params, response FROM model_calls WHERE seq > ?',
-    index: 'model_calls',
-    why: 'reads the calls since the oldest one in progress',
-  },
-  {
     start: 'SELECT id, ended_ms FROM tasks WHERE depth = 0',
     index: 'tasks_roots_by_end',
     why: 'a page of the index; it compares the pair of columns itself',

@@ -95,6 +95,34 @@ describe('contexts', () => {
     await world.close();
   });
 
+  test('nothing is pruned while too many calls are not counted', async () => {
+    const world = await openWorld();
+    const { pruning, call, db, bodies } = world;
+    await call(runName(1), ['goal'], 'answer');
+    const running = await call(runName(2), ['goal 2'], null);
+    // Ten thousand and two calls, of which the first still runs.
+    await db.write((sql) =>
+      sql.run(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= 10000)
+         INSERT INTO model_calls SELECT seq + i, call_id || i, attempt, 'completed', NULL, fence,
+           principal, agent, task_id, root_task_id, via, model, provider, upstream_model,
+           rehearsal, purpose, request_hash, context, params, reserved_tokens, reserved_cost,
+           charged_tokens, created_ms, ended_ms, stop_reason, NULL, error, tries, input_tokens,
+           output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost
+         FROM model_calls, n WHERE seq = ?`,
+        running,
+      ),
+    );
+    assert.equal((await pruning.pruneContexts(treeOf(1))).left, 1);
+    assert.ok((await bodies()).includes('answer'));
+    await db.write((sql) =>
+      sql.run("UPDATE model_calls SET status = 'completed' WHERE seq = ?", running),
+    );
+    for (let left = 1; left > 0; ) ({ left } = await pruning.pruneContexts(treeOf(1)));
+    assert.deepEqual(await bodies(), ['goal 2', 'params']);
+    await world.close();
+  });
+
   test('a forgotten part stays forgotten', async () => {
     const world = await openWorld();
     const { pruning, call, db, bodies } = world;

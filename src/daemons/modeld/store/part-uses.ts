@@ -32,12 +32,17 @@ export function countCalls(sql: SqlNow, limit: number): boolean {
 
 export const readCounted = (sql: SqlNow): number => sql.one<{ seq: number }>(LAST_COUNTED)!.seq;
 
-/** The hashes that calls use which are not counted yet. */
-export function listUncounted(sql: SqlNow): Set<string> {
+/** Reading more at once would keep calls in progress waiting. */
+const UNCOUNTED_MAX = 10_000;
+
+/** The hashes that calls use which are not counted yet; undefined if there are too many of them. */
+export function listUncounted(sql: SqlNow): Set<string> | undefined {
   const calls = sql.all<UsingCall>(
-    `SELECT ${COLUMNS} FROM model_calls WHERE seq > ?`,
+    `SELECT ${COLUMNS} FROM model_calls WHERE seq > ? ORDER BY seq LIMIT ?`,
     readCounted(sql),
+    UNCOUNTED_MAX + 1,
   );
+  if (calls.length > UNCOUNTED_MAX) return undefined;
   return new Set(calls.flatMap((call) => listUses(call, undefined)));
 }
 

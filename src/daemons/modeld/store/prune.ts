@@ -18,8 +18,9 @@ import {
 export function pruneContexts(sql: SqlNow, runId: string, nowMs: number): PruneAnswer {
   const calls = readRunCalls(sql, runId);
   const isCounted = (calls.at(-1)?.seq ?? 0) <= readCounted(sql);
-  if (!isCounted) return { rows: 0, bytes: 0, left: 1 };
-  const bytes = releaseParts(sql, calls, listUncounted(sql));
+  const uncounted = isCounted ? listUncounted(sql) : undefined;
+  if (uncounted === undefined) return { rows: 0, bytes: 0, left: 1 };
+  const bytes = releaseParts(sql, calls, uncounted);
   sql.run(
     "UPDATE model_calls SET context = x'', params = '', response = NULL WHERE run_id = ?",
     runId,
@@ -66,8 +67,8 @@ export function prunePeoplesCalls(
   );
   const counted = readCounted(sql);
   const isCounted = calls.every(({ seq }) => seq <= counted);
-  if (!isCounted) return { rows: 0, bytes: 0, left: 0 };
-  const uncounted = listUncounted(sql);
+  const uncounted = isCounted ? listUncounted(sql) : undefined;
+  if (uncounted === undefined) return { rows: 0, bytes: 0, left: 0 };
   let bytes = 0;
   for (const { seq, call_id } of calls) {
     bytes += releaseParts(sql, readCallParts(sql, seq), uncounted);
