@@ -159,6 +159,16 @@ static int change_metadata(char **argv) {
   return 2;
 }
 
+// `rename FLAGS FROM TO`: flag 4 leaves a whiteout at FROM.
+static int rename_with(char **argv) {
+  unsigned flags = (unsigned)atoi(argv[0]);
+  return outcome("rename", syscall(SYS_renameat2, AT_FDCWD, argv[1], AT_FDCWD, argv[2], flags));
+}
+
+static int set_attribute(char **argv) {
+  return outcome("setxattr", lsetxattr(argv[0], argv[1], argv[2], strlen(argv[2]), 0));
+}
+
 const struct attack file_attacks[] = {
     {"write-file", write_file},
     {"read-file", read_file},
@@ -176,5 +186,7 @@ const struct attack file_attacks[] = {
     {"make-setuid", make_setuid},
     {"fill-setuid", fill_setuid},
     {"change-metadata", change_metadata},
+    {"rename", rename_with},
+    {"set-attribute", set_attribute},
     {NULL, NULL},
 };
