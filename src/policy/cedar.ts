@@ -2,11 +2,12 @@
 // not pay for its memory.
 import { readFileSync } from 'node:fs';
 import type * as CedarWasm from '@cedar-policy/cedar-wasm/nodejs';
+import type { PolicyValue } from './request.ts';
 
 export type Uid = CedarWasm.TypeAndId;
 export type PolicyJson = CedarWasm.PolicyJson;
 export type DetailedError = CedarWasm.DetailedError;
-export type Circumstances = Record<string, string | number | boolean | readonly string[]>;
+export type Circumstances = Record<string, PolicyValue>;
 
 export type CedarRequest = {
   principal: Uid;
@@ -25,8 +26,14 @@ export type ParseResult = { ok: true; json: PolicyJson } | { ok: false; errors: 
 export type Cedar = {
   /** Parses the text of one rule. */
   parse(text: string): ParseResult;
-  /** Validates against the schema; `warnings` are rules that can never match. */
-  validate(rules: Record<string, string>): {
+  /**
+   * Validates against the schema; `warnings` are rules that can never match. `argumentsType` types
+   * `context.arguments`, which rules cannot read without it.
+   */
+  validate(
+    rules: Record<string, string>,
+    argumentsType?: string,
+  ): {
     errors: { id: string; error: DetailedError }[];
     warnings: { id: string; error: DetailedError }[];
   };
@@ -74,8 +81,9 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
       if (found.type === 'success') return { ok: true, json: found.json };
       return { ok: false, errors: found.errors };
     },
-    validate(rules) {
-      const found = wasm.validate({ schema, policies: { staticPolicies: rules } });
+    validate(rules, argumentsType) {
+      const whole = argumentsType === undefined ? schema : withArguments(schema, argumentsType);
+      const found = wasm.validate({ schema: whole, policies: { staticPolicies: rules } });
       if (found.type === 'failure')
         return { errors: found.errors.map((error) => ({ id: '', error })), warnings: [] };
       const plain = ({ policyId, error }: CedarWasm.ValidationError) => ({ id: policyId, error });
@@ -100,6 +108,14 @@ function makeCedar(wasm: typeof CedarWasm): Cedar {
       return { ok: true, holding: reason, failed: errors.map(({ policyId }) => policyId) };
     },
   };
+}
+
+/** The last attribute of tool.call, after which the arguments of one tool are added. */
+const LAST_ATTRIBUTE = 'delegated_tools?: Set<String>';
+
+function withArguments(schema: string, type: string): string {
+  if (!schema.includes(LAST_ATTRIBUTE)) throw new Error(`the schema has no ${LAST_ATTRIBUTE}`);
+  return schema.replace(LAST_ATTRIBUTE, () => `${LAST_ATTRIBUTE}, arguments: ${type}`);
 }
 
 type Slot = { ok: true; name: string } | { ok: false; problem: string };

@@ -8,7 +8,11 @@ import type { EntityUid } from './principals.ts';
 import { makeRule, quote, type Rule, type RuleText, scopeFits } from './rule.ts';
 import { splitRules } from './rule-text.ts';
 
-export type CompiledBase = { rules: Rule[] };
+export type CompiledBase = {
+  rules: Rule[];
+  /** Those that read the arguments of a call. No rule of a manifest does. */
+  argumentRules: Rule[];
+};
 export type CompiledPolicy = { principal: EntityParents; rules: Rule[] };
 
 export function compileBase(cedar: Cedar, bundle: Bundle): CompiledBase {
@@ -16,9 +20,9 @@ export function compileBase(cedar: Cedar, bundle: Bundle): CompiledBase {
     const id = /^@id\("([a-z0-9-]+)"\)/.exec(text)?.[1] ?? String(line);
     return { id: `base:${id}`, text, from: 'every site' };
   });
-  return {
-    rules: parseRules(cedar, [...own, ...protectDirs(bundle.protected), ...siteTexts(bundle)]),
-  };
+  const texts = [...own, ...protectDirs(bundle.protected), ...siteTexts(bundle)];
+  const rules = parseRules(cedar, texts);
+  return { rules, argumentRules: rules.filter(({ readsArguments }) => readsArguments) };
 }
 
 export function siteTexts(bundle: Pick<Bundle, 'site'>): RuleText[] {

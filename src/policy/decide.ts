@@ -5,8 +5,14 @@ import { type Cedar, type CedarRequest, cedarIfLoaded, loadCedar } from './cedar
 import { type CompiledBase, type CompiledPolicy, compileAgent, compileBase } from './compile.ts';
 import { contradiction, type EntityParents, placeResource } from './entities.ts';
 import { readPrincipal } from './principals.ts';
-import { type PolicyContext, type PolicyDecision, type Request, strictest } from './request.ts';
-import { type Rule, ruleFits } from './rule.ts';
+import {
+  type PolicyContext,
+  type PolicyDecision,
+  type PolicyRecord,
+  type Request,
+  strictest,
+} from './request.ts';
+import { type Rule, ruleFits, scopeFits } from './rule.ts';
 import { shapeProblem } from './shapes.ts';
 
 export type Policy = {
@@ -26,6 +32,8 @@ export type Policy = {
 
 const AGENTS_MAX = 64;
 const DECISIONS_MAX = 2_048;
+/** Decisions on longer arguments, such as the text of a file, are not cached. */
+const KEY_CHARS_MAX = 4_096;
 
 /** Makes the cache keys of rule sets in Cedar unique per policy. */
 let serial = 0;
@@ -60,7 +68,20 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
     return rules.filter(({ untilMs }) => untilMs === null || now < untilMs);
   };
 
-  const decideFresh = (request: Request, now: number): PolicyDecision => {
+  /** Returns the arguments where a rule about the tool reads them. */
+  const readArguments = ({ action, resource, arguments: read }: Request) => {
+    const rules = base?.argumentRules ?? [];
+    if (rules.length === 0 || action !== 'tool.call' || read === undefined) return undefined;
+    const found = placeResource(resource);
+    const isRead = found.ok && rules.some(({ scope }) => scopeFits(scope.resource, found.placed));
+    return isRead ? read() : undefined;
+  };
+
+  const decideFresh = (
+    request: Request,
+    given: PolicyRecord | undefined,
+    now: number,
+  ): PolicyDecision => {
     const { version } = bundle;
     const deny = (rule: string, reason: string): PolicyDecision => ({
       answer: 'deny',
@@ -95,7 +116,7 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       principal: uid,
       action: { type: 'Action', id: action },
       resource: found.placed.uid,
-      context,
+      context: given === undefined ? context : { ...context, arguments: given },
       entities: [principal, found.placed],
     };
     const matching = matchingRules(cedar, own, fitting, cedarRequest);
@@ -111,10 +132,14 @@ export function makePolicy(bundle: Bundle, { nowMs }: { nowMs(): number }): Poli
       decisions.clear();
       changesAtMs = Number.POSITIVE_INFINITY;
     }
-    const key = JSON.stringify(request);
+    // The arguments are a function there, so they are in the key only where a rule reads them.
+    const given = readArguments(request);
+    const text = JSON.stringify(request);
+    const key = given === undefined ? text : `${text} ${JSON.stringify(given)}`;
+    if (given !== undefined && key.length > KEY_CHARS_MAX) return decideFresh(request, given, now);
     const known = decisions.get(key);
     if (known !== undefined) return known;
-    const decision = decideFresh(request, now);
+    const decision = decideFresh(request, given, now);
     // Frozen because all callers share the cached object.
     Object.freeze(Object.freeze(decision).rules);
     if (decisions.size >= DECISIONS_MAX) decisions.delete(decisions.keys().next().value!);

@@ -57,14 +57,14 @@ test('requests are restored, except for what events omit', () => {
   };
   const event = eventOf(recordDecision(facts, answer(['base:outside-sends'])));
   assert.ok(!JSON.stringify(event).includes('secret'));
-  const whole = readDecision(event, { url: 'https://github.com/a/secret?q=1' });
+  const whole = readDecision(event, { call: { url: 'https://github.com/a/secret?q=1' } });
   assert.deepEqual(whole?.requests, callRequests(facts));
   assert.deepEqual(
     [whole?.answer, whole?.version, whole?.rules],
     ['ask', 7, ['base:outside-sends']],
   );
   assert.ok(whole?.isWhole);
-  const other = readDecision(event, { url: 'https://other.org/a/secret' });
+  const other = readDecision(event, { call: { url: 'https://other.org/a/secret' } });
   assert.equal(other?.requests[1]?.context.url_path, undefined);
 });
 

@@ -2,6 +2,7 @@
 // decisions against changed rules. Paths and hosts are included; arguments, contents and URL paths
 // are not, because they may contain secrets.
 import type { AuditEvent, EventDraft } from '../wire/events.ts';
+import { pickArguments } from './arguments.ts';
 import {
   type CallFacts,
   callRequests,
@@ -101,13 +102,16 @@ export type RecordedDecision = {
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 
-/**
- * Returns undefined for an event without a policy decision. `url`, from the call's record, restores
- * the URL path that the event omits.
- */
+/** The arguments of the call, which the event omits, and the schema of its tool. */
+type CallRecord = {
+  call?: Record<string, unknown> | undefined;
+  schema?: Record<string, unknown> | undefined;
+};
+
+/** Returns undefined for an event without a policy decision. */
 export function readDecision(
   event: AuditEvent,
-  { url }: { url?: string } = {},
+  record: CallRecord = {},
 ): RecordedDecision | undefined {
   const { data, agent, task_id: taskId } = event;
   const answer = data?.answer;
@@ -116,7 +120,7 @@ export function readDecision(
   const labels = asText(data.labels).split(' ').filter(Boolean);
   const decided =
     event.model === undefined
-      ? toolRequests(event, { agent, taskId, labels, data }, url)
+      ? toolRequests(event, { agent, taskId, labels, data }, record)
       : modelRequests(event.model, event, { agent, taskId, labels });
   if (decided === undefined) return undefined;
   return {
@@ -147,9 +151,10 @@ function modelRequests(
 function toolRequests(
   { tool, root_task_id }: AuditEvent,
   { agent, taskId, labels, data }: EventFacts & { data: Data },
-  url: string | undefined,
+  { call, schema }: CallRecord,
 ): DecidedRequests | undefined {
   if (tool === undefined) return undefined;
+  const url = typeof call?.url === 'string' ? call.url : undefined;
   const count = Number(data.touches ?? 0);
   const touches = Array.from({ length: Math.min(count, TOUCHES_MAX) }, (_, i) =>
     readTouch(asText(data[`touch_${i + 1}`])),
@@ -168,6 +173,9 @@ function toolRequests(
     },
     touches: known.map((touch) => withUrlPath(touch, url)),
     labels,
+    ...(call === undefined || schema === undefined
+      ? {}
+      : { arguments: () => pickArguments(schema, call) }),
   };
   return {
     tool,

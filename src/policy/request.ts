@@ -31,6 +31,9 @@ export type ResourceType =
 
 export type PolicyContext = Record<string, string | number | boolean | readonly string[]>;
 
+export type PolicyValue = string | number | boolean | readonly PolicyValue[] | PolicyRecord;
+export type PolicyRecord = { readonly [name: string]: PolicyValue };
+
 export type Request = {
   /** agent:coder, person:alice, … */
   principal: string;
@@ -38,6 +41,8 @@ export type Request = {
   resource: { type: ResourceType; id: string };
   /** `labels` defaults to an empty list. */
   context: PolicyContext;
+  /** `context.arguments` of a tool call; called only when a rule reads it. */
+  arguments?: () => PolicyRecord;
 };
 
 export type PolicyDecision = {
@@ -86,6 +91,8 @@ export type CallFacts = {
   touches: readonly Touch[];
   /** The run's marks. */
   labels: readonly string[];
+  /** Absent where only the record of an older call is known. */
+  arguments?: () => PolicyRecord;
   /** The run's grant, when policy is to check it too. */
   delegatedTools?: readonly string[];
 };
@@ -127,6 +134,7 @@ export function callRequests(facts: CallFacts): Request[] {
       ...run,
       ...(facts.delegatedTools === undefined ? {} : { delegated_tools: facts.delegatedTools }),
     },
+    ...(facts.arguments === undefined ? {} : { arguments: facts.arguments }),
   };
   return [
     call,

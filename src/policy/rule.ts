@@ -1,5 +1,6 @@
 // Defines a rule and matches its scope. Pure. A rule whose scope does not fit a request cannot
 // affect the decision, so it is not evaluated.
+import { findArgumentsRead } from './arguments.ts';
 import type { PolicyJson } from './cedar.ts';
 import type { EntityParents } from './entities.ts';
 import type { EntityUid } from './principals.ts';
@@ -30,6 +31,8 @@ export type Rule = RuleText & {
   methods: readonly string[];
   /** An ask rule that does not apply where a permit names both host and method. */
   yieldsToMethod: boolean;
+  /** Reads `context.arguments`. */
+  readsArguments: boolean;
   /** Hosts that its conditions name; undefined when they read the host name itself. */
   hosts: readonly string[] | undefined;
   scope: Scope;
@@ -51,6 +54,7 @@ export function makeRule(text: RuleText, json: PolicyJson): Rule {
     isAboutTrees: isAboutTrees(json),
     methods: methodsNamedBy(json),
     yieldsToMethod: yields === 'method',
+    readsArguments: findArgumentsRead(json.conditions).length > 0,
     hosts: hostsNamedBy(json),
     scope: { principal, action, resource },
   };

@@ -1,6 +1,7 @@
 // Checks the rule files that people write before they take effect. Every problem names the file,
 // the line and, if possible, the probable intention.
 import type { FileProblem } from '../wire/primitives.ts';
+import { describeArguments, findArgumentsRead } from './arguments.ts';
 import { ASKED } from './asked.ts';
 import { CAPABILITY_NAMES } from './capabilities.ts';
 import type { Cedar, DetailedError, PolicyJson } from './cedar.ts';
@@ -26,14 +27,24 @@ const FILE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.cedar$/;
 export const isSiteFileName = (name: string): boolean => FILE_NAME.test(name);
 
 export type Nearest = (word: string, known: readonly string[]) => string | undefined;
+/** The JSON schema of each tool's arguments, by name. */
+export type ToolSchemas = ReadonlyMap<string, Record<string, unknown>>;
+
+export type SiteNames = {
+  agents: readonly string[];
+  /** Built-in and declared tools; undefined while they are not known. */
+  tools?: ToolSchemas | undefined;
+  nearest: Nearest;
+};
 
 type ParsedRule = { piece: RuleTextPart; json: PolicyJson };
 
 export function checkSiteFile(
   cedar: Cedar,
   { file, text }: { file: string; text: string },
-  { agents, nearest }: { agents: readonly string[]; nearest: Nearest },
+  names: SiteNames,
 ): SiteCheck {
+  const { nearest } = names;
   const report: Report = { file, problems: [], warnings: [] };
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > SITE_FILE_BYTES_MAX) {
@@ -50,12 +61,18 @@ export function checkSiteFile(
   });
   for (const rule of found) {
     checkAnnotations(report, rule, nearest);
-    checkNames(report, rule, agents, nearest);
+    checkNames(report, rule, names);
     checkPlanned(report, rule);
     checkAsked(report, rule);
     checkMethods(report, rule);
   }
-  validateAll(cedar, report, found);
+  const readers = found.filter(({ json }) => findArgumentsRead(json.conditions).length > 0);
+  validateAll(
+    cedar,
+    report,
+    found.filter((rule) => !readers.includes(rule)),
+  );
+  for (const rule of readers) validateReader(cedar, report, rule, names.tools);
   return {
     rules: pieces.length,
     problems: sortByLine(report.problems),
@@ -68,9 +85,14 @@ const sortByLine = (problems: readonly FileProblem[]): FileProblem[] =>
 
 type Report = { file: string; problems: FileProblem[]; warnings: FileProblem[] };
 
-function validateAll(cedar: Cedar, report: Report, found: readonly ParsedRule[]): void {
+function validateAll(
+  cedar: Cedar,
+  report: Report,
+  found: readonly ParsedRule[],
+  argumentsType?: string,
+): void {
   const texts = Object.fromEntries(found.map(({ piece }, i) => [String(i), piece.text]));
-  const { errors, warnings } = cedar.validate(texts);
+  const { errors, warnings } = cedar.validate(texts, argumentsType);
   const wrong = new Set(errors.map(({ id }) => id));
   const pieceFor = (id: string): RuleTextPart => found[Number(id)]?.piece ?? { text: '', line: 1 };
   report.problems.push(
@@ -82,6 +104,49 @@ function validateAll(cedar: Cedar, report: Report, found: readonly ParsedRule[])
     wrong.add(id);
     report.problems.push(explain(report.file, pieceFor(id), error));
   }
+}
+
+/** Validates a rule that reads arguments: their type is that of its tool. */
+function validateReader(
+  cedar: Cedar,
+  report: Report,
+  rule: ParsedRule,
+  tools: ToolSchemas | undefined,
+): void {
+  const { file } = report;
+  const { line } = rule.piece;
+  const tool = findOnlyTool(rule.json);
+  if (tool === undefined) {
+    const message = 'the rule reads context.arguments, but is not about one tool';
+    const hint = 'Write resource == Tool::"git.branch": each tool has its own arguments.';
+    report.problems.push({ file, line, message, hint });
+    return;
+  }
+  const schema = tools?.get(tool);
+  if (schema === undefined) {
+    const why = tools === undefined ? 'the tools are not known now' : `tool ${tool} not found`;
+    const message = `the arguments of ${tool} are not checked: ${why}`;
+    const hint =
+      'Check again when agentctl tool list shows it; a wrong forbid holds for every call.';
+    report.warnings.push({ file, line, message, hint });
+    return;
+  }
+  const { type, known, leftOut } = describeArguments(schema);
+  const unusable = findArgumentsRead(rule.json.conditions).flatMap((name) =>
+    [...leftOut.keys()].filter((left) => name === left || name.startsWith(`${left}.`)),
+  );
+  const hint =
+    known.length === 0 ? `Rules can use none of ${tool}.` : `Rules can use: ${known.join(', ')}.`;
+  for (const name of unusable) {
+    const message = `rules cannot use the argument ${name} of ${tool}: ${leftOut.get(name)}`;
+    report.problems.push({ file, line, message, hint });
+  }
+  if (unusable.length === 0) validateAll(cedar, report, [rule], type);
+}
+
+function findOnlyTool({ resource }: PolicyJson): string | undefined {
+  const named = resource.op === '==' ? findNamedEntity(resource) : undefined;
+  return named?.type === 'Tool' ? named.id : undefined;
 }
 
 const FOR_ACTION = / for Action::"([^"]*)"/;
@@ -156,10 +221,10 @@ const isUtc = (text: string): boolean =>
 function checkNames(
   report: Report,
   { piece, json }: ParsedRule,
-  agents: readonly string[],
-  near: Nearest,
+  { agents, tools, nearest: near }: SiteNames,
 ) {
   const { file } = report;
+  const toolNames = [...new Set([...CAPABILITY_NAMES, ...(tools?.keys() ?? [])])];
   const add = (to: FileProblem[], type: string, id: string, message: string, hint: string) =>
     to.push({ file, line: lineOfName(piece, type, id), message, hint });
   for (const { type, id } of findEntities(json)) {
@@ -178,7 +243,7 @@ function checkNames(
       const message = `Scope ${JSON.stringify(id)} matches nothing`;
       add(report.problems, type, id, message, 'Write it as project:app/coder.');
     } else if (type === 'Capability' || type === 'Tool') {
-      suggest(report, piece, { type, id }, CAPABILITY_NAMES, near);
+      suggest(report, piece, { type, id }, toolNames, near);
     } else if (type === 'Agent') suggest(report, piece, { type, id }, agents, near);
   }
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { gitTools } from '../../src/daemons/toold/tools/git.ts';
 import { findNearest } from '../../src/platform/did-you-mean.ts';
 import { loadCedar } from '../../src/policy/cedar.ts';
 import type { Action, PolicyContext, Request, ResourceType } from '../../src/policy/request.ts';
@@ -31,7 +32,8 @@ function examples(): Example[] {
 }
 
 /**
- * `agent:coder tool.call git.diff [outside] high`, `agent:coder net.connect a.org POST`,
+ * `agent:coder tool.call git.diff [outside] high`, `agent:coder tool.call git.branch name=main`,
+ * `agent:coder net.connect a.org POST`,
  * `service:agentd data.delete tasks:x/y 8d`
  */
 function requestOf(question: string): Request {
@@ -57,27 +59,34 @@ function requestOf(question: string): Request {
   const context = Object.fromEntries(Object.keys(shape.required).map((key) => [key, values[key]!]));
   const age = more.map((word) => /^(\d+)d$/.exec(word)?.[1]).find((days) => days !== undefined);
   if (age !== undefined) context.age_days = Number(age);
+  const pairs = more.filter((word) => word.includes('=')).map((word) => word.split('='));
+  const given = Object.fromEntries(pairs) as Record<string, string>;
   const method = more.find((word) => /^[A-Z]+$/.test(word));
   if (method !== undefined) context.method = method;
   const type = shape.resources[0] as ResourceType;
-  return { principal, action: action as Action, resource: { type, id }, context };
+  const resource = { type, id };
+  return { principal, action: action as Action, resource, context, arguments: () => given };
 }
 
 const agents = {
   coder: {
     groups: ['agent-run-tests'],
-    tools: { allow: ['git.read', 'file.read', 'http.fetch', 'prod.deploy'] },
+    tools: { allow: ['git.read', 'git.write_branch', 'file.read', 'http.fetch', 'prod.deploy'] },
     filesystem: { read: ['/srv/repos'] },
     network: { allow: ['github.com'] },
   },
   other: {},
 };
+/** The tools whose arguments the examples read. */
+const schemas = new Map(
+  gitTools().map(({ name, view }): [string, Record<string, unknown>] => [name, view.input_schema]),
+);
 const people = { alice: { roles: ['approver'] }, eve: { roles: ['admin'] } };
 
 for (const { title, file, text, questions } of examples()) {
   test(`the example "${title}" is valid and decides as the page says`, async () => {
     const cedar = await loadCedar();
-    const known = { agents: Object.keys(agents), nearest: findNearest };
+    const known = { agents: Object.keys(agents), nearest: findNearest, tools: schemas };
     const { problems, warnings, rules } = checkSiteFile(cedar, { file, text }, known);
     assert.deepEqual([problems, warnings], [[], []]);
     assert.ok(rules > 0 && questions.length > 1);

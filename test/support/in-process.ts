@@ -31,6 +31,8 @@ export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
   agents?: Record<string, string>;
   /** Site rules by file name. */
   policies?: Record<string, string>;
+  /** Declarations of tools by file name. */
+  tools?: Record<string, string>;
   /** The model; by default the rehearsal. */
   upstream?: string;
   startMs?: number;
@@ -48,6 +50,10 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
   for (const [name, text] of Object.entries(options.policies ?? {})) {
     mkdirSync(join(stateDir, 'policies'), { recursive: true, mode: 0o700 });
     writeFileSync(join(stateDir, 'policies', `${name}.cedar`), text);
+  }
+  for (const [name, text] of Object.entries(options.tools ?? {})) {
+    mkdirSync(join(stateDir, 'tools'), { recursive: true, mode: 0o700 });
+    writeFileSync(join(stateDir, 'tools', `${name}.yaml`), text, { mode: 0o600 });
   }
   const address = join(runtimeDir, 'rehearsal.sock');
   const rehearsal = options.upstream === undefined ? await startRehearsal(address) : undefined;

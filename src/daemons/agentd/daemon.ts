@@ -27,7 +27,7 @@ import { type Halt, makeHalt } from './halt.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
 import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
-import { makeManifestReader } from './manifests/declared-tools.ts';
+import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
@@ -118,6 +118,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const readManifest = makeManifestReader({ toold, log });
+  const listToolSchemas = makeSchemaList({ toold, log });
   const policiesDir = config.policies_dir ?? makePrivateDir(join(stateDir, 'policies'));
   const policyDir = followPolicyDir(policiesDir, clock, () => {
     publisher.rescan().catch((error: unknown) => log.error('publishing policy failed', { error }));
@@ -127,6 +128,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     clock,
     log,
     readSite: policyDir.read,
+    listToolSchemas,
     people: config.people ?? null,
     protectedDirs: [stateDir, agentsDir, policiesDir],
     onPublished: ({ version, hash }) =>
@@ -204,7 +206,15 @@ async function start(context: DaemonContext<AgentdConfig>) {
   return {
     handlers: makeApi({
       store,
-      policy: makePolicyHandlers({ publisher, policiesDir, clock, audit, toold, readManifest }),
+      policy: makePolicyHandlers({
+        publisher,
+        policiesDir,
+        clock,
+        audit,
+        toold,
+        listToolSchemas,
+        readManifest,
+      }),
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
       retention: retentionHandlers,
       service,

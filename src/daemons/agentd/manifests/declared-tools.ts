@@ -1,7 +1,9 @@
-// Reads manifests that may name operator-declared tools. Lists those tools from toold only when a
-// manifest has an unknown capability.
+// Reads manifests that may name operator-declared tools, and the schemas of all tools for the check
+// of rules. Lists the tools from toold only when a manifest has an unknown capability, or a rule
+// names one.
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
+import type { ToolSchemas } from '../../../policy/site.ts';
 import type { tooldRoutes } from '../../../wire/toold.ts';
 import { type ManifestResult, readManifest } from './read-manifest.ts';
 
@@ -10,10 +12,22 @@ export type ReadManifest = (text: string, file: string) => Promise<ManifestResul
 /** Several broken manifests share one request. */
 const REFRESH_INTERVAL_MS = 250;
 
-export function makeManifestReader(options: {
-  toold: Pick<Client<typeof tooldRoutes>, 'listTools'>;
-  log: Log;
-}): ReadManifest {
+type ToolList = { toold: Pick<Client<typeof tooldRoutes>, 'listTools'>; log: Log };
+
+/** The list resolves to undefined where toold does not answer. */
+export const makeSchemaList =
+  ({ toold, log }: ToolList) =>
+  async (): Promise<ToolSchemas | undefined> => {
+    try {
+      const { tools } = await toold.listTools({});
+      return new Map(tools.map(({ name, input_schema: schema }) => [name, schema]));
+    } catch (error) {
+      log.warn('listing tools failed; the arguments that rules read are not checked', { error });
+      return undefined;
+    }
+  };
+
+export function makeManifestReader(options: ToolList): ReadManifest {
   let names: ReadonlySet<string> = new Set();
   let refreshedMs = Number.NEGATIVE_INFINITY;
   const refresh = async (): Promise<void> => {

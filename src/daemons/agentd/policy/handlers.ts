@@ -8,7 +8,7 @@ import type { Bundle } from '../../../policy/bundle.ts';
 import { makePolicy, type Policy } from '../../../policy/decide.ts';
 import type { Rule } from '../../../policy/rule.ts';
 import { splitRules } from '../../../policy/rule-text.ts';
-import { isSiteFileName } from '../../../policy/site.ts';
+import { isSiteFileName, type ToolSchemas } from '../../../policy/site.ts';
 import type { policyRoutes } from '../../../wire/agentd/policy.ts';
 import type { PolicyCheckView, PolicyFile, RuleView } from '../../../wire/agentd.ts';
 import type { auditRoutes } from '../../../wire/auditd-ai.ts';
@@ -27,6 +27,7 @@ export function makePolicyHandlers(deps: {
   clock: Clock;
   audit: Pick<Client<typeof auditRoutes>, 'events'>;
   toold: Pick<Client<typeof tooldRoutes>, 'getCall'>;
+  listToolSchemas: () => Promise<ToolSchemas | undefined>;
   readManifest: ReadManifest;
 }): Handlers<Routes> {
   const { publisher, clock } = deps;
@@ -88,6 +89,7 @@ export function makePolicyHandlers(deps: {
         changed,
         audit: deps.audit,
         toold: deps.toold,
+        listToolSchemas: deps.listToolSchemas,
         since: c.body.since ?? null,
       });
       return { simulation };

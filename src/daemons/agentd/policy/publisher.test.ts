@@ -47,6 +47,7 @@ function makeSite(t: TestContext) {
       people: null,
       protectedDirs: [root],
       readSite: dir.read,
+      listToolSchemas: async () => undefined,
       clock: manualClock(Date.parse('2026-01-01T00:00:00Z')),
       log: silentLog,
       onPublished: async ({ version }) => void versions.push(version),
@@ -190,6 +191,7 @@ async function withPast(t: TestContext, events: AuditEvent[]) {
     publisher,
     policiesDir: site.rulesDir,
     clock: manualClock(0),
+    listToolSchemas: async () => undefined,
     readManifest: async (text, file) => readManifest(text, file),
     audit: {
       events: async ({ query }) => ({

@@ -10,7 +10,7 @@ import type { Bundle, BundleContent, People, SiteFile } from '../../../policy/bu
 import { hashContent, readBundle, sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
 import { loadCedar } from '../../../policy/cedar.ts';
 import { type AgentRights, extractRights } from '../../../policy/manifest-rules.ts';
-import { checkSiteFile, type SiteCheck } from '../../../policy/site.ts';
+import { checkSiteFile, type SiteCheck, type ToolSchemas } from '../../../policy/site.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
 import type { PolicyReading } from '../adapters/policy-dir.ts';
@@ -36,11 +36,16 @@ export type PublisherOptions = {
   /** The runtime's own directories, which no agent may see. */
   protectedDirs: readonly string[];
   readSite: () => Promise<PolicyReading>;
+  /** Resolves to undefined while toold does not answer. */
+  listToolSchemas: () => Promise<ToolSchemas | undefined>;
   clock: Clock;
   log: Log;
   onPublished: (bundle: Bundle) => Promise<void>;
   onRefused: (refused: RefusedBundle) => Promise<void>;
 };
+
+/** Only rules about these need the list of tools. */
+const NAMES_TOOLS = /Tool|Capability|arguments/;
 
 export const formatProblem = ({ file, line, message }: FileProblem): string =>
   `${file}${line === null ? '' : `:${line}`}: ${message}`;
@@ -59,6 +64,7 @@ export function makePublisher(options: PublisherOptions): Publisher {
   const check = async (siteFile: SiteFile): Promise<SiteCheck> =>
     checkSiteFile(await loadCedar(), siteFile, {
       agents: Object.keys(agents ?? {}),
+      tools: NAMES_TOOLS.test(siteFile.text) ? await options.listToolSchemas() : undefined,
       nearest: findNearest,
     });
 

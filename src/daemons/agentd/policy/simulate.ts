@@ -1,8 +1,9 @@
 // Replays recorded decisions against a changed policy and reports those that would change. Requests
-// are read from audit events; toold's record of a call supplies its URL.
+// are read from audit events; toold's record of a call supplies its arguments.
 import type { Client } from '../../../platform/link.ts';
 import type { Policy } from '../../../policy/decide.ts';
 import { type RecordedDecision, readDecision } from '../../../policy/recorded.ts';
+import type { ToolSchemas } from '../../../policy/site.ts';
 import type { SimulationView } from '../../../wire/agentd.ts';
 import type { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
@@ -29,6 +30,7 @@ export async function simulate(deps: {
   changed: Policy;
   audit: Audit;
   toold: Toold;
+  listToolSchemas: () => Promise<ToolSchemas | undefined>;
   since: string | null;
 }): Promise<SimulationView> {
   const { today, changed, since } = deps;
@@ -42,17 +44,23 @@ export async function simulate(deps: {
     truncated,
     changes: [],
   };
-  const needsUrl = [today, changed].some(({ bundle }) =>
-    bundle.site.some(({ text }) => text.includes('url_path')),
-  );
+  const isRead = (word: string): boolean =>
+    [today, changed].some(({ bundle }) => bundle.site.some(({ text }) => text.includes(word)));
+  const needsUrl = isRead('url_path');
+  const schemas = isRead('arguments') ? await deps.listToolSchemas() : undefined;
   let processed = 0;
   for (const event of events) {
-    const url = needsUrl ? await readUrl(deps.toold, event) : undefined;
-    const past = readDecision(event, url === undefined ? {} : { url });
+    const { tool = '' } = event;
+    const schema = isRead(`Tool::"${tool}"`) ? schemas?.get(tool) : undefined;
+    const call =
+      (needsUrl && touchesNet(event)) || schema !== undefined
+        ? await readArguments(deps.toold, event)
+        : undefined;
+    const past = readDecision(event, { call, schema });
     if (past === undefined) continue;
     // Yields regularly, so that a long history does not block this process.
     if (++processed % 200 === 0) await new Promise((resolve) => setImmediate(resolve));
-    if (!past.isWhole) {
+    if (!past.isWhole || (schema !== undefined && call === undefined)) {
       view.unreadable++;
       continue;
     }
@@ -117,17 +125,23 @@ async function readPast(
   return { events: [...first.values()], truncated };
 }
 
-async function readUrl(toold: Toold, event: AuditEvent): Promise<string | undefined> {
-  const id = CallId.safeParse(event.call_id);
-  const touchesNet = Object.values(event.data ?? {}).some(
+const touchesNet = ({ data = {} }: AuditEvent): boolean =>
+  Object.values(data).some(
     (value) => typeof value === 'string' && value.startsWith('["net.connect"'),
   );
-  if (!id.success || !touchesNet) return undefined;
+
+async function readArguments(
+  toold: Toold,
+  event: AuditEvent,
+): Promise<Record<string, unknown> | undefined> {
+  const id = CallId.safeParse(event.call_id);
+  if (!id.success) return undefined;
   try {
-    const { call } = await toold.getCall({ params: { id: id.data } });
-    return typeof call.arguments.url === 'string' ? call.arguments.url : undefined;
+    const { arguments: given } = (await toold.getCall({ params: { id: id.data } })).call;
+    // toold keeps long arguments shortened.
+    return given.shortened === true && typeof given.size_chars === 'number' ? undefined : given;
   } catch {
-    // The record may be gone; the event still has the host and port.
+    // The record may be gone; the event still has the tool, and what it touched.
     return undefined;
   }
 }

@@ -1,5 +1,6 @@
 // Evaluates policy on one call: on the tool itself and on every path and host it would touch. The
 // strictest decision counts.
+import { pickArguments } from '../../../policy/arguments.ts';
 import { type CallFacts, callRequests } from '../../../policy/request.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import type { ApprovedHosts } from './approved-hosts.ts';
@@ -19,6 +20,7 @@ export function makeAuthority(
         rootTaskId: run.rootTaskId,
         labels,
         tool: { name, risk, reversibility, idempotent, level },
+        arguments: () => pickArguments(tool.view.input_schema, input),
         touches: await approvedHosts.markApproved(run, tool.touches?.(input) ?? []),
       };
       return { facts, ...(await policy.decideAll(callRequests(facts))) };

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../platform/clock.ts';
+import { describeArguments } from '../../../policy/arguments.ts';
+import { loadCedar } from '../../../policy/cedar.ts';
 import { ToolView } from '../../../wire/toold.ts';
 import { makeRegistry } from './registry.ts';
 import type { AgentdClient } from './tool.ts';
@@ -60,4 +62,24 @@ test("[R25] [R94] tools that run programs or open files do so in their run's box
     assert.ok(box !== undefined, `${name} has no box`);
     assert.ok(level !== 'L0', name);
   }
+});
+
+test('rules can read the arguments of every tool, but for those of these types', async () => {
+  const cedar = await loadCedar();
+  const left: string[] = [];
+  for (const { name, view } of tools) {
+    const { type, known, leftOut } = describeArguments(view.input_schema);
+    const rule = (argument: string) =>
+      `forbid (principal, action == Action::"tool.call", resource == Tool::"${name}")
+       when { context.arguments has ${argument} };`;
+    const own = known.find((one) => !one.includes('.')) ?? 'none';
+    assert.deepEqual(cedar.validate({ rule: rule(own) }, type).errors, [], name);
+    left.push(...[...leftOut.keys()].map((argument) => `${name} ${argument}`));
+  }
+  assert.deepEqual(left.sort(), [
+    'file.edit edits',
+    'http.fetch headers',
+    'task.delegate inputs',
+    'timer.wait after_s',
+  ]);
 });
