@@ -53,6 +53,7 @@ const MADE: Record<string, string[]> = {
     '9122abc0a23c5e7a1e85f2aad11641d3231c2420ce3dd2ece188f4b1e533ef76',
     'a8a1fbc85dc707553e9a14e3c66de2a936cfcd1552486563ea9b3236a7fae3bd',
     '6474cff3d86f2b9253066d7afa883cd9fbbc47c6552a7230f57975fc5603c1bd',
+    '1ec9e3d6966c4e69b75ae4b45fb9c435b8e947fd57e5c9be75c165fed9e4b291',
   ],
   'toold/store/schema.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',

@@ -48,7 +48,7 @@ const runnersOf = (stateDir: string): number[] =>
   readdirSync(join(stateDir, 'runners')).map((name) => Number(name.split('-')[0]));
 
 /** The warden of this runtime, recognized by the HALT file in its arguments. */
-function wardensOf(stateDir: string): number[] {
+export function wardensOf(stateDir: string): number[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.map(Number).filter((pid) => {
     try {

@@ -3,7 +3,6 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/log.ts';
-import { isWithin } from '../../policy/paths.ts';
 import { Fault, fault } from '../../wire/errors.ts';
 import type { BoxId } from '../../wire/primitives.ts';
 import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
@@ -16,21 +15,21 @@ import {
   type RunOnceBody,
 } from '../../wire/sandboxd.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
-import { pathExists } from './adapters/host-paths.ts';
-import type { Bind, BoxPlan, PlanLimits } from './adapters/plan.ts';
+import type { Bind, PlanLimits } from './adapters/plan.ts';
 import type { CommandExit, OpenedBox, SandboxCommand, Warden } from './adapters/warden.ts';
 import type { BoxDisk, BoxDisks } from './box-disk.ts';
 import { type BoxFileService, makeBoxFiles } from './box-files.ts';
-import { boxLimits, commandLimits, diskLimit } from './box-limits.ts';
+import { commandLimits, diskLimit } from './box-limits.ts';
+import { type BoxOwner, findLayerPath, type PlanBox } from './box-plan.ts';
 import { baseEnv, resolveProgram } from './command-environment.ts';
 import type { SandboxdConfig } from './config.ts';
 import { makePathRenamer, type RenamePaths } from './error-paths.ts';
-import type { Identities } from './identities.ts';
-import { assertMode } from './layer-handlers.ts';
+import type { Layers } from './layers.ts';
 import { assertLevel } from './levels.ts';
 import { makeRefusalRecorder } from './refusals.ts';
-import { boxBinds, hostBinds, type Places, WORKSPACE } from './rules.ts';
+import { WORKSPACE } from './rules.ts';
 import type { NewBox, SandboxdStore } from './store.ts';
+import type { Leave, TreeGate } from './tree-gate.ts';
 import type { Workspaces } from './workspaces.ts';
 
 export type BoxTable = {
@@ -48,13 +47,11 @@ export type BoxTable = {
   /** Closes boxes of the run's earlier activations. */
   closeEarlier(runId: string, fence: number): void;
   closeAll(): Promise<number>;
+  /** Closes the boxes on the layer of a task tree. */
+  closeTree(rootTaskId: string): Promise<void>;
   count(): number;
 };
 
-type BoxOwner = Pick<
-  OpenBoxBody,
-  'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id' | 'workspace_path' | 'workspace_mode'
->;
 type OpenBoxState = {
   box: OpenedBox;
   view: OpenBox;
@@ -62,17 +59,17 @@ type OpenBoxState = {
   files: BoxFileService;
   disk: BoxDisk;
 };
-type BoxEntry = { opened: Promise<OpenBoxState>; owner: BoxOwner };
+type BoxEntry = { opened: Promise<OpenBoxState>; isOpen: boolean; owner: BoxOwner };
 
 export type BoxesOptions = {
   config: SandboxdConfig;
-  identities: Identities;
-  workspaces: Workspaces;
+  planBox: PlanBox;
+  workspaces: Pick<Workspaces, 'pathAliases'>;
+  layers: Pick<Layers, 'refresh'>;
+  gate: TreeGate;
   warden: Pick<Warden, 'start' | 'open'>;
-  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused' | 'recordWrites'>;
+  store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   boxDisks: BoxDisks;
-  system: readonly Bind[];
-  secrets: () => readonly string[];
   /** Directories whose host paths are hidden from agents. */
   hidden: readonly string[];
   clock: Clock;
@@ -82,7 +79,7 @@ export type BoxesOptions = {
 };
 
 export function makeBoxes(options: BoxesOptions): BoxTable {
-  const { config, identities, workspaces, warden, store, boxDisks, log } = options;
+  const { config, planBox, workspaces, layers, gate, warden, store, boxDisks, log } = options;
   const entries = new Map<BoxId, BoxEntry>();
   const recordingRefusal = makeRefusalRecorder(store, log);
 
@@ -91,64 +88,16 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     return makePathRenamer(workspaces.pathAliases(box), options.hidden);
   };
 
-  const planBox = async (
-    id: BoxId,
-    body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
-    level: 'L1' | 'L2',
-  ) => {
-    assertMode(body.workspace_mode);
-    const identity = await identities.identityFor(body.agent);
-    const workspace = await workspaces.workspaceFor({
-      rootTaskId: body.root_task_id,
-      path: body.workspace_path,
-    });
-    const homeAt = `/home/${body.agent}`;
-    const places = {
-      system: options.system,
-      workspace: workspace.upper,
-      home: await workspaces.homeFor(body.agent, body.root_task_id, identity),
-      homeAt,
-      secrets: options.secrets(),
-    };
-    const { binds, missing } =
-      level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);
-    const { egress_socket } = body.network;
-    const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
-    const plan: BoxPlan = {
-      id,
-      level: level === 'L2' ? 2 : 1,
-      profile: 'tool',
-      uid: identity.uid,
-      gid: workspace.gid,
-      user: identity.user,
-      binds,
-      limits: boxLimits(config, body.rules),
-      ...(egress_socket === null ? {} : { egress: egress_socket }),
-    };
-    const writes = binds.flatMap(({ kind, src }) =>
-      kind === 'rw' && src !== undefined ? [src] : [],
-    );
-    const own = [places.workspace, places.home];
-    const outside = writes.filter((path) => !own.some((dir) => isWithin(path, dir)));
-    if (outside.length > 0) await store.recordWrites(body.root_task_id, outside);
-    return { plan, home, missing, writes };
-  };
-
   const diskFor = (owner: BoxOwner, writes: readonly string[], limitBytes: number) =>
     boxDisks.forBox({ rootTaskId: owner.root_task_id, writes, limitBytes });
 
-  const closeDiskOnError = <T>(disk: BoxDisk, opening: Promise<T>): Promise<T> =>
-    opening.catch((error: unknown) => {
-      disk.close();
-      throw error;
-    });
+  /** Enters the gate of a layered tree, to not overlap with a change below its layer. */
+  const enter = async (owner: BoxOwner): Promise<Leave> =>
+    findLayerPath(owner) === undefined ? () => undefined : gate.enter(owner.root_task_id);
 
-  const bindOnHost = (rules: BoxRules, places: Places) => {
-    const { needLevel2, ...shown } = hostBinds(rules, places, pathExists);
-    if (needLevel2.length === 0) return shown;
-    throw fault('level_unavailable', `L1 cannot hide or protect paths: ${needLevel2.join(', ')}`, {
-      hint: 'Ask for L2.',
-    });
+  const inside = async <T>(owner: BoxOwner, work: () => Promise<T>): Promise<T> => {
+    const leave = await enter(owner);
+    return work().finally(leave);
   };
 
   const toNewBox = (
@@ -172,20 +121,30 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       );
   };
 
+  const openPlanned = async (id: BoxId, body: OpenBoxBody) => {
+    const planned = await planBox(id, body, body.level as 'L2');
+    const { plan, writes, release } = planned;
+    const limitBytes = diskLimit(config, body.rules);
+    const disk = await orElse(release, diskFor(body, writes, limitBytes));
+    options.failpoint('sandboxd.before-open');
+    const box = await orElse(() => {
+      disk.close();
+      release();
+    }, warden.open(plan));
+    return { ...planned, disk, box };
+  };
+
   const openBox = async (id: BoxId, body: OpenBoxBody): Promise<OpenBoxState> => {
     const record = toNewBox(id, 'tools', body);
-    const { plan, home, missing, box, disk } = await recordingRefusal(record, async () => {
+    const { plan, home, missing, release, box, disk } = await recordingRefusal(record, async () => {
       assertBoxLevel(body.level);
-      const planned = await planBox(id, body, body.level);
-      const limitBytes = diskLimit(config, body.rules);
-      const own = await diskFor(body, planned.writes, limitBytes);
-      options.failpoint('sandboxd.before-open');
-      return { ...planned, disk: own, box: await closeDiskOnError(own, warden.open(planned.plan)) };
+      return openPlanned(id, body);
     });
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
     void box.ended.then((exit) => {
       entries.delete(id);
       disk.close();
+      release();
       return close(id, exit, recorded);
     });
     options.failpoint('sandboxd.after-open');
@@ -226,6 +185,14 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     return { ...(await found.opened), owner: found.owner };
   };
 
+  /** Before a command or file request, which sees what the person has changed meanwhile. */
+  const enterBox = async (id: BoxId): Promise<Leave> => {
+    const owner = entries.get(id)?.owner;
+    if (owner === undefined) throw boxNotOpenFault(id);
+    if (findLayerPath(owner) !== undefined) await layers.refresh(owner.root_task_id);
+    return enter(owner);
+  };
+
   const closeEarlier = (runId: string, fence: number): void => {
     for (const { owner, opened } of entries.values())
       if (owner.run_id === runId && owner.fence < fence)
@@ -241,14 +208,20 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         if (!same) throw fault('conflict', `${id} belongs to another run`);
         return (await found.opened).view;
       }
-      const opened = renamePathsFor(body)(openBox(id, body));
-      const entry: BoxEntry = { opened, owner: body };
+      const opening = inside(body, async () => {
+        const state = await openBox(id, body);
+        entry.isOpen = true;
+        return state;
+      });
+      const opened = renamePathsFor(body)(opening);
+      const entry: BoxEntry = { opened, owner: body, isOpen: false };
       entries.set(id, entry);
       opened.catch(() => entries.get(id) === entry && entries.delete(id));
       return (await opened).view;
     },
     async exec(id, body, signal) {
-      const { box, view, limits, owner, disk } = await findBox(id);
+      const leave = await enterBox(id);
+      const { box, view, limits, owner, disk } = await orElse(leave, findBox(id));
       const running = disk.run(
         commandLimits(config, body.limits ?? {}, limits),
         async (ownLimits) => {
@@ -265,15 +238,22 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
           return withSealReason(command, box);
         },
       );
-      return renamePathsFor(owner)(running);
+      const command = await orElse(leave, renamePathsFor(owner)(running));
+      void command.ended.then(leave);
+      return command;
     },
     async files(id, request, isWrite) {
-      const { files, disk, owner } = await findBox(id);
-      if (isWrite) await renamePathsFor(owner)(disk.assertSpace(estimateBytes(request)));
-      options.failpoint('sandboxd.before-file');
-      const answer = await files.perform(request);
-      options.failpoint('sandboxd.after-file');
-      return answer;
+      const leave = await enterBox(id);
+      try {
+        const { files, disk, owner } = await findBox(id);
+        if (isWrite) await renamePathsFor(owner)(disk.assertSpace(estimateBytes(request)));
+        options.failpoint('sandboxd.before-file');
+        const answer = await files.perform(request);
+        options.failpoint('sandboxd.after-file');
+        return answer;
+      } finally {
+        leave();
+      }
     },
     async close(id) {
       const found = entries.get(id);
@@ -284,13 +264,14 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     async runOnce(body, signal) {
       const id = options.newId<BoxId>('box');
       const record = toNewBox(id, 'once', body);
+      const leave = await enter(body);
       const starting = recordingRefusal(record, async () => {
         assertLevel(body.level);
-        const { plan, home, writes } = await planBox(id, body, body.level);
+        const { plan, home, writes, release } = await planBox(id, body, body.level);
         // Paths that an operator declared for a tool do not count against the agent's quota.
-        const disk = await diskFor(body, writes, 0);
+        const disk = await orElse(release, diskFor(body, writes, 0));
         const limits = commandLimits(config, body.limits ?? {}, plan.limits);
-        const started = await disk.run(limits, (ownLimits) => {
+        const running = disk.run(limits, (ownLimits) => {
           options.failpoint('sandboxd.before-exec');
           assertNotAborted(signal);
           return warden.start({
@@ -301,9 +282,12 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
             limits: ownLimits,
           });
         });
-        return { command: started, uid: plan.uid };
+        const command = await orElse(release, running);
+        void command.ended.then(release);
+        return { command, uid: plan.uid };
       });
-      const { command, uid } = await renamePathsFor(body)(starting);
+      const { command, uid } = await orElse(leave, renamePathsFor(body)(starting));
+      void command.ended.then(leave);
       onStarted(command);
       const recorded = store.recordOpened({ ...record, uid });
       void command.ended.then((exit) => close(id, exit, recorded));
@@ -320,8 +304,24 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       await Promise.allSettled(all.map(async ({ opened }) => (await opened).box.close()));
       return all.length;
     },
+    async closeTree(rootTaskId) {
+      // One that is not open yet waits at the gate, or fails with its layer.
+      const all = [...entries.values()].filter(
+        ({ owner, isOpen }) =>
+          isOpen && owner.root_task_id === rootTaskId && findLayerPath(owner) !== undefined,
+      );
+      await Promise.allSettled(all.map(async ({ opened }) => (await opened).box.close()));
+    },
     count: () => entries.size,
   };
+}
+
+/** Cleans up when the work fails. */
+function orElse<T>(cleanUp: () => void, work: Promise<T>): Promise<T> {
+  return work.catch((error: unknown) => {
+    cleanUp();
+    throw error;
+  });
 }
 
 /** L1 uses the host's own tree: there is no box to keep open, and no /workspace. */
@@ -336,11 +336,11 @@ function assertBoxLevel(level: OpenBoxBody['level']): asserts level is 'L2' {
 /** Returns the declared paths that exist, as roots for file requests, workspace first. */
 function toBoxfsRoots(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
   const declared = new Set([...rules.read, ...rules.write]);
-  const roots = binds.flatMap(({ kind, dst }): BoxfsRoot[] =>
-    (kind === 'ro' || kind === 'rw') && declared.has(dst)
-      ? [{ path: dst, writable: kind === 'rw' }]
-      : [],
-  );
+  const roots = binds.flatMap(({ kind, dst, readonly }): BoxfsRoot[] => {
+    const isShown = kind === 'ro' || kind === 'rw' || kind === 'layer';
+    if (!isShown || !declared.has(dst)) return [];
+    return [{ path: dst, writable: kind !== 'ro' && readonly !== true }];
+  });
   const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
   return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
 }

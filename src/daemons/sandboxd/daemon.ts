@@ -19,15 +19,18 @@ import { makeWarden } from './adapters/warden.ts';
 import { makeHandlers } from './api.ts';
 import { hostUser, wardenPaths } from './bounds.ts';
 import { makeBoxDisks } from './box-disk.ts';
-import { makeBoxes } from './boxes.ts';
+import { makeBoxPlanner } from './box-plan.ts';
+import { type BoxTable, makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
+import { makeLayers } from './layers.ts';
 import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeTreeFiles, type TreeFileService } from './tree-files.ts';
+import { makeTreeGate } from './tree-gate.ts';
 import { makeWorkspaces, treeGids } from './workspaces.ts';
 
 const AUDIT_WAIT_MS = 2_000;
@@ -111,12 +114,28 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     warden,
     ownDirs: ['workspaces', 'homes'].map((name) => join(realpathSync(stateDir), name)),
   });
-  const boxes = makeBoxes({
+  const gate = makeTreeGate(clock);
+  const layers = makeLayers({
+    stateDir: realpathSync(stateDir),
+    store,
+    workspaces,
+    warden,
+    gate,
+    ownUsers,
+    host,
+    closeBoxes: (rootTaskId) => boxes.closeTree(rootTaskId),
+    clock,
+    log,
+  });
+  const tools = toolBinds(config.boxfs);
+  const system = [...systemBinds(config.system_paths), ...tools];
+  const boxes: BoxTable = makeBoxes({
     boxDisks,
     ...common,
+    planBox: makeBoxPlanner({ ...common, workspaces, layers, system, secrets }),
     workspaces,
-    system: [...systemBinds(config.system_paths), ...toolBinds(config.boxfs)],
-    secrets,
+    layers,
+    gate,
     hidden: [stateDir, runtimeDir, wardenPaths(runtimeDir).dir].flatMap((dir) => [
       ...new Set([dir, realpathSync(dir)]),
     ]),

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { isWithin } from '../../policy/paths.ts';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
-import { boxBinds, hostBinds, isPlainPath, type Places, PROTECTED } from './rules.ts';
+import { boxBinds, fitsLayer, hostBinds, isPlainPath, type Places, PROTECTED } from './rules.ts';
 
 const places: Places = {
   system: [
@@ -230,5 +230,51 @@ describe('box plans', () => {
     const { binds, missing } = boxBinds(given, places, (source) => !source.startsWith('/srv'));
     assert.deepEqual(missing, ['/srv/none']);
     assert.ok(!binds.some(({ dst }) => dst === '/srv/none'));
+  });
+});
+
+describe('a workspace on a layer', () => {
+  const layered: Places = { ...places, workspace: '/srv/repo', layer: '7' };
+  const rules_ = (write: string[], deny: string[] = [], read: string[] = []): BoxRules => ({
+    read,
+    write,
+    deny,
+  });
+  const of = (rules: BoxRules, where: Places = layered) => boxBinds(rules, where, () => true).binds;
+
+  it('is the layer, writable or not, and git needs no protection in it', () => {
+    const writable = of(rules_(['/workspace']));
+    assert.deepEqual(
+      writable.filter(({ dst }) => isWithin(dst, '/workspace')),
+      [{ kind: 'layer', src: '7', dst: '/workspace', readonly: false }],
+    );
+    const readable = of(rules_([], [], ['/workspace']));
+    assert.ok(readable.some(({ kind, readonly }) => kind === 'layer' && readonly === true));
+    const { layer: _, ...plain } = layered;
+    assert.ok(of(rules_(['/workspace']), plain).some(({ kind }) => kind === 'protectFile'));
+  });
+
+  it('masks what is denied, by its name in the box and by that on the host', () => {
+    const masks = (rules: BoxRules, where?: Places) =>
+      of(rules, where).flatMap(({ kind, dst }) => (kind === 'mask' ? [dst] : []));
+    assert.ok(masks(rules_(['/workspace'], ['/workspace/secret'])).includes('/workspace/secret'));
+    const secret = { ...layered, secrets: ['/srv/repo/.ssh'] };
+    assert.ok(masks(rules_(['/workspace']), secret).includes('/workspace/.ssh'));
+  });
+
+  it('is the only way to the directory below it', () => {
+    const above = of(rules_(['/workspace', '/srv']));
+    assert.ok(above.some(({ kind, dst }) => kind === 'rw' && dst === '/srv'));
+    assert.ok(above.some(({ kind, dst }) => kind === 'mask' && dst === '/srv/repo'));
+    for (const path of ['/srv/repo', '/srv/repo/docs']) {
+      const { binds, missing } = boxBinds(rules_(['/workspace', path]), layered, () => true);
+      assert.ok(!binds.some(({ dst }) => dst === path), path);
+      assert.deepEqual(missing, [path]);
+    }
+  });
+
+  it('is mounted as a whole', () => {
+    assert.equal(fitsLayer(rules_(['/workspace', '/home/coder'])), true);
+    assert.equal(fitsLayer(rules_(['/workspace/docs'], [], ['/workspace'])), false);
   });
 });

@@ -16,6 +16,8 @@ export type Places = {
   homeAt: string;
   /** Host paths that are masked in every box, whatever is declared above them. */
   secrets: readonly string[];
+  /** The layer that is mounted as /workspace; then `workspace` is the directory below it. */
+  layer?: string;
 };
 
 /** Files in a workspace that would run code or redirect git when git is used there on the host. */
@@ -79,7 +81,10 @@ export function boxBinds(
     if (path === '/' || !isPlainPath(path) || isDenied(path) || isDeniedSource(path)) return;
     if (BOX_OWN.some((own) => isWithin(path, own))) return;
     const src = toHostPath(path, places);
-    if (exists(src)) declared.push({ kind, src, dst: path });
+    // Only through the layer may a box change the directory below it.
+    const isBelowLayer = places.layer !== undefined && isWithin(src, places.workspace);
+    if (isBelowLayer && path !== WORKSPACE && kind === 'rw') missing.push(path);
+    else if (exists(src)) declared.push({ kind, src, dst: path });
     else missing.push(path);
   };
   for (const path of new Set(rules.read)) if (!rules.write.includes(path)) declare('ro', path);
@@ -102,19 +107,36 @@ export function boxBinds(
       const name = bind.dst + hostPath.slice(bind.src.length);
       return covering(name) === bind ? [name] : [];
     });
-  const closed = [...denied, ...places.secrets];
+  const bypasses =
+    places.layer === undefined
+      ? []
+      : listBoxNames(places.workspace).filter(
+          (name) => name !== WORKSPACE && covering(name)?.kind === 'rw',
+        );
+  const closed = [...denied, ...places.secrets, ...bypasses];
   const seals: Bind[] = [];
   for (const path of new Set([...closed, ...sources.flatMap(listBoxNames)]))
     if (covering(path) !== undefined) seals.push({ kind: 'mask', dst: path });
   const masks = [...seals];
   const isClosed = (path: string) => masks.some(({ dst }) => isWithin(path, dst));
-  for (const { path, kind } of PROTECTED) {
+  // Nothing that an agent writes to a layer runs on the host before a person has applied it.
+  for (const { path, kind } of places.layer === undefined ? PROTECTED : []) {
     if (covering(path)?.kind !== 'rw') continue;
     // Also where the agent may write to the same directory under its host path.
     for (const name of listBoxNames(toHostPath(path, places)))
       if (covering(name)?.kind === 'rw' && !isClosed(name)) seals.push({ kind, dst: name });
   }
-  return { binds: [...binds, ...seals], missing };
+  return { binds: [...binds.map((bind) => toLayerBind(bind, places)), ...seals], missing };
+}
+
+/** True if a box on a layer can have these rules: the layer is mounted as a whole. */
+export function fitsLayer({ read, write }: BoxRules): boolean {
+  return [...read, ...write].every((path) => path === WORKSPACE || !isWithin(path, WORKSPACE));
+}
+
+function toLayerBind(bind: Bind, { layer }: Places): Bind {
+  if (layer === undefined || bind.dst !== WORKSPACE) return bind;
+  return { kind: 'layer', src: layer, dst: WORKSPACE, readonly: bind.kind === 'ro' };
 }
 
 /**

@@ -10,9 +10,10 @@ import { makeIdMaker } from '../../platform/ids.ts';
 import { silentLog } from '../../platform/log.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../wire/primitives.ts';
-import type { BoxPlan, WardenPlan } from './adapters/plan.ts';
+import type { Bind, BoxPlan, WardenPlan } from './adapters/plan.ts';
 import type { CommandExit, OpenedBox } from './adapters/warden.ts';
 import { makeBoxDisks } from './box-disk.ts';
+import { makeBoxPlanner } from './box-plan.ts';
 import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
@@ -20,6 +21,7 @@ import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 import { EXIT, fakeCommand } from './testing/commands.ts';
+import { makeTreeGate } from './tree-gate.ts';
 
 describe('runners and boxes', () => {
   let dir: string;
@@ -240,8 +242,18 @@ describe('runners and boxes', () => {
     assert.ok(exit !== 'gone' && exit.endedBy === 'killed');
   });
 
-  const boxes = () =>
-    makeBoxes({
+  const boxes = () => {
+    const workspaces = {
+      workspaceFor: async () => ({ layers: [], upper: dir, gid: 77 }),
+      homeFor: async () => dir,
+      pathAliases: () => [[dir, '/workspace'] as const],
+    };
+    const layers = {
+      acquire: async () => assert.fail('no tree of these has a layer'),
+      refresh: async () => undefined,
+    };
+    const system: Bind[] = [{ kind: 'ro', src: '/usr', dst: '/usr' }];
+    return makeBoxes({
       ...common(),
       boxDisks: makeBoxDisks({
         disk: makeDisk(0),
@@ -253,17 +265,13 @@ describe('runners and boxes', () => {
         },
         warden: { measure: async () => ({ bytes: 0, entries: 0 }) },
       }),
-      system: [{ kind: 'ro', src: '/usr', dst: '/usr' }],
-      secrets: () => [],
+      planBox: makeBoxPlanner({ ...common(), workspaces, layers, system, secrets: () => [] }),
       hidden: ['/var/lib/agentd'],
-      workspaces: {
-        check: async () => undefined,
-        release: async () => ({ freed: true, reason: null }),
-        workspaceFor: async () => ({ layers: [], upper: dir, gid: 77 }),
-        homeFor: async () => dir,
-        pathAliases: () => [[dir, '/workspace']],
-      },
+      workspaces,
+      layers,
+      gate: makeTreeGate(clock),
     });
+  };
   const body = {
     ...whose,
     level: 'L2' as const,

@@ -6,6 +6,7 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import { LAYER_TABLES, type LayerMethods, makeLayerMethods } from './layer-rows.ts';
 import {
   makeTreeFileMethods,
   markUnmeasured,
@@ -79,6 +80,7 @@ CREATE TABLE free_gids (
 );
 CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   TREE_FILE_TABLES,
+  LAYER_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -104,33 +106,34 @@ export type BoxRow = NewBox & {
   ended_by: string | null;
 };
 
-export type SandboxdStore = TreeFileMethods & {
-  /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
-  assignUid(agent: string, range: Range): Promise<number>;
-  /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
-  workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
-  /** Records directories outside the tree's own that its boxes can write. */
-  recordWrites(rootTaskId: string, paths: readonly string[]): Promise<void>;
-  workspaceUse(rootTaskId: string): Promise<WorkspaceUse | undefined>;
-  /** Forgets the tree and frees its group; false when one of its boxes is open. */
-  freeWorkspace(row: WorkspaceRow): Promise<boolean>;
-  /** Remembers that a release was refused; `nextDelayed` returns it a day later. */
-  delayRelease(rootTaskId: string): Promise<void>;
-  nextDelayed(): Promise<string | undefined>;
-  rangeUse(ranges: { uids: Range; gids: Range }): Promise<{ uids: RangeUse; gids: RangeUse }>;
-  /** The size of a directory when the task tree first used it. */
-  diskBefore(rootTaskId: string, path: string): Promise<number | undefined>;
-  /** Only the first value is stored; resolves to it. */
-  recordDiskBefore(rootTaskId: string, path: string, bytes: number): Promise<number>;
-  recordOpened(box: NewBox): Promise<void>;
-  recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
-  /** The uid is null when the box was refused before it had one. */
-  recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
-  /** Records boxes from before a restart as closed; resolves to their number. */
-  closeLost(): Promise<number>;
-  /** Newest first. */
-  list(options: { before: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
-};
+export type SandboxdStore = TreeFileMethods &
+  LayerMethods & {
+    /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
+    assignUid(agent: string, range: Range): Promise<number>;
+    /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
+    workspace(rootTaskId: string, path: string | undefined, range: Range): Promise<WorkspaceRow>;
+    /** Records directories outside the tree's own that its boxes can write. */
+    recordWrites(rootTaskId: string, paths: readonly string[]): Promise<void>;
+    workspaceUse(rootTaskId: string): Promise<WorkspaceUse | undefined>;
+    /** Forgets the tree and frees its group; false when one of its boxes is open. */
+    freeWorkspace(row: WorkspaceRow): Promise<boolean>;
+    /** Remembers that a release was refused; `nextDelayed` returns it a day later. */
+    delayRelease(rootTaskId: string): Promise<void>;
+    nextDelayed(): Promise<string | undefined>;
+    rangeUse(ranges: { uids: Range; gids: Range }): Promise<{ uids: RangeUse; gids: RangeUse }>;
+    /** The size of a directory when the task tree first used it. */
+    diskBefore(rootTaskId: string, path: string): Promise<number | undefined>;
+    /** Only the first value is stored; resolves to it. */
+    recordDiskBefore(rootTaskId: string, path: string, bytes: number): Promise<number>;
+    recordOpened(box: NewBox): Promise<void>;
+    recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
+    /** The uid is null when the box was refused before it had one. */
+    recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
+    /** Records boxes from before a restart as closed; resolves to their number. */
+    closeLost(): Promise<number>;
+    /** Newest first. */
+    list(options: { before: number; limit: number; open?: boolean | undefined }): Promise<BoxRow[]>;
+  };
 export type EventData = Record<string, string | number | boolean | null>;
 
 export function makeStore(
@@ -157,6 +160,7 @@ export function makeStore(
 
   return {
     ...makeTreeFileMethods(db, nowMs),
+    ...makeLayerMethods(db, nowMs),
     assignUid: (agent, range) =>
       db.write(async (sql) => {
         const own = 'SELECT uid FROM identities WHERE agent = ?';

@@ -3,6 +3,7 @@
 // stays until workspaces.ts has found none of them there.
 import type { Sql } from '../../platform/sql/database.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
+import { dropLayer } from './layer-rows.ts';
 import { dropSizes } from './tree-file-rows.ts';
 
 export type Range = { first: number; last: number };
@@ -169,6 +170,7 @@ export async function freeWorkspace(
   if ((await sql.run(own, rootTaskId, gid)) === 0) return true;
   for (const table of ['workspace_writes', 'disk_before'])
     await sql.run(`DELETE FROM ${table} WHERE root_task_id = ?`, rootTaskId);
+  await dropLayer(sql, rootTaskId);
   await sql.run('INSERT INTO free_gids (gid, freed_ms) VALUES (?, ?)', gid, nowMs);
   return true;
 }

@@ -24,6 +24,8 @@ export type Workspaces = {
   check(path: string): Promise<void>;
   /** The same for every agent of the task tree. */
   workspaceFor(task: { rootTaskId: string; path?: string | undefined }): Promise<Workspace>;
+  /** Returns the group of a task tree that works on a layer over some directory. */
+  groupFor(rootTaskId: string): Promise<number>;
   /**
    * One per task tree: files that outside text made an agent write in one task are not there in the
    * next.
@@ -141,6 +143,12 @@ export function makeWorkspaces(options: {
       if (known.size > KNOWN_MAX) known.delete(known.keys().next().value!);
       found.catch(() => known.get(rootTaskId) === found && known.delete(rootTaskId));
       return found;
+    },
+    async groupFor(rootTaskId) {
+      const row = await store.workspace(rootTaskId, undefined, range);
+      if (row.path !== null)
+        throw fault('conflict', `${rootTaskId} works in ${row.path} itself, without a layer`);
+      return ownUsers ? row.gid : options.gid;
     },
     async homeFor(agent, rootTaskId, { uid, gid }) {
       const home = homePath(agent, rootTaskId);

@@ -41,6 +41,26 @@ async function use(file: string): Promise<void> {
     store.recordClosed((await open()).id, { endedBy: 'exit' }),
   );
   await forEachOf(HISTORY + 10, async () => {
+    const rootTaskId = newId<TaskId>('task');
+    await store.workspace(rootTaskId, undefined, RANGE);
+    const layer = { rootTaskId, path: '/srv/a', directoryId: null, beganNs: 1n };
+    await store.addLayer(layer);
+    await store.findLayer(rootTaskId);
+    const [one, two] = ['one', 'two'].map((applyId) => ({ rootTaskId, applyId }));
+    for (const apply of [one!, two!])
+      await store.beginApply({ ...apply, changeSha256: 'x', changes: [], isWhole: false });
+    const written = [{ path: 'a', side: null }];
+    await store.endApply(one!, { state: 'done', written });
+    await store.endApply(two!, { state: 'done', written, renewed: { beganNs: 2n } });
+    await store.beginUndo(one!);
+    await store.endApply(one!, { state: 'undone', written });
+    await store.findApply(rootTaskId, 'one');
+    await store.listApplies(rootTaskId);
+    await store.listBases(rootTaskId);
+    await store.renewLayer(rootTaskId, { sealed: [1], beganNs: 1n });
+  });
+  await store.listUnfinished();
+  await forEachOf(HISTORY + 10, async () => {
     const { id, root_task_id: tree } = await open();
     await store.recordClosed(id, { endedBy: 'exit' });
     await store.freeWorkspace((await store.workspaceUse(tree))!);

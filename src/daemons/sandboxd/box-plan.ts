@@ -1,0 +1,157 @@
+// Plans the box of a run: its user, its mounts and its limits, from the run's rules and the
+// workspace of its task tree.
+import { isWithin } from '../../policy/paths.ts';
+import { fault } from '../../wire/errors.ts';
+import type { BoxId } from '../../wire/primitives.ts';
+import type { BoxRules, OpenBoxBody } from '../../wire/sandboxd.ts';
+import { pathExists } from './adapters/host-paths.ts';
+import type { Bind, BoxPlan } from './adapters/plan.ts';
+import { boxLimits } from './box-limits.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Identities } from './identities.ts';
+import type { Layers } from './layers.ts';
+import { boxBinds, fitsLayer, hostBinds, type Places } from './rules.ts';
+import type { SandboxdStore } from './store.ts';
+import type { Workspaces } from './workspaces.ts';
+
+export type BoxOwner = Pick<
+  OpenBoxBody,
+  'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id' | 'workspace_path' | 'workspace_mode'
+>;
+export type PlannedBox = {
+  plan: BoxPlan;
+  home: string;
+  /** Declared paths that do not exist on this host. */
+  missing: string[];
+  /** Host directories that it can write. */
+  writes: string[];
+  /** Must be called when the box has ended, or was not opened. */
+  release(): void;
+};
+export type PlanBox = (
+  id: BoxId,
+  body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
+  level: 'L1' | 'L2',
+) => Promise<PlannedBox>;
+
+/** The files that a box works on, and as whom. */
+type Ground = {
+  user: { uid: number; gid: number };
+  /** The host directory behind /workspace. */
+  workspace: string;
+  /** Where its writes go. */
+  written: string;
+  layer?: string;
+  release(): void;
+};
+
+/** A directory in which a person asked agents to work on a layer. */
+export function findLayerPath(owner: BoxOwner): string | undefined {
+  return owner.workspace_mode === 'layer' ? owner.workspace_path : undefined;
+}
+
+export function makeBoxPlanner(options: {
+  config: SandboxdConfig;
+  identities: Pick<Identities, 'identityFor'>;
+  workspaces: Pick<Workspaces, 'workspaceFor' | 'homeFor'>;
+  layers: Pick<Layers, 'acquire'>;
+  store: Pick<SandboxdStore, 'recordWrites'>;
+  system: readonly Bind[];
+  secrets: () => readonly string[];
+}): PlanBox {
+  const { config, identities, workspaces, layers, store } = options;
+
+  const prepareGround = async (
+    body: BoxOwner & Pick<OpenBoxBody, 'rules'>,
+    level: 'L1' | 'L2',
+    uid: number,
+  ): Promise<Ground> => {
+    const layerPath = findLayerPath(body);
+    if (layerPath === undefined) {
+      const { upper, gid } = await workspaces.workspaceFor({
+        rootTaskId: body.root_task_id,
+        path: body.workspace_path,
+      });
+      const release = () => undefined;
+      return { user: { uid, gid }, workspace: upper, written: upper, release };
+    }
+    assertFitsLayer(body.rules, level);
+    const use = await layers.acquire(body.root_task_id, layerPath);
+    const { user, handle: layer, dir: written, release } = use;
+    return { user, workspace: layerPath, written, layer, release };
+  };
+
+  const planOn = async (
+    ground: Ground,
+    id: BoxId,
+    body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
+    level: 'L1' | 'L2',
+  ): Promise<Omit<PlannedBox, 'release'>> => {
+    const { agent, root_task_id } = body;
+    const identity = await identities.identityFor(agent);
+    // All boxes of a layered tree are one user's: the layer's files belong to it.
+    const owner = ground.layer === undefined ? identity : { ...identity, ...ground.user };
+    const homeAt = `/home/${agent}`;
+    const places: Places = {
+      system: options.system,
+      workspace: ground.workspace,
+      home: await workspaces.homeFor(agent, root_task_id, owner),
+      homeAt,
+      secrets: options.secrets(),
+      ...(ground.layer === undefined ? {} : { layer: ground.layer }),
+    };
+    const { binds, missing } =
+      level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);
+    const { egress_socket } = body.network;
+    const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
+    const plan: BoxPlan = {
+      id,
+      level: level === 'L2' ? 2 : 1,
+      profile: 'tool',
+      ...ground.user,
+      user: identity.user,
+      binds,
+      limits: boxLimits(config, body.rules),
+      ...(egress_socket === null ? {} : { egress: egress_socket }),
+    };
+    const writes = binds.flatMap(({ kind, src, readonly }) => {
+      if (kind === 'layer') return readonly === true ? [] : [ground.written];
+      return kind === 'rw' && src !== undefined ? [src] : [];
+    });
+    const own = [ground.workspace, ground.written, places.home];
+    const outside = writes.filter((path) => !own.some((dir) => isWithin(path, dir)));
+    if (outside.length > 0) await store.recordWrites(root_task_id, outside);
+    return { plan, home, missing, writes };
+  };
+
+  return async (id, body, level) => {
+    const { uid } = await identities.identityFor(body.agent);
+    const ground = await prepareGround(body, level, uid);
+    try {
+      return { ...(await planOn(ground, id, body, level)), release: ground.release };
+    } catch (error) {
+      ground.release();
+      throw error;
+    }
+  };
+}
+
+function assertFitsLayer(rules: BoxRules, level: 'L1' | 'L2'): void {
+  const hint = 'Ask for L2, or create the task with --live: agents then write in the directory.';
+  if (level === 'L1')
+    throw fault('level_unavailable', 'L1 uses the host directly, and would bypass the layer', {
+      hint,
+    });
+  if (fitsLayer(rules)) return;
+  throw fault('level_unavailable', 'rules that open only parts of /workspace have no layer', {
+    hint: 'Open /workspace as a whole and deny parts of it, or create the task with --live.',
+  });
+}
+
+function bindOnHost(rules: BoxRules, places: Places): { binds: Bind[]; missing: string[] } {
+  const { needLevel2, ...shown } = hostBinds(rules, places, pathExists);
+  if (needLevel2.length === 0) return shown;
+  throw fault('level_unavailable', `L1 cannot hide or protect paths: ${needLevel2.join(', ')}`, {
+    hint: 'Ask for L2.',
+  });
+}
