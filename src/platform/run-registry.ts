@@ -43,6 +43,8 @@ export type RunRegistry<A, R> = {
   current(caller: Pick<RunCaller, 'runId' | 'fence' | 'mode'>): R;
   /** The live activation of a run. */
   find(runId: RunId): R | undefined;
+  /** The live activations of all runs. */
+  listLive(): R[];
   /** Like find; throws stale_fence when there is none. */
   live(runId: RunId): R;
   /** The live activation and the replay of a run, as far as there are any. */
@@ -173,6 +175,7 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
     },
 
     find: (runId) => runs.live.get(runId),
+    listLive: () => [...runs.live.values()],
 
     live(runId) {
       const run = runs.live.get(runId);

@@ -214,6 +214,27 @@ describe('marks of a live run', () => {
     assert.equal(await think(parent), 'data_not_allowed');
   });
 
+  it('[R401] reading what another run downloads meanwhile marks the run', async () => {
+    for (const [source, expected] of [
+      ['echo own words', 'answered'],
+      [`curl -sS ${page}`, 'data_not_allowed'],
+    ] as const) {
+      const parent = await world.startRun();
+      const given = { agent: 'helper', goal: 'Read', wait: false };
+      const { result } = doneWith(await use(parent, 'task.delegate', given));
+      const child = await helperOf(result?.task_id as TaskId);
+      const wait = (name: string) => `while ! test -s ${name}; do sleep 0.05; done`;
+      const loading = use(child, 'shell.exec', {
+        command: `${source} >copy; ${wait('seen')}; sleep 1`,
+      });
+      const reading = { command: `${wait('copy')}; cat copy; echo yes >seen` };
+      const read = doneWith(await use(parent, 'shell.exec', reading));
+      assert.match(String(read.result?.stdout), /words/);
+      assert.equal(await think(parent), expected, source);
+      doneWith(await loading);
+    }
+  });
+
   it('[R401] a workspace inside or around a marked one marks its runs', async () => {
     const [outer, inner] = [join(world.workspace, 'a'), join(world.workspace, 'a/b')];
     for (const dir of [`${inner}/c`, `${outer}/bc`, join(world.workspace, 'ab')])

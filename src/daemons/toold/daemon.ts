@@ -101,7 +101,13 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       throw error;
     }
   };
-  const marks = makeMarks({ agentd, store, onMarked: boxes.narrow, hasReceived });
+  const marks = makeMarks({
+    agentd,
+    store,
+    onMarked: boxes.narrow,
+    hasReceived,
+    listEgressRuns: () => runs.listLive().filter(ways.has),
+  });
   const runs = makeRuns({
     db,
     rows: makeRunRows(() => clock.nowMs()),

@@ -104,7 +104,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const done = await runEffect(job, tool, started);
     failpoint('toold.after-effect');
     try {
-      await marks.markFetchedBy({ ...job, tool });
+      await marks.markAfterCall({ ...job, tool });
     } catch (error) {
       if (!('unknown' in done))
         return recorder.end(job, started.attempt, withholdResult(tool, error));

@@ -25,6 +25,7 @@ function start(more: Partial<ToolRun>, places: Record<string, Label[]> = {}) {
     },
     onMarked: async () => {},
     hasReceived: async () => true,
+    listEgressRuns: () => [],
   });
   return { run, marks, written };
 }

@@ -1,6 +1,7 @@
 // Tracks the marks of runs as the broker needs them. agentd keeps the marks of tasks; toold keeps
 // those of places, so that a file carries them from one run to the next.
 import { posix } from 'node:path';
+import { isWithin } from '../../../policy/paths.ts';
 import { type CallId, type Label, MARKS } from '../../../wire/primitives.ts';
 import type { ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
@@ -12,9 +13,10 @@ export type Marks = {
   /** Marks the run before the effect, so that no output is read by an unmarked run. */
   markBeforeCall(call: MarkedCall): Promise<void>;
   /**
-   * Marks the run after the effect if a command downloaded anything, before its output is shown.
+   * Marks the run after the effect, before its output is shown, if its command downloaded anything,
+   * or if another run did so meanwhile into files that this call may have read.
    */
-  markFetchedBy(call: MarkedCall): Promise<void>;
+  markAfterCall(call: MarkedCall): Promise<void>;
   /** Adds marks that agentd reported. */
   addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
   /** The run may have ended during a command: marks what that downloaded. */
@@ -30,8 +32,12 @@ export function makeMarks(options: {
   onMarked: (run: ToolRun) => Promise<void>;
   /** True when the run ever received bytes through its egress. */
   hasReceived: (run: ToolRun) => Promise<boolean>;
+  /** The live runs that may receive anything through their egress. */
+  listEgressRuns: () => readonly ToolRun[];
 }): Marks {
   const { agentd, store } = options;
+  /** Runs that ended, whose downloads are not marked yet. */
+  const ending = new Set<Promise<unknown>>();
 
   const learn = async (run: ToolRun, labels: readonly Label[]): Promise<void> => {
     const before = run.labels.size;
@@ -65,6 +71,25 @@ export function makeMarks(options: {
     return true;
   };
 
+  /** Marks the files that this run can read and another run has downloaded, or still downloads. */
+  const markDownloadsAround = async (run: ToolRun): Promise<void> => {
+    const places = listPlaces(run);
+    const isNear = (other: ToolRun) =>
+      other.runId !== run.runId &&
+      listWritten(other).some((place) => places.some((own) => overlap(own, place)));
+    const around = options.listEgressRuns().filter(isNear);
+    await Promise.all([...around.map(markFetched), ...ending]);
+  };
+
+  /** Marks the run with the marks of the files it works on, and those files with its own. */
+  const markByFiles = async (call: MarkedCall): Promise<void> => {
+    const { run, tool } = call;
+    const here = await store.placeMarks(listPlaces(run));
+    await sendMarks(call, here, 'files in the workspace');
+    const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
+    if (tool.box === 'write' && own.length > 0) await store.markPlaces(listWritten(run), own);
+  };
+
   return {
     async marksFor(run, tool) {
       if (!needsMarks(tool)) return [...run.labels];
@@ -76,26 +101,30 @@ export function makeMarks(options: {
     },
 
     async markBeforeCall(call) {
-      const { run, tool } = call;
+      const { tool } = call;
       const marks = MARKS.filter((mark) => tool.outputLabels?.includes(mark));
       await sendMarks(call, marks, `the output of ${tool.name}`);
-      if (tool.box === undefined) return;
-      const here = await store.placeMarks(listPlaces(run));
-      await sendMarks(call, here, 'files in the workspace');
-      const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
-      if (tool.box === 'write' && own.length > 0) await store.markPlaces(listWritten(run), own);
+      if (tool.box !== undefined) await markByFiles(call);
     },
 
-    async markFetchedBy(call) {
+    async markAfterCall(call) {
       const { run, tool } = call;
+      if (tool.box === undefined) return;
       if (canRunCommands(tool) && (await markFetched(run)))
         await sendMarks(call, ['outside'], `what ${tool.name} fetched`);
+      if (!run.labels.has('outside')) await markDownloadsAround(run);
+      await markByFiles(call);
     },
 
     addLabels: learn,
 
     async markAfterRun(run) {
-      if (run.mode === 'live') await markFetched(run);
+      if (run.mode !== 'live') return;
+      const marking = markFetched(run);
+      // A failure withholds no result of others: it is logged by the caller.
+      const settled = marking.catch(() => false).finally(() => ending.delete(settled));
+      ending.add(settled);
+      await marking;
     },
   };
 }
@@ -103,6 +132,8 @@ export function makeMarks(options: {
 /** The task tree, and a directory that other trees may share, or use a part of. */
 const listPlaces = ({ rootTaskId, workspace }: ToolRun): string[] =>
   workspace === null ? [rootTaskId] : [rootTaskId, posix.resolve(workspace)];
+
+const overlap = (a: string, b: string): boolean => isWithin(a, b) || isWithin(b, a);
 
 /** Writes above a directory are not in it until a person applies them. */
 const listWritten = (run: ToolRun): string[] =>
