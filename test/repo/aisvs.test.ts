@@ -1,7 +1,7 @@
 // Pages that name tests as evidence name tests that exist; docs/aisvs.md has every item of the
 // chapter once, and claims nothing without a test.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { missingTests, namedTests } from '../requirements/named-tests.ts';
@@ -69,4 +69,20 @@ test('test/escape/README.md counts the attacks that it names', () => {
     `${of(yes, false)} of the ${sum(false)} attacks of groups A to D and F are tried, ` +
     `and ${of(yes, true)} of the ${sum(true)} of group E`;
   assert.ok(text.includes(summary), `the page should say: ${summary}`);
+});
+
+test('test/escape/README.md says of every file as whom it runs', () => {
+  const dir = join(projectRoot, 'test/escape');
+  const text = readFileSync(join(dir, 'README.md'), 'utf8');
+  const rowOf = (start: string) => {
+    const row = text.split('\n').find((line) => line.startsWith(`| ${start} |`)) ?? '';
+    return [...row.matchAll(/`([a-z0-9-]+)`/g)].map(([, name]) => `${name}.test.ts`);
+  };
+  const both = rowOf('root, then an ordinary user');
+  const once = [...rowOf('root'), ...rowOf('whoever runs the tests')];
+  const files = readdirSync(dir).filter((name) => name.endsWith('.test.ts'));
+  assert.deepEqual([...both, ...once].sort(), files.sort());
+  const runsBoth = (name: string) =>
+    / of MODES\)|runCases\(/.test(readFileSync(join(dir, name), 'utf8'));
+  assert.deepEqual(files.filter(runsBoth), both.sort());
 });
