@@ -116,6 +116,26 @@ describe('requests', () => {
     );
   });
 
+  it('D15 a header that replaces the method or the path gets past no rule about them', async () => {
+    const at = `good.test:${setup.web.port}`;
+    const names = ['X-HTTP-Method-Override', 'x-http-method', 'X_HTTP_METHOD_OVERRIDE'];
+    const lines = [...names.map((name) => `${name}: DELETE`), 'X-Original-URL: /secret'];
+    const open = (rule: object) =>
+      setup.open([{ host: 'good.test', port: setup.web.port, ...rule }]);
+    for (const line of [...lines, 'X-Rewrite-URL: /secret', 'X-Method-Override: DELETE'])
+      for (const rule of [{ methods: ['POST'] }, { paths: ['/open/*'] }]) {
+        const request = (more: string) =>
+          `POST http://${at}/open/x HTTP/1.1\r\nHost: ${at}\r\n${more}Content-Length: 0\r\nConnection: close\r\n\r\n`;
+        const free = await open({});
+        assert.equal((await exchange(free, request(`${line}\r\n`))).status, 200, line);
+        assert.ok(setup.seen[0]!.toLowerCase().includes(line.split(':')[0]!.toLowerCase()));
+        const socket = await open(rule);
+        assert.equal((await exchange(socket, request(''))).status, 200, 'without the header');
+        assertRefused(await exchange(socket, request(`${line}\r\n`)));
+        assert.equal(setup.seen.length, 1);
+      }
+  });
+
   it('D15 TRACE, Upgrade and proxy headers are not forwarded', async () => {
     const lookup = async () => '127.0.0.1';
     const at = `good.test:${setup.web.port}`;

@@ -277,6 +277,8 @@ describe('a fetch', () => {
       { 'Content-Length': '5' },
       { 'Transfer-Encoding': 'chunked' },
       { 'Proxy-Authorization': 'x' },
+      { 'X-HTTP-Method-Override': 'DELETE' },
+      { x_original_url: '/admin' },
       { 'X-A': 'b\r\nX-C: d' },
       { 'X\r\nY': 'z' },
     ];

@@ -11,7 +11,7 @@ import type { Connector, EgressLink } from './connector.ts';
 import { type FetchTarget, parseFetchTarget } from './rules/fetch-target.ts';
 import type { Destination } from './rules/match.ts';
 import { makeRefusal } from './rules/refusal.ts';
-import { formatHostHeader, isReservedHeader } from './rules/request.ts';
+import { formatHostHeader, isOverridingHeader, isReservedHeader } from './rules/request.ts';
 import { type EgressRun, withRule } from './run.ts';
 import type { EgressdStore } from './store.ts';
 
@@ -167,7 +167,8 @@ function makeOutgoing(connector: Connector, run: EgressRun, body: FetchBody): Ou
   const headers: Record<string, string> = { 'accept-encoding': 'identity', accept: '*/*' };
   for (const [name, value] of Object.entries(body.headers)) {
     const lower = name.toLowerCase();
-    if (isReservedHeader(lower)) throw fault('bad_request', `the header ${name} cannot be set`);
+    if (isReservedHeader(lower) || isOverridingHeader(lower))
+      throw fault('bad_request', `the header ${name} cannot be set`);
     if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || !/^[\t\x20-\x7e\x80-\xff]*$/.test(value))
       throw fault('bad_request', `the header ${name.slice(0, 100)} has invalid characters`);
     headers[lower] = value;
@@ -243,6 +244,7 @@ async function sendRequest(
     method: req.method,
     path,
     hasBody,
+    isOverridden: false,
   };
   const link = await connector.connect(run, dest, { kind: 'fetch', callId });
   const { connection, socket } = link;

@@ -44,8 +44,8 @@ export async function serveRequest(options: ForwardOptions): Promise<void> {
   const { run, connector, request, response } = options;
   try {
     const forwarded = parseForwarded(options);
-    const { target, method, path, hasBody } = forwarded;
-    const dest: Destination = { ...target, how: 'http', method, path, hasBody };
+    const { target, method, path, hasBody, isOverridden } = forwarded;
+    const dest: Destination = { ...target, how: 'http', method, path, hasBody, isOverridden };
     connector.assertAllowed(run, dest, { kind: 'http' });
     if (request.headers.expect !== undefined) response.writeContinue();
     await send(options, forwarded, dest);

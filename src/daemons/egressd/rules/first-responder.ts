@@ -18,5 +18,5 @@ export function isOpenAfterResponse(
   dest: Destination,
 ): boolean {
   if (responder === undefined || responder === dest.host.name || isMirror(dest.host)) return true;
-  return dest.how === 'http' && ONLY_READS.has(dest.method) && !dest.hasBody;
+  return dest.how === 'http' && ONLY_READS.has(dest.method) && !dest.hasBody && !dest.isOverridden;
 }

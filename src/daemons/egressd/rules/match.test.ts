@@ -34,6 +34,7 @@ const get = (name: string, path = '/', method = 'GET', port = 80): Destination =
   method,
   path,
   hasBody: false,
+  isOverridden: false,
 });
 const match = (rules: GrantedRule[], dest: Destination, nowMs = 0): string => {
   const verdict: MatchResult = matchRules(rules.map(rule), dest, nowMs);
@@ -78,6 +79,10 @@ describe('a rule', () => {
     const full = { ...get('a.example', '/api/x'), hasBody: true } as Destination;
     assert.equal(match(rules, full), 'method', 'a read-only request sends no body');
     assert.equal(match([{ host: 'a.example' }], full), 'allowed');
+    const other = { ...get('a.example', '/api/x'), isOverridden: true } as Destination;
+    assert.equal(match(rules, other), 'method');
+    assert.equal(match([{ host: 'a.example', paths: ['/api/*'] }], other), 'path');
+    assert.equal(match([{ host: 'a.example' }], other), 'allowed');
     for (const path of ['/', '/apix', '/exact/more', '/API/x', '/api'])
       assert.equal(match(rules, get('a.example', path)), 'path', path);
     for (const path of [

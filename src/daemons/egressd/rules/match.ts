@@ -21,7 +21,14 @@ export type ParsedEgressRule = {
 /** `tunnel`: opaque bytes. `http`: one request, with method and path. */
 export type Destination = { host: Host; port: number } & (
   | { how: 'tunnel' }
-  | { how: 'http'; method: string; path: string; hasBody: boolean }
+  | {
+      how: 'http';
+      method: string;
+      path: string;
+      hasBody: boolean;
+      /** A header tells the server to take another method or path. */
+      isOverridden: boolean;
+    }
 );
 
 export type MatchResult =
@@ -63,8 +70,10 @@ function checkRule(rule: ParsedEgressRule, dest: Destination): DenialReason | un
   const { methods, paths } = rule;
   if (dest.how === 'tunnel')
     return methods === undefined && paths === undefined ? undefined : 'unreadable';
-  if (methods !== undefined && (!methods.has(dest.method) || isReadWithBody(dest))) return 'method';
-  if (paths !== undefined && !matchesPath(paths, dest.path)) return 'path';
+  const { isOverridden } = dest;
+  if (methods !== undefined && (!methods.has(dest.method) || isReadWithBody(dest) || isOverridden))
+    return 'method';
+  if (paths !== undefined && (!matchesPath(paths, dest.path) || isOverridden)) return 'path';
   return undefined;
 }
 

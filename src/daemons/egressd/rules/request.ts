@@ -25,6 +25,7 @@ export type ForwardedRequest = {
   /** Name, value, …, the Host first. */
   headers: string[];
   hasBody: boolean;
+  isOverridden: boolean;
 };
 
 const PORT_HTTP = 80;
@@ -160,6 +161,7 @@ function makeForwarded(parts: {
     path: rest.split('?', 1)[0]!,
     headers,
     hasBody: isChunked || (length !== undefined && Number(length) > 0),
+    isOverridden: headers.some((name, i) => i % 2 === 0 && isOverridingHeader(name)),
   };
 }
 
@@ -173,6 +175,22 @@ export function matchesServerName(host: Host, serverName: string | undefined): b
   if (host.ip !== undefined) return serverName === undefined;
   return serverName !== undefined && serverName.toLowerCase() === host.name;
 }
+
+/** Frameworks let these replace the method or the path, so a rule about either would not hold. */
+const OVERRIDING = new Set([
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-original-method',
+  'x-original-uri',
+  'x-original-url',
+  'x-override-url',
+  'x-rewrite-url',
+]);
+
+/** CGI and WSGI read `_` in a name like `-`. */
+export const isOverridingHeader = (name: string): boolean =>
+  OVERRIDING.has(name.toLowerCase().replaceAll('_', '-'));
 
 /** Headers that egressd sets itself and callers may not. */
 export const isReservedHeader = (lower: string): boolean =>
