@@ -10,7 +10,7 @@ import { fillState } from './fill/fill.ts';
 import { compare, type Measure, type RoundOrder } from './rounds.ts';
 import { startBenchRuntime } from './world.ts';
 
-const COUNTS = { none: 0, few: 1_000, many: 10_000, most: 100_000 };
+const COUNTS = { none: 0, few: 1_000, histories: [10_000, 100_000] };
 const LOOKS_ORDER = { rounds: 5, turnsPerRound: 80, share: 0.95 };
 const WORK_ORDER = { rounds: 5, turnsPerRound: 6 };
 const COMMANDS_ORDER = { rounds: 5, turnsPerRound: 4 };
@@ -19,8 +19,9 @@ const LOOKS_WARM_UP = 100;
 const TASKS_AT_ONCE = 8;
 
 type FilledState = { count: number; base: string; taskIds: string[] };
-type Site = FilledState & { runtime: TestRuntime };
-type Sites = Record<keyof typeof COUNTS, Site>;
+export type Site = FilledState & { runtime: TestRuntime };
+/** Two short histories, and the long ones that are compared with them. */
+export type Sites = { none: Site; few: Site; histories: readonly Site[] };
 type TaskQuery = (site: Site, id: string) => Promise<unknown>;
 
 /** The requests of the commands with these names. */
@@ -71,13 +72,15 @@ function timedLook(site: Site, look: TaskQuery): Measure {
 
 let goals = 1_000_000;
 
+export const nextGoal = (): string => `goal-number-${goals++}`;
+
 /** Creates some tasks at once and waits until all are completed. */
 function timedWork({ runtime }: Site): Measure {
   return async () => {
     const began = performance.now();
     const made = await Promise.all(
       Array.from({ length: TASKS_AT_ONCE }, () =>
-        runtime.agentd.createTask({ body: { goal: `goal-number-${goals++}` } }),
+        runtime.agentd.createTask({ body: { goal: nextGoal() } }),
       ),
     );
     for (const { task } of made) {
@@ -88,7 +91,10 @@ function timedWork({ runtime }: Site): Measure {
   };
 }
 
-const runAgentctl = ({ runtime: { env, stateDir } }: Site, command: string[]): Promise<number> =>
+export const runAgentctl = (
+  { runtime: { env, stateDir } }: Site,
+  command: string[],
+): Promise<number> =>
   timeProcess(process.execPath, [join(ROOT, 'build', 'agentctl.mjs'), ...command], {
     ...env,
     AGENTD_STATE: stateDir,
@@ -107,8 +113,10 @@ function timedUp(site: Site): Measure {
   };
 }
 
-async function measure(
-  { name, max, warmUp, order }: { name: string; max: number; warmUp: number; order: RoundOrder },
+type Title = { name: string; max: number; warmUp: number; order: RoundOrder };
+
+export async function measure(
+  { name, max, warmUp, order }: Title,
   own: [Site, Measure],
   peer: [Site, Measure],
 ): Promise<Figure> {
@@ -124,12 +132,14 @@ async function measure(
   };
 }
 
-async function measureAll({ none, few, many, most }: Sites): Promise<Figure[]> {
+export async function measureHistories({ none, few, histories }: Sites): Promise<Figure[]> {
   const figures: Figure[] = [];
+  const longest = histories.at(-1)!;
   const order = { warmUp: LOOKS_WARM_UP, order: LOOKS_ORDER, max: 2 };
   for (const { name, look } of LOOKS) {
     const title = { ...order, name: `${name}, p95,` };
-    figures.push(await measure(title, [most, timedLook(most, look)], [few, timedLook(few, look)]));
+    const [own, peer] = [timedLook(longest, look), timedLook(few, look)];
+    figures.push(await measure(title, [longest, own], [few, peer]));
   }
   const work = {
     name: `${TASKS_AT_ONCE} tasks created and completed, p50,`,
@@ -137,11 +147,11 @@ async function measureAll({ none, few, many, most }: Sites): Promise<Figure[]> {
     order: WORK_ORDER,
     max: 1.2,
   };
-  for (const site of [many, most])
+  for (const site of histories)
     figures.push(await measure(work, [site, timedWork(site)], [none, timedWork(none)]));
   // From here on agentctl starts and stops the runtimes. It also records what was verified, which
   // doctor continues from.
-  for (const site of [none, many, most]) {
+  for (const site of [none, ...histories]) {
     await site.runtime.stop();
     await runAgentctl(site, ['up']);
     await runAgentctl(site, ['audit', 'verify']);
@@ -153,7 +163,7 @@ async function measureAll({ none, few, many, most }: Sites): Promise<Figure[]> {
     ['agentctl up', timedUp],
   ];
   for (const [name, timer] of timers)
-    for (const site of [many, most]) {
+    for (const site of histories) {
       const title = { ...commands, name: `${name}, p50,` };
       figures.push(await measure(title, [site, timer(site)], [none, timer(none)]));
     }
@@ -166,15 +176,20 @@ async function openSite(count: number, upstream: BenchUpstream): Promise<Site> {
   return { ...filled, count, runtime: await startBenchRuntime(upstream.port, { base }) };
 }
 
-async function run(): Promise<Figure[]> {
+/** Opens runtimes with histories of these lengths, and removes them afterwards. */
+export async function withSites(
+  counts: { none: number; few: number; histories: readonly number[] },
+  measureSites: (sites: Sites) => Promise<Figure[]>,
+): Promise<Figure[]> {
   const upstream = await startUpstream();
-  const sites: Partial<Sites> = {};
+  const opened: Site[] = [];
   try {
-    for (const [name, count] of Object.entries(COUNTS) as [keyof Sites, number][])
-      sites[name] = await openSite(count, upstream);
-    return await measureAll(sites as Sites);
+    for (const count of [counts.none, counts.few, ...counts.histories])
+      opened.push(await openSite(count, upstream));
+    const [none, few, ...histories] = opened;
+    return await measureSites({ none: none!, few: few!, histories });
   } finally {
-    for (const site of Object.values(sites)) {
+    for (const site of opened) {
       await site.runtime.stop();
       await runAgentctl(site, ['down']).catch(() => undefined);
       rmSync(site.base, { recursive: true, force: true });
@@ -186,5 +201,5 @@ async function run(): Promise<Figure[]> {
 export const endedTasks: Benchmark = {
   name: 'ended-tasks',
   about: 'working with 10,000 and 100,000 ended tasks, compared with none or 1,000',
-  run,
+  run: () => withSites(COUNTS, measureHistories),
 };

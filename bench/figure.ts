@@ -21,6 +21,8 @@ export type Figure = {
 export type Benchmark = {
   name: string;
   about: string;
+  /** It takes too long for a run of all. */
+  isByNameOnly?: true;
   run(): Promise<Figure[]>;
 };
 

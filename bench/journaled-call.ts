@@ -8,17 +8,44 @@ import type { RunId, TaskId } from '../src/wire/primitives.ts';
 import { tooldRoutes } from '../src/wire/toold.ts';
 import { startLoad } from './children.ts';
 import { type BenchDaemons, startDaemons } from './daemons.ts';
+import { startDbos } from './dbos.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
-import { startRestate } from './restate.ts';
+import { type StepsPeer, startRestate } from './restate.ts';
 
 const RUNS = 32;
 const SHAPE = { callers: RUNS, ms: 2_000 };
 const ROUNDS = 8;
-/** Durable steps of the peer, which take about as long as our part of a round. */
-const STEPS = { alone: 500, each: 150 };
+/** Durable steps of the peers, which take about as long as our part of a round. */
+const RESTATE_STEPS: Steps = { alone: 500, each: 150 };
+const DBOS_STEPS: Steps = { alone: 200, each: 30 };
 const CONFIG = 'toold:\n  test_tools: true\n';
+
+type Steps = { alone: number; each: number };
+type PeerRounds = {
+  name: string;
+  perSecond: number[];
+  aloneMs: number[];
+  warmUp(): Promise<unknown>;
+  round(): Promise<void>;
+};
+
+/** Each round makes steps in as many workflows as we have runs, and then in one alone. */
+function comparePeer({ name, makeSteps }: StepsPeer, { alone, each }: Steps): PeerRounds {
+  const [perSecond, aloneMs]: [number[], number[]] = [[], []];
+  return {
+    name,
+    perSecond,
+    aloneMs,
+    warmUp: () => makeSteps({ workflows: RUNS, steps: each }),
+    async round() {
+      const ms = await makeSteps({ workflows: RUNS, steps: each });
+      perSecond.push((RUNS * each * 1_000) / ms);
+      aloneMs.push((await makeSteps({ workflows: 1, steps: alone })) / alone);
+    },
+  };
+}
 
 /** Admits the runs at toold, as agentd does before it starts their runners. */
 async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
@@ -49,6 +76,21 @@ async function admitRuns(daemons: BenchDaemons): Promise<LoadTarget[]> {
   return targets;
 }
 
+function beside(
+  name: string,
+  unit: string,
+  own: number[],
+  peer: { name: string; values: number[] },
+): Figure {
+  return {
+    name,
+    unit,
+    own: seeRounds(own),
+    peer: { name: peer.name, ...seeRounds(peer.values) },
+    ratio: seeRounds(own.map((value, i) => value / peer.values[i]!)),
+  };
+}
+
 const BODY = JSON.stringify({
   call_id: 'call_#{6}#{20}',
   tool: 'test.echo',
@@ -62,6 +104,7 @@ async function run(): Promise<Figure[]> {
   );
   const load = await startLoad();
   const restate = await startRestate();
+  const dbos = await startDbos();
   try {
     const targets = await admitRuns(daemons);
     const order: LoadOrder = {
@@ -74,18 +117,13 @@ async function run(): Promise<Figure[]> {
       ...SHAPE,
     };
     const alone = { ...order, targets: targets.slice(0, 1), callers: 1, ms: 1_000 };
-    const stepsAtOnce = async (): Promise<number> => {
-      const ms = await restate.makeSteps({ workflows: RUNS, steps: STEPS.each });
-      return (RUNS * STEPS.each * 1_000) / ms;
-    };
-    const stepAlone = async (): Promise<number> =>
-      (await restate.makeSteps({ workflows: 1, steps: STEPS.alone })) / STEPS.alone;
+    const peers = [comparePeer(restate, RESTATE_STEPS)];
+    if (dbos === undefined) console.log('\nbench: left out: DBOS, because PostgreSQL is not here');
+    else peers.push(comparePeer(dbos, DBOS_STEPS));
     await load.drive({ ...order, ms: 4_000 });
-    await stepsAtOnce();
+    for (const peer of peers) await peer.warmUp();
     const seen: LoadResult[] = [];
     const aloneMs: number[] = [];
-    const peerRates: number[] = [];
-    const peerMs: number[] = [];
     const syncs: number[] = [];
     const cpuMs: number[] = [];
     const usedMs = (): number => daemons.pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
@@ -94,31 +132,29 @@ async function run(): Promise<Figure[]> {
       const result = await load.drive(order);
       cpuMs.push((usedMs() - before) / result.requests);
       seen.push(result);
-      peerRates.push(await stepsAtOnce());
       aloneMs.push((await load.drive(alone)).p50Ms);
-      peerMs.push(await stepAlone());
+      for (const peer of peers) await peer.round();
       syncs.push(timeSync());
     }
+    const rates = seen.map(({ perSecond }) => perSecond);
     return [
-      {
-        name: 'journaled calls, 32 runs in flight',
-        unit: 'calls/s',
-        own: seeRounds(seen.map(({ perSecond }) => perSecond)),
-        peer: { name: `${restate.name}, durable steps`, ...seeRounds(peerRates) },
-        ratio: seeRounds(seen.map(({ perSecond }, i) => perSecond / peerRates[i]!)),
-        bar: { of: 'value', min: 4_000 },
-      },
+      ...peers.flatMap(({ name, perSecond, aloneMs: peerMs }, at) => [
+        {
+          ...beside('journaled calls, 32 runs in flight', 'calls/s', rates, {
+            name: `${name}, durable steps`,
+            values: perSecond,
+          }),
+          ...(at === 0 ? ({ bar: { of: 'value', min: 4_000 } } as const) : {}),
+        },
+        beside('one journaled call alone, p50', 'ms', aloneMs, {
+          name: `${name}, mean`,
+          values: peerMs,
+        }),
+      ]),
       {
         name: 'one journaled call of 32 in flight, p50',
         unit: 'ms',
         own: seeRounds(seen.map(({ p50Ms }) => p50Ms)),
-      },
-      {
-        name: 'one journaled call alone, p50',
-        unit: 'ms',
-        own: seeRounds(aloneMs),
-        peer: { name: `${restate.name}, mean`, ...seeRounds(peerMs) },
-        ratio: seeRounds(aloneMs.map((ms, i) => ms / peerMs[i]!)),
       },
       {
         name: 'processor time of a journaled call, toold and auditd-ai',
@@ -128,6 +164,7 @@ async function run(): Promise<Figure[]> {
       syncFigure(seeRounds(syncs)),
     ];
   } finally {
+    await dbos?.stop();
     await restate.stop();
     await load.stop();
     await daemons.remove();

@@ -30,11 +30,23 @@ export function timeSync(): number {
 }
 
 /** CPU time that a process has used so far, in ms. */
-export function cpuMsOf(pid: number): number {
+export const cpuMsOf = (pid: number): number => sumTicks(pid, 11, 13);
+
+/** The same with that of children that have ended; 0 for a process that is now such a child. */
+export function cpuMsWithChildrenOf(pid: number): number {
+  try {
+    return sumTicks(pid, 11, 15);
+  } catch {
+    return 0;
+  }
+}
+
+function sumTicks(pid: number, from: number, to: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const ticksPerSecond = 100;
-  return ((Number(fields[11]) + Number(fields[12])) * 1000) / ticksPerSecond;
+  const ticks = fields.slice(from, to).reduce((sum, field) => sum + Number(field), 0);
+  return (ticks * 1000) / ticksPerSecond;
 }
 
 export type Machine = {

@@ -12,16 +12,19 @@ import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
 import { describeMachine } from './machine.ts';
 import { migrate } from './migrate.ts';
+import { million } from './million.ts';
 import { modeld } from './modeld.ts';
 import { policy } from './policy.ts';
 import { prune } from './prune.ts';
 import { sandbox } from './sandbox.ts';
 import { status } from './status.ts';
+import { taskRate } from './task-rate.ts';
 import { taskStart } from './task-start.ts';
 
 const BENCHMARKS: readonly Benchmark[] = [
   modeld,
   taskStart,
+  taskRate,
   journaledCall,
   audit,
   auditVerify,
@@ -31,6 +34,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   status,
   idleAgents,
   endedTasks,
+  million,
   migrate,
   prune,
   sandbox,
@@ -45,7 +49,9 @@ function choose(names: readonly string[]): Benchmark[] {
     console.error(`bench: there is no benchmark ${unknown.join(', ')}; there are ${known}`);
     process.exit(2);
   }
-  return BENCHMARKS.filter(({ name }) => names.length === 0 || names.includes(name));
+  return BENCHMARKS.filter(({ name, isByNameOnly }) =>
+    names.length === 0 ? isByNameOnly !== true : names.includes(name),
+  );
 }
 
 async function runOne(benchmark: Benchmark): Promise<Outcome> {

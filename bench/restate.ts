@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { end, keep, startProcess } from './children.ts';
 import { freePort, installPeers, listening, PEERS } from './peers.ts';
 
-export type RestatePeer = {
+/** Another program that makes durable steps. */
+export type StepsPeer = {
   name: string;
   /** Makes this many steps in each of this many workflows at once. Resolves to the time in ms. */
   makeSteps(order: { workflows: number; steps: number }): Promise<number>;
@@ -21,7 +22,7 @@ async function post(url: string, body: unknown): Promise<void> {
 }
 
 /** With the settings it has by default: it syncs its log before it acknowledges a step. */
-export async function startRestate(): Promise<RestatePeer> {
+export async function startRestate(): Promise<StepsPeer> {
   installPeers();
   const folder = join(PEERS, 'node_modules', '@restatedev', `restate-server-linux-${process.arch}`);
   const { version } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
