@@ -2,6 +2,7 @@
 #pragma once
 #include <limits.h>
 #include <stdbool.h>
+#include <poll.h>
 #include <sys/types.h>
 
 #define PATHS_MAX 256
@@ -24,7 +25,8 @@ struct launch_spec {
   int ready_fd;
   bool single_client;  // the warden accepts the runtime's process only
   const char *user, *warden, *warden_dir, *bounds, *halt, *runtime_dir, *warden_log;
-  const char *in_use_error;
+  const char *in_use_error, *state_dir;
+  const char *grants_dir, *no_grants;  // one of them: the directory, or why there is none
   struct needed_path paths[PATHS_MAX];
   unsigned path_count;
   char **argv;
@@ -46,6 +48,14 @@ void runtime_dirs_remove(const struct launch_spec *spec);
 
 // ── sweep.c: the directories of killed runtimes that were never restarted ──
 void runtime_dirs_sweep(const struct launch_spec *spec);
+
+// ── grant-socket.c: people's requests, served in the keeper's loop ──
+#define GRANT_SOCKET "/grant.sock"
+#define GRANT_CLIENTS_MAX 16
+void grant_socket_open(const struct launch_spec *spec);
+unsigned grant_socket_poll(struct pollfd *fds);  // up to GRANT_CLIENTS_MAX + 1
+void grant_socket_serve(const struct pollfd *fds, unsigned count, long long now);
+void grant_socket_reap(pid_t pid);
 
 // Reports one line to the process that waits for the runtime, then exits.
 __attribute__((noreturn)) void refuse(int fd, const char *code, const char *hint, const char *text,

@@ -71,6 +71,8 @@ static void set_field(struct launch_spec *spec, const char *name, char *value) {
       {"bounds", &spec->bounds},       {"warden-dir", &spec->warden_dir},
       {"halt", &spec->halt},           {"runtime-dir", &spec->runtime_dir},
       {"warden-log", &spec->warden_log}, {"in-use-error", &spec->in_use_error},
+      {"grants-dir", &spec->grants_dir}, {"no-grants", &spec->no_grants},
+      {"state", &spec->state_dir},
   };
   for (unsigned i = 0; i < sizeof string_fields / sizeof *string_fields; i++)
     if (!strcmp(string_fields[i].name, name)) {
@@ -123,6 +125,7 @@ void read_launch_spec(char **argv, struct launch_spec *spec) {
   // The runtime must never run as root, and every field must be set.
   if (at >= count || !spec->argv[0] || !spec->uid || !spec->gid || !spec->user || !spec->warden ||
       !spec->warden_dir || !spec->bounds || !spec->halt || !spec->runtime_dir ||
-      !spec->warden_log || !spec->in_use_error)
+      !spec->warden_log || !spec->in_use_error || !spec->state_dir ||
+      (!spec->grants_dir && !spec->no_grants))
     die("the launch spec is incomplete");
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -134,6 +135,7 @@ static void reap(int *runtime_status, long long *restart_at, long long started_a
   int status;
   pid_t pid;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    grant_socket_reap(pid);
     if (pid == runtime) {
       *runtime_status = status;
       runtime = 0;
@@ -146,14 +148,30 @@ static void reap(int *runtime_status, long long *restart_at, long long started_a
   }
 }
 
+// Returns the number of a signal, 0 if there is none.
+static int read_signal(int signal_fd) {
+  struct signalfd_siginfo info;
+  return read(signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+// Serves people's requests until a signal arrives or the time is over.
+static int wait_for_signal(int signal_fd, long long ms) {
+  struct pollfd fds[GRANT_CLIENTS_MAX + 2] = {{signal_fd, POLLIN, 0}};
+  unsigned count = grant_socket_poll(fds + 1);
+  if (poll(fds, count + 1, (int)ms) > 0) grant_socket_serve(fds + 1, count, now_ms());
+  else grant_socket_serve(fds + 1, 0, now_ms());
+  return read_signal(signal_fd);
+}
+
 static int supervise(const sigset_t *signals) {
+  int signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signal_fd < 0) refuse(spec.ready_fd, "internal", "", "signalfd: %s", strerror(errno));
   long long restart_at = 0, started_at = now_ms();
   int backoff = RESTART_BACKOFF_MS_MIN, runtime_status = 0;
   while (runtime) {
     long long left = warden ? 1000 : restart_at - now_ms();
     if (left < 0) left = 0;
-    struct timespec wait = {left / 1000, left % 1000 * 1000000};
-    int number = sigtimedwait(signals, NULL, &wait);
+    int number = wait_for_signal(signal_fd, left);
     if (number == SIGTERM || number == SIGINT || number == SIGHUP) kill(runtime, SIGTERM);
     reap(&runtime_status, &restart_at, started_at, &backoff);
     if (!runtime || warden || now_ms() < restart_at) continue;
@@ -199,6 +217,7 @@ int main(int argc, char **argv) {
   int release_fd;
   runtime = runtime_start(&spec, &release_fd);
   warden_start_first();
+  grant_socket_open(&spec);
   // If the runtime has exited, it has reported why, and supervise returns its status.
   if (write(release_fd, "g", 1) == 1) close(release_fd);
   if (spec.ready_fd > 2) close(spec.ready_fd);

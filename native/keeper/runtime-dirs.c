@@ -67,6 +67,12 @@ void runtime_dirs_create(const struct launch_spec *spec) {
   if (lchown(spec->runtime_dir, spec->uid, spec->gid))
     refuse(spec->ready_fd, "bad_config", "", "%s: %s", spec->runtime_dir, strerror(errno));
   write_bounds(spec);
+  // The warden reads the grants where they are kept.
+  char grants[PATH_MAX];
+  join_path(grants, spec->warden_dir, "/grants");
+  unlink(grants);
+  if (spec->grants_dir && symlink(spec->grants_dir, grants))
+    refuse(spec->ready_fd, "bad_config", "", "%s: %s", grants, strerror(errno));
 }
 
 // A killed warden's janitor holds the warden's lock until it has cleaned up what the journal in
@@ -84,7 +90,8 @@ static void wait_for_janitor(const struct launch_spec *spec) {
 void runtime_dirs_remove(const struct launch_spec *spec) {
   const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
                          "/probe/file", "/lock",        "/probe", "/root",
-                         "/dev",        "/layers",      SECRETS,  ""};
+                         "/dev",        "/layers",      SECRETS,  "/grants",
+                         GRANT_SOCKET,  ""};
   char path[PATH_MAX];
   wait_for_janitor(spec);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

@@ -76,6 +76,7 @@ static int make_accessible(const char *dir, const struct launch_spec *spec) {
     errno = E2BIG;
     return -1;
   }
+  // src/platform/free-bytes.ts knows the size.
   if (mount("tmpfs", dir, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k"))
     return -1;
   if (stat(dir, &st)) return -1;

@@ -72,6 +72,8 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
     b->client_gid = first;
   } else if (!strcmp(key, "client_pid")) {
     b->client_pid = (pid_t)first;
+  } else if (!strcmp(key, "grants")) {
+    b->no_grants = !first;
   } else if (!strcmp(key, "boxes")) {
     b->boxes_max = first > 4096 ? 4096 : first;
   } else if (first == 0 || last < first) {
@@ -176,6 +178,10 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   }
   if (!allowed && (use == PREFIX_CHOWN || use == PREFIX_SHARE))
     return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds for chown and share", path);
+  if (!allowed && !b->no_grants && (use == PREFIX_READ || use == PREFIX_WRITE)) {
+    int fd = grants_open(path, err);
+    if (fd != NOT_GRANTED) return fd;
+  }
   if (!allowed)
     return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds of a box%s", path,
                 use == PREFIX_WRITE    ? " for writing"

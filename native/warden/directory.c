@@ -1,6 +1,7 @@
 // Serves directory requests of sandboxd, which is not root: chown to an agent, share with a group,
-// measure, find the newest change, delete. Only below the prefixes and for the ids of the bounds,
-// and through descriptors, so that no symbolic link or rename leads elsewhere.
+// measure, find the newest change, delete; whether a directory is granted, and revoking that. Only
+// below the prefixes and for the ids of the bounds, and through descriptors, so that no symbolic
+// link or rename leads elsewhere.
 #include "layer.h"
 
 #include <errno.h>
@@ -227,6 +228,11 @@ static int open_requested(const struct dir_request *request, struct failure *err
   if (request->op == DIR_DELETE && is_layer_dir(request->path))
     return fail(err, REFUSED_BOX, "%.200s is in use by a layer: close that first", request->path);
   if (request->op == DIR_DELETE) return bounds_delete_dir(&bounds, request->path, &name, err);
+  if (request->op == DIR_GRANTED) {
+    int fd = bounds.no_grants ? NOT_GRANTED : grants_open(request->path, err);
+    if (fd == NOT_GRANTED) fail(err, REFUSED_BOUNDS, "%.200s is not granted", request->path);
+    return fd;
+  }
   if (request->op == DIR_MEASURE || request->op == DIR_NEWEST)
     return bounds_open(&bounds, request->path, PREFIX_WRITE, err);
   if (!host.root) return fail(err, REFUSED_HOST, "without root all boxes share one user");
@@ -239,13 +245,15 @@ static int open_requested(const struct dir_request *request, struct failure *err
 void dir_request_start(struct conn *conn, const uint8_t *bytes, size_t size) {
   struct dir_request request = {0};
   struct dir_result result = {0};
-  int top = parse_dir_request(bytes, size, &request, &result.err)
-                ? -1
-                : open_requested(&request, &result.err);
+  bool is_valid = !parse_dir_request(bytes, size, &request, &result.err);
+  bool is_walk = request.op != DIR_CHOWN && request.op < DIR_GRANTED;
+  int top = -1;
+  if (is_valid && request.op == DIR_REVOKE) result.skipped = grants_revoke(request.path);
+  else if (is_valid) top = open_requested(&request, &result.err);
   bool pending = false;
   result.op = request.op;
   if (top >= 0 && request.op == DIR_CHOWN) chown_to_user(top, &request, &result.err);
-  if (top >= 0 && request.op != DIR_CHOWN) pending = start_worker(conn, top, &request, &result);
+  if (top >= 0 && is_walk) pending = start_worker(conn, top, &request, &result);
   if (top >= 0) close(top);
   if (!pending) send_result(conn, &result);
 }

@@ -297,13 +297,13 @@ int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *req
   request->uid = u32(bytes + 4);
   request->gid = u32(bytes + 8);
   request->path = as_string(bytes + DIR_HEADER_BYTES, size - DIR_HEADER_BYTES);
-  if (request->op < DIR_CHOWN || request->op > DIR_NEWEST || bytes[1] || u16(bytes + 2))
+  if (request->op < DIR_CHOWN || request->op > DIR_REVOKE || bytes[1] || u16(bytes + 2))
     return fail(err, REFUSED_PLAN, "unknown directory operation");
   if (!request->path || !is_normalized_path(request->path) || !request->path[1])
     return fail(err, REFUSED_PLAN, "the directory is not an absolute, normalized path");
   if (request->op == DIR_MEASURE)
     return request->uid ? fail(err, REFUSED_PLAN, "measuring takes no uid") : 0;
-  if (request->op == DIR_DELETE || request->op == DIR_NEWEST)
+  if (request->op >= DIR_DELETE)
     return request->uid || request->gid ? fail(err, REFUSED_PLAN, "this takes no uid or gid") : 0;
   uint32_t unset = UINT32_MAX;
   if (request->gid == 0 || request->gid == unset || request->uid == unset ||

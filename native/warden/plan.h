@@ -44,6 +44,8 @@ enum dir_op {
   DIR_MEASURE = 3,  // disk usage, with a gid of that group's entries; below a bounds line "rw"
   DIR_DELETE = 4,   // a directory with all in it; uid and gid zero; a child of a line "delete"
   DIR_NEWEST = 5,   // newest ctime of its directories; uid and gid zero; as for writing
+  DIR_GRANTED = 6,  // done if a grant allows the path; uid and gid zero
+  DIR_REVOKE = 7,   // removes the grants of exactly this path; uid and gid zero
 };
 #define DIR_HEADER_BYTES 12
 struct dir_request {

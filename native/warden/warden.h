@@ -37,6 +37,7 @@ struct bounds {
   uid_t client_uid;
   gid_t client_gid;  // 0: not set
   pid_t client_pid;  // 0: any process of client_uid
+  bool no_grants;    // the site names the workspaces itself
 };
 extern struct bounds bounds;
 int bounds_read(const char *file, struct bounds *bounds, struct failure *err);
@@ -54,6 +55,12 @@ int bounds_delete_dir(const struct bounds *bounds, const char *path, const char 
                       struct failure *err);
 // Opens the parent of the egress prefix that contains path, and sets rest to the path below it.
 int bounds_egress_dir(const struct bounds *bounds, const char *path, const char **rest);
+
+// ── grants.c: what people allow beyond the bounds, read from DIR/grants at each use ──
+#define NOT_GRANTED (-2)
+// Returns an O_PATH descriptor as bounds_open, -1 with err, or NOT_GRANTED.
+int grants_open(const char *path, struct failure *err);
+uint32_t grants_revoke(const char *path);  // returns how many were removed
 
 // ── host.c: what this machine supports, found by probing ──
 enum entry_fd {

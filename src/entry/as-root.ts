@@ -11,6 +11,7 @@ import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
 import { chownState, openToPass, readRootsFile } from './chown-state.ts';
+import { prepareGrantsDir, prepareKeeperDir } from './keeper-dir.ts';
 import { assertNative } from './native.ts';
 import {
   loadRuntimeConfig,
@@ -108,6 +109,9 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     join(args.stateDir, 'HALT'),
     'warden-log',
     join(args.stateDir, 'logs', 'warden.log'),
+    'state',
+    args.stateDir,
+    ...grantFields(args.stateDir, config),
     'in-use-error',
     JSON.stringify({ error: stateInUseFault(args.stateDir).toBody() }),
     ...required.flatMap((path) => ['required', path]),
@@ -132,6 +136,26 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     ...option('--agents', args.agentsDir),
     ...restartArgs(args),
   ];
+}
+
+/** Tells the keeper where people's grants are, or why there are none. */
+function grantFields(stateDir: string, { sandboxd }: RuntimeConfig): string[] {
+  if (sandboxd.workspace_roots.length > 0)
+    return [
+      'no-grants',
+      'this site names the roots of all workspaces itself\n' +
+        `Work below ${sandboxd.workspace_roots.join(' or ')}.`,
+    ];
+  try {
+    return ['grants-dir', prepareGrantsDir(prepareKeeperDir(process.env), stateDir)];
+  } catch (error) {
+    // A host whose disk is read-only there still runs tasks in other workspaces.
+    return [
+      'no-grants',
+      `grants cannot be kept on this host: ${(error as Error).message}\n` +
+        'Set AGENTD_KEEPER_DIR to a directory of root and start again.',
+    ];
+  }
 }
 
 /** Its parent belongs to root, so that the warden's directory beside it stays root's. */

@@ -1,6 +1,7 @@
 // Starts the warden as this user, before every daemon: writes its bounds first, and restarts it
 // when it dies, which also ends its boxes. It exits with this process. As root, the keeper starts
 // it (as-root.ts).
+import { rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { boundsText, hostUser, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { SandboxdConfig } from '../daemons/sandboxd/config.ts';
@@ -24,7 +25,10 @@ export async function startWarden(options: WardenOptions): Promise<SupervisedPro
   const program = assertNative('warden');
   const paths = wardenPaths(runtimeDir);
   makePrivateDir(paths.dir);
-  for (const name of ['workspaces', 'homes']) makePrivateDir(join(stateDir, name));
+  for (const name of ['workspaces', 'homes', 'grants']) makePrivateDir(join(stateDir, name));
+  // Grants outlive the runtime, so that unfinished tasks can resume; agentctl writes them.
+  rmSync(paths.grants, { recursive: true, force: true });
+  symlinkSync(join(stateDir, 'grants'), paths.grants);
   const text = boundsText({
     config: { ...config, runner: config.runner ?? '' },
     host: hostUser(runtimeDir),

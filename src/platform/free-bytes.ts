@@ -7,13 +7,18 @@ const MISSING_CODES: ReadonlySet<string | undefined> = new Set(['EACCES', 'ENOEN
 
 const FILES_RESERVED = { max: 10_000, part: 1 / 20 } as const;
 
-/** Falls back to the directory above for a path that cannot be read. */
-function statNearest(path: string): StatsFs {
+/** The keeper covers directories that the daemons cannot enter with file systems of this size. */
+const COVER_BYTES = 64 * 1024;
+
+/** Falls back to the directory above for a path that cannot be read, or is covered. */
+function statNearest(path: string, isAbove = false): StatsFs {
   try {
-    return statfsSync(path);
+    const stat = statfsSync(path);
+    const isCover = isAbove && path !== '/' && stat.blocks * stat.bsize <= COVER_BYTES;
+    return isCover ? statNearest(dirname(path), true) : stat;
   } catch (error) {
     if (!MISSING_CODES.has((error as NodeJS.ErrnoException).code) || path === '/') throw error;
-    return statNearest(dirname(path));
+    return statNearest(dirname(path), true);
   }
 }
 

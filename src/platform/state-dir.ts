@@ -32,11 +32,14 @@ export function defaultStateDir(env: Env): string {
   return join(HOME === '' ? userInfo().homedir : HOME, '.local', 'state', 'agentd');
 }
 
-/** Returns a state directory's runtime directory: the same in every process. */
-export function runtimeDirFor(stateDir: string, env: Env): string {
+/** Returns a state directory's runtime directory: the same in every process of that user. */
+export function runtimeDirFor(
+  stateDir: string,
+  env: Env,
+  uid: number = process.getuid?.() ?? 0,
+): string {
   const real = existsSync(stateDir) ? realpathSync(stateDir) : resolve(stateDir);
   const short = sha256Hex(real).slice(0, 8);
-  const uid = process.getuid?.() ?? 0;
   const xdg = env.XDG_RUNTIME_DIR;
   const base =
     xdg !== undefined && xdg !== ''

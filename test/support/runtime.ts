@@ -140,6 +140,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     PATH: process.env.PATH ?? '',
     HOME: base,
     XDG_RUNTIME_DIR: xdg,
+    AGENTD_KEEPER_DIR: join(base, 'keeper'),
     ...(options.faults === true ? { AGENTD_FAULTS: '1' } : {}),
   };
   const argv = [

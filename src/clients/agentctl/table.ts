@@ -8,11 +8,13 @@ import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
 import { taskCommands } from './table/tasks.ts';
+import { workspaceCommands } from './table/workspaces.ts';
 
 /** In the order of --help. */
 export const GROUPS: readonly { title: string; commands: readonly Command[] }[] = [
   { title: 'Runtime', commands: runtimeCommands },
   { title: 'Tasks and artifacts', commands: taskCommands },
+  { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
   { title: 'Approvals and people', commands: approvalCommands },
   { title: 'Tools and models', commands: modelCommands },

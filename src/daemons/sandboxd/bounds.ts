@@ -21,7 +21,12 @@ export type BoundsPlaces = {
 /** The warden's paths: beside the runtime directory, which may belong to another user. */
 export function wardenPaths(runtimeDir: string) {
   const dir = `${runtimeDir}.warden`;
-  return { dir, socket: join(dir, 'warden.sock'), bounds: join(dir, 'bounds') };
+  return {
+    dir,
+    socket: join(dir, 'warden.sock'),
+    bounds: join(dir, 'bounds'),
+    grants: join(dir, 'grants'),
+  };
 }
 
 /** Returns this process's user, and if the warden is root: the owner of its directory. */
@@ -121,6 +126,8 @@ export function boundsText(places: BoundsPlaces): string {
       : []),
     ...[ownWorkspaces, homes].map((path) => `delete ${path}`),
     `egress ${join(runtimeDir, 'egressd')}`,
+    // Where the site names the roots of all workspaces, a person's grant adds nothing.
+    ...(config.workspace_roots.length > 0 ? ['grants 0'] : []),
     '',
   ].join('\n');
 }

@@ -10,7 +10,7 @@ import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import type { Layers } from './layers.ts';
-import { boxBinds, fitsLayer, hostBinds, type Places } from './rules.ts';
+import { boxBinds, fitsLayer, hostBinds, type Places, toOwned } from './rules.ts';
 import type { SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
@@ -42,6 +42,8 @@ type Ground = {
   /** Where its writes go. */
   written: string;
   layer?: string;
+  /** Its files appear as the agent's, and are their owner's. */
+  isOwned?: boolean;
   release(): void;
 };
 
@@ -68,12 +70,14 @@ export function makeBoxPlanner(options: {
   ): Promise<Ground> => {
     const layerPath = findLayerPath(body);
     if (layerPath === undefined) {
-      const { upper, gid } = await workspaces.workspaceFor({
+      const { upper, gid, isGranted } = await workspaces.workspaceFor({
         rootTaskId: body.root_task_id,
         path: body.workspace_path,
       });
       const release = () => undefined;
-      return { user: { uid, gid }, workspace: upper, written: upper, release };
+      const user = { uid, gid };
+      const isOwned = isGranted && level === 'L2';
+      return { user, workspace: upper, written: upper, isOwned, release };
     }
     assertFitsLayer(body.rules, level);
     const use = await layers.acquire(body.root_task_id, layerPath);
@@ -100,8 +104,9 @@ export function makeBoxPlanner(options: {
       secrets: options.secrets(),
       ...(ground.layer === undefined ? {} : { layer: ground.layer }),
     };
-    const { binds, missing } =
+    const { binds: plain, missing } =
       level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);
+    const binds = ground.isOwned ? plain.map((bind) => toOwned(bind, ground.workspace)) : plain;
     const { egress_socket } = body.network;
     const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
     const plan: BoxPlan = {

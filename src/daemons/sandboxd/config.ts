@@ -63,7 +63,10 @@ export const sandboxdConfig = z.strictObject({
   /** Manifests may declare paths below these, and no others. */
   read_roots: z.array(path).max(32).default(['/srv', '/opt', '/usr/share', '/var/log']),
   write_roots: z.array(path).max(32).default(['/srv/workspaces']),
-  /** Directories below these may be used in place as workspaces. */
+  /**
+   * Directories below these may be used in place as workspaces, and no others. Empty: those that
+   * people granted.
+   */
   workspace_roots: z.array(path).max(32).default([]),
   /** Maximum number of concurrent boxes, runners included. */
   boxes_max: z.int().min(1).max(4_096).default(512),

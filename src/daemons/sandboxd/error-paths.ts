@@ -25,7 +25,8 @@ export function makePathRenamer(
     patterns.reduce((now, [host, inBox]) => now.replace(host, inBox), text);
   return (work) =>
     work.catch((error: unknown) => {
-      if (!(error instanceof Fault)) throw error;
+      // A directory that is not granted keeps its name on the host: a person has to type it.
+      if (!(error instanceof Fault) || error.details?.workspace === 'not_granted') throw error;
       const { code, message, hint, retryAfterMs, details } = error;
       const [renamed, advice] = [rename(message), rename(hint)];
       if (renamed === message && advice === hint) throw error;

@@ -130,6 +130,7 @@ describe("sandboxd's store", () => {
   const owned: DirectoryOwner[] = [];
   /** Paths with a gid that the warden finds there. */
   const found: string[] = [];
+  const granted = new Set<string>();
   const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
       stateDir: dir,
@@ -143,6 +144,10 @@ describe("sandboxd's store", () => {
         async measure(path, gid) {
           if (!existsSync(path)) throw fault('not_found', `${path} is gone`);
           return { bytes: 0, entries: found.filter((entry) => entry === `${path} ${gid}`).length };
+        },
+        async assertGranted(path) {
+          if (granted.has(path)) return;
+          throw fault('denied', `the warden refused: ${path} is not granted`);
         },
       },
       secrets: () => [join(dir, 'keys')],
@@ -211,6 +216,31 @@ describe("sandboxd's store", () => {
     });
     const shared = { path: place, uid: null, gid: used.gid };
     assert.deepEqual(owned.splice(0), [shared, shared], 'by the warden, after each start');
+  });
+
+  it('without roots, a directory is used in place only while it is granted, and stays its owner’s', async () => {
+    const place = join(dir, 'of a person');
+    mkdirSync(place);
+    const none = workspaces({});
+    const refusal = {
+      code: 'denied',
+      message: `agents may not work in ${place}: ${place} is not granted`,
+      hint: `Let them, as the owner of the directory: agentctl workspace grant '${place}'`,
+      details: { workspace: 'not_granted', path: place },
+    };
+    await assert.rejects(none.check(place), refusal);
+    await assert.rejects(none.workspaceFor({ rootTaskId: 'task_5', path: place }), refusal);
+    granted.add(place);
+    await none.check(place);
+    const used = await none.workspaceFor({ rootTaskId: 'task_5', path: place });
+    assert.equal(used.upper, place);
+    assert.deepEqual(owned.splice(0), [], 'nothing is given a group');
+    assert.deepEqual((await store.workspaceUse('task_5'))?.writes, []);
+    // Where the site names the roots, a grant adds nothing.
+    const roots = workspaces({ workspace_roots: [join(dir, 'allowed')] });
+    await assert.rejects(roots.check(place), { code: 'denied', hint: /^Work below .*\/allowed; / });
+    granted.clear();
+    await assert.rejects(workspaces({}).workspaceFor({ rootTaskId: 'task_5' }), refusal);
   });
 
   it('trees that were not used for long are forgotten, and their files shared again', async () => {

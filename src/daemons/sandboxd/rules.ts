@@ -84,7 +84,8 @@ export function boxBinds(
     // Only through the layer may a box change the directory below it.
     const isBelowLayer = places.layer !== undefined && isWithin(src, places.workspace);
     if (isBelowLayer && path !== WORKSPACE && kind === 'rw') missing.push(path);
-    else if (exists(src)) declared.push({ kind, src, dst: path });
+    // The workspace may be a directory that the daemons cannot see.
+    else if (src === places.workspace || exists(src)) declared.push({ kind, src, dst: path });
     else missing.push(path);
   };
   for (const path of new Set(rules.read)) if (!rules.write.includes(path)) declare('ro', path);
@@ -138,6 +139,12 @@ function toLayerBind(bind: Bind, { layer }: Places): Bind {
   if (layer === undefined || bind.dst !== WORKSPACE) return bind;
   return { kind: 'layer', src: layer, dst: WORKSPACE, readonly: bind.kind === 'ro' };
 }
+
+/** A person's directory appears in the box as the agent's; what it makes there is the person's. */
+export const toOwned = (bind: Bind, dir: string): Bind =>
+  (bind.kind === 'ro' || bind.kind === 'rw') && bind.src !== undefined && isWithin(bind.src, dir)
+    ? { ...bind, owned: true }
+    : bind;
 
 /**
  * As boxBinds, for level 1, which uses the host's own tree and cannot hide or protect paths. Paths

@@ -244,7 +244,7 @@ describe('runners and boxes', () => {
 
   const boxes = () => {
     const workspaces = {
-      workspaceFor: async () => ({ layers: [], upper: dir, gid: 77 }),
+      workspaceFor: async () => ({ layers: [], upper: dir, gid: 77, isGranted: false }),
       homeFor: async () => dir,
       pathAliases: () => [[dir, '/workspace'] as const],
     };

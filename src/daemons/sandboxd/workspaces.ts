@@ -4,8 +4,9 @@ import { mkdirSync, realpathSync } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../../platform/log.ts';
+import { quoteWord } from '../../platform/quote-word.ts';
 import { isWithin } from '../../policy/paths.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { PathAlias } from './error-paths.ts';
@@ -15,7 +16,13 @@ import type { SandboxdStore } from './store.ts';
 import type { Range, WorkspaceUse } from './workspace-rows.ts';
 
 /** `layers` are read-only, lowest first; writes go to `upper`. */
-export type Workspace = { layers: readonly string[]; upper: string; gid: number };
+export type Workspace = {
+  layers: readonly string[];
+  upper: string;
+  gid: number;
+  /** A person's directory: agents appear as its owner, and nothing in it gets their group. */
+  isGranted: boolean;
+};
 
 /** `reason`: why the group is not free yet. */
 export type WorkspaceRelease = { freed: boolean; reason: string | null };
@@ -58,7 +65,7 @@ export function makeWorkspaces(options: {
   >;
   /** Boxes have their own users, to which the warden must chown files. */
   ownUsers: boolean;
-  warden: Pick<Warden, 'chown' | 'measure'>;
+  warden: Pick<Warden, 'chown' | 'measure' | 'assertGranted'>;
   gid: number;
   /** Host paths with people's keys, and agentd's own. */
   secrets: () => readonly string[];
@@ -76,8 +83,22 @@ export function makeWorkspaces(options: {
       throw fault('denied', `${path} may not be used as a workspace: keys are kept there`, {
         hint: 'Work in another directory.',
       });
-    await assertInPlace(path, config.workspace_roots);
+    assertNormalized(path);
+    const roots = config.workspace_roots;
+    // A person's directory may be one that this process cannot see: the warden decides alone.
+    if (roots.length === 0) return assertGranted(path);
+    assertInRoots(path, roots);
+    await assertInPlace(path);
   };
+  const assertGranted = (path: string): Promise<void> =>
+    warden.assertGranted(path).catch((error: unknown) => {
+      if (!(error instanceof Fault) || error.code !== 'denied') throw error;
+      throw fault('denied', `agents may not work in ${path}: ${describeRefusal(error)}`, {
+        hint: `Let them, as the owner of the directory: agentctl workspace grant ${quoteWord(path)}`,
+        details: { workspace: 'not_granted', path },
+        cause: error,
+      });
+    });
 
   const makeWorkspace = async (
     rootTaskId: string,
@@ -86,19 +107,21 @@ export function makeWorkspaces(options: {
     if (path !== undefined) await assertAllowed(path);
     const row = await store.workspace(rootTaskId, path, range);
     const upper = row.path ?? join(stateDir, 'workspaces', rootTaskId);
+    // In a granted directory nothing is given the group: its files stay their owner's.
+    const isGranted = row.path !== null && config.workspace_roots.length === 0;
     if (row.path !== null) {
       await assertAllowed(row.path);
-      await store.recordWrites(rootTaskId, [row.path]);
+      if (!isGranted) await store.recordWrites(rootTaskId, [row.path]);
     }
     const gid = ownUsers ? row.gid : options.gid;
     if (row.path === null) mkdirSync(upper, { recursive: true, mode: 0o700 });
     // The agents of the task share this group; new files inherit it.
-    if (ownUsers) {
+    if (ownUsers && !isGranted) {
       const left = await warden.chown({ path: upper, uid: null, gid });
       if (left > 0)
         log.warn('left files with several hard links, and devices, unchanged', { upper, left });
     }
-    return { layers: [], upper, gid };
+    return { layers: [], upper, gid, isGranted };
   };
 
   const homePath = (agent: string, rootTaskId: string) =>
@@ -170,16 +193,28 @@ export function makeWorkspaces(options: {
   };
 }
 
+function assertNormalized(path: string): void {
+  if (/^\/./.test(path) && !/\/\.{0,2}(\/|$)/.test(path)) return;
+  throw fault('denied', `${path} may not be used as a workspace`, {
+    hint: 'Use an absolute path without . and .. in it, and without a slash at its end.',
+  });
+}
+
+/** Where the site names the roots of all workspaces, a person cannot add to them. */
+function assertInRoots(path: string, roots: readonly string[]): void {
+  if (roots.some((root) => isWithin(path, root.replace(/(?<=.)\/$/, '')))) return;
+  throw fault('denied', `${path} may not be used as a workspace`, {
+    hint:
+      `Work below ${roots.join(' or ')}; ` +
+      'or an operator adds it to sandboxd.workspace_roots in agentd.yaml.',
+  });
+}
+
 /**
  * Rejects links, so that the allowed directory is the one used. A path that this user cannot access
  * is checked by the warden, which follows no links either.
  */
-async function assertInPlace(path: string, roots: readonly string[]): Promise<void> {
-  const isAllowed = roots.some((root) => isWithin(path, root.replace(/(?<=.)\/$/, '')));
-  if (!isAllowed || /\/\.\.?(\/|$)/.test(path))
-    throw fault('denied', `${path} may not be used as a workspace`, {
-      hint: 'An operator can allow it: sandboxd.workspace_roots in agentd.yaml.',
-    });
+async function assertInPlace(path: string): Promise<void> {
   try {
     if ((await lstat(path)).isDirectory() && (await realpath(path)) === path) return;
   } catch (error) {
@@ -187,6 +222,9 @@ async function assertInPlace(path: string, roots: readonly string[]): Promise<vo
   }
   throw fault('not_found', `${path} is not a directory, or its path contains a link`);
 }
+
+const describeRefusal = ({ message }: Fault): string =>
+  message.replace(/^the warden refused: /, '');
 
 async function isGone(path: string): Promise<boolean> {
   try {

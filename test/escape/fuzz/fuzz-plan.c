@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct dir_request request;
   // Close enough to a valid request that the path is decoded.
   if (size > DIR_HEADER_BYTES + 1 && size % 2) {
-    copy[0] = (uint8_t)(DIR_CHOWN + size / 2 % DIR_NEWEST);
+    copy[0] = (uint8_t)(DIR_CHOWN + size / 2 % DIR_REVOKE);
     copy[1] = copy[2] = copy[3] = copy[size - 1] = 0;
     copy[DIR_HEADER_BYTES] = '/';
     if (copy[0] != DIR_CHOWN) memset(copy + 4, 0, 4);

@@ -91,6 +91,15 @@ export function buildFuzzer(): string {
   ]);
 }
 
+// The keeper's parser of requests for grants alone, under the sanitizers.
+export function buildGrantFuzzer(): string {
+  const dir = join(REPO, 'test/escape/fuzz');
+  const keeper = join(REPO, 'native/keeper');
+  const sources = [join(dir, 'fuzz-grant-request.c'), join(keeper, 'grant-request.c')];
+  const output = join(REPO, 'build/escape/fuzz-grant-request');
+  return compile(output, sources, BUILD_FLAGS.sanitized, [keeper, dir]);
+}
+
 export const IS_ROOT = process.getuid?.() === 0;
 const NOBODY = 65534;
 

@@ -22,7 +22,7 @@ import { type FoundEntry, openDir, readChunks, stampOf, walk } from './state-tre
  * their own ways, and the rest belongs to running processes or to this machine.
  */
 const LEFT_OUT = new RegExp(
-  '^(audit|objects|logs|runners|snapshots|(runtime|supervisor|restored|restoring)\\.json|' +
+  '^(audit|grants|objects|logs|runners|snapshots|(runtime|supervisor|restored|restoring)\\.json|' +
     'crash-(at|now)|.*\\.(lock(-journal)?|tmp)|.*\\.sqlite(-(wal|shm|journal)|\\.before-.*)?)$',
 );
 /** Files of the log that are copied as the checkpoint covers them, or can be rebuilt. */

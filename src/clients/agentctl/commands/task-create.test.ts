@@ -4,9 +4,10 @@ import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { at, id } from '../testing/fixtures.ts';
-import { agentctl } from '../testing/run-agentctl.ts';
+import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamScript } from '../testing/team-script.ts';
 
 let fake: FakeRuntime;
@@ -77,6 +78,51 @@ test('create rejects an invalid workspace, time, input or priority', async () =>
   assert.ok(Date.parse(shown!) > Date.now(), 'the example would be accepted');
   assert.equal((await run('task', 'create', 'x', '--workspace', join(dir, 'link'))).code, 0);
   assert.deepEqual(sent('createTask')?.body, { goal: 'x', workspace: dir });
+  rmSync(dir, { recursive: true });
+});
+
+test('create asks for a grant only where the runtime needs one, and takes it back if that was in vain', async () => {
+  const script = teamScript();
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'actl-here-')));
+  const refused = fault('denied', 'agents may not work there', {
+    details: { workspace: 'not_granted', path: '/etc' },
+  });
+  const listGrants = async () => {
+    const ran = await run('workspace', 'list', '--json');
+    return documentOf<{ grants: { path: string }[] }>(ran).grants.map(({ path }) => path);
+  };
+  const here = (...more: string[]) =>
+    agentctl(['task', 'create', 'x', '--here', ...more], { state: fake.stateDir, cwd: dir });
+  fake.script(script);
+  assert.equal((await here()).code, 0);
+  assert.deepEqual(sent('createTask')?.body, { goal: 'x', workspace: dir });
+  assert.deepEqual(await listGrants(), [], 'a root of the site covers it');
+  assert.match((await here('--workspace', dir)).stderr, /--here and --workspace name two/);
+  let tries = 0;
+  const { agentd } = script;
+  const refuseFirst = (andThen: () => Promise<never> | undefined) =>
+    fake.script({
+      ...script,
+      agentd: {
+        ...agentd,
+        createTask: async (context) => {
+          if (tries++ % 2 === 0) throw refused;
+          return (await andThen()) ?? agentd!.createTask!(context);
+        },
+      },
+    });
+  refuseFirst(() => Promise.reject(fault('limit', 'too many tasks')));
+  assert.equal((await here()).code, 7);
+  assert.deepEqual(await listGrants(), []);
+  refuseFirst(() => undefined);
+  const ran = await here();
+  assert.equal(ran.code, 0, ran.stderr);
+  assert.match(ran.stdout + ran.stderr, /end that with: agentctl workspace revoke \/\S+/);
+  assert.deepEqual(await listGrants(), [dir], 'the directory named by the person, not another');
+  tries = 0;
+  refuseFirst(() => Promise.reject(fault('limit', 'too many tasks')));
+  assert.equal((await here()).code, 7);
+  assert.deepEqual(await listGrants(), [dir], 'it was there before');
   rmSync(dir, { recursive: true });
 });
 

@@ -1,8 +1,9 @@
 // agentctl task create and retry.
 import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
+import { quoteWord } from '../../../platform/quote-word.ts';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
-import { fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import { checkId } from '../check-ids.ts';
 import type { Args, Session } from '../command.ts';
 import { readTextArgument } from '../input.ts';
@@ -23,8 +24,33 @@ export async function create(session: Session): Promise<number> {
   const body = { ...buildBody(args, Date.now()), goal } as CreateTask;
   const inputs = await readInputs(runtime(), args.list('input'));
   if (inputs.length > 0) body.inputs = inputs;
-  const { task } = await runtime().call('agentd', 'createTask', { body }, { idempotent: true });
+  const { task } = await createGranted(session, body);
   return follow(session, task);
+}
+
+/** Where no root of the site covers the workspace, the person who names it lets agents in. */
+async function createGranted(session: Session, body: CreateTask) {
+  const request = () =>
+    session.runtime().call('agentd', 'createTask', { body }, { idempotent: true });
+  try {
+    return await request();
+  } catch (error) {
+    const isMissing = error instanceof Fault && error.details?.workspace === 'not_granted';
+    if (!isMissing || body.workspace === undefined) throw error;
+  }
+  const { openGrants } = await import('../grants/grants.ts');
+  const grants = openGrants(session);
+  const { path, isNew } = await grants.grant(body.workspace);
+  try {
+    const created = await request();
+    session.out.info(
+      `Agents may now work in ${path}; end that with: agentctl workspace revoke ${quoteWord(path)}`,
+    );
+    return created;
+  } catch (error) {
+    if (isNew) await grants.revoke(path);
+    throw error;
+  }
 }
 
 export async function retry(session: Session): Promise<number> {
@@ -57,7 +83,7 @@ export function buildBody(args: Args, nowMs: number): Partial<Body> {
     max_time_s: args.number('max-time'),
   };
   const deadline = args.text('deadline');
-  const workspace = args.text('workspace');
+  const workspace = readWorkspace(args);
   const body: Partial<Body> = {
     agent: args.text('agent'),
     parent_task_id: args.text('parent'),
@@ -65,7 +91,7 @@ export function buildBody(args: Args, nowMs: number): Partial<Body> {
     priority: args.number('priority'),
     deadline: deadline === undefined ? undefined : readDeadline(deadline, nowMs),
     after: args.list('after').length === 0 ? undefined : args.list('after'),
-    workspace: workspace === undefined ? undefined : resolveWorkspace(workspace),
+    workspace,
     limits: Object.values(limits).every((limit) => limit === undefined) ? undefined : limits,
   };
   return JSON.parse(JSON.stringify(body)) as Partial<Body>;
@@ -79,6 +105,15 @@ function readDeadline(text: string, nowMs: number): string {
   });
 }
 
+function readWorkspace(args: Args): string | undefined {
+  const named = args.text('workspace');
+  if (!args.flag('here')) return named === undefined ? undefined : resolveWorkspace(named);
+  if (named === undefined) return resolveWorkspace('.');
+  throw fault('bad_usage', '--here and --workspace name two directories', {
+    hint: 'Use one of them.',
+  });
+}
+
 /** Resolves links, which could be changed later. */
 function resolveWorkspace(dir: string): string {
   const path = resolve(dir);
@@ -86,7 +121,7 @@ function resolveWorkspace(dir: string): string {
   if (stat?.isDirectory() === true) return realpathSync(path);
   const what = stat === undefined ? 'not found' : 'is not a directory';
   throw fault('bad_usage', `--workspace: ${path} ${what}`, {
-    hint: 'Name an existing directory below one of sandboxd.workspace_roots.',
+    hint: 'Name an existing directory of your own.',
   });
 }
 

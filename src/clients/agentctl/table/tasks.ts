@@ -56,8 +56,10 @@ export const taskCommands: readonly Command[] = [
       {
         name: 'workspace',
         value: 'DIR',
-        help: 'directory to work in, below one of sandboxd.workspace_roots',
+        completes: 'directory',
+        help: 'let agents work in this directory of your own, and start there',
       },
+      { name: 'here', help: 'the same for the current directory' },
       { name: 'priority', value: 'N', kind: 'priority', help: '-100 to 100; higher starts first' },
       {
         name: 'input',

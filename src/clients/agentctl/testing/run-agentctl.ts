@@ -7,6 +7,7 @@ export type RunAgentctlOptions = {
   state?: string;
   env?: Record<string, string>;
   stdin?: string;
+  cwd?: string;
   /** Runs another copy of the program. */
   main?: string;
   /** Runs on a terminal of its own, so that standard output is what a screen would get. */
@@ -23,6 +24,7 @@ export function agentctl(
 ): Promise<AgentctlResult> {
   const [program, ...argv] = toCommand([options.main ?? MAIN, ...args], options);
   const child = spawn(program!, argv, {
+    cwd: options.cwd,
     env: {
       ...(options.onTerminal === true ? { SHELL: '/bin/sh', TERM: 'xterm' } : {}),
       HOME: '/nonexistent',

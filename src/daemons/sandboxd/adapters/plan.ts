@@ -204,6 +204,10 @@ export function encodeLayer({ uid, gid, lower, sealed, dir }: LayerRequest): Buf
   return Buffer.concat([head, Buffer.from(paths)]);
 }
 
+/** Asks whether a grant allows a path, or removes the grants of exactly that path. */
+export const encodeGrant = (op: 'isGranted' | 'revoke', path: string): Buffer =>
+  encodePathOperation(op === 'isGranted' ? 6 : 7, path);
+
 export function encodeBoxCommand(command: BoxCommand): Buffer {
   const box = Buffer.alloc(8);
   box.writeBigUInt64LE(command.box);

@@ -9,6 +9,7 @@ import {
   encodeBoxPlan,
   encodeChown,
   encodeDelete,
+  encodeGrant,
   encodeLayer,
   encodeMeasure,
   encodeNewest,
@@ -78,6 +79,10 @@ export type Warden = {
    * that freed; nothing for one that does not exist.
    */
   deleteTree(path: string): Promise<{ bytes: number; entries: number }>;
+  /** Throws `denied` unless a person's grant allows boxes to use this path. */
+  assertGranted(path: string): Promise<void>;
+  /** Removes the grants of exactly this path. Resolves to how many there were. */
+  revokeGrant(path: string): Promise<number>;
   close(): void;
 };
 
@@ -263,6 +268,8 @@ export function makeWarden(socketPath: string): Warden {
     measure: (path, gid = 0) => requestDirectory(encodeMeasure(path, gid), 'measured'),
     newest: (path) => requestDirectory(encodeNewest(path), 'newest'),
     deleteTree: (path) => requestDirectory(encodeDelete(path), 'measured'),
+    assertGranted: (path) => requestDirectory(encodeGrant('isGranted', path), 'directoryDone'),
+    revokeGrant: (path) => requestDirectory(encodeGrant('revoke', path), 'directoryDone'),
     close() {
       for (const connection of live) connection.destroy();
     },
