@@ -1,7 +1,17 @@
 // toold's contract: tools, tool calls, and the admission of runs.
 import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
-import { CallId, FileProblem, pageQuery, RunId, TaskId, Timestamp, WaitId } from './primitives.ts';
+import {
+  AgentName,
+  CallId,
+  FileProblem,
+  MARKS,
+  pageQuery,
+  RunId,
+  TaskId,
+  Timestamp,
+  WaitId,
+} from './primitives.ts';
 import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 import { WorkspaceMode } from './sandboxd/layers.ts';
@@ -137,6 +147,27 @@ export const AdmitToolRunBody = z.strictObject({
 });
 export type AdmitToolRunBody = z.infer<typeof AdmitToolRunBody>;
 
+const Answer = z.enum(['allow', 'ask', 'deny']);
+
+export const CallDecisionView = z.object({
+  answer: Answer,
+  /** False when the arguments are unknown: what the call would touch is not decided. */
+  is_whole: z.boolean(),
+  policy_version: z.int(),
+  /** One for the tool, one for each thing it would touch, and what toold itself requires. */
+  parts: z.array(
+    z.object({
+      action: z.string(),
+      resource: z.string(),
+      answer: Answer,
+      /** None: no rule permits it. */
+      rules: z.array(z.string()),
+      reason: z.string(),
+    }),
+  ),
+});
+export type CallDecisionView = z.infer<typeof CallDecisionView>;
+
 const toolParam = z.strictObject({ name: z.string().min(1).max(64) });
 
 export const tooldRoutes = routes({
@@ -185,6 +216,22 @@ export const tooldRoutes = routes({
     params: toolParam,
     body: z.strictObject({ arguments: z.record(z.string(), z.unknown()) }),
     output: z.object({ problem: z.string().nullable() }),
+    bodySizeBytesMax: 4_000_000,
+  }),
+  /** Decides a call that nobody makes. Hosts that a person would grant to a run are not counted. */
+  decideCall: route({
+    method: 'POST',
+    path: '/v1/tools/{name}/decide',
+    callers: ['operator'],
+    params: toolParam,
+    body: z.strictObject({
+      agent: AgentName,
+      /** Absent: only the tool itself is decided, if it needs arguments. */
+      arguments: z.record(z.string(), z.unknown()).optional(),
+      /** Marks that the run would have. */
+      labels: z.array(z.enum(MARKS)).max(MARKS.length).optional(),
+    }),
+    output: z.object({ decision: CallDecisionView }),
     bodySizeBytesMax: 4_000_000,
   }),
   /**

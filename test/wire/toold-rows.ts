@@ -71,6 +71,18 @@ export const ROWS = rows({
     check: (response: { problem: string }) => assert.match(response.problem, /^text: /),
     bad: [['arguments that are a list', (g) => withBody(g, { arguments: [1] }), 'bad_request']],
   },
+  decideCall: {
+    good: async () => ({
+      params: { name: 'test.echo' },
+      body: { agent: 'worker', arguments: { text: 'x' } },
+    }),
+    check: (response: { decision: { answer: string; is_whole: boolean } }) =>
+      assert.deepEqual([response.decision.answer, response.decision.is_whole], ['allow', true]),
+    bad: [
+      ['invalid arguments', (g) => withBody(g, { agent: 'worker', arguments: {} }), 'bad_request'],
+      ['an unknown tool', (g) => ({ ...g, params: { name: 'no.tool' } }), 'not_found'],
+    ],
+  },
   suspendTool: {
     good: async () => ({ params: { name: 'test.count_effect' }, body: { reason: 'looks odd' } }),
     check: (response: { tool: { suspended: { reason: string } } }) =>

@@ -20,7 +20,13 @@ export type Completes =
   | 'directory'
   | readonly string[];
 
-export type Positional = { name: string; optional?: true; completes?: Completes };
+/** `many`: the last one, which takes all further words. */
+export type Positional = {
+  name: string;
+  optional?: true;
+  many?: true;
+  completes?: Completes;
+};
 
 export type Option = {
   name: string;

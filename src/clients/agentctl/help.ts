@@ -1,6 +1,6 @@
 // Renders --help from the command table: all commands, one group, or one command.
 import { fault } from '../../wire/errors.ts';
-import type { Command, Option } from './command.ts';
+import type { Command, Option, Positional } from './command.ts';
 import type { Out } from './out.ts';
 import { commandsBelow, type Parsed } from './parse.ts';
 import { measureWidth, pad, wrap } from './show/width.ts';
@@ -44,13 +44,16 @@ function formatUsage({
   positionals = [],
   options = [],
 }: Pick<Command, 'path' | 'positionals' | 'options'>) {
-  const wordTexts = positionals.map(({ name, optional }) =>
-    optional === true ? `[${name}]` : name,
-  );
+  const wordTexts = positionals.map(formatPositional);
   const required = options.filter((option) => option.required === true);
   const rest = options.length > required.length ? ['[options]'] : [];
   return ['agentctl', ...path, ...wordTexts, ...required.map(formatOption), ...rest].join(' ');
 }
+
+const formatPositional = ({ name, optional, many }: Positional): string => {
+  const text = many === true ? `${name}…` : name;
+  return optional === true ? `[${text}]` : text;
+};
 
 const formatOption = ({ name, value }: Option): string =>
   value === undefined ? `--${name}` : `--${name} ${value}`;
@@ -84,9 +87,7 @@ function renderOverview(path: readonly string[], out: Out): string[] {
 }
 
 const toRow = ({ path, positionals = [], help }: Command): readonly [string, string] => {
-  const wordTexts = positionals.map(({ name, optional }) =>
-    optional === true ? `[${name}]` : name,
-  );
+  const wordTexts = positionals.map(formatPositional);
   return [[...path, ...wordTexts].join(' '), help];
 };
 

@@ -95,7 +95,8 @@ function addArgument(
   const longer = positionals.length === 0 ? commandsBelow([...path, word]) : [];
   if (command !== undefined && longer.length === 0) {
     positionals.push(word);
-    if (positionals.length > (command.positionals?.length ?? 0))
+    const known = command.positionals ?? [];
+    if (positionals.length > known.length && known.at(-1)?.many !== true)
       throw extraArgumentFault(word, command);
     return command;
   }

@@ -59,6 +59,7 @@ export const PATHS = {
     listCalls: 'GET /v1/tools/calls',
     getCall: 'GET /v1/tools/calls/{id}',
     checkArguments: 'POST /v1/tools/{name}/check',
+    decideCall: 'POST /v1/tools/{name}/decide',
     suspendTool: 'POST /v1/tools/{name}/suspend',
     resumeTool: 'POST /v1/tools/{name}/resume',
   },

@@ -10,9 +10,11 @@ import type { PruneAnswer, PruneBody } from '../../wire/prune.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
 import type { Containment } from './permission/containment.ts';
 import type { Marks } from './permission/marks.ts';
+import type { WhatIf } from './permission/what-if.ts';
 import type { ToolRuns } from './runs.ts';
 import type { TooldService } from './service.ts';
 import type { ToolCallRow, TooldStore } from './store/store.ts';
+import type { Tool } from './tools/tool.ts';
 
 export function makeHandlers(options: {
   service: TooldService;
@@ -20,6 +22,8 @@ export function makeHandlers(options: {
   store: TooldStore;
   marks: Pick<Marks, 'addLabels'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
+  whatIf: WhatIf;
+  toolNamed: (name: string) => Tool | undefined;
   problems: () => readonly FileProblem[];
   prune: (tree: PruneBody) => Promise<PruneAnswer>;
 }): Handlers<typeof tooldRoutes> {
@@ -63,6 +67,12 @@ export function makeHandlers(options: {
     async checkArguments({ params, body }) {
       findTool(params.name);
       return { problem: service.findArgumentProblem(params.name, body.arguments) ?? null };
+    },
+    async decideCall({ params, body }) {
+      findTool(params.name);
+      const { agent, arguments: given, labels = [] } = body;
+      const tool = options.toolNamed(params.name)!;
+      return { decision: await options.whatIf({ agent, tool, arguments: given, labels }) };
     },
     async suspendTool({ caller, params, body }) {
       findTool(params.name);

@@ -38,6 +38,7 @@ import { makeChains } from './permission/chain.ts';
 import { openContainment } from './permission/containment.ts';
 import { makeMarks } from './permission/marks.ts';
 import { makePermissions } from './permission/permission.ts';
+import { makeWhatIf } from './permission/what-if.ts';
 import { makeFinishResult } from './results/finish-result.ts';
 import { makeRuns, type ToolRun } from './runs.ts';
 import { makeService } from './service.ts';
@@ -209,6 +210,8 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       store,
       marks,
       containment,
+      whatIf: makeWhatIf({ policy, containment }),
+      toolNamed: registry.get,
       problems: () => declared?.current().problems ?? [],
       async prune(tree) {
         failpoint('toold.before-prune');

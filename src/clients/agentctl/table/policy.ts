@@ -1,5 +1,6 @@
 // Commands for policy.
 import type { Command } from '../command.ts';
+import { MARKS } from '../marks.ts';
 
 export const policyCommands: readonly Command[] = [
   {
@@ -7,6 +8,33 @@ export const policyCommands: readonly Command[] = [
     positionals: [{ name: 'FILE', completes: 'file' }],
     help: 'check a rule file (.cedar) or a manifest (.yaml)',
     load: async () => (await import('../commands/policy.ts')).check,
+  },
+  {
+    path: ['policy', 'can'],
+    positionals: [
+      { name: 'AGENT', completes: 'agent' },
+      { name: 'TOOL', optional: true, completes: 'tool' },
+      { name: 'ARGS', optional: true, many: true },
+    ],
+    options: [
+      { name: 'list', help: 'every tool of the agent, without arguments' },
+      {
+        name: 'mark',
+        value: 'MARK',
+        many: true,
+        completes: MARKS,
+        only: true,
+        help: 'as if the run had this mark; repeatable',
+      },
+    ],
+    help: 'say whether an agent may call a tool: yes, no or ask',
+    details: [
+      'ARGS are the arguments of the call, as key=value words or one JSON object. Without them only',
+      'the tool itself is decided, not the paths and hosts that a call would touch.',
+      'Exits 0 for yes, 3 for no, 4 when a person would be asked.',
+      'Example: agentctl policy can coder git.branch action=create name=topic',
+    ],
+    load: async () => (await import('../commands/policy-can.ts')).can,
   },
   {
     path: ['policy', 'show'],

@@ -53,7 +53,7 @@ export type Permissions = {
   decideEdited(job: Job, edited: Record<string, unknown>): Promise<Permission>;
 };
 
-const SUPPORTED_LEVELS: ReadonlySet<string> = new Set(['L0', 'L1', 'L2']);
+export const SUPPORTED_LEVELS: ReadonlySet<string> = new Set(['L0', 'L1', 'L2']);
 
 export function makePermissions(options: {
   authority: Authority;

@@ -1,0 +1,4 @@
+// The marks that a run can have, for options.
+import type { Label } from '../../wire/primitives.ts';
+
+export const MARKS = ['outside', 'secret', 'personal'] as const satisfies readonly Label[];
