@@ -155,6 +155,8 @@ static void close_parts(const struct overlay *overlay) {
 
 static void free_layer(struct layer *layer) {
   k_close(layer->mount);
+  // Explicitly: a process that was just forked may still have the descriptor.
+  if (layer->lock >= 0) flock(layer->lock, LOCK_UN);
   k_close(layer->lock);
   free(layer->upper_path);
   free(layer);

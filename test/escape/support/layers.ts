@@ -42,10 +42,13 @@ export type LayerSetup = {
   stop(): Promise<void>;
 };
 
-export async function startLayers(mode: WardenMode, build?: 'sanitized'): Promise<LayerSetup> {
+export async function startLayers(
+  mode: WardenMode,
+  /** Before the warden starts: it sees no later mount of the host where / is private. */
+  prepare: (warden: TestWarden) => void = () => undefined,
+): Promise<LayerSetup> {
   const warden = new TestWarden({
     mode,
-    ...(build === undefined ? {} : { build }),
     bounds: (dir) => [
       `rw ${dir}/person`,
       `rw ${dir}/spaces`,
@@ -55,6 +58,7 @@ export async function startLayers(mode: WardenMode, build?: 'sanitized'): Promis
       ...(mode === 'root' ? [`own ${dir}/spaces`] : []),
     ],
   });
+  prepare(warden);
   await warden.start();
   const link = makeWarden(warden.socket);
   const person = mode === 'root' ? PERSON : { uid: warden.uid, gid: warden.gid };
