@@ -10,6 +10,7 @@ import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
 import { fileRead } from './file-read.ts';
 import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
+import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
 import { migrate } from './migrate.ts';
 import { million } from './million.ts';
@@ -38,6 +39,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   migrate,
   prune,
   sandbox,
+  layer,
 ];
 
 type Outcome = { benchmark: string; tookS: number; figures: Figure[]; failed?: string };

@@ -30,7 +30,7 @@ for (const mode of MODES) {
 
     before(async () => {
       if (!IS_ROOT) return;
-      setup = await startLayers(mode, (warden) => {
+      const prepare = (warden: TestWarden): void => {
         const [person, spaces] = [join(warden.dir, 'person'), join(warden.dir, 'spaces')];
         mount(join(person, 'tmpfs'), '-t', 'tmpfs', 'none');
         mount(join(spaces, 'tmpfs'), '-t', 'tmpfs', 'none');
@@ -48,7 +48,8 @@ for (const mode of MODES) {
           writeFileSync(join(lower, 'one'), 'one\n');
           chownSync(join(lower, 'one'), owner(warden).uid, owner(warden).gid);
         }
-      });
+      };
+      setup = await startLayers(mode, { prepare });
     });
     after(async () => {
       for (const path of mounts.reverse()) execFileSync('umount', ['-l', path]);

@@ -17,7 +17,7 @@ import {
   type Warden as WardenLink,
 } from '../../../src/daemons/sandboxd/adapters/warden.ts';
 import { exited } from './cases.ts';
-import { type PlanOptions, TestWarden, type WardenMode } from './warden.ts';
+import { type Build, type PlanOptions, TestWarden, type WardenMode } from './warden.ts';
 
 /** A person of this host: her files keep these owners, whatever a box runs as. */
 export const PERSON = { uid: 1_234, gid: 1_235 };
@@ -44,11 +44,15 @@ export type LayerSetup = {
 
 export async function startLayers(
   mode: WardenMode,
-  /** Before the warden starts: it sees no later mount of the host where / is private. */
-  prepare: (warden: TestWarden) => void = () => undefined,
+  options: {
+    build?: Build;
+    /** Before the warden starts: it sees no later mount of the host where / is private. */
+    prepare?: (warden: TestWarden) => void;
+  } = {},
 ): Promise<LayerSetup> {
   const warden = new TestWarden({
     mode,
+    build: options.build ?? 'guards',
     bounds: (dir) => [
       `rw ${dir}/person`,
       `rw ${dir}/spaces`,
@@ -58,7 +62,7 @@ export async function startLayers(
       ...(mode === 'root' ? [`own ${dir}/spaces`] : []),
     ],
   });
-  prepare(warden);
+  options.prepare?.(warden);
   await warden.start();
   const link = makeWarden(warden.socket);
   const person = mode === 'root' ? PERSON : { uid: warden.uid, gid: warden.gid };
