@@ -44,6 +44,7 @@ const BUILT_IN: readonly ApplyKind[] = [
     'Commits come over as checked objects and refs, never as files of .git.',
     'never',
   ),
+  kind('git_refs', 'rewritten branches', 'Commits of the person would be on no branch any more.'),
   kind('nested_repository', 'new repository', 'Its settings and hooks run for whoever enters it.'),
   kind('gitlink', '.git file', 'It leads git to a repository elsewhere.'),
   kind(
