@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import {
   chmodSync,
   chownSync,
+  linkSync,
   lstatSync,
   mkdirSync,
   readFileSync,
@@ -54,6 +55,14 @@ for (const mode of MODES)
       documentOf<{ grants: { path: string; owner: number; state: string }[] }>(
         await run(['workspace', 'list', '--json']),
       ).grants;
+    /** The rows of doctor about grants. */
+    const listRows = async () => {
+      const { doctor } = documentOf<{
+        doctor: { checks: { name: string; status: string; message: string }[] };
+      }>(await run(['doctor', '--json']));
+      const rows = doctor.checks.filter(({ name }) => name === 'grants');
+      return rows.map(({ status, message }) => `${status} ${message}`);
+    };
     const create = () =>
       runtime.agentd.createTask({ body: { goal: 'Say', agent: 'coder', workspace: repo } });
     /** Runs a script in a new box of a new tree. */
@@ -141,9 +150,14 @@ for (const mode of MODES)
       await assert.rejects(work('cat /workspace/note'), gone);
       await assert.rejects(create(), gone);
       assert.equal((await listGrants())[0]?.state, 'changed');
+      assert.match((await listRows()).join('\n'), /warn .*my repo is not the directory that was/);
       rmSync(repo, { recursive: true });
       renameSync(`${repo}.old`, repo);
       assert.equal((await work('cat /workspace/note')).code, 0, 'control');
+      assert.deepEqual(await listRows(), [`ok agents may work in 1 directory: ${repo}`]);
+      linkSync(join(repo, 'note'), join(base, 'second-name'));
+      assert.match((await listRows())[1]!, /^warn 1 file has other hard links in .*my repo\/note/);
+      rmSync(join(base, 'second-name'));
     });
 
     it('ends when it is revoked', async () => {

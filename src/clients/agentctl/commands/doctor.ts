@@ -1,5 +1,6 @@
 // agentctl doctor: checks what works on this host, prints the command that fixes each problem, and
 // lists what this version does not protect against.
+import { existsSync } from 'node:fs';
 import { FAULTS, Fault } from '../../../wire/errors.ts';
 import type { FeaturesView } from '../../../wire/sandboxd.ts';
 import type { Session } from '../command.ts';
@@ -20,6 +21,7 @@ import {
   isReadable,
 } from './doctor/environment.ts';
 import { type DoctorFinding, fail } from './doctor/finding.ts';
+import { checkGrants } from './doctor/grants.ts';
 import { listUnprotected } from './doctor/not-protected.ts';
 import {
   checkArchive,
@@ -97,6 +99,7 @@ async function runChecks(
     found.push(...(await checkIdRanges(runtime)));
     found.push(...(await checkArchive(runtime)));
   }
+  if (existsSync(stateDir)) found.push(...(await checkGrants(session)));
   const sandboxes = await checkSandboxes(stateDir, runtime);
   found.push(...sandboxes.findings);
   found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));

@@ -1,6 +1,6 @@
 // Creating tasks through the whole program: options reach the runtime, invalid ones do not.
 import assert from 'node:assert/strict';
-import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -98,6 +98,9 @@ test('create asks for a grant only where the runtime needs one, and takes it bac
   assert.deepEqual(sent('createTask')?.body, { goal: 'x', workspace: dir });
   assert.deepEqual(await listGrants(), [], 'a root of the site covers it');
   assert.match((await here('--workspace', dir)).stderr, /--here and --workspace name two/);
+  assert.match((await run('task', 'create', 'x', '--live')).stderr, /--live without a directory/);
+  writeFileSync(join(dir, 'a'), '');
+  linkSync(join(dir, 'a'), join(dir, 'b'));
   let tries = 0;
   const { agentd } = script;
   const refuseFirst = (andThen: () => Promise<never> | undefined) =>
@@ -119,6 +122,11 @@ test('create asks for a grant only where the runtime needs one, and takes it bac
   assert.equal(ran.code, 0, ran.stderr);
   assert.match(ran.stdout + ran.stderr, /end that with: agentctl workspace revoke \/\S+/);
   assert.deepEqual(await listGrants(), [dir], 'the directory named by the person, not another');
+  assert.equal((await run('workspace', 'revoke', dir)).code, 0);
+  const live = await here('--live');
+  assert.deepEqual(sent('createTask')?.body, { goal: 'x', workspace: dir, workspace_mode: 'live' });
+  assert.match(live.stdout + live.stderr, /Warning: 2 files have other hard links in /);
+  assert.deepEqual(await listGrants(), [dir]);
   tries = 0;
   refuseFirst(() => Promise.reject(fault('limit', 'too many tasks')));
   assert.equal((await here()).code, 7);

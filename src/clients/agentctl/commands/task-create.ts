@@ -9,6 +9,7 @@ import type { Args, Session } from '../command.ts';
 import { readTextArgument } from '../input.ts';
 import { makeExampleTime, readTime } from '../read-amounts.ts';
 import type { RuntimeClient } from '../runtime.ts';
+import { replaceControls } from '../show/plain.ts';
 import { waitForTask } from './task-wait.ts';
 
 type Body = Record<keyof CreateTask, unknown>;
@@ -41,6 +42,7 @@ async function createGranted(session: Session, body: CreateTask) {
   const { openGrants } = await import('../grants/grants.ts');
   const grants = openGrants(session);
   const { path, isNew } = await grants.grant(body.workspace);
+  await warnOfOpenings(session, body);
   try {
     const created = await request();
     session.out.info(
@@ -92,6 +94,7 @@ export function buildBody(args: Args, nowMs: number): Partial<Body> {
     deadline: deadline === undefined ? undefined : readDeadline(deadline, nowMs),
     after: args.list('after').length === 0 ? undefined : args.list('after'),
     workspace,
+    workspace_mode: args.flag('live') ? 'live' : undefined,
     limits: Object.values(limits).every((limit) => limit === undefined) ? undefined : limits,
   };
   return JSON.parse(JSON.stringify(body)) as Partial<Body>;
@@ -105,8 +108,20 @@ function readDeadline(text: string, nowMs: number): string {
   });
 }
 
+/** Says what a person may not expect: what is changed in place can be more than the directory. */
+async function warnOfOpenings({ out }: Session, { workspace, workspace_mode }: CreateTask) {
+  if (workspace === undefined || workspace_mode !== 'live') return;
+  const { describeOpenings, inspectDirectory } = await import('../grants/inspect.ts');
+  for (const text of describeOpenings(workspace, inspectDirectory(workspace)))
+    out.info(`Warning: ${replaceControls(text)}`);
+}
+
 function readWorkspace(args: Args): string | undefined {
   const named = args.text('workspace');
+  if (args.flag('live') && named === undefined && !args.flag('here'))
+    throw fault('bad_usage', '--live without a directory', {
+      hint: 'Name it: --here, or --workspace DIR.',
+    });
   if (!args.flag('here')) return named === undefined ? undefined : resolveWorkspace(named);
   if (named === undefined) return resolveWorkspace('.');
   throw fault('bad_usage', '--here and --workspace name two directories', {

@@ -60,6 +60,7 @@ export const taskCommands: readonly Command[] = [
         help: 'let agents work in this directory of your own, and start there',
       },
       { name: 'here', help: 'the same for the current directory' },
+      { name: 'live', help: 'there, change the directory itself, at once' },
       { name: 'priority', value: 'N', kind: 'priority', help: '-100 to 100; higher starts first' },
       {
         name: 'input',
