@@ -1,4 +1,5 @@
 // Assembles agentd: opens its store, connects its components, and defines how it starts and stops.
+import { existsSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { toTimestamp } from '../../platform/clock.ts';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
@@ -117,9 +118,18 @@ async function start(context: DaemonContext<AgentdConfig>) {
   });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
-  const readManifest = makeManifestReader({ toold, log });
   const listToolSchemas = makeSchemaList({ toold, log });
   const policiesDir = config.policies_dir ?? makePrivateDir(join(stateDir, 'policies'));
+  const readManifest = makeManifestReader({
+    toold,
+    log,
+    closedDirs: withRealPaths([
+      [stateDir, "the runtime's state"],
+      [context.runtimeDir, "the directory of the runtime's sockets"],
+      [agentsDir, 'the directory of the manifests'],
+      [policiesDir, 'the directory of the rules'],
+    ]),
+  });
   const policyDir = followPolicyDir(policiesDir, clock, () => {
     publisher.rescan().catch((error: unknown) => log.error('publishing policy failed', { error }));
   });
@@ -272,3 +282,12 @@ export const agentd = defineDaemon({
   config: agentdConfig,
   start,
 });
+
+/** Adds the path that each directory has without links, under which an agent could name it too. */
+const withRealPaths = (dirs: readonly [dir: string, purpose: string][]): Map<string, string> =>
+  new Map(
+    dirs.flatMap(([dir, purpose]) => {
+      const paths = existsSync(dir) ? [dir, realpathSync(dir)] : [dir];
+      return paths.map((path): [string, string] => [path, purpose]);
+    }),
+  );

@@ -5,7 +5,18 @@ import { after, before, test } from 'node:test';
 import { readYaml } from '../../../platform/yaml-file.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { agent, at, event, id, message, model, task, usage, wait } from '../testing/fixtures.ts';
+import {
+  agent,
+  at,
+  event,
+  id,
+  message,
+  model,
+  task,
+  tool,
+  usage,
+  wait,
+} from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -115,6 +126,29 @@ test('agent show prints the manifest as YAML', async () => {
   const { stdout } = await run('agent', 'show', 'coder');
   assert.match(stdout, /budget {8}\$5\.0000 a day/);
   assert.match(stdout, /\nmetadata:\n {2}name: coder\n/);
+});
+
+test('agent show names the words that stand for no tool', async () => {
+  const capabilities = ['git.read', 'metrics.read'];
+  const spec = { tools: { allow: capabilities }, memory: { read: ['project:app'] } };
+  fake.script({
+    agentd: {
+      getAgent: async () => ({
+        agent: { ...agent('coder'), capabilities, tools: ['git.log', 'metrics.read'] },
+        manifest: { spec },
+      }),
+    },
+    toold: {
+      listTools: async () => ({ tools: [tool('git.log', { capabilities: ['git.read'] })] }),
+    },
+  });
+  const { stdout } = await run('agent', 'show', 'coder');
+  assert.match(stdout, /git\.read\n +metrics\.read: no tool yet\n +memory\.read: no tool/);
+  assert.match(stdout, /tools +git\.log\n/);
+  const { agent: shown } = documentOf<{ agent: { without_tool: string[] } }>(
+    await run('agent', 'show', 'coder', '--json'),
+  );
+  assert.deepEqual(shown.without_tool, ['metrics.read', 'memory.read']);
 });
 
 test('agent create builds a manifest from options, or reads a file', async () => {

@@ -2,10 +2,12 @@
 import type { AgentView } from '../../../wire/agentd.ts';
 import type { RouteResponse } from '../../../wire/route.ts';
 import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
+import type { ToolView } from '../../../wire/toold.ts';
 import type { Session } from '../command.ts';
 import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Style } from '../out.ts';
 import { formatMoney, formatRelative, pluralize, startOfDay } from '../show/amounts.ts';
+import { findMissingTools, renderMissingTools } from '../show/missing-tools.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
@@ -83,13 +85,16 @@ function formatTasks(tasks: AgentView['tasks']): string {
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.positionals[0]! };
   const parts = makePartialResult();
-  const [answer, who] = await Promise.all([
+  const [answer, who, listed] = await Promise.all([
     runtime().call('agentd', 'getAgent', { params }),
     parts.collect('Linux user', runtime().call('sandboxd', 'identity', {})),
+    parts.collect('tools', runtime().call('toold', 'listTools', {})),
   ]);
   const { agent, manifest } = answer;
+  const missing = listed === undefined ? [] : findMissingTools(manifest, listed.tools);
+  const isThere = (word: string): boolean => !missing.includes(word);
   const runs_as = who === undefined ? null : formatBoxUser(agent, who);
-  out.print({ ...answer, agent: { ...agent, runs_as } }, () => [
+  out.print({ ...answer, agent: { ...agent, runs_as, without_tool: missing } }, () => [
     ...renderFields(
       [
         ['name', agent.name],
@@ -98,8 +103,9 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
         ['Linux user', describeUser(agent, who)],
         ['model', agent.model],
         ['tasks', `${formatTasks(agent.tasks)}; ${pluralize(agent.replicas, 'task')} at a time`],
-        ['capabilities', agent.capabilities.join(', ') || 'none'],
-        ['tools', agent.tools.join(', ') || 'none'],
+        ['capabilities', agent.capabilities.filter(isThere).join(', ') || 'none'],
+        ['', renderMissingTools(missing)],
+        ['tools', listExisting(agent.tools, listed?.tools).join(', ') || 'none'],
         ['budget', formatBudget(agent.budget)],
         ['changed', formatRelative(agent.updated_at, Date.now())],
         ['manifest', agent.manifest_file ?? 'not in a file'],
@@ -112,6 +118,12 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
     '',
     ...toYaml(manifest).map(replaceControls),
   ]);
+}
+
+/** Without those that a capability will bring when they exist. */
+function listExisting(names: readonly string[], known: readonly ToolView[] | undefined): string[] {
+  const existing = known && new Set(known.map(({ name }) => name));
+  return names.filter((name) => existing?.has(name) ?? true);
 }
 
 function describeUser(agent: AgentView, who: Identity | undefined): string {

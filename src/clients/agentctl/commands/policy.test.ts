@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { event } from '../testing/fixtures.ts';
+import { agent as agentView, event, tool } from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -75,17 +75,29 @@ test('check sends the file and prints each problem with its line; a good file ex
 });
 
 test("show lists an agent's rules and its box; --rules prints the Cedar source", async () => {
-  fake.script({ agentd: { showPolicy: async () => shown } });
+  const manifest = { spec: { tools: { allow: ['metrics.read', 'git.read'] } } };
+  const tools = [tool('git.log', { capabilities: ['git.read'] })];
+  fake.script({
+    agentd: {
+      showPolicy: async () => shown,
+      getAgent: async () => ({ agent: agentView('coder'), manifest }),
+    },
+    toold: { listTools: async () => ({ tools }) },
+  });
   const { stdout } = await run('policy', 'show', 'coder');
   for (const fragment of [
     'site:10-docs.cedar:1',
     '/workspace/infra',
     'github.com:443',
     'agent-run-tests',
+    'metrics.read: no tool yet',
   ])
     assert.ok(stdout.includes(fragment), fragment);
+  assert.doesNotMatch(stdout, /git\.read: no tool/);
   assert.ok((await run('policy', 'show', 'coder', '--rules')).stdout.includes(text.trim()));
-  assert.deepEqual(documentOf(await run('policy', 'show', 'coder', '--json')), { policy: shown });
+  assert.deepEqual(documentOf(await run('policy', 'show', 'coder', '--json')), {
+    policy: { ...shown, without_tool: ['metrics.read'] },
+  });
 });
 
 test('explain prints the request, the decision and the rules behind it', async () => {

@@ -4,10 +4,12 @@ import type { AgentPolicyView, SimulationView } from '../../../wire/agentd.ts';
 import { FAULTS, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import { readInput } from '../input.ts';
+import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Out, Style } from '../out.ts';
 import { readTime } from '../read-amounts.ts';
 import { pluralize } from '../show/amounts.ts';
 import { formatClock } from '../show/event.ts';
+import { findMissingTools, renderMissingTools } from '../show/missing-tools.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields, renderTable } from '../show/table.ts';
@@ -46,11 +48,25 @@ const formatDecision = (word: string) => ({ text: word, style: DECISION_STYLES[w
 
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.positionals[0]! };
-  const view = await runtime().call('agentd', 'showPolicy', { params });
-  out.print({ policy: view }, () =>
+  const parts = makePartialResult();
+  const [view, declared, listed] = await Promise.all([
+    runtime().call('agentd', 'showPolicy', { params }),
+    parts.collect('manifest', runtime().call('agentd', 'getAgent', { params })),
+    parts.collect('tools', runtime().call('toold', 'listTools', {})),
+  ]);
+  const missing =
+    declared === undefined || listed === undefined
+      ? []
+      : findMissingTools(declared.manifest, listed.tools);
+  out.print({ policy: { ...view, without_tool: missing } }, () =>
     args.flag('rules')
       ? renderRuleTexts(view)
-      : [...renderRules(view, out), '', ...renderBox(view, out)],
+      : [
+          ...renderRules(view, out),
+          '',
+          ...renderBox(view, missing, out),
+          ...renderMissing(parts.missing, out.paint),
+        ],
   );
 }
 
@@ -79,13 +95,18 @@ function renderRules({ rules }: AgentPolicyView, out: Out): string[] {
   return renderTable(RULE_HEADERS, rows, out);
 }
 
-function renderBox({ agent, version, groups, box }: AgentPolicyView, out: Out): string[] {
+function renderBox(
+  { agent, version, groups, box }: AgentPolicyView,
+  missing: readonly string[],
+  out: Out,
+): string[] {
   const hosts = box.network.allow.map(({ host, port }) => `${host}:${port}`);
   return renderFields(
     [
       ['agent', agent],
       ['policy', `version ${version}`],
       ['groups', groups.join(', ')],
+      ['grants nothing', renderMissingTools(missing)],
       ['box reads', box.read.map(replaceControls).join('\n')],
       ['box writes', box.write.map(replaceControls).join('\n')],
       ['denied', box.deny.map(replaceControls).join('\n')],

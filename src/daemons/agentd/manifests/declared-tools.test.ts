@@ -15,7 +15,11 @@ function setUp(names: string[] | undefined) {
     if (names === undefined) throw fault('unavailable', 'toold is unavailable');
     return { tools: names.map((name) => ({ name }) as never) };
   };
-  const read = makeManifestReader({ toold: { listTools }, log: silentLog });
+  const read = makeManifestReader({
+    closedDirs: new Map(),
+    toold: { listTools },
+    log: silentLog,
+  });
   return { read, requests: () => requests };
 }
 

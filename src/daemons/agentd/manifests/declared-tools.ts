@@ -27,7 +27,10 @@ export const makeSchemaList =
     }
   };
 
-export function makeManifestReader(options: ToolList): ReadManifest {
+export function makeManifestReader(
+  options: ToolList & { closedDirs: ReadonlyMap<string, string> },
+): ReadManifest {
+  const { closedDirs } = options;
   let names: ReadonlySet<string> = new Set();
   let refreshedMs = Number.NEGATIVE_INFINITY;
   const refresh = async (): Promise<void> => {
@@ -41,9 +44,9 @@ export function makeManifestReader(options: ToolList): ReadManifest {
     }
   };
   return async (text, file) => {
-    const read = readManifest(text, file, names);
+    const read = readManifest(text, file, { declaredTools: names, closedDirs });
     if (read.ok) return read;
     await refresh();
-    return readManifest(text, file, names);
+    return readManifest(text, file, { declaredTools: names, closedDirs });
   };
 }

@@ -126,6 +126,34 @@ test('an unknown capability is named with its line and the nearest known one', (
   assert.match(far?.hint ?? '', /^Known capabilities: .*git\.read/);
 });
 
+test('paths that no box can have are refused, with line and reason', () => {
+  const closedDirs = new Map([['/var/lib/agentd', "the runtime's state"]]);
+  const read = (path: string, key = 'read') =>
+    readManifest(`${named('a')}spec:\n  filesystem:\n    ${key}: ['${path}']\n`, 'a.yaml', {
+      closedDirs,
+    });
+  const cases: [string, RegExp][] = [
+    ['/proc', /never get access to \/proc/],
+    ['/sys/fs/cgroup', /never get access to \/sys/],
+    ['/run/agentd.sock', /never get access to \/run/],
+    ['/var/lib/agentd', /agentd: it is the runtime's state/],
+    ['/var/lib/agentd/objects/', /agentd: it is the runtime's state/],
+    ['srv/x', /must be an absolute path/],
+    ['/srv/../var/lib/agentd', /component \.\./],
+  ];
+  for (const [path, says] of cases)
+    for (const key of ['read', 'write']) {
+      const result = read(path, key);
+      assert.ok(!result.ok, `${key} ${path}`);
+      assert.deepEqual([result.problems[0]!.line, result.problems[0]!.file], [7, 'a.yaml']);
+      assert.match(result.problems[0]!.message, says);
+      assert.notEqual(result.problems[0]!.hint, '');
+    }
+  for (const path of ['/var/lib/agentd2', '/var/lib', '/srv/x'])
+    assert.ok(read(path).ok, `control: ${path}`);
+  assert.ok(read('/var/lib/agentd', 'deny').ok, 'control: a deny closes what is closed');
+});
+
 test('methods are named for hosts that are allowed', () => {
   const network =
     "{ allow: ['*.a.org', b.org], change: { x.a.org: [POST], b.org: [PUT, DELETE] } }";

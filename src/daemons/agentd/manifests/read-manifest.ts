@@ -53,15 +53,24 @@ const CheckedManifest = Manifest.superRefine((manifest, context) => {
   }
 });
 
-/** Operator-declared tools during a readManifest call, which is synchronous. */
+export type ManifestSite = {
+  /** Operator-declared tools. */
+  declaredTools?: ReadonlySet<string>;
+  /** The runtime's own directories, with their purpose. */
+  closedDirs?: ReadonlyMap<string, string>;
+};
+
+/** The site during a readManifest call, which is synchronous. */
 let declared: ReadonlySet<string> = new Set();
+let closed: ReadonlyMap<string, string> = new Map();
 
 export function readManifest(
   text: string,
   file: string,
-  declaredTools: ReadonlySet<string> = new Set(),
+  { declaredTools = new Set(), closedDirs = new Map() }: ManifestSite = {},
 ): ManifestResult {
   declared = declaredTools;
+  closed = closedDirs;
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > manifestSizeBytesMax)
     return { ok: false, problems: [tooLargeProblem(file, sizeBytes)] };
@@ -171,8 +180,15 @@ function checkPaths({ spec }: Manifest): ManifestIssue[] {
         const hint = 'Name the directory: it includes everything below.';
         return [{ path, message: `${written} is a pattern; only paths are allowed`, hint }];
       }
+      if (key === 'deny') return [];
+      const own = [...closed].find(([root]) => isWithin(found.path, root));
+      if (own !== undefined) {
+        const message = `agents never get access to ${own[0]}: it is ${own[1]}`;
+        const hint = 'Remove it. Copy what agents need to a directory of its own.';
+        return [{ path, message, hint }];
+      }
       const never = NEVER_FOR_AGENTS.find((root) => isWithin(found.path, root));
-      if (key === 'deny' || never === undefined) return [];
+      if (never === undefined) return [];
       const hint = 'Remove it; every agent has its own home in its box.';
       return [{ path, message: `agents never get access to ${never}`, hint }];
     }),
