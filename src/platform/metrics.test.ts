@@ -37,6 +37,12 @@ describe('metrics', () => {
       [2, 2, 3, 4, 5, 5, 6],
     );
     assert.ok(lines.includes('agentd_request_ms_count{daemon="toold"} 6'));
+    metrics.observe('task_steps', 4);
+    metrics.observe('task_steps', 11);
+    const text = await metrics.text();
+    for (const line of ['_bucket{daemon="toold",le="2"} 0', '_bucket{daemon="toold",le="5"} 1'])
+      assert.ok(text.includes(`agentd_task_steps${line}\n`), line);
+    assert.match(text, /agentd_task_steps_sum\{daemon="toold"\} 15\n/);
     const sum = values.reduce((a, b) => a + b);
     assert.ok(lines.includes(`agentd_request_ms_sum{daemon="toold"} ${sum}`));
   });

@@ -3,13 +3,25 @@
 type Labels = Record<string, string>;
 const BUCKETS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 60_000];
 
+/** For numbers of things: 1, 2, 5, 10, … */
+const BUCKETS_COUNT = Array.from(
+  { length: 25 },
+  (_, i) => [1, 2, 5][i % 3]! * 10 ** Math.floor(i / 3),
+);
+
 type Histogram = { counts: number[]; sum: number; count: number };
-const newHistogram = (): Histogram => ({ counts: BUCKETS_MS.map(() => 0), sum: 0, count: 0 });
+const newHistogram = (buckets: readonly number[]): Histogram => ({
+  counts: buckets.map(() => 0),
+  sum: 0,
+  count: 0,
+});
 
 export type Metrics = {
   count(name: string, labels?: Labels, by?: number): void;
   gauge(name: string, read: () => number | Promise<number>): void;
   observeMs(name: string, ms: number, labels?: Labels): void;
+  /** Adds a number of things to a histogram. */
+  observe(name: string, value: number, labels?: Labels): void;
   text(): Promise<string>;
 };
 
@@ -75,25 +87,46 @@ const inBraces = (inner: string) => (inner === '' ? '' : `{${inner}}`);
 export function makeMetrics(daemon: string): Metrics {
   const counters = new Map<string, Series<{ count: number }>>();
   const gauges = new Map<string, () => number | Promise<number>>();
-  const histograms = new Map<string, Series<Histogram>>();
+  /** By full name. */
+  const histograms = new Map<string, { buckets: readonly number[]; series: Series<Histogram> }>();
   const own = `daemon="${daemon}"`;
   const withOwn = (inner: string) => (inner === '' ? own : `${own},${inner}`);
 
-  const writeHistogram = (name: string, series: Series<Histogram>): string[] => {
-    const lines = [`# TYPE agentd_${name}_ms histogram`];
+  const writeHistogram = (
+    name: string,
+    buckets: readonly number[],
+    series: Series<Histogram>,
+  ): string[] => {
+    const lines = [`# TYPE agentd_${name} histogram`];
     for (const [inner, h] of series.each()) {
       let below = 0;
-      for (const [i, bucket] of BUCKETS_MS.entries()) {
+      for (const [i, bucket] of buckets.entries()) {
         below += h.counts[i]!;
-        lines.push(
-          `agentd_${name}_ms_bucket${inBraces(`${withOwn(inner)},le="${bucket}"`)} ${below}`,
-        );
+        lines.push(`agentd_${name}_bucket${inBraces(`${withOwn(inner)},le="${bucket}"`)} ${below}`);
       }
-      lines.push(`agentd_${name}_ms_bucket${inBraces(`${withOwn(inner)},le="+Inf"`)} ${h.count}`);
-      lines.push(`agentd_${name}_ms_sum${inBraces(withOwn(inner))} ${h.sum}`);
-      lines.push(`agentd_${name}_ms_count${inBraces(withOwn(inner))} ${h.count}`);
+      lines.push(`agentd_${name}_bucket${inBraces(`${withOwn(inner)},le="+Inf"`)} ${h.count}`);
+      lines.push(`agentd_${name}_sum${inBraces(withOwn(inner))} ${h.sum}`);
+      lines.push(`agentd_${name}_count${inBraces(withOwn(inner))} ${h.count}`);
     }
     return lines;
+  };
+
+  const addTo = (
+    name: string,
+    buckets: readonly number[],
+    value: number,
+    labels: Labels | undefined,
+  ): void => {
+    let found = histograms.get(name);
+    if (found === undefined) {
+      found = { buckets, series: new Series(() => newHistogram(buckets)) };
+      histograms.set(name, found);
+    }
+    const h = found.series.at(labels);
+    const bucket = buckets.findIndex((limit) => value <= limit);
+    if (bucket >= 0) h.counts[bucket]!++;
+    h.sum += value;
+    h.count++;
   };
 
   return {
@@ -106,18 +139,8 @@ export function makeMetrics(daemon: string): Metrics {
       series.at(labels).count += by;
     },
     gauge: (name, read) => void gauges.set(name, read),
-    observeMs(name, ms, labels) {
-      let series = histograms.get(name);
-      if (series === undefined) {
-        series = new Series(newHistogram);
-        histograms.set(name, series);
-      }
-      const h = series.at(labels);
-      const bucket = BUCKETS_MS.findIndex((limit) => ms <= limit);
-      if (bucket >= 0) h.counts[bucket]!++;
-      h.sum += ms;
-      h.count++;
-    },
+    observeMs: (name, ms, labels) => addTo(`${name}_ms`, BUCKETS_MS, ms, labels),
+    observe: (name, value, labels) => addTo(name, BUCKETS_COUNT, value, labels),
     async text() {
       const lines: string[] = [];
       for (const [name, series] of counters) {
@@ -129,7 +152,8 @@ export function makeMetrics(daemon: string): Metrics {
         const value = await read();
         lines.push(`# TYPE agentd_${name} gauge`, `agentd_${name}${inBraces(own)} ${value}`);
       }
-      for (const [name, series] of histograms) lines.push(...writeHistogram(name, series));
+      for (const [name, { buckets, series }] of histograms)
+        lines.push(...writeHistogram(name, buckets, series));
       return `${lines.join('\n')}\n`;
     },
   };

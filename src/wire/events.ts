@@ -28,6 +28,7 @@ export const EVENT_KINDS = [
   'task.assigned',
   'run.started',
   'run.restarted',
+  'run.woken',
   'run.parked',
   'run.crashed',
   'run.released',

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { it } from 'node:test';
 import { ROOT } from '../support/runtime.ts';
 
-const SUFFIXES = { count: '_total', gauge: '', observeMs: '_ms' } as const;
+const SUFFIXES = { count: '_total', gauge: '', observe: '', observeMs: '_ms' } as const;
 
 function listReported(): string[] {
   const src = join(ROOT, 'src');
@@ -14,7 +14,7 @@ function listReported(): string[] {
   );
   const names = files.flatMap((file) => {
     const text = readFileSync(join(src, file), 'utf8');
-    const calls = text.matchAll(/metrics\.(count|gauge|observeMs)\(\s*'(\w+)'/g);
+    const calls = text.matchAll(/metrics\.(count|gauge|observe|observeMs)\(\s*'(\w+)'/g);
     return [...calls].map(([, kind, name]) => `${name}${SUFFIXES[kind as keyof typeof SUFFIXES]}`);
   });
   const counters = readFileSync(join(src, 'daemons/agentd/counters.ts'), 'utf8');

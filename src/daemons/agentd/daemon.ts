@@ -23,7 +23,7 @@ import { makeArtifacts } from './artifacts.ts';
 import { makeBackupHandlers } from './backups.ts';
 import { makeCalls } from './calls.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
-import { addQueueGauges, countEvents } from './counters.ts';
+import { addQueueGauges, countEvents, observeEndedTasks } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
 import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
@@ -70,6 +70,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     append: (events) => audit.append({ body: { events } }),
     onCommitted(committed) {
       countEvents(context.metrics, committed.events);
+      void observeEndedTasks(context.metrics, committed.events, { toold, modeld }, log);
       withdrawApprovals(approvald, committed.events, log);
       service?.onCommitted(committed);
     },

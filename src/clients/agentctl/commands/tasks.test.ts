@@ -5,7 +5,17 @@ import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { agent, at, id, modelCall, status, task, wait } from '../testing/fixtures.ts';
+import {
+  agent,
+  at,
+  id,
+  modelCall,
+  status,
+  task,
+  toolCall,
+  usage,
+  wait,
+} from '../testing/fixtures.ts';
 import { agentctl, documentOf } from '../testing/run-agentctl.ts';
 import { teamTree } from '../testing/team.ts';
 import { eventStream, teamScript } from '../testing/team-script.ts';
@@ -329,10 +339,15 @@ test('show reports a model that does not respond while the task goes on', async 
         listRuns: async () => ({ runs: [], cursor: null }),
         listWaits: async () => ({ waits: [], cursor: null }),
       },
-      modeld: { listCalls: async () => ({ calls: [call], cursor: null }) },
+      modeld: {
+        listCalls: async () => ({ calls: [call], cursor: null }),
+        usage: async () => usage(25_000),
+      },
+      toold: { listCalls: async () => ({ calls: [toolCall(1)], cursor: null }) },
     });
     return (await run('task', 'show', id('task', 1))).stdout;
   };
+  assert.match(await show(null), /took +3 steps, 1 tool call, 1,500 tokens, \$0\.0250/);
   assert.match(await show(null), /trouble +no response from model big: could not be reached/);
   assert.doesNotMatch(await show(at(1)), /trouble/);
 });

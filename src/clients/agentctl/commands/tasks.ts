@@ -1,9 +1,11 @@
 // agentctl task list, show, cancel, keep.
 import type { RunView, TaskView, WaitView } from '../../../wire/agentd.ts';
-import type { ModelCallView } from '../../../wire/modeld.ts';
+import type { ModelCallView, modeldRoutes } from '../../../wire/modeld.ts';
+import type { RouteResponse } from '../../../wire/route.ts';
 import type { Session } from '../command.ts';
 import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Out, Style } from '../out.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import {
   formatCount,
   formatMoney,
@@ -71,7 +73,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   const id = args.positionals[0]!;
   const query = { task_id: id, limit: 100 };
   const parts = makePartialResult();
-  const [{ task }, { runs }, { waits }, last] = await Promise.all([
+  const [{ task }, { runs }, { waits }, last, usage, made] = await Promise.all([
     runtime().call('agentd', 'getTask', { params: { id } }),
     runtime().call('agentd', 'listRuns', { query }),
     runtime().call('agentd', 'listWaits', { query }),
@@ -79,10 +81,13 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
       'model calls',
       runtime().call('modeld', 'listCalls', { query: { ...query, limit: 1 } }),
     ),
+    parts.collect('usage', runtime().call('modeld', 'usage', { query: { task_id: id } })),
+    parts.collect('tool calls', countToolCalls(runtime(), id)),
   ]);
+  const took = readTaken(usage, made);
   const { missing } = parts;
-  out.print({ task, runs, waits, missing }, () => [
-    ...renderTask(task, describeTrouble(task, last?.calls[0]), out),
+  out.print({ task, runs, waits, took, missing }, () => [
+    ...renderTask(task, { trouble: describeTrouble(task, last?.calls[0]), took }, out),
     ...runs.map((run) => renderRun(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => renderWait(wait)),
     ...renderMissing(missing, out.paint),
@@ -98,9 +103,53 @@ function describeTrouble(task: TaskView, call: ModelCallView | undefined): strin
   return `no response from model ${call.model}: ${why}; retrying (agentctl model list)`;
 }
 
+type Taken = { steps: number; tool_calls: number; tokens: number; cost_microusd: number };
+
+const CALLS_COUNTED_MAX = 5_000;
+
+async function countToolCalls(runtime: RuntimeClient, taskId: string): Promise<number> {
+  let count = 0;
+  let cursor: string | null = null;
+  do {
+    const query = {
+      task_id: taskId as TaskView['id'],
+      limit: 500,
+      ...(cursor === null ? {} : { cursor }),
+    };
+    const page: { calls: unknown[]; cursor: string | null } = await runtime.call(
+      'toold',
+      'listCalls',
+      { query },
+    );
+    count += page.calls.length;
+    cursor = page.cursor;
+  } while (cursor !== null && count < CALLS_COUNTED_MAX);
+  return count;
+}
+
+/** Null where a daemon did not answer. */
+function readTaken(
+  usage: RouteResponse<typeof modeldRoutes.usage> | undefined,
+  toolCalls: number | undefined,
+): Taken | null {
+  if (usage === undefined || toolCalls === undefined) return null;
+  const { calls, usage: used, cost_microusd } = usage.total;
+  const tokens = used.input_tokens + used.output_tokens;
+  return { steps: calls, tool_calls: toolCalls, tokens, cost_microusd };
+}
+
+function formatTaken({ steps, tool_calls: calls, tokens, cost_microusd: cost }: Taken): string {
+  const counts = [
+    pluralize(steps, 'step'),
+    pluralize(calls, 'tool call'),
+    pluralize(tokens, 'token'),
+  ];
+  return [...counts, formatMoney(cost)].join(', ');
+}
+
 function renderTask(
   task: TaskView,
-  trouble: string | undefined,
+  { trouble, took: taken }: { trouble: string | undefined; took: Taken | null },
   { paint, columns }: Out,
 ): string[] {
   const now = Date.now();
@@ -133,6 +182,7 @@ function renderTask(
       ['deadline', task.deadline === null ? undefined : formatRelative(task.deadline, now)],
       ['inputs', inputs.join('\n') || undefined],
       ['marks', task.labels.join(', ') || undefined],
+      ['took', taken === null ? undefined : formatTaken(taken)],
       ['ended', took],
       ['error', error],
       ['result in', task.result_ref ?? undefined],

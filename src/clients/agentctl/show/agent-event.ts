@@ -38,6 +38,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'task.waiting': (event) => `${event.status ?? 'waits'}`,
   'task.ended': (event) => `${event.status} ${formatTask(event)}${formatError(event)}`,
   'run.started': () => 'its runner started',
+  'run.woken': () => 'its wait ended and it went on',
   'run.restarted': () => 'its runner restarted and resumed',
   'run.parked': () => 'its runner is parked until the wait ends',
   'run.crashed': (event) => `its runner crashed: ${readText(event, 'detail')}`,

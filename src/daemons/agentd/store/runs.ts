@@ -97,6 +97,8 @@ async function claimRun(
   options: ClaimOptions,
 ): Promise<Claim> {
   const first = run.activations === 0;
+  // The end of its wait sets 0; a crash or a release sets when it may start again.
+  const isWoken = Number(run.not_before_ms) === 0;
   Object.assign(run, {
     fence: run.fence + 1,
     status: 'live',
@@ -125,7 +127,7 @@ async function claimRun(
   if (first) await tx.event({ id: `${task.id}.started.${run.id}`, event: 'task.started', ...ids });
   await tx.event({
     id: `${run.id}.started.${run.fence}`,
-    event: first ? 'run.started' : 'run.restarted',
+    event: first ? 'run.started' : isWoken ? 'run.woken' : 'run.restarted',
     ...ids,
     data: { fence: run.fence },
   });
