@@ -28,7 +28,11 @@ export async function startDaemons(
 ): Promise<BenchDaemons> {
   const base = freshDir();
   const stateDir = join(base, 'state');
-  const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: join(base, 'r') };
+  const env = {
+    PATH: process.env.PATH ?? '',
+    XDG_RUNTIME_DIR: join(base, 'r'),
+    AGENTD_KEEPER_DIR: join(base, 'keeper'),
+  };
   mkdirSync(stateDir, { mode: 0o700 });
   mkdirSync(env.XDG_RUNTIME_DIR, { mode: 0o700 });
   writeFileSync(join(stateDir, 'agentd.yaml'), config);

@@ -49,13 +49,16 @@ static bool is_in_bounds(const char *bounds, const char *key, unsigned id) {
   return false;
 }
 
+// Returns true for an id of this runtime, or of another that root starts on this host.
+static bool is_agents(const struct launch_spec *spec, const char *key, unsigned id) {
+  return is_in_bounds(spec->bounds, key, id) || is_in_bounds(spec->other_ids, key, id);
+}
+
 bool peer_is_refused(const struct launch_spec *spec, const struct peer *peer) {
   if (peer->uid == spec->uid || peer->gid == spec->gid) return true;
-  if (is_in_bounds(spec->bounds, "uid", peer->uid) || is_in_bounds(spec->bounds, "gid", peer->gid))
-    return true;
+  if (is_agents(spec, "uid", peer->uid) || is_agents(spec, "gid", peer->gid)) return true;
   for (unsigned i = 0; i < peer->group_count; i++)
-    if (peer->groups[i] == spec->gid || is_in_bounds(spec->bounds, "gid", peer->groups[i]))
-      return true;
+    if (peer->groups[i] == spec->gid || is_agents(spec, "gid", peer->groups[i])) return true;
   return false;
 }
 

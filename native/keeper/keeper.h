@@ -26,6 +26,7 @@ struct launch_spec {
   bool single_client;  // the warden accepts the runtime's process only
   const char *user, *warden, *warden_dir, *bounds, *halt, *runtime_dir, *warden_log;
   const char *in_use_error, *state_dir;
+  const char *other_ids;  // of other states on this host, as lines of a bounds file; may be NULL
   const char *grants_dir, *no_grants;  // one of them: the directory, or why there is none
   struct needed_path paths[PATHS_MAX];
   unsigned path_count;

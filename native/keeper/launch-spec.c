@@ -72,7 +72,7 @@ static void set_field(struct launch_spec *spec, const char *name, char *value) {
       {"halt", &spec->halt},           {"runtime-dir", &spec->runtime_dir},
       {"warden-log", &spec->warden_log}, {"in-use-error", &spec->in_use_error},
       {"grants-dir", &spec->grants_dir}, {"no-grants", &spec->no_grants},
-      {"state", &spec->state_dir},
+      {"state", &spec->state_dir},       {"other-ids", &spec->other_ids},
   };
   for (unsigned i = 0; i < sizeof string_fields / sizeof *string_fields; i++)
     if (!strcmp(string_fields[i].name, name)) {

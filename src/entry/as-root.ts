@@ -5,15 +5,19 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeSync 
 import { basename, dirname, join } from 'node:path';
 import { boundsText, wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import { toDaemonUser } from '../daemons/sandboxd/identities.ts';
+import { makeLog, stderrSink } from '../platform/log.ts';
 import { assertRestoreEnded } from '../platform/restore-record.ts';
 import { runtimeDirFor } from '../platform/state-dir.ts';
 import { assertTrustedDir } from '../platform/trusted-path.ts';
 import { isWithin } from '../policy/paths.ts';
 import { fault } from '../wire/errors.ts';
 import { chownState, openToPass, readRootsFile } from './chown-state.ts';
+import { type AssignedIds, assignIds } from './id-ranges.ts';
 import { prepareGrantsDir, prepareKeeperDir } from './keeper-dir.ts';
 import { assertNative } from './native.ts';
 import {
+  type AgentIds,
+  idsArgs,
   loadRuntimeConfig,
   programPath,
   type RuntimeArgs,
@@ -24,7 +28,7 @@ import {
   rootDir,
 } from './options.ts';
 import { stateInUseFault } from './runtime.ts';
-import { chooseServiceUser, type ServiceUser } from './service-user.ts';
+import { chooseServiceUser } from './service-user.ts';
 
 /** Returns the paths that the daemons must be able to reach. */
 function findPaths(args: RuntimeArgs, config: RuntimeConfig, program: string) {
@@ -72,7 +76,11 @@ function isRootsSecret(path: string): boolean {
   return stat?.isFile() === true && stat.uid === 0 && (stat.mode & 0o077) === 0;
 }
 
-function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser): string[] {
+function launchSpec(
+  args: RuntimeArgs,
+  config: RuntimeConfig,
+  { user, others, keeperDir }: Prepared,
+): string[] {
   const warden = assertNative('warden');
   const program = programPath(args.mode);
   const runtimeDir = prepareRuntimeDir(args.stateDir);
@@ -111,7 +119,8 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     join(args.stateDir, 'logs', 'warden.log'),
     'state',
     args.stateDir,
-    ...grantFields(args.stateDir, config),
+    ...(others === '' ? [] : ['other-ids', others]),
+    ...grantFields(args.stateDir, config, keeperDir),
     'in-use-error',
     JSON.stringify({ error: stateInUseFault(args.stateDir).toBody() }),
     ...required.flatMap((path) => ['required', path]),
@@ -134,28 +143,53 @@ function launchSpec(args: RuntimeArgs, config: RuntimeConfig, user: ServiceUser)
     ...option('--port', args.port),
     ...option('--config', args.configFile),
     ...option('--agents', args.agentsDir),
+    ...idsArgs(args),
     ...restartArgs(args),
   ];
 }
 
 /** Tells the keeper where people's grants are, or why there are none. */
-function grantFields(stateDir: string, { sandboxd }: RuntimeConfig): string[] {
+function grantFields(
+  stateDir: string,
+  { sandboxd }: RuntimeConfig,
+  keeperDir: string | Error,
+): string[] {
   if (sandboxd.workspace_roots.length > 0)
     return [
       'no-grants',
       'this site names the roots of all workspaces itself\n' +
         `Work below ${sandboxd.workspace_roots.join(' or ')}.`,
     ];
+  if (typeof keeperDir === 'string') return ['grants-dir', prepareGrantsDir(keeperDir, stateDir)];
+  return [
+    'no-grants',
+    `grants cannot be kept on this host: ${keeperDir.message}\n` +
+      'Set AGENTD_KEEPER_DIR to a directory of root and start again.',
+  ];
+}
+
+type Prepared = Pick<AssignedIds, 'user' | 'others'> & { keeperDir: string | Error };
+
+/** A host whose disk is read-only there still runs tasks, with the ids of the configuration. */
+function openKeeperDir(): string | Error {
   try {
-    return ['grants-dir', prepareGrantsDir(prepareKeeperDir(process.env), stateDir)];
+    return prepareKeeperDir(process.env);
   } catch (error) {
-    // A host whose disk is read-only there still runs tasks in other workspaces.
-    return [
-      'no-grants',
-      `grants cannot be kept on this host: ${(error as Error).message}\n` +
-        'Set AGENTD_KEEPER_DIR to a directory of root and start again.',
-    ];
+    return error as Error;
   }
+}
+
+function prepareIds(args: RuntimeArgs, config: RuntimeConfig): Prepared & { ids?: AgentIds } {
+  const log = makeLog(stderrSink);
+  const keeperDir = openKeeperDir();
+  if (keeperDir instanceof Error) {
+    log.warn('the ids of other state directories on this host are not known', { error: keeperDir });
+    return { user: chooseServiceUser(config), others: '', keeperDir };
+  }
+  const { stateDir } = args;
+  const { ranges, user, others, warnings } = assignIds({ keeperDir, stateDir, config });
+  for (const warning of warnings) log.warn(warning);
+  return { user, others, keeperDir, ids: ranges };
 }
 
 /** Its parent belongs to root, so that the warden's directory beside it stays root's. */
@@ -177,11 +211,14 @@ function main(): void {
     const args = { ...argv, stateDir: realpathSync(argv.stateDir) };
     assertRestoreEnded(args.stateDir);
     const config = loadRuntimeConfig(args, readRootsFile);
-    const user = chooseServiceUser(config);
+    const prepared = prepareIds(args, config);
+    const { user, ids } = prepared;
+    Object.assign(config.sandboxd, ids);
     for (const name of ['workspaces', 'homes', 'logs'])
       mkdirSync(join(args.stateDir, name), { recursive: true, mode: 0o700 });
     chownState(args.stateDir, user, toDaemonUser(config.sandboxd));
-    writeSync(argv.keeperFd, `${launchSpec(args, config, user).join('\0')}\0`);
+    const spec = launchSpec({ ...args, ids }, config, prepared);
+    writeSync(argv.keeperFd, `${spec.join('\0')}\0`);
   } catch (error) {
     refuseToStart(argv.readyFd, error);
   }

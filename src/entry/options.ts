@@ -22,6 +22,9 @@ import {
 import { Fault, fault } from '../wire/errors.ts';
 import { SECTIONS } from './daemon-modules.ts';
 
+/** The uids of agents, and the gids of task trees. */
+export type AgentIds = { uid_first: number; uid_last: number; gid_first: number; gid_last: number };
+
 export const VERSION = '0.1.0';
 
 const ownLog = makeLog(stderrSink);
@@ -43,6 +46,8 @@ export type RuntimeArgs = {
   runtimeDir: string | undefined;
   /** The keeper's pipe, on which as-root sends it the launch spec. */
   keeperFd: number | undefined;
+  /** The uids and gids that as-root assigned to this state directory. */
+  ids: AgentIds | undefined;
   /** Set when the supervisor restarted the runtime. */
   restart: RestartInfo | undefined;
 };
@@ -62,6 +67,7 @@ export function readArgv(argv: string[]): RuntimeArgs {
       rehearsal: { type: 'string' },
       runtime: { type: 'string' },
       'keeper-fd': { type: 'string' },
+      ids: { type: 'string' },
       restarts: { type: 'string' },
       'restarted-after': { type: 'string' },
     },
@@ -77,12 +83,17 @@ export function readArgv(argv: string[]): RuntimeArgs {
     rehearsal: values.rehearsal,
     runtimeDir: values.runtime,
     keeperFd: values['keeper-fd'] === undefined ? undefined : Number(values['keeper-fd']),
+    ids: values.ids === undefined ? undefined : (JSON.parse(values.ids) as AgentIds),
     restart:
       values.restarts === undefined
         ? undefined
         : { restarts: Number(values.restarts), after: values['restarted-after'] ?? 'unknown' },
   };
 }
+
+/** The arguments that pass `ids` on to another process. */
+export const idsArgs = ({ ids }: Pick<RuntimeArgs, 'ids'>): string[] =>
+  ids === undefined ? [] : ['--ids', JSON.stringify(ids)];
 
 /** The arguments that pass `restart` on to another process. */
 export const restartArgs = ({ restart }: Pick<RuntimeArgs, 'restart'>): string[] =>
@@ -128,13 +139,14 @@ export function rootDir(): string {
 }
 
 export function loadRuntimeConfig(
-  args: Pick<RuntimeArgs, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal'>,
+  args: Pick<RuntimeArgs, 'stateDir' | 'configFile' | 'agentsDir' | 'rehearsal' | 'ids'>,
   readText?: (file: string) => string,
 ): RuntimeConfig {
   const config = loadConfig(args.configFile ?? join(args.stateDir, 'agentd.yaml'), SECTIONS, {
     mustExist: args.configFile !== undefined,
     readText,
   });
+  Object.assign(config.sandboxd, args.ids);
   config.sandboxd.runner ??= programPath('runner');
   config.sandboxd.boxfs ??= nativePath('boxfs');
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');

@@ -19,6 +19,7 @@ import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {
   hostOptions,
+  idsArgs,
   loadRuntimeConfig,
   logCleanupFailure,
   programPath,
@@ -164,6 +165,7 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
           ...(args.agentsDir === undefined ? [] : ['--agents', args.agentsDir]),
           ...(args.rehearsal === undefined ? [] : ['--rehearsal', args.rehearsal]),
           ...(args.runtimeDir === undefined ? [] : ['--runtime', args.runtimeDir]),
+          ...idsArgs(args),
           ...restartArgs(args),
         ],
       }),

@@ -25,7 +25,11 @@ function refusal(
   mkdirSync(runtimeBase, { recursive: true, mode: 0o700 });
   const [program = '', ...first] = entryCommand(mode);
   const argv = [...first, '--state', stateDir, '--mode', mode, '--ready-fd', '1'];
-  const env = { PATH: process.env.PATH ?? '', XDG_RUNTIME_DIR: runtimeBase };
+  const env = {
+    PATH: process.env.PATH ?? '',
+    XDG_RUNTIME_DIR: runtimeBase,
+    AGENTD_KEEPER_DIR: join(runtimeBase, 'keeper'),
+  };
   const child = spawn(program, argv, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => {

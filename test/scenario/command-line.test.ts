@@ -21,6 +21,7 @@ describe('agentctl', () => {
     PATH: process.env.PATH ?? '',
     HOME: process.env.HOME ?? base,
     XDG_RUNTIME_DIR: join(base, 'r'),
+    AGENTD_KEEPER_DIR: join(base, 'keeper'),
     AGENTD_STATE: stateDir,
     USER: 'alice',
   };

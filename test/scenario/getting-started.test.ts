@@ -70,6 +70,7 @@ function makeShell(base: string, uid: number | undefined): Shell {
     PATH: process.env.PATH,
     HOME: join(base, 'home'),
     XDG_RUNTIME_DIR: join(base, 'r'),
+    AGENTD_KEEPER_DIR: join(base, 'keeper'),
   };
   return (script, input = '') => {
     const [program, ...args] = [...as, 'bash', '-c', `exec 2>&1\n${script}`];

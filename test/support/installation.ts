@@ -74,6 +74,7 @@ export function makeInstallation(options: InstallationOptions = {}): Installatio
     PATH: process.env.PATH ?? '',
     HOME: base,
     XDG_RUNTIME_DIR: xdg,
+    AGENTD_KEEPER_DIR: join(xdg, 'keeper'),
     AGENTD_STATE: stateDir,
   };
   const program = options.uid === undefined ? [process.execPath] : asUser(options.uid, base);

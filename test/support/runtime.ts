@@ -70,6 +70,8 @@ export type RuntimeOptions = {
   uid?: number;
   /** Reuse this directory instead of a fresh one. */
   base?: string;
+  /** Root's, for what outlives the runtimes of this host; by default its own. */
+  keeperDir?: string;
   /** The directory of the programs, by default the build's. */
   build?: string;
 };
@@ -140,7 +142,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<TestRu
     PATH: process.env.PATH ?? '',
     HOME: base,
     XDG_RUNTIME_DIR: xdg,
-    AGENTD_KEEPER_DIR: join(base, 'keeper'),
+    AGENTD_KEEPER_DIR: options.keeperDir ?? join(base, 'keeper'),
     ...(options.faults === true ? { AGENTD_FAULTS: '1' } : {}),
   };
   const argv = [
