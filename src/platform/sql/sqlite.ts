@@ -26,6 +26,8 @@ export type SqliteOptions = MigrateOptions & { onFailedSync?: OnFailedSync };
 /** Synchronous statements. */
 export type SqlNow = {
   run(text: string, ...values: Value[]): void;
+  /** Returns how many rows it changed. RETURNING would cost three times as much. */
+  change(text: string, ...values: Value[]): number;
   one<T = SqlRow>(text: string, ...values: Value[]): T | undefined;
   all<T = SqlRow>(text: string, ...values: Value[]): T[];
   afterCommit(work: () => void): void;
@@ -87,6 +89,7 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   const sqlNow: SqlNow = {
     // `run` would allocate an object with the number of changes.
     run: (text, ...values) => void prepare(text).get(...values),
+    change: (text, ...values) => Number(prepare(text).run(...values).changes),
     one: <T = SqlRow>(text: string, ...values: Value[]) =>
       prepare(text).get(...values) as T | undefined,
     all: <T = SqlRow>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],

@@ -42,21 +42,19 @@ export async function forgetBody(sql: Sql, hash: string): Promise<boolean> {
 /** Adds a part, or the labels of one that exists. A forgotten body stays forgotten. */
 export function writePart(sql: SqlNow, part: ContextPart, nowMs: number): void {
   const { hash, labels, source, body } = part;
-  const added = sql.one(
-    `INSERT INTO parts (hash, labels, source, created_ms, body) SELECT ?, ?, ?, ?, ?
-     WHERE NOT EXISTS (SELECT 1 FROM parts WHERE ${BY_HASH}) RETURNING id`,
-    hash,
-    labels,
-    source,
-    nowMs,
-    body,
+  const found = sql.one<{ id: number; labels: number }>(
+    `SELECT id, labels FROM parts WHERE ${BY_HASH}`,
     ...byHash(hash),
   );
-  if (added === undefined)
+  if (found === undefined)
     sql.run(
-      `UPDATE parts SET labels = labels | ? WHERE ${BY_HASH} AND labels | ? <> labels`,
+      'INSERT INTO parts (hash, labels, source, created_ms, body) VALUES (?, ?, ?, ?, ?)',
+      hash,
       labels,
-      ...byHash(hash),
-      labels,
+      source,
+      nowMs,
+      body,
     );
+  else if ((labels & ~found.labels) !== 0)
+    sql.run('UPDATE parts SET labels = labels | ? WHERE id = ?', labels, found.id);
 }

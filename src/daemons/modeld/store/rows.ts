@@ -91,12 +91,12 @@ type OutcomeRow = Omit<CallOutcome, 'callId' | 'agent' | 'createdMs' | 'spent' |
 
 /** Returns false, and writes nothing, when the call had an outcome already. */
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): boolean {
-  const written = sql.one(
+  const written = sql.change(
     `UPDATE model_calls SET status = ?, provider = ?, upstream_model = ?, ended_ms = ?,
       stop_reason = ?, response = ?, error = ?, tries = ?, input_tokens = ?, output_tokens = ?,
       cache_read_tokens = ?, cache_write_tokens = ?, reasoning_tokens = ?, charged_tokens = ?,
       cost = ?
-     WHERE seq = ? AND status = 'running' RETURNING seq`,
+     WHERE seq = ? AND status = 'running'`,
     o.status,
     o.provider,
     o.upstreamModel,
@@ -114,7 +114,7 @@ export function writeOutcome(sql: SqlNow, o: OutcomeRow): boolean {
     o.charged.costMicrousd,
     o.seq,
   );
-  return written !== undefined;
+  return written > 0;
 }
 
 /** The first source is kept, as in the table; labels only grow. */
