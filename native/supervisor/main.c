@@ -300,7 +300,17 @@ static int disable_core_files(void) {
   return written == 1 ? 0 : -1;
 }
 
+// For a runtime that is not restarted: only takes its core files from it.
+static int run_once(char **program) {
+  if (disable_core_files())
+    fprintf(stderr, "supervisor: core files could not be disabled: %s\n", strerror(errno));
+  else if (execv(program[0], program))
+    fprintf(stderr, "supervisor: %s: %s\n", program[0], strerror(errno));
+  return 70;
+}
+
 int main(int argc, char **argv) {
+  if (argc > 3 && !strcmp(argv[1], "--once") && !strcmp(argv[2], "--")) return run_once(argv + 3);
   int at = 1;
   for (; at + 1 < argc && strcmp(argv[at], "--"); at += 2) {
     int value = atoi(argv[at + 1]);
@@ -311,7 +321,8 @@ int main(int argc, char **argv) {
   }
   if (at + 1 >= argc || child_ready_fd < 3 || status_fd < 3 || status_fd == child_ready_fd ||
       restarts_max < 1 || restarts_max > RESTARTS_MAX) {
-    fprintf(stderr, "usage: supervisor --ready-fd N --status-fd N --restarts N -- PROGRAM ...\n");
+    fprintf(stderr, "usage: supervisor --ready-fd N --status-fd N --restarts N -- PROGRAM ...\n"
+                    "       supervisor --once -- PROGRAM ...\n");
     return 2;
   }
   command = argv + at + 1;

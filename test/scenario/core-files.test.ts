@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { type Installation, makeInstallation, type ProcessName } from '../support/installation.ts';
+import { eventually } from '../support/runtime.ts';
 import { TEAM } from '../support/scripted-world.ts';
 
 const IS_ROOT = process.getuid?.() === 0;
@@ -19,14 +20,27 @@ function readCoreLimits(pid: number | 'self') {
   return { soft, hard, filter };
 }
 
-for (const { who, uid, skip } of kinds)
-  describe(`core files as ${who}`, { skip }, () => {
+const STARTS = ['', '--no-restart', '--foreground'] as const;
+const ways = kinds.flatMap((kind) => STARTS.map((start) => ({ ...kind, start })));
+
+for (const { who, uid, skip, start } of ways)
+  describe(`core files as ${who}, agentctl up ${start}`, { skip }, () => {
     let site: Installation;
+    let ended: Promise<unknown> = Promise.resolve();
     before(async () => {
-      site = makeInstallation({ mode: 'split', uid, agents: TEAM });
-      await site.up();
+      const up = start === '' ? [] : [start];
+      site = makeInstallation({ mode: 'split', uid, agents: TEAM, up });
+      if (start === '--foreground') {
+        ended = site.up();
+        const isUp = async () => (await site.run('status')).code === 0 || undefined;
+        await eventually('the runtime', isUp);
+      } else await site.up();
     });
-    after(() => site.remove());
+    after(async () => {
+      await site.ctl('down');
+      await ended;
+      await site.remove();
+    });
 
     it('no process of the runtime can write one', () => {
       const names: ProcessName[] = ['main', 'auditd-ai', 'warden'];

@@ -68,6 +68,14 @@ export async function up(session: Session): Promise<number> {
   return 0;
 }
 
+/** The supervisor becomes the program: nothing restarts it. */
+const withoutCoreFiles = (program: string[]): string[] => [
+  findNative('supervisor'),
+  '--once',
+  '--',
+  ...program,
+];
+
 /** Prefixes the supervisor, which gets supervisor.json open: as root it opens nothing in there. */
 function supervise(
   program: string[],
@@ -75,7 +83,7 @@ function supervise(
 ): { argv: string[]; statusFd?: number } {
   if (args.flag('no-restart')) {
     removeSupervisorFile(stateDir);
-    return { argv: program };
+    return { argv: withoutCoreFiles(program) };
   }
   const { O_CREAT, O_RDWR, O_NOFOLLOW } = constants;
   const statusFd = runAsOwner(stateDir, (here) =>
@@ -166,11 +174,11 @@ function openLog(file: string): { fd: number; from: number } {
 /** Shares the log's output and forwards signals. */
 async function runInForeground(
   session: Session,
-  argv: string[],
+  program: string[],
   listNewBackups: () => string[],
 ): Promise<number> {
   removeSupervisorFile(session.stateDir);
-  const [command = '', ...rest] = argv;
+  const [command = '', ...rest] = withoutCoreFiles(program);
   const child = spawn(command, rest, {
     cwd: session.stateDir,
     // Its own process group: Ctrl-C reaches it once, through the handler below.
