@@ -5,6 +5,7 @@ import { fault } from '../../wire/errors.ts';
 import type { BoxId } from '../../wire/primitives.ts';
 import type { BoxRules, OpenBoxBody } from '../../wire/sandboxd.ts';
 import { pathExists } from './adapters/host-paths.ts';
+import { findAliases, readMounts } from './adapters/mount-aliases.ts';
 import type { Bind, BoxPlan } from './adapters/plan.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
@@ -96,12 +97,14 @@ export function makeBoxPlanner(options: {
     // All boxes of a layered tree are one user's: the layer's files belong to it.
     const owner = ground.layer === undefined ? identity : { ...identity, ...ground.user };
     const homeAt = `/home/${agent}`;
+    const mounts = readMounts();
     const places: Places = {
       system: options.system,
       workspace: ground.workspace,
       home: await workspaces.homeFor(agent, root_task_id, owner),
       homeAt,
       secrets: options.secrets(),
+      aliases: (path) => findAliases(path, mounts),
       ...(ground.layer === undefined ? {} : { layer: ground.layer }),
     };
     const { binds: plain, missing } =

@@ -16,6 +16,8 @@ export type Places = {
   homeAt: string;
   /** Host paths that are masked in every box, whatever is declared above them. */
   secrets: readonly string[];
+  /** Returns other names of a host path, which are denied with it. */
+  aliases?: (path: string) => readonly string[];
   /** The layer that is mounted as /workspace; then `workspace` is the directory below it. */
   layer?: string;
 };
@@ -67,7 +69,8 @@ export function boxBinds(
   const isDenied = (path: string) =>
     denied.some((root) => isWithin(path, root)) ||
     places.secrets.some((root) => isWithin(path, root));
-  const sources = [...denied.map((path) => toHostPath(path, places)), ...places.secrets];
+  const named = [...denied.map((path) => toHostPath(path, places)), ...places.secrets];
+  const sources = [...named, ...named.flatMap((path) => places.aliases?.(path) ?? [])];
   /** Denied by its host path. A workspace or a home may itself lie in a secret directory. */
   const isDeniedSource = (path: string): boolean => {
     const [src, place] = [toHostPath(path, places), findMapping(path, places)];
