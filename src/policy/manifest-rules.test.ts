@@ -121,7 +121,7 @@ test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specificati
   assert.equal(await may({ ...call('prod.deploy'), principal: 'agent:deployer' }), 'ask');
 });
 
-test('[R175-R180] each group adds its capability and no other', async () => {
+test('each group adds its capability and no other', async () => {
   const groups: [string, string][] = [
     ['agent-read-docs', 'file.read'],
     ['agent-write-workspace', 'file.write'],

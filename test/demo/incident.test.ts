@@ -56,17 +56,40 @@ const PROMISED: readonly [what: string, shown: RegExp][] = [
   ['the log is whole', /The log is whole: \d+ events/],
 ];
 
+/** The steps of the flow as the records tell them, in this order. */
+const FLOW: readonly RegExp[] = [
+  /asked planner for "Investigate why API latency/,
+  /planner started it/,
+  /planner asked ops for "Say from the access log/,
+  /ops called logs\.read with .*access\.log.* — allowed by .*manifest:ops:file\.read:\d+, done/,
+  /ops stored findings\.md — allowed by .*, done/,
+  /planner asked coder for "Review what the last deploy changed/,
+  /coder called git\.diff with \{"from":"HEAD~1","to":"HEAD"\} — allowed by .*file\.read.*, done/,
+  /planner asked tester for "Reproduce it/,
+  /tester called tests\.run with .* done/,
+  /planner asked coder for "Make the lookup/,
+  /deployer called prod\.deploy/,
+  /approved prod\.deploy \(approval_/,
+  /deployer completed: .*is live/,
+];
+
 for (const [who, uid] of [
   ['this user', undefined],
   ...(isRoot ? ([['an ordinary user', NOBODY]] as const) : []),
 ] as const)
-  it(`[R384-R399] [R421] the incident is found, repaired and reported, as ${who}`, {
+  it(`[R384-R391, R393-R399] [R421] the incident is found, repaired and reported, as ${who}`, {
     timeout: 180_000,
   }, () => {
     const { status, text, dir } = play(uid);
     try {
       assert.equal(status, 0, text.slice(-4_000));
       for (const [what, shown] of PROMISED) assert.match(text, shown, what);
+      let at = text.indexOf('$ agentctl task explain');
+      for (const step of FLOW) {
+        const found = text.slice(at).search(step);
+        assert.ok(at >= 0 && found >= 0, `${step} after ${text.slice(at, at + 200)}`);
+        at += found;
+      }
       const [, now = '', before = ''] =
         /takes ([\d.]+) ms now, ([\d.]+) ms before/.exec(text) ?? [];
       assert.ok(Number(now) < Number(before) / 2, `${now} ms now, ${before} ms before`);

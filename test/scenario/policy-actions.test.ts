@@ -238,7 +238,7 @@ async function pruneAs({ agentd }: Person, id: TaskView['id'], more = {}) {
   return findKind(await passEnded({ agentd } as never, prune.started_at), 'tasks');
 }
 
-describe('every action of the policy', { timeout: 180_000 }, () => {
+describe('[R142] every action of the policy', { timeout: 180_000 }, () => {
   let world: ScriptedWorld;
   let site: WirePosition;
   const withPort = (text: string): string => text.replace('PORT', String(site.port));

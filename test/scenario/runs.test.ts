@@ -12,10 +12,12 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import { modeldRoutes } from '../../src/wire/modeld.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import { callLocal, type IdleWorld, startIdleWorld } from '../support/callers.ts';
-import { eventually, taskEnded } from '../support/runtime.ts';
+import { eventually, pauses, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 import {
   create,
+  openWait,
+  reaches,
   runnerPids,
   type ScriptedWorld,
   startScriptedWorld,
@@ -81,6 +83,40 @@ describe('runs', () => {
     );
   });
 
+  it('[K61] only crashes in a row count: after a wait, the count begins anew', async () => {
+    let isCalm = false;
+    world.model.on('Stumble', ({ step }) => {
+      if (step === 0) return isCalm ? says(call('timer.wait', { after_s: 30 })) : { hang: true };
+      return isCalm ? { hang: true } : finishes('done');
+    });
+    const task = await create(world, 'Stumble', { agent: 'coder' });
+    const dieOnce = async (crashes: number) => {
+      process.kill(await onlyRunner(), 'SIGKILL');
+      await eventually('the crash', async () => {
+        const [run] = await runsOf(task.id);
+        return run?.crashes === crashes ? true : undefined;
+      });
+    };
+    const starts = async (count: number) =>
+      eventually(`start ${count}`, async () => {
+        const [run] = await runsOf(task.id);
+        if (run?.status === 'queued') world.clock.advance(5_000);
+        return world.model.scenesFor('Stumble').length >= count ? true : undefined;
+      });
+    await starts(1);
+    await dieOnce(1);
+    await starts(2);
+    isCalm = true;
+    await dieOnce(2);
+    await starts(3);
+    await openWait(world, task.id, 'timer');
+    await reaches(world, task.id, 'waiting');
+    world.clock.advance(31_000);
+    await starts(4);
+    await dieOnce(1);
+    await world.agentd.cancelTask({ params: { id: task.id }, body: {} });
+  });
+
   it('[K61] [R131] a run whose runner keeps dying fails with the cause', async () => {
     world.model.on('Die', { hang: true });
     const task = await create(world, 'Die', { agent: 'coder' });
@@ -97,6 +133,15 @@ describe('runs', () => {
     assert.equal(ended.status, 'failed');
     assert.equal(ended.error?.code, 'internal');
     assert.match(ended.error?.message ?? '', /crashed 3 times: killed by SIGKILL/);
+    assert.match(ended.error?.hint ?? '', /agentctl task retry/);
+    // It stays ended: no fourth runner starts, whatever time passes.
+    world.clock.advance(3_600_000);
+    await pauses(500);
+    assert.equal(world.model.scenesFor('Die').length, 3);
+    const [run] = await runsOf(task.id);
+    assert.deepEqual([run?.status, run?.outcome, run?.crashes], ['ended', 'failed', 2]);
+    const crashed = (await eventsOf(task.id)).filter(({ event }) => event === 'run.crashed');
+    assert.equal(crashed.length, 3);
   });
 
   it('of several runs of one task one wins, and the others are ended', async () => {

@@ -117,7 +117,7 @@ for (const mode of MODES) {
       await eventually('no process', async () => (existsSync(`/proc/${init}`) ? undefined : true));
     });
 
-    it('[C112] [K43] [R162] agents of one task share its files, which other tasks cannot see', async () => {
+    it('[K43] [R162] agents of one task share its files, which other tasks cannot see', async () => {
       const [coder, tester, other] = [
         await open('coder', 'one'),
         await open('planner', 'one'),
@@ -267,7 +267,7 @@ for (const mode of MODES) {
       assert.equal(closed.status, 'seal');
     });
 
-    it('[C144] [C161] [R6] [R29] [R151] no box reaches the runtime’s sockets, the host’s files or its network', async () => {
+    it('[R6] [R29] [R151] no box reaches the runtime’s sockets, the host’s files or its network', async () => {
       const id = await open('coder', 'walls');
       const tries = [
         `ls ${runtime.runtimeDir}`,
@@ -280,6 +280,44 @@ for (const mode of MODES) {
       for (const script of tries)
         assert.notEqual((await exec(id, `bash -c '${script}'`)).exit_code, 0, script);
       await toold.closeBox({ params: { id } });
+    });
+
+    it('[C112] [C144] [C161] an agent cannot reach other homes and workspaces, change its manifest, or become root', async () => {
+      const [own, colleague, elsewhere] = [
+        await open('coder', 'probe'),
+        await open('planner', 'probe'),
+        await open('coder', 'probe-elsewhere'),
+      ];
+      const wrote = await exec(own, 'echo mine > ~/x && echo mine > x && cat /home/coder/x');
+      assert.equal(textOf(wrote), 'mine\n', 'control: in its own box the path is right');
+      const { root_task_id: tree } = whose('coder', 'probe');
+      const workspace = join(runtime.stateDir, 'workspaces', tree, 'x');
+      const manifest = join(dirname(runtime.stateDir), 'agents', 'coder.yaml');
+      const before_ = readFileSync(manifest, 'utf8');
+      assert.equal(readFileSync(workspace, 'utf8'), 'mine\n', 'control: so are the host’s');
+      const tries: [BoxId, string][] = [
+        ...[colleague, elsewhere].flatMap((id): [BoxId, string][] => [
+          [id, 'cat /home/coder/x'],
+          [id, `cat ${workspace}`],
+        ]),
+        [colleague, 'echo x > /home/coder/y'],
+        [own, `cat ${manifest}`],
+        [own, `echo x >> ${manifest}`],
+        [own, 'cat /etc/shadow'],
+        [own, 'echo x >> /etc/passwd'],
+        [own, 'mkdir /etc/agentd'],
+        [own, 'sudo -n true'],
+        [own, 'su -c true root'],
+        [own, 'unshare -Ur mount -t tmpfs none /etc'],
+      ];
+      for (const [id, script] of tries)
+        assert.notEqual((await exec(id, script)).exit_code, 0, script);
+      assert.match(
+        textOf(await exec(own, 'grep -E "NoNewPrivs|CapEff" /proc/self/status')),
+        /CapEff:\t0+\nNoNewPrivs:\t1\n/,
+      );
+      assert.equal(readFileSync(manifest, 'utf8'), before_);
+      for (const id of [own, colleague, elsewhere]) await toold.closeBox({ params: { id } });
     });
 
     it('[K97] HALT ends boxes within two seconds and none starts; afterwards everything continues', async () => {

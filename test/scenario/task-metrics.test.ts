@@ -33,7 +33,7 @@ describe('metrics of tasks', { timeout: 120_000 }, () => {
   const kindsOf = async (taskId: string) =>
     (await allEvents(world)).filter(({ task_id }) => task_id === taskId).map(({ event }) => event);
 
-  it('a wake is counted as a wake; a task’s steps, calls, tokens and cost are observed', async () => {
+  it('[R363] [R364] [R365] [R372] a wake is counted as a wake; a task’s steps, calls, tokens and cost are observed', async () => {
     world.model.on(
       'Sleep a while',
       says(call('test.echo', { text: 'a' }), call('timer.wait', { after_s: 30 })),
