@@ -279,6 +279,7 @@ int confine_self(struct setup *setup, struct failure *err) {
   if (GUARDED(plan, GUARD_LANDLOCK) && restrict_files(setup, err)) return -1;
   enum filter filter = plan->profile == PROFILE_RUNNER ? FILTER_RUNNER
                        : plan->level == LEVEL_1       ? FILTER_TOOL_L1
+                       : plan->owns_files             ? FILTER_TOOL_OWNED
                                                       : FILTER_TOOL_L2;
   if (setup->gate >= 0 && gate_install(setup->gate, err)) return -1;
   if (GUARDED(plan, GUARD_SECCOMP) && seccomp_install(filter, err)) return -1;

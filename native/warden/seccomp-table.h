@@ -12,6 +12,7 @@ enum rule {
   RULE_UNLISTED = 0,   // ENOSYS
   RULE_ALLOW,
   RULE_DENY,           // EPERM: a known way out of the box or to more privileges
+  RULE_UNSUPPORTED,    // EOPNOTSUPP, as on a file system without it
   CLONE_NO_NAMESPACES,
   CLONE_THREADS_ONLY,
   SOCKET_IP,           // IPv4, IPv6 and NETLINK_ROUTE
@@ -23,8 +24,9 @@ enum rule {
   MKNOD_NO_DEVICE,
   MKNODAT_NO_DEVICE,
   // No S_ISUID in the mode: any user of the host could run such a file as the box's user.
-  // S_ISGID is allowed, because directories of a shared workspace have it. openat2 hides its mode
-  // in a struct, and stays allowed: a file it creates setuid loses the bit with the first write.
+  // S_ISGID is allowed, because directories of a shared workspace have it; but not where files are
+  // or become a person's (FILTER_TOOL_OWNED). openat2 hides its mode in a struct, and stays
+  // allowed: a file it creates setuid loses the bit with the first write.
   MODE_1_NO_SETUID,    // the mode is argument 1
   MODE_2_NO_SETUID,
   OPEN_NO_SETUID,      // only if the flags create a file: otherwise the mode is not set
@@ -33,7 +35,7 @@ enum rule {
 
 struct call {
   uint32_t number;
-  enum rule rules[FILTER_COUNT];
+  enum rule rules[FILTER_COLUMNS];
 };
 
 // C(call, tool box at level 1, tool box at level 2, runner)

@@ -36,6 +36,7 @@
 struct builder {
   struct sock_filter code[PROGRAM_MAX];
   unsigned size;
+  uint32_t mode_bits;  // that no file may get
 };
 
 struct program {
@@ -75,7 +76,7 @@ static void emit_unix_stream_only(struct builder *b) {
 
 static void emit_no_setuid(struct builder *b, unsigned mode) {
   load_argument(b, mode);
-  return_if_any_bit(b, S_ISUID, ERRNO(EPERM));
+  return_if_any_bit(b, b->mode_bits, ERRNO(EPERM));
   emit_return(b, SECCOMP_RET_ALLOW);
 }
 
@@ -92,6 +93,7 @@ static void emit_rule(struct builder *b, enum rule rule) {
     case RULE_UNLISTED: emit_return(b, ERRNO(ENOSYS)); return;
     case RULE_ALLOW: emit_return(b, SECCOMP_RET_ALLOW); return;
     case RULE_DENY: emit_return(b, ERRNO(EPERM)); return;
+    case RULE_UNSUPPORTED: emit_return(b, ERRNO(EOPNOTSUPP)); return;
     case CLONE_NO_NAMESPACES:
     case CLONE_THREADS_ONLY:
       load_argument(b, 0);
@@ -138,7 +140,7 @@ static void emit_rule(struct builder *b, enum rule rule) {
     case MKNOD_NO_DEVICE:
     case MKNODAT_NO_DEVICE:
       load_argument(b, rule == MKNOD_NO_DEVICE ? 1 : 2);
-      return_if_any_bit(b, S_ISUID, ERRNO(EPERM));
+      return_if_any_bit(b, b->mode_bits, ERRNO(EPERM));
       emit(b, BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
       return_if_equal(b, S_IFCHR, ERRNO(EPERM));
       return_if_equal(b, S_IFBLK, ERRNO(EPERM));
@@ -173,11 +175,17 @@ static void emit_search(struct builder *b, const struct range *ranges, unsigned 
 }
 
 static unsigned make_ranges(int filter, struct range *ranges) {
+  int column = filter == FILTER_TOOL_OWNED ? FILTER_TOOL_L2 : filter;
   static enum rule rules[CALL_NUMBERS];
   for (unsigned i = 0; i < sizeof call_table / sizeof *call_table; i++) {
     if (call_table[i].number >= CALL_NUMBERS) abort();
-    rules[call_table[i].number] = call_table[i].rules[filter];
+    rules[call_table[i].number] = call_table[i].rules[column];
   }
+  // A setgid file that openat2 created without the group's right to execute keeps the bit when it
+  // gets content, and an access list could add that right.
+  static const uint32_t sets_access_list[] = {SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr};
+  for (unsigned i = 0; i < 3 && filter == FILTER_TOOL_OWNED; i++)
+    rules[sets_access_list[i]] = RULE_UNSUPPORTED;
   unsigned count = 0;
   for (uint32_t number = 0; number < CALL_NUMBERS; number++)
     if (number == 0 || rules[number] != rules[number - 1])
@@ -191,6 +199,7 @@ void seccomp_compile(void) {
   for (int filter = 0; filter < FILTER_COUNT; filter++) {
     static struct builder b;
     b.size = 0;
+    b.mode_bits = filter == FILTER_TOOL_OWNED ? S_ISUID | S_ISGID : S_ISUID;
     emit(&b, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     emit(&b, BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
     emit_return(&b, SECCOMP_RET_KILL_PROCESS);

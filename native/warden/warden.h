@@ -178,7 +178,12 @@ int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_access acces
 int landlock_restrict(int ruleset, struct failure *err);
 
 // ── seccomp.c ──
-enum filter { FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER, FILTER_COUNT };
+enum filter {
+  FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER,
+  FILTER_COLUMNS,  // of the table
+  FILTER_TOOL_OWNED = FILTER_COLUMNS,  // as FILTER_TOOL_L2, without setgid files
+  FILTER_COUNT,
+};
 void seccomp_compile(void);
 int seccomp_install(enum filter filter, struct failure *err);
 // Returns a listener: from now on each exec of this process waits for its permission.

@@ -140,19 +140,34 @@ for (const mode of MODES) {
       );
     });
 
-    for (const call of ['fchmod', 'fchmodat', 'mknodat', 'openat', 'tmpfile'])
-      it(`C13 no setuid file by ${call}`, async () => {
-        const modeOf = () =>
-          existsSync(upper('evil')) ? lstatSync(upper('evil')).mode & 0o7000 : 0;
-        assert.match((await hostile('make-setuid', call, '/ws/evil')).stdout, /EPERM/);
+    for (const [kind, bit] of [
+      ['setuid', 0o4000],
+      ['setgid', 0o2000],
+    ] as const)
+      for (const call of ['fchmod', 'fchmodat', 'mknodat', 'openat', 'tmpfile'])
+        it(`C13 no ${kind} file by ${call}`, async () => {
+          const attack = `make-${kind} ${call} /ws/evil`;
+          const modeOf = () =>
+            existsSync(upper('evil')) ? lstatSync(upper('evil')).mode & 0o7000 : 0;
+          assert.match((await hostile(attack)).stdout, /EPERM/);
+          assert.equal(modeOf(), 0);
+          await setup.ok(layer, 'rm -f evil');
+          const off: Guard[] = ['seccomp', 'landlock'];
+          const control = await sh(`/opt/hostile ${attack}`, { guardsOff: off });
+          assert.equal(control.code, 0, JSON.stringify(control));
+          assert.equal(modeOf(), bit, 'control');
+        });
+
+    for (const way of ['write', 'truncate', 'fallocate', 'copy'])
+      it(`C13 a file created setuid by openat2 is not setuid with content: ${way}`, async () => {
+        const modeOf = () => lstatSync(upper('evil')).mode & 0o7000;
+        assert.match((await hostile('fill-setuid', '/ws/evil', way)).stdout, /failed cleared/);
+        assert.ok(lstatSync(upper('evil')).size > 0);
         assert.equal(modeOf(), 0);
-        await setup.ok(layer, 'rm -f evil');
-        const off: Guard[] = ['seccomp', 'landlock'];
-        assert.equal(
-          (await sh(`/opt/hostile make-setuid ${call} /ws/evil`, { guardsOff: off })).code,
-          0,
-        );
-        assert.equal(modeOf(), 0o4000, 'control');
+        await setup.ok(layer, 'rm evil');
+        if (mode === 'user') return; // the capability counts in the host's user namespace only
+        assert.match((await unguarded('fill-setuid', '/ws/evil', way)).stdout, /worked/, 'control');
+        assert.equal(modeOf(), 0o4000);
       });
 
     it('C13 a setuid file of the person is not one once a box has changed it', async () => {

@@ -95,6 +95,25 @@ for (const mode of MODES) {
       );
     });
 
+    it('no file gets the rights of its owner’s group', async () => {
+      const attack = 'echo evil >tool && chmod 2755 tool';
+      const outcome = exited(await run(attack));
+      assert.match(outcome.stderr, /Operation not permitted/);
+      assert.equal(lstatSync(join(dir, 'tool')).mode & 0o7000, 0);
+      assert.equal(exited(await run(attack, owned(), { guardsOff: ['seccomp'] })).code, 0);
+      assert.equal(lstatSync(join(dir, 'tool')).mode & 0o7000, 0o2000, 'control');
+      const byList = '/opt/hostile setgid-by-list /ws/listed';
+      assert.match(exited(await run(byList)).stdout, /failed fsetxattr EOPNOTSUPP/);
+      const control = await run(`rm listed; ${byList}`, owned(), { guardsOff: ['seccomp'] });
+      assert.match(exited(control).stdout, /worked/, 'control');
+      const shared = 'chmod 2770 . && stat -c %a .';
+      assert.equal(
+        exited(await warden.run(['/bin/sh', '-c', shared])).stdout,
+        '2770\n',
+        'elsewhere',
+      );
+    });
+
     it('level 1 has no such binds', async () => {
       const binds: Bind[] = [{ kind: 'rw', src: dir, dst: dir, owned: true }];
       const outcome = await run('true', binds, { level: 1, cwd: warden.workspace });

@@ -2,6 +2,7 @@
 #include "hostile.h"
 
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -90,10 +91,10 @@ static int fill(char **argv) {
   return worked();
 }
 
-// Creates PATH as `hostile make-setuid CALL PATH` says: setuid, and executable by all.
-static int make_setuid(char **argv) {
+// Creates PATH as `hostile make-setuid CALL PATH` says: with this bit, and executable by all.
+static int make_special(char **argv, mode_t bit) {
   const char *name = argv[0], *path = argv[1];
-  const mode_t mode = S_ISUID | 0755;
+  const mode_t mode = bit | 0755;
   struct stat st;
   umask(0);
   int fd = -1;
@@ -120,10 +121,29 @@ static int make_setuid(char **argv) {
   if (!strcmp(name, "mknod") && syscall(SYS_mknod, path, S_IFREG | mode, 0)) return failed(name);
 #endif
   if (stat(path, &st)) return failed("stat");
-  return st.st_mode & S_ISUID ? worked() : 2;
+  return st.st_mode & bit ? worked() : 2;
+}
+static int make_setuid(char **argv) { return make_special(argv, S_ISUID); }
+static int make_setgid(char **argv) { return make_special(argv, S_ISGID); }
+
+// Gives an empty file content, in one of the ways that may not clear its setuid bit.
+static int fill_by(int fd, const char *way) {
+  char line[] = "#!/bin/sh\n";
+  if (!way || !strcmp(way, "write")) return write(fd, line, 10) == 10 ? 0 : -1;
+  if (!strcmp(way, "copy")) {
+    loff_t from = 0;
+    int source = open("one", O_RDONLY);
+    return copy_file_range(source, &from, fd, NULL, 4096, 0) > 0 ? 0 : -1;
+  }
+  if (!strcmp(way, "fallocate") ? fallocate(fd, 0, 0, 4096) : ftruncate(fd, 4096)) return -1;
+  char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED) return -1;
+  memcpy(page, line, 10);
+  return msync(page, 4096, MS_SYNC);
 }
 
-// The filter cannot see the mode of openat2. Worked: the file has content and is still setuid.
+// `fill-setuid PATH [WAY]`. The filter cannot see the mode of openat2. Worked: the file has content
+// and is still setuid.
 static int fill_setuid(char **argv) {
   const struct {
     uint64_t flags, mode, resolve;
@@ -133,10 +153,33 @@ static int fill_setuid(char **argv) {
   int fd = (int)syscall(SYS_openat2, AT_FDCWD, argv[0], &how, sizeof how);
   if (fd < 0) return failed("openat2");
   if (fstat(fd, &st) || !(st.st_mode & S_ISUID)) return 2;
-  if (write(fd, "#!/bin/sh\n", 10) != 10) return failed("write");
+  if (fill_by(fd, argv[1])) return failed("write");
   if (fstat(fd, &st)) return failed("fstat");
   errno = EPERM;
   return st.st_mode & S_ISUID ? worked() : failed("cleared");
+}
+
+// Without the group's right to execute, the bit outlives the first write; the list adds the right.
+static int setgid_by_list(char **argv) {
+  const struct {
+    uint64_t flags, mode, resolve;
+  } how = {O_CREAT | O_EXCL | O_RDWR, S_ISGID | 0705, 0};
+  const struct {
+    uint32_t version;
+    struct {
+      uint16_t tag, rights;
+      uint32_t id;
+    } entries[3];
+  } list = {2, {{1, 7, ~0u}, {4, 5, ~0u}, {0x20, 5, ~0u}}};
+  struct stat st;
+  umask(0);
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, argv[0], &how, sizeof how);
+  if (fd < 0) return failed("openat2");
+  if (write(fd, "#!/bin/sh\n", 10) != 10) return failed("write");
+  if (fsetxattr(fd, "system.posix_acl_access", &list, sizeof list, 0)) return failed("fsetxattr");
+  if (fstat(fd, &st)) return failed("fstat");
+  errno = EPERM;
+  return (st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) ? worked() : failed("cleared");
 }
 
 // Changes what Landlock has no right for, of a file outside the box.
@@ -184,7 +227,9 @@ const struct attack file_attacks[] = {
     {"big-file", big_file},
     {"fill", fill},
     {"make-setuid", make_setuid},
+    {"make-setgid", make_setgid},
     {"fill-setuid", fill_setuid},
+    {"setgid-by-list", setgid_by_list},
     {"change-metadata", change_metadata},
     {"rename", rename_with},
     {"set-attribute", set_attribute},
