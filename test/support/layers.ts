@@ -16,8 +16,8 @@ import {
   sandboxdRoutes,
 } from '../../src/wire/sandboxd.ts';
 import { fingerprint } from '../escape/support/layers.ts';
-import { wardensOf } from './kills.ts';
-import { freshDir, startRuntime, type TestRuntime } from './runtime.ts';
+import { daemonPids, wardensOf } from './kills.ts';
+import { freshDir, type RuntimeOptions, startRuntime, type TestRuntime } from './runtime.ts';
 import { TEAM } from './scripted-world.ts';
 
 const NOBODY = 65_534;
@@ -48,12 +48,17 @@ export type LayerWorld = {
   open(tree: string, repo: string, more?: More): Promise<LayerBox>;
   runOnce(tree: string, repo: string, level: 'L1' | 'L2', script: string): Promise<string>;
   killWarden(): void;
+  /** In split mode. */
+  killSandboxd(): void;
   stop(): Promise<void>;
 };
 
 const RULES: BoxRules = { read: [], write: ['/workspace', '/home/coder'], deny: [] };
 
-export async function startLayerWorld(mode: Mode, config: object = {}): Promise<LayerWorld> {
+export async function startLayerWorld(
+  mode: Mode,
+  options: Pick<RuntimeOptions, 'mode' | 'faults'> = {},
+): Promise<LayerWorld> {
   const base = freshDir();
   const roots = join(base, 'people');
   mkdirSync(roots, { recursive: true, mode: 0o755 });
@@ -62,7 +67,8 @@ export async function startLayerWorld(mode: Mode, config: object = {}): Promise<
   const runtime = await startRuntime({
     base,
     agents: TEAM,
-    config: JSON.stringify({ sandboxd: { workspace_roots: [roots], ...config } }),
+    ...options,
+    config: JSON.stringify({ sandboxd: { workspace_roots: [roots], runner_spares: 0 } }),
     ...(asUser ? { uid: NOBODY } : {}),
   });
   const connect = (peer: 'peer-toold' | 'peer-agentd') => {
@@ -140,6 +146,7 @@ export async function startLayerWorld(mode: Mode, config: object = {}): Promise<
     killWarden() {
       for (const pid of wardensOf(runtime.stateDir)) process.kill(pid, 'SIGKILL');
     },
+    killSandboxd: () => process.kill(daemonPids(runtime.runtimePid).get('sandboxd')!, 'SIGKILL'),
     stop: () => runtime.remove(),
   };
 }

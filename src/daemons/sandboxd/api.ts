@@ -16,7 +16,9 @@ import type {
 import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import type { Identities } from './identities.ts';
-import { assertMode, makeLayerHandlers } from './layer-handlers.ts';
+import { makeLayerHandlers } from './layer-handlers.ts';
+import type { LayerService } from './layer-service.ts';
+import type { Layers } from './layers.ts';
 import type { Levels } from './levels.ts';
 import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
@@ -31,6 +33,8 @@ export type SandboxdDeps = {
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
   workspaces: Pick<Workspaces, 'check' | 'release'>;
+  layers: Pick<Layers, 'assertAvailable'>;
+  layerService: LayerService;
   treeFiles: Pick<TreeFileService, 'prune'>;
   store: Pick<SandboxdStore, 'list' | 'rangeUse' | 'listTreeFiles' | 'fileSizes'>;
   ranges: Parameters<SandboxdStore['rangeUse']>[0];
@@ -47,7 +51,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     mode: query.mode ?? 'live',
   });
   return {
-    ...makeLayerHandlers(),
+    ...makeLayerHandlers(deps.layerService),
     features: () => levels.view(),
     async identity() {
       const { mode, nobody } = identities;
@@ -56,7 +60,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     },
     async checkWorkspace({ body }) {
       await workspaces.check(body.path);
-      assertMode(body.mode);
+      if (body.mode === 'layer') await deps.layers.assertAvailable();
       return { path: body.path };
     },
     releaseWorkspace: ({ params }) => workspaces.release(params.id),

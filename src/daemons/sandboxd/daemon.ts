@@ -24,7 +24,9 @@ import { type BoxTable, makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
-import { makeLayers } from './layers.ts';
+import { makeLayerBoxes } from './layer-boxes.ts';
+import { makeLayerService } from './layer-service.ts';
+import { type Layers, makeLayers } from './layers.ts';
 import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
@@ -91,6 +93,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     store,
     warden,
     workspaces,
+    closeLayer: (rootTaskId) => layers.quiesce(rootTaskId),
     clock,
     log,
     failpoint,
@@ -115,7 +118,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     ownDirs: ['workspaces', 'homes'].map((name) => join(realpathSync(stateDir), name)),
   });
   const gate = makeTreeGate(clock);
-  const layers = makeLayers({
+  const layers: Layers = makeLayers({
     stateDir: realpathSync(stateDir),
     store,
     workspaces,
@@ -140,6 +143,15 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
+  const layerService = makeLayerService({
+    layers,
+    boxes: makeLayerBoxes({ ...common, layers, tools }),
+    store,
+    gate,
+    clock,
+    log,
+    failpoint,
+  });
   context.metrics.gauge('boxes', () => boxes.count() + runners.count());
   context.metrics.gauge('runner_spares', () => runners.spareCount());
 
@@ -151,6 +163,8 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       identities,
       workspaces,
       treeFiles,
+      layers,
+      layerService,
       store,
       ranges: { uids: agentUids(config), gids: treeGids(config) },
     }),
@@ -160,9 +174,11 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     },
     async begin() {
       treeFiles?.wake();
+      layerService.resume();
     },
     async stop() {
       await treeFiles?.stop();
+      await layerService.stop();
       await runners.endAll();
       await boxes.closeAll();
       warden.close();

@@ -1,37 +1,33 @@
-// Maps the routes of layers. No tree has a layer yet: boxes that ask for one are refused.
+// Maps the routes of layers to the service behind them.
 import type { Handlers } from '../../platform/dispatch.ts';
-import { fault } from '../../wire/errors.ts';
-import type { layerRoutes, WorkspaceMode } from '../../wire/sandboxd/layers.ts';
+import type { layerRoutes } from '../../wire/sandboxd/layers.ts';
+import type { LayerService } from './layer-service.ts';
 
-export function makeLayerHandlers(): Handlers<typeof layerRoutes> {
+export function makeLayerHandlers(service: LayerService): Handlers<typeof layerRoutes> {
   return {
-    layerChanges: async () => ({ layer: null, changes: [], next: null }),
-    layerTexts: async ({ body }) => ({
-      texts: body.paths.map((path) => ({
-        path,
-        before_base64: null,
-        after_base64: null,
-        is_cut: false,
-      })),
-    }),
-    applyLayer: async ({ params }) => {
-      throw noLayerFault(params.id);
+    layerChanges: ({ params, query }) =>
+      service.changes(params.id, { after: query.after ?? '', limit: query.limit }),
+    async layerTexts({ params, body }) {
+      const texts = await service.texts(params.id, body.paths, body.bytes_max);
+      return {
+        texts: texts.map(({ path, before, after, cut }) => ({
+          path,
+          before_base64: before?.toString('base64') ?? null,
+          after_base64: after?.toString('base64') ?? null,
+          is_cut: cut,
+        })),
+      };
     },
-    discardLayer: async () => ({ discarded: 0 }),
-    undoApply: async ({ params }) => {
-      throw noLayerFault(params.id);
+    async applyLayer({ params, body }) {
+      const { apply_id, paths, allow, expect } = body;
+      const request = { applyId: apply_id, paths, allow, expect };
+      const { applyId, changeSha256, applied } = await service.apply(params.id, request);
+      return { apply_id: applyId, change_sha256: changeSha256, applied, commits: [] };
+    },
+    discardLayer: async ({ params }) => ({ discarded: await service.discard(params.id) }),
+    async undoApply({ params, body }) {
+      const { applyId, restored } = await service.undo(params.id, body.apply_id);
+      return { apply_id: applyId, restored };
     },
   };
-}
-
-const noLayerFault = (rootTaskId: string) =>
-  fault('not_found', `${rootTaskId} has no layer`, {
-    hint: 'Only tasks that work in a directory of yours, without --live, have one.',
-  });
-
-export function assertMode(mode: WorkspaceMode | undefined): void {
-  if (mode === 'layer')
-    throw fault('level_unavailable', 'layers over a directory are not available here', {
-      hint: 'Create the task with --live: its agents then write in the directory itself.',
-    });
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
+import { fault } from '../../wire/errors.ts';
 import type { OpenedLayer, Warden } from './adapters/warden.ts';
 import type { HostUser } from './identities.ts';
 import type { LayerRow } from './layer-rows.ts';
@@ -26,6 +27,8 @@ export type LayerUse = {
 };
 
 export type Layers = {
+  /** Throws `level_unavailable` with the reason where this host cannot mount a layer. */
+  assertAvailable(): Promise<void>;
   /** The first call for a tree fixes its directory. The layer stays open until all are released. */
   acquire(rootTaskId: string, path: string): Promise<LayerUse>;
   find(rootTaskId: string): Promise<LayerRow | undefined>;
@@ -41,6 +44,8 @@ export type Layers = {
   seal(rootTaskId: string): Promise<void>;
   /** Deletes directories that no layer shows any more. */
   sweep(rootTaskId: string): Promise<void>;
+  /** Deletes what a crash has left of removed directories. */
+  sweepRemoved(): Promise<void>;
   /** Deletes a part of the tree's own directory. */
   remove(rootTaskId: string, parts: readonly string[]): Promise<void>;
   /** Makes a directory of the tree's user in the tree's own directory. */
@@ -61,14 +66,18 @@ type Session = {
   close(): Promise<void>;
 };
 
+/** A removed part of a tree's directory, as `remove` names it; a whole one is tree-files.ts'. */
+const REMOVED = /^\.pruned-[^-]+-(layers|undo)-/;
 const REFRESH_INTERVAL_MS = 1_000;
+/** The time between two ticks of a kernel, at most 10 ms, and some more. */
+const TICK_MS = 15;
 
 export function makeLayers(options: {
   /** Without links. */
   stateDir: string;
   store: Pick<SandboxdStore, 'findLayer' | 'addLayer' | 'renewLayer'>;
   workspaces: Pick<Workspaces, 'check' | 'groupFor'>;
-  warden: Pick<Warden, 'layer' | 'chown' | 'newest' | 'deleteTree'>;
+  warden: Pick<Warden, 'features' | 'layer' | 'chown' | 'newest' | 'deleteTree'>;
   gate: TreeGate;
   /** Boxes have their own users, to which the warden must chown files. */
   ownUsers: boolean;
@@ -99,18 +108,26 @@ export function makeLayers(options: {
     return path;
   };
 
-  /** Resolves to the time of the file system, by which changes are compared. */
   const makeLayerDir = async (rootTaskId: string, number: number): Promise<bigint> => {
     for (const part of ['work', 'upper'])
       await makeOwnedDir(rootTaskId, ['layers', String(number), part]);
     return lstatSync(layerDir(rootTaskId, number), { bigint: true }).ctimeNs;
   };
 
+  /**
+   * Resolves to the file system's time, from which changes by a person count. What was written
+   * before is older, because file systems do not tell times within a tick apart.
+   */
+  const beginLayerDir = async (rootTaskId: string, number: number): Promise<bigint> => {
+    await new Promise<void>((resolve) => clock.at(clock.nowMs() + TICK_MS, resolve));
+    return makeLayerDir(rootTaskId, number);
+  };
+
   const findOrAdd = async (rootTaskId: string, path: string): Promise<LayerRow> => {
     const found = await store.findLayer(rootTaskId);
     if (found !== undefined && found.path === path) return found;
     await workspaces.check(path);
-    const beganNs = await makeLayerDir(rootTaskId, 1);
+    const beganNs = await beginLayerDir(rootTaskId, 1);
     return store.addLayer({ rootTaskId, path, directoryId: readDirectoryId(path), beganNs });
   };
 
@@ -170,6 +187,13 @@ export function makeLayers(options: {
   };
 
   const layers: Layers = {
+    async assertAvailable() {
+      const found = (await warden.features()).get('layers') ?? 'no: the warden is an older one';
+      if (!found.startsWith('no')) return;
+      throw fault('level_unavailable', `layers do not work here${found.slice('no'.length)}`, {
+        hint: 'Create the task with --live: its agents then write in the directory itself.',
+      });
+    },
     acquire: (rootTaskId, path) =>
       withTree(rootTaskId, async () => {
         const session = sessions.get(rootTaskId) ?? (await openSession(rootTaskId, path));
@@ -211,7 +235,7 @@ export function makeLayers(options: {
       const leave = await layers.quiesce(rootTaskId);
       leave();
     },
-    makeNext: (row) => makeLayerDir(row.rootTaskId, row.number + 1),
+    makeNext: (row) => beginLayerDir(row.rootTaskId, row.number + 1),
     async seal(rootTaskId) {
       const leave = await layers.quiesce(rootTaskId);
       try {
@@ -232,6 +256,11 @@ export function makeLayers(options: {
       const all = readdirSync(join(dirOf(rootTaskId), 'layers'));
       for (const name of all.filter((number) => !shown.has(number)))
         await layers.remove(rootTaskId, ['layers', name]);
+    },
+    async sweepRemoved() {
+      const top = join(options.stateDir, 'workspaces');
+      for (const name of readdirSync(top).filter((entry) => REMOVED.test(entry)))
+        await warden.deleteTree(join(top, name));
     },
     async remove(rootTaskId, parts) {
       // The warden deletes only what lies directly in STATE/workspaces.

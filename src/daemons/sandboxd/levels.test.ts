@@ -21,6 +21,7 @@ const CAPABLE = {
   pids: 'v2',
   cpu: 'v2',
   tree: 'v2',
+  layers: 'root',
 };
 const RESTRICTED = {
   ...CAPABLE,
@@ -29,6 +30,7 @@ const RESTRICTED = {
   missing: 'no namespaces: a rule forbids it',
   fix: 'sysctl -w the.rule=0',
   memory: 'none',
+  layers: 'no: the state directory is on an overlay',
 };
 function levels(
   host: Record<string, string>,
@@ -81,7 +83,9 @@ describe('levels', () => {
     assert.deepEqual([l2?.works, l2?.fix], [false, 'sysctl -w the.rule=0']);
     assert.match(l2!.detail, /no namespaces/);
     const failed = view.features.filter(({ works }) => !works).map(({ name }) => name);
-    assert.deepEqual(failed, ['namespaces', 'memory', 'users']);
+    assert.deepEqual(failed, ['namespaces', 'memory', 'users', 'layers']);
+    const layers = view.features.find(({ name }) => name === 'layers');
+    assert.equal(layers?.detail, 'the state directory is on an overlay');
     await assert.rejects(levels(RESTRICTED).assertRunners(), {
       code: 'level_unavailable',
       message: /not support L2 sandboxes, which runners need: no namespaces: a rule forbids it/,

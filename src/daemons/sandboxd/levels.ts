@@ -176,6 +176,7 @@ export function makeLevels(options: {
                 fix: null,
               },
           probeUsers(identities),
+          probeLayers(get('layers')),
         ],
       };
     },
@@ -190,5 +191,16 @@ export function makeLevels(options: {
         { hint: command },
       );
     },
+  };
+}
+
+/** `found`: the warden's, which mounts one at its start. */
+function probeLayers(found: string): Probe {
+  const works = found === 'root' || found === 'user';
+  return {
+    name: 'layers',
+    works,
+    detail: works ? 'over directories of people' : found.replace(/^no: /, '') || 'an older warden',
+    fix: works ? null : 'keep the state directory on ext4, xfs, btrfs or tmpfs; or use --live',
   };
 }

@@ -3,6 +3,7 @@
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import type { TaskId } from '../../wire/primitives.ts';
 import type { FileKind } from '../../wire/sandboxd/tree-files.ts';
+import { dropLayer } from './layer-rows.ts';
 
 export const TREE_FILE_TABLES = `
 ALTER TABLE workspaces ADD COLUMN agent TEXT;
@@ -104,6 +105,7 @@ export function makeTreeFileMethods(db: Database, nowMs: () => number) {
             nowMs(),
             rootTaskId,
           );
+          await dropLayer(sql, rootTaskId);
         } else {
           await dropHomeSizes(sql, rootTaskId);
           await sql.run(

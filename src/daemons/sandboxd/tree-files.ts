@@ -10,6 +10,7 @@ import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import type { FileKind } from '../../wire/sandboxd/tree-files.ts';
 import type { Warden } from './adapters/warden.ts';
 import type { SandboxdStore } from './store.ts';
+import type { Leave } from './tree-gate.ts';
 import type { Workspaces } from './workspaces.ts';
 
 export type TreeFilesPruned = { bytes: number; entries: number; left: number };
@@ -41,6 +42,8 @@ export function makeTreeFiles(options: {
   store: Pick<SandboxdStore, 'findUnmeasured' | 'recordMeasured' | 'recordPruned' | 'workspaceUse'>;
   warden: Pick<Warden, 'measure' | 'deleteTree'>;
   workspaces: Pick<Workspaces, 'release'>;
+  /** Closes the tree's layer for as long as its files are removed. */
+  closeLayer: (rootTaskId: string) => Promise<Leave>;
   clock: Clock;
   log: Log;
   failpoint: (name: string) => void;
@@ -109,7 +112,8 @@ export function makeTreeFiles(options: {
       withTree(rootTaskId, async () => {
         const use = await store.workspaceUse(rootTaskId);
         if (use?.hasOpenBoxes === true) return { bytes: 0, entries: 0, left: 1 };
-        const pruned = await remove(rootTaskId, kind);
+        const leave = await options.closeLayer(rootTaskId);
+        const pruned = await remove(rootTaskId, kind).finally(leave);
         const dirs = FILE_KINDS.flatMap((other) =>
           [rootTaskId, toPrunedName(rootTaskId)].map((name) => exists(dirFor(other, name))),
         );

@@ -30,6 +30,7 @@ const Side = z.object({
   sha256: Sha256.nullable(),
   link_target: z.string().nullable(),
 });
+export type LayerSide = z.infer<typeof Side>;
 
 /**
  * The state of a changed path in the directory, where a person has changed it too since the layer

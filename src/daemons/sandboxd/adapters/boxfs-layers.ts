@@ -41,7 +41,7 @@ export type InstallJob = {
 
 export type BoxfsLayers = {
   /** Lists what an agent changed, sorted by path; a page at a time, so that memory is bounded. */
-  listChanges(places: LayerPlaces, pageMax?: number): AsyncGenerator<LayerChange>;
+  listChanges(places: LayerPlaces, pageMax?: number, after?: string): AsyncGenerator<LayerChange>;
   readMany(roots: { before: string; after: string }, query: TextsQuery): Promise<ChangeTexts[]>;
   /** Stops behind the first batch that has a conflict or a failure; later steps are `skipped`. */
   install(job: InstallJob): Promise<InstallOutcome[]>;
@@ -110,9 +110,9 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
   };
 
   return {
-    async *listChanges({ merged, upper, lower }, pageMax = 10_000) {
+    async *listChanges({ merged, upper, lower }, pageMax = 10_000, start = '') {
       const numbers = [rootOf(merged), rootOf(upper), rootOf(lower)] as const;
-      for (let after: string | null = ''; after !== null; ) {
+      for (let after: string | null = start; after !== null; ) {
         const page: { limit: number; after: string } = { limit: pageMax, after };
         const { changes, next } = await send<ReturnType<typeof decodeChanges>>(
           (id) => encodeChanges(id, numbers, page),

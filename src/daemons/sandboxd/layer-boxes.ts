@@ -1,0 +1,114 @@
+// Boxes in which boxfs works on a layer for a person: to list and show its changes, or to write
+// them into the directory. They run as the tree's user, without network, and no agent's program.
+import type { Clock } from '../../platform/clock.ts';
+import type { NewId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/log.ts';
+import type { BoxId } from '../../wire/primitives.ts';
+import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
+import type { Bind } from './adapters/plan.ts';
+import type { Warden } from './adapters/warden.ts';
+import { BOXFS, toDuplex } from './box-files.ts';
+import { boxLimits } from './box-limits.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { LayerRow } from './layer-rows.ts';
+import type { Layers, LayerUse } from './layers.ts';
+import { WORKSPACE } from './rules.ts';
+
+/** The directories that the box shows. */
+export const PLACES = {
+  merged: WORKSPACE,
+  upper: '/layer/upper',
+  lower: '/layer/lower',
+  target: '/target',
+  staging: '/staging',
+  undo: '/undo',
+} as const;
+
+/** Host directories of an apply; both belong to the tree's user. */
+export type ApplyDirs = { staging: string; undo: string };
+
+export type LayerBoxes = {
+  /** The layer beside the directory, read-only. */
+  withReview<T>(row: LayerRow, work: (boxfs: BoxfsClient) => Promise<T>): Promise<T>;
+  /** That, and the directory itself, to write to. */
+  withApply<T>(
+    row: LayerRow,
+    dirs: ApplyDirs,
+    work: (boxfs: BoxfsClient) => Promise<T>,
+  ): Promise<T>;
+};
+
+const RULES = { read: [], write: [], deny: [] };
+
+export function makeLayerBoxes(options: {
+  config: SandboxdConfig;
+  layers: Pick<Layers, 'acquire' | 'uppersOf'>;
+  warden: Pick<Warden, 'open'>;
+  /** The programs of agentd. */
+  tools: readonly Bind[];
+  newId: NewId;
+  clock: Clock;
+  log: Log;
+}): LayerBoxes {
+  const { config, layers, warden, clock, log } = options;
+
+  const bindsFor = ({ handle, row }: LayerUse): Bind[] => [
+    ...options.tools,
+    { kind: 'layer', src: handle, dst: PLACES.merged, readonly: true },
+    { kind: 'ro', src: layers.uppersOf(row).upper, dst: PLACES.upper },
+    { kind: 'ro', src: row.path, dst: PLACES.lower, owned: true },
+  ];
+
+  const withBox = async <T>(
+    use: LayerUse,
+    more: readonly Bind[],
+    work: (boxfs: BoxfsClient) => Promise<T>,
+  ): Promise<T> => {
+    const limits = boxLimits(config, RULES);
+    const id = options.newId<BoxId>('box');
+    const binds = [...bindsFor(use), ...more];
+    const box = await warden.open({
+      id,
+      level: 2,
+      profile: 'tool',
+      ...use.user,
+      user: 'agent-layer',
+      binds,
+      limits,
+    });
+    try {
+      const roots = [...bindsFor(use).slice(options.tools.length), ...more].map(toRoot);
+      const args = [BOXFS, ...boxfsArgs(roots)];
+      const command = await box.exec({ args, env: {}, cwd: '/', limits });
+      const boxfs = await openBoxfs({ stream: toDuplex(command, log), roots, clock });
+      return await work(boxfs).finally(() => boxfs.close());
+    } finally {
+      await box.close();
+    }
+  };
+
+  const withLayer = async <T>(
+    row: LayerRow,
+    more: readonly Bind[],
+    work: (boxfs: BoxfsClient) => Promise<T>,
+  ): Promise<T> => {
+    const use = await layers.acquire(row.rootTaskId, row.path);
+    return withBox(use, more, work).finally(use.release);
+  };
+
+  return {
+    withReview: (row, work) => withLayer(row, [], work),
+    withApply: (row, dirs, work) =>
+      withLayer(
+        row,
+        [
+          { kind: 'rw', src: row.path, dst: PLACES.target, owned: true },
+          { kind: 'rw', src: dirs.staging, dst: PLACES.staging },
+          { kind: 'rw', src: dirs.undo, dst: PLACES.undo },
+        ],
+        work,
+      ),
+  };
+}
+
+const toRoot = ({ kind, dst }: Bind): BoxfsRoot => ({ path: dst, writable: kind === 'rw' });

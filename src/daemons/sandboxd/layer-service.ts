@@ -1,0 +1,383 @@
+// The actions of people on a layer: list its changes, apply them to the directory, undo
+// that, or discard them. An apply is recorded with all its changes before the first file is
+// written, and finished after a crash.
+import { type Clock, toTimestamp } from '../../platform/clock.ts';
+import type { Log } from '../../platform/log.ts';
+import { makeWakeLoop } from '../../platform/wake-loop.ts';
+import { fault } from '../../wire/errors.ts';
+import type { LayerChanges, LayerChangeView } from '../../wire/sandboxd/layers.ts';
+import type { LayerChange } from './adapters/boxfs-changes.ts';
+import type { BoxfsClient } from './adapters/boxfs-client.ts';
+import type { InstallOutcome } from './adapters/boxfs-install.ts';
+import type { ApplyDirs, LayerBoxes } from './layer-boxes.ts';
+import { PLACES } from './layer-boxes.ts';
+import {
+  assertApplicable,
+  conflictsFault,
+  findConflict,
+  toBaseSide,
+  toChangeView,
+} from './layer-changes.ts';
+import { findChangeKinds } from './layer-kinds.ts';
+import { findObstacles, planInstall, reverseChanges, selectChanges } from './layer-plan.ts';
+import type { ApplyRow, LayerRow } from './layer-rows.ts';
+import type { Layers } from './layers.ts';
+import type { SandboxdStore } from './store.ts';
+import type { TreeGate } from './tree-gate.ts';
+
+export type ApplyRequest = {
+  applyId: string;
+  paths?: readonly string[] | undefined;
+  allow: readonly string[];
+  expect?: string | undefined;
+};
+export type Applied = { applyId: string; changeSha256: string; applied: string[] };
+export type LayerText = { path: string; before: Buffer | null; after: Buffer | null; cut: boolean };
+
+export type LayerService = {
+  changes(rootTaskId: string, page: { after: string; limit: number }): Promise<LayerChanges>;
+  texts(rootTaskId: string, paths: readonly string[], bytesMax: number): Promise<LayerText[]>;
+  apply(rootTaskId: string, request: ApplyRequest): Promise<Applied>;
+  /** Resolves to the number of dropped changes. */
+  discard(rootTaskId: string): Promise<number>;
+  undo(
+    rootTaskId: string,
+    applyId: string | undefined,
+  ): Promise<{ applyId: string; restored: string[] }>;
+  /** Finishes what a crash has interrupted, and tries again until that works. */
+  resume(): void;
+  stop(): Promise<void>;
+};
+
+type NewApply = Omit<ApplyRow, 'begunMs' | 'state'>;
+
+/** An apply is recorded as one row, and a person has to review it. */
+const CHANGES_MAX = 100_000;
+/** The warden may still be closing what the process before this one had open. */
+const RESUME_BACKOFF_MS = { min: 200, max: 30_000 };
+
+export function makeLayerService(options: {
+  layers: Layers;
+  boxes: LayerBoxes;
+  store: Pick<
+    SandboxdStore,
+    | 'listBases'
+    | 'findApply'
+    | 'listApplies'
+    | 'listUnfinished'
+    | 'beginApply'
+    | 'beginUndo'
+    | 'endApply'
+    | 'renewLayer'
+  >;
+  gate: Pick<TreeGate, 'enter'>;
+  clock: Clock;
+  log: Log;
+  failpoint: (name: string) => void;
+}): LayerService {
+  const { layers, boxes, store, gate, failpoint } = options;
+
+  const findRow = async (rootTaskId: string): Promise<LayerRow> => {
+    const row = await layers.find(rootTaskId);
+    if (row !== undefined) return row;
+    throw fault('not_found', `${rootTaskId} has no layer`, {
+      hint: 'Only tasks that work in a directory of yours, without --live, have one.',
+    });
+  };
+
+  const listAll = async (boxfs: BoxfsClient): Promise<LayerChange[]> => {
+    const all: LayerChange[] = [];
+    for await (const change of boxfs.listChanges(PLACES)) {
+      all.push(change);
+      if (all.length > CHANGES_MAX)
+        throw fault('too_large', `the layer has more than ${CHANGES_MAX} changes`, {
+          hint: 'Have the agent delete what is made by programs, or discard the layer.',
+        });
+    }
+    return all;
+  };
+
+  const toViews = async (
+    boxfs: BoxfsClient,
+    row: LayerRow,
+    changes: readonly LayerChange[],
+    side: 'before' | 'after',
+  ): Promise<LayerChangeView[]> => {
+    const bases = await store.listBases(row.rootTaskId);
+    const kinds = await findChangeKinds(boxfs, changes, side);
+    return changes.map((change) =>
+      toChangeView(
+        change,
+        kinds.get(change.path) ?? [],
+        findConflict(change, bases.get(change.path), row.beganNs),
+      ),
+    );
+  };
+
+  /** With no command of the tree running, and finished what was begun earlier. */
+  const whileQuiet = async <T>(
+    rootTaskId: string,
+    work: (row: LayerRow) => Promise<T>,
+  ): Promise<T> => {
+    await findRow(rootTaskId);
+    const leave = await layers.quiesce(rootTaskId);
+    try {
+      for (const apply of await store.listUnfinished())
+        if (apply.rootTaskId === rootTaskId) await finish(apply);
+      return await work(await findRow(rootTaskId));
+    } finally {
+      leave();
+    }
+  };
+
+  const makeDirs = async (row: LayerRow, applyId: string): Promise<ApplyDirs> => ({
+    staging: await layers.makeOwned(row, ['undo', applyId, 'staging', 'files']),
+    undo: await layers.makeOwned(row, ['undo', applyId, 'old']),
+  });
+
+  /** The next directory for changes, if an apply has left none. */
+  const findRenewal = async (row: LayerRow, isWhole: boolean) =>
+    isWhole ? { beganNs: await layers.makeNext(row) } : undefined;
+
+  const tidy = async (row: LayerRow): Promise<void> => {
+    await layers.sweep(row.rootTaskId).catch((error: unknown) => {
+      options.log.warn('deleting a layer failed', { task: row.rootTaskId, error });
+    });
+  };
+
+  const jobFor = (applyId: string, changes: readonly LayerChange[]) => ({
+    from: PLACES.merged,
+    to: PLACES.target,
+    undo: PLACES.undo,
+    staging: PLACES.staging,
+    applyId,
+    steps: planInstall(changes).steps,
+  });
+  const undoJobFor = (applyId: string, changes: readonly LayerChange[]) => ({
+    ...jobFor(applyId, reverseChanges(changes)),
+    from: PLACES.undo,
+    undo: null,
+    staging: null,
+    isRepeat: true,
+  });
+
+  /** Undoes what was written, other than paths that a person has changed since. */
+  const revert = async (
+    boxfs: BoxfsClient,
+    { applyId, changes }: Pick<ApplyRow, 'applyId' | 'changes'>,
+  ): Promise<{ restored: string[]; left: { path: string; reason: string }[] }> => {
+    const left: { path: string; reason: string }[] = [];
+    for (;;) {
+      const rest = changes.filter(({ path }) => !left.some((bad) => bad.path === path));
+      const bad = findBad(await boxfs.install(undoJobFor(applyId, rest)));
+      if (bad.length === 0) return { restored: rest.map(({ path }) => path), left };
+      left.push(...bad);
+    }
+  };
+
+  /** Writes the changes of a recorded apply, and records its end. */
+  const write = async (
+    boxfs: BoxfsClient,
+    apply: NewApply,
+    isRepeat: boolean,
+  ): Promise<{ path: string; reason: string }[]> => {
+    const job = { ...jobFor(apply.applyId, apply.changes), isRepeat };
+    const bad = findBad(await boxfs.install(job));
+    failpoint('sandboxd.after-apply-written');
+    if (bad.length > 0) {
+      const rest = apply.changes.filter(({ path }) => !bad.some((one) => one.path === path));
+      await revert(boxfs, { ...apply, changes: rest });
+    }
+    return bad;
+  };
+
+  const end = async (
+    row: LayerRow,
+    apply: NewApply,
+    bad: readonly { path: string; reason: string }[],
+  ): Promise<void> => {
+    await layers.closed(row.rootTaskId);
+    const written = apply.changes.map(({ path, after }) => ({ path, side: toBaseSide(after) }));
+    if (bad.length > 0) await store.endApply(apply, { state: 'failed', written: [] });
+    else {
+      const renewed = await findRenewal(row, apply.isWhole);
+      await store.endApply(apply, { state: 'done', written, renewed });
+    }
+    failpoint('sandboxd.after-apply-done');
+    await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
+    await tidy(row);
+  };
+
+  async function finish(apply: ApplyRow): Promise<void> {
+    const row = await findRow(apply.rootTaskId);
+    const dirs = await makeDirs(row, apply.applyId);
+    if (apply.state === 'undoing') {
+      await boxes.withApply(row, dirs, (boxfs) => revert(boxfs, apply));
+      return endUndo(row, apply);
+    }
+    const bad = await boxes.withApply(row, dirs, (boxfs) => write(boxfs, apply, true));
+    await end(row, apply, bad);
+  }
+
+  async function endUndo(row: LayerRow, apply: ApplyRow): Promise<void> {
+    await layers.closed(row.rootTaskId);
+    const written = apply.changes.map(({ path, before }) => ({ path, side: toBaseSide(before) }));
+    await store.endApply(apply, { state: 'undone', written });
+    failpoint('sandboxd.after-undo-done');
+    await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
+  }
+
+  const unfinished = makeWakeLoop({
+    clock: options.clock,
+    async work() {
+      await layers.sweepRemoved();
+      const roots = new Set((await store.listUnfinished()).map(({ rootTaskId }) => rootTaskId));
+      for (const rootTaskId of roots) await whileQuiet(rootTaskId, async () => undefined);
+      return undefined;
+    },
+    backoffMs: RESUME_BACKOFF_MS,
+    onError: (error) => options.log.error('finishing an apply failed', { error }),
+  });
+
+  const prepare = async (
+    boxfs: BoxfsClient,
+    row: LayerRow,
+    { applyId, paths, allow, expect }: ApplyRequest,
+  ): Promise<NewApply> => {
+    const all = await listAll(boxfs);
+    const isChosen = ({ path }: { path: string }): boolean =>
+      paths === undefined || paths.some((top) => path === top || path.startsWith(`${top}/`));
+    const selected = paths === undefined ? all : selectChanges(all, paths);
+    const views = await toViews(boxfs, row, selected, 'before');
+    const shown = views.filter(isChosen);
+    const { changeSha256, leftOut } = assertApplicable(views, shown, { allow, expect });
+    const changes = selected.filter(({ path }) => !leftOut.has(path));
+    const { impossible } = planInstall(changes);
+    if (impossible.length > 0) throw conflictsFault(impossible);
+    const checked = await boxfs.checkInstall(jobFor(applyId, changes));
+    const obstacles = findObstacles(checked);
+    if (obstacles.length > 0) throw conflictsFault(obstacles);
+    const isWhole = changes.length === all.length;
+    return { rootTaskId: row.rootTaskId, applyId, changeSha256, changes, isWhole };
+  };
+
+  const toApplied = ({ applyId, changeSha256, changes }: NewApply): Applied => ({
+    applyId,
+    changeSha256,
+    applied: changes.map(({ path }) => path),
+  });
+
+  return {
+    async changes(rootTaskId, { after, limit }) {
+      const row = await layers.find(rootTaskId);
+      if (row === undefined) return { layer: null, changes: [], next: null };
+      const applies = await store.listApplies(rootTaskId);
+      const leave = await gate.enter(rootTaskId);
+      const { views, next } = await boxes
+        .withReview(row, async (boxfs) => {
+          const changes: LayerChange[] = [];
+          for await (const change of boxfs.listChanges(PLACES, limit + 1, after)) {
+            changes.push(change);
+            if (changes.length > limit) break;
+          }
+          const page = changes.slice(0, limit);
+          return {
+            views: await toViews(boxfs, row, page, 'after'),
+            next: changes.length > limit ? page.at(-1)!.path : null,
+          };
+        })
+        .finally(leave);
+      return {
+        layer: {
+          path: row.path,
+          opened_at: toTimestamp(Number(row.beganNs / 1_000_000n)),
+          applied: applies
+            .filter(({ state }) => state === 'done' || state === 'undone')
+            .map(({ applyId, state, begunMs }) => ({
+              apply_id: applyId,
+              at: toTimestamp(begunMs),
+              undone: state === 'undone',
+            })),
+        },
+        changes: views,
+        next,
+      };
+    },
+    async texts(rootTaskId, paths, bytesMax) {
+      const row = await layers.find(rootTaskId);
+      if (row === undefined)
+        return paths.map((path) => ({ path, before: null, after: null, cut: false }));
+      const leave = await gate.enter(rootTaskId);
+      const roots = { before: PLACES.lower, after: PLACES.merged };
+      const found = await boxes
+        .withReview(row, (boxfs) => boxfs.readMany(roots, { paths, bytesMax }))
+        .finally(leave);
+      return found.map(({ path, before, after }) => ({
+        path,
+        before: before?.bytes ?? null,
+        after: after?.bytes ?? null,
+        cut: before?.isCut === true || after?.isCut === true,
+      }));
+    },
+    apply: (rootTaskId, request) =>
+      whileQuiet(rootTaskId, async (row) => {
+        const known = await store.findApply(rootTaskId, request.applyId);
+        if (known !== undefined && known.state !== 'failed') return toApplied(known);
+        await layers.remove(rootTaskId, ['undo', request.applyId]);
+        const dirs = await makeDirs(row, request.applyId);
+        const { apply, bad } = await boxes.withApply(row, dirs, async (boxfs) => {
+          const prepared = await prepare(boxfs, row, request);
+          failpoint('sandboxd.before-apply-recorded');
+          await store.beginApply(prepared);
+          failpoint('sandboxd.after-apply-recorded');
+          return { apply: prepared, bad: await write(boxfs, prepared, false) };
+        });
+        await end(row, apply, bad);
+        if (bad.length > 0) throw conflictsFault(bad);
+        return toApplied(apply);
+      }),
+    discard: (rootTaskId) =>
+      whileQuiet(rootTaskId, async (row) => {
+        const found = await boxes.withReview(row, listAll);
+        await layers.closed(rootTaskId);
+        const beganNs = await layers.makeNext(row);
+        await store.renewLayer(rootTaskId, { sealed: [], beganNs });
+        failpoint('sandboxd.after-discard');
+        await tidy(row);
+        return found.length;
+      }),
+    undo: (rootTaskId, applyId) =>
+      whileQuiet(rootTaskId, async (row) => {
+        const applies = await store.listApplies(rootTaskId);
+        const id = applyId ?? applies.find(({ state }) => state === 'done')?.applyId;
+        const apply = id === undefined ? undefined : await store.findApply(rootTaskId, id);
+        if (apply?.state === 'undone')
+          return { applyId: apply.applyId, restored: apply.changes.map(({ path }) => path) };
+        if (apply?.state !== 'done')
+          throw fault('not_found', `${id ?? rootTaskId} was not applied, or is undone`, {
+            hint: 'List what was applied: agentctl task diff ID.',
+          });
+        const dirs = await makeDirs(row, apply.applyId);
+        const { restored, left } = await boxes.withApply(row, dirs, async (boxfs) => {
+          const job = undoJobFor(apply.applyId, apply.changes);
+          const obstacles = findObstacles(await boxfs.checkInstall(job));
+          if (obstacles.length > 0) throw conflictsFault(obstacles);
+          await store.beginUndo(apply);
+          failpoint('sandboxd.after-undo-recorded');
+          return revert(boxfs, apply);
+        });
+        await endUndo(row, apply);
+        if (left.length > 0) throw conflictsFault(left);
+        return { applyId: apply.applyId, restored };
+      }),
+    resume: () => unfinished.wake(),
+    stop: () => unfinished.stop(),
+  };
+}
+
+const findBad = (outcomes: readonly InstallOutcome[]): { path: string; reason: string }[] =>
+  outcomes.flatMap((found) =>
+    found.outcome === 'conflict' || found.outcome === 'failed'
+      ? [{ path: found.path, reason: found.reason }]
+      : [],
+  );
