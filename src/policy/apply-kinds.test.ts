@@ -37,13 +37,22 @@ const kindsOf = (path: string, more: Partial<ApplyChange> = {}): string[] =>
 
 describe('the attacks through files that run later', () => {
   const rows: Record<string, string[]> = {
-    git_config: ['.git/config', '.git/config.worktree', '.git/worktrees/w/config.worktree'],
+    git_config: [
+      '.gitconfig',
+      '.config/git/config',
+      '.git/config',
+      '.git/config.worktree',
+      '.git/worktrees/w/config.worktree',
+    ],
     git_hooks: ['.git/hooks', '.git/hooks/pre-commit', 'sub/.git/hooks/post-checkout'],
     git_attributes: ['.git/info/attributes'],
     git_modules: ['.git/modules/lib/config', '.git/modules/lib/hooks/x', '.gitmodules'],
     git_files: ['.git/HEAD', '.git/index', '.git/objects/aa/bb', '.git/refs/heads/hooks/config'],
     gitlink: ['.git', 'sub/.git'],
-    envrc: ['.envrc', 'a/b/.envrc'],
+    envrc: ['.envrc', 'a/b/.envrc', '.envrc.local', 'flake.nix', 'shell.nix'],
+    other_vcs: ['.hg/hgrc', '.jj/repo/config.toml', 'sub/.hg', '.hgrc'],
+    repl: ['.Rprofile', '.irbrc', '.pryrc', '.pdbrc', '.ghci', '.gdbinit', '.octaverc'],
+    package_scripts: ['binding.gyp', 'package.yaml', 'a/package.json5'],
     editor_tasks: list(
       '.vscode/tasks.json | .vscode/settings.json | .vscode/launch.json | .idea/x.xml',
       'a.code-workspace | .vs/x | .nvim.lua | .exrc | .vimrc | .lvimrc | .dir-locals.el',
@@ -64,9 +73,15 @@ describe('the attacks through files that run later', () => {
       '.mise/tasks/x',
       '.config/mise/config.toml',
     ],
-    hook_manager: ['.husky/pre-commit', '.pre-commit-config.yaml', 'lefthook.yml', '.githooks/x'],
+    hook_manager: list(
+      '.husky/pre-commit | .pre-commit-config.yaml | lefthook.yml | .githooks/x | git-hooks/x',
+      '.lintstagedrc.json | .huskyrc | lint-staged.config.mjs | commitlint.config.js',
+    ),
     shell_rc: ['.bashrc', '.zshenv', '.profile', 'home/.bash_profile', '.ssh/authorized_keys'],
-    package_manager: ['.npmrc', '.yarnrc.yml', '.cargo/config.toml', '.yarn/releases/yarn.cjs'],
+    package_manager: list(
+      '.npmrc | .yarnrc.yml | .cargo/config.toml | .yarn/releases/yarn.cjs | bunfig.toml',
+      '.bundle/config | .mvn/extensions.xml | tools/bazel | gradle/wrapper/gradle-wrapper.jar',
+    ),
     bytecode: ['a/__pycache__/m.cpython-313.pyc', 'm.pyc'],
   };
   for (const [kind, paths] of Object.entries(rows))
@@ -122,7 +137,16 @@ describe('a name', () => {
     });
 
   it('that is not UTF-8, or that hides what it is, is refused', () => {
-    for (const path of ['a\udcff', 'a\ufffd', 'a\nb', 'a\u001b[2Jb', 'a\u202etxt.exe', 'a\u0085'])
+    for (const path of [
+      'a\udcff',
+      'a\ufffd',
+      'a\nb',
+      'a\u001b[2Jb',
+      'a\u202etxt.exe',
+      'a\u0085',
+      'a\u200b.sh',
+      'a\u061c',
+    ])
       assert.deepEqual(kindsOf(path), ['name'], JSON.stringify(path));
   });
 
@@ -172,6 +196,17 @@ describe('a link', () => {
       ['a', 'does/not/exist'],
     ] as const)
       assert.ok(!isOut(path, target), `${path} -> ${target}`);
+  });
+
+  it('in place of a directory that is refused by its path is refused as its files are', () => {
+    const kindOf = (path: string) => kindsOf(path, { after: link('other') });
+    assert.deepEqual(kindsOf('other/config.toml'), [], 'no glob matches what it leads to');
+    assert.deepEqual(kindOf('.cargo'), ['package_manager']);
+    assert.deepEqual(kindOf('env/bin'), ['python_env']);
+    assert.deepEqual(kindOf('.yarn'), ['package_manager']);
+    assert.ok(kindOf('.config').includes('shims'));
+    assert.deepEqual(kindOf('.vscode'), ['editor_tasks']);
+    for (const path of ['cargo', 'src', 'a/lib']) assert.deepEqual(kindOf(path), [], path);
   });
 
   it('that leaves it, or that enters .git, is refused', () => {
@@ -256,7 +291,7 @@ describe('kinds that depend on a text', () => {
   });
 
   it('package.json: scripts that an install runs', () => {
-    for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) {
+    for (const name of ['preinstall', 'install', 'postinstall', 'prepare', 'dependencies']) {
       const after = scripts({ [name]: 'evil', test: 'x' });
       assert.deepEqual(withTexts('package.json', null, after), ['package_scripts']);
       assert.deepEqual(withTexts('package.json', scripts({}), after), ['package_scripts']);
@@ -266,6 +301,9 @@ describe('kinds that depend on a text', () => {
     assert.deepEqual(withTexts('package.json', '{', scripts({ test: 'x' })), []);
     assert.deepEqual(withTexts('package.json', scripts({}), '{ "scripts": {'), ['package_scripts']);
     assert.deepEqual(withTexts('package.json', null, '{"scripts": null}'), ['package_scripts']);
+    const staged = JSON.stringify({ 'lint-staged': { '*': 'evil' } });
+    assert.deepEqual(withTexts('package.json', scripts({}), staged), ['package_scripts']);
+    assert.deepEqual(withTexts('package.json', staged, staged), []);
   });
 
   it('.gitattributes: a program that is newly named', () => {

@@ -10,7 +10,7 @@ import {
   listBareLookups,
   listLinkLookups,
 } from './apply-git.ts';
-import { REFUSED_GLOBS, REVIEW_GLOBS } from './apply-globs.ts';
+import { listLinkGlobs, REFUSED_GLOBS, REVIEW_GLOBS } from './apply-globs.ts';
 import { compileGlobs, foldPath, hasDeceptiveName } from './apply-names.ts';
 
 export type ApplyKind = {
@@ -97,8 +97,19 @@ const compileKinds = (rows: readonly { name: string; globs: readonly string[] }[
 const REFUSED = compileKinds([
   ...REFUSED_GLOBS,
   { name: 'git_modules', globs: ['.gitmodules'] },
+  {
+    name: 'git_config',
+    globs: ['.gitconfig', '.lfsconfig', '**/.config/git', '**/.config/git/**'],
+  },
+  // npm builds it at an install without any script; pnpm reads the others as it does package.json.
+  { name: 'package_scripts', globs: ['binding.gyp', 'package.json5', 'package.yaml'] },
   { name: 'bytecode', globs: ['*.pyc', '*.pyo', '**/__pycache__', '**/__pycache__/**'] },
 ]);
+const REFUSED_LINKS = compileKinds(
+  REFUSED_GLOBS.map(({ name, globs }) => ({ name, globs: listLinkGlobs(globs) })).filter(
+    ({ globs }) => globs.length > 0,
+  ),
+);
 const REVIEW = compileKinds(REVIEW_GLOBS);
 
 const compiledSites = new WeakMap<readonly SiteApplyKind[], ReturnType<typeof compileKinds>>();
@@ -148,13 +159,20 @@ const INSTALL_SCRIPTS = [
   'preprepare',
   'prepare',
   'postprepare',
+  'prepack',
+  'dependencies',
+  'pnpm:devPreinstall',
 ];
+/** Tools that installed a git hook run what these name at the next commit. */
+const HOOK_SETTINGS = ['husky', 'lint-staged', 'simple-git-hooks', 'gitHooks', 'pre-commit'];
 
 /** Undefined: it is no package that a package manager could read. */
 function readScripts(text: string | null): string | undefined {
   try {
-    const { scripts = {} } = JSON.parse(text ?? '{}') as { scripts?: Record<string, unknown> };
-    return JSON.stringify(INSTALL_SCRIPTS.map((name) => scripts[name] ?? null));
+    const read = JSON.parse(text ?? '{}') as Record<string, unknown>;
+    const scripts = (read.scripts === undefined ? {} : read.scripts) as Record<string, unknown>;
+    const own = INSTALL_SCRIPTS.map((name) => scripts[name] ?? null);
+    return JSON.stringify([...own, ...HOOK_SETTINGS.map((name) => read[name] ?? null)]);
   } catch {
     return undefined;
   }
@@ -200,6 +218,9 @@ function* findKinds(change: ApplyChange, context: ApplyContext): Generator<strin
   if (after.type === 'link' && leavesTree(path, after.link_target ?? '/', context.lookup))
     yield 'link_out';
   for (const { name, glob } of REFUSED) if (glob.test(folded)) yield name;
+  // A link in place of a directory: the files that it leads to have other paths.
+  if (after.type === 'link')
+    for (const { name, glob } of REFUSED_LINKS) if (glob.test(folded)) yield name;
   if (after.type === 'link' && (isPackage(folded) || isAttributes(folded)))
     yield isPackage(folded) ? 'package_scripts' : 'git_attributes';
   if (after.type === 'file' && isPackage(folded) && changesScripts(context.texts(path)))

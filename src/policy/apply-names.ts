@@ -5,6 +5,8 @@
 const IGNORABLE = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/gu;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/u;
+// Marks of direction, and characters without a width. A joiner (U+200D) is part of many emoji.
+const HIDDEN = /[\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2060-\u2065\u3164\ufeff\uffa0]/u;
 
 /** Folds one component of a path; `GIT~1`, its short name on NTFS, is `.git`. */
 function foldName(name: string): string {
@@ -27,7 +29,8 @@ export function foldPath(path: string): string {
 
 /** Not UTF-8, with characters that hide what a name is, or `.git` in disguise. */
 export function hasDeceptiveName(path: string): boolean {
-  if (!path.isWellFormed() || path.includes('\ufffd') || CONTROL.test(path)) return true;
+  if (!path.isWellFormed() || path.includes('\ufffd')) return true;
+  if (CONTROL.test(path) || HIDDEN.test(path)) return true;
   const isGit = (name: string): boolean => name === '.git';
   const plain = path.split('/').filter(isGit).length;
   return foldPath(path).split('/').filter(isGit).length !== plain;
