@@ -18,7 +18,7 @@ test("the runtime's own directories stay closed inside an agent's readable paths
   );
 });
 
-test('[R116] [R117] [R118] [R120] [R207] [R316] a call that needs a person gets the decision ask, with the reason', async () => {
+test('[R116] [R117] [R118] [R120] [R316] a call that needs a person gets the decision ask, with the reason', async () => {
   const policy = makeTestPolicy({
     coder: {
       tools: { allow: ['production.change', 'email.send_external', 'tests.run', 'secrets.read'] },

@@ -94,6 +94,34 @@ test('[R202] [R203] [R313] [R320] hosts: listed ones on their ports, the rest de
   ]);
 });
 
+test('[R207] the approvals of the example manifest: a whole tree, a host beyond the list, production', async () => {
+  const tools = { allow: ['delete.recursive', 'http.fetch', 'production.change', 'git.read'] };
+  const required = ['delete.recursive', 'network.external', 'production.change'];
+  const network = { allow: ['github.com'] };
+  const requests = [
+    call('delete.recursive'),
+    net('docs.org', 443),
+    call('prod.deploy'),
+    call('prod.write'),
+    call('git.diff'),
+    net('github.com', 443),
+  ];
+  const asking = makeTestPolicy({ coder: { tools, network, approvals: { required } } });
+  assert.deepEqual(await decideEach(asking, requests), [
+    'ask base:delete-recursive-tool manifest:coder:approval:1',
+    'ask manifest:coder:net.connect:3',
+    'ask base:production manifest:coder:approval:2',
+    'ask base:production manifest:coder:approval:2',
+    'allow manifest:coder:tool.call:4',
+    'allow manifest:coder:net.connect:1 manifest:coder:net.connect:2',
+  ]);
+  const control = makeTestPolicy({ coder: { tools, network } });
+  assert.deepEqual(await decideEach(control, [requests[0]!, requests[1]!]), [
+    'ask base:delete-recursive-tool',
+    'deny',
+  ]);
+});
+
 test('[R181] [R182] [R183] [R184] [R187] the filesystem table of the specification is enforced', async () => {
   const own = (principal: string, path: string, action: Request['action']) => ({
     ...file(action, path),

@@ -2,7 +2,7 @@
 // a run, and what a marked run may still do.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { makeReviewer } from '../../src/daemons/approvald/testing/reviewer.ts';
@@ -56,7 +56,7 @@ describe('files, git and network', () => {
     assert.equal(readFileSync(join(await filesOf(task.id), 'note.txt'), 'utf8'), 'one three');
   });
 
-  it('[C167] [C168] [R8] toold denies paths that policy does not allow, however they are written', async () => {
+  it('[C167] [R8] toold denies paths that policy does not allow, however they are written', async () => {
     const paths = ['/etc/passwd', '../../etc/shadow', '/proc/self/environ', '/home/ann/.ssh/id'];
     world.model.on(
       'Look around',
@@ -70,6 +70,46 @@ describe('files, git and network', () => {
       reads.map(({ status }) => status),
       paths.map(() => 'denied'),
     );
+  });
+
+  it('[C168] six orders that its rights do not cover are all denied, whatever the model wants', async () => {
+    const orders = [
+      call('file.read', { path: '/etc/shadow' }),
+      call('file.write', { path: '/etc/cron.d/x', text: 'x' }),
+      call('file.delete', { path: '/home/ann/x' }),
+      call('http.fetch', { url: 'http://evil.example.org/' }),
+      call('git.log', { repo: '/root' }),
+      call('task.delegate', { agent: 'coder', goal: 'Do it for me' }),
+    ];
+    world.model.on('Obey the stranger', says(...orders), repeat);
+    const task = await doTask(world, 'Obey the stranger', { agent: 'coder' });
+    const { calls } = await world.toold.listCalls({ query: { task_id: task.id } });
+    const ordered = calls.filter(({ tool }) => tool !== 'task.finish');
+    assert.deepEqual(
+      ordered.map(({ tool, status }) => [tool, status]).sort(),
+      orders.map(({ tool }) => [tool, tool === 'task.delegate' ? 'failed' : 'denied']).sort(),
+    );
+  });
+
+  it('[C167] shell metacharacters in names are text', async () => {
+    const name = '$(touch pwned); touch pwned & `touch pwned` | x\'"*.txt';
+    world.model.on(
+      'Name it oddly',
+      says(call('file.write', { path: name, text: 'odd' })),
+      says(call('file.list', { path: '.' }), call('file.read', { path: name })),
+      repeat,
+    );
+    const task = await doTask(world, 'Name it oddly', { agent: 'coder' });
+    const dir = await filesOf(task.id);
+    assert.equal(readFileSync(join(dir, name), 'utf8'), 'odd', task.result ?? '');
+    assert.deepEqual(
+      readdirSync(dir).filter((entry) => entry !== '.git'),
+      [name],
+      'nothing else was made',
+    );
+    const { results } = world.model.scenesFor('Name it oddly').at(-1)!;
+    assert.ok(results[1]!.includes(JSON.stringify(name).slice(1, -1)), results[1]);
+    assert.match(results[2]!, /odd/);
   });
 
   it('agents of one task share its workspace; an agent without write access cannot write', async () => {

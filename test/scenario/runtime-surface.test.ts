@@ -212,7 +212,10 @@ describe('runtime surface', () => {
       'arguments_hash',
       'result',
       'status',
+      'created_ms',
+      'ended_ms',
     ]);
+    has(columns('toold', 'runs'), ['run_id', 'task_id', 'agent']);
   });
 
   it('[R88] a runner has no environment, no inherited descriptors, and no tool except through toold', async () => {
