@@ -170,6 +170,22 @@ for (const mode of MODES)
       assert.equal((await run(['workspace', 'revoke', repo])).code, 5);
     });
 
+    it('ends with the last task that names it, when the retention has a pass', async () => {
+      const other = own(join(person, 'other'));
+      for (const words of [['revoke', '--unused'], ['prune']]) {
+        for (const path of [repo, other])
+          assert.equal((await run(['workspace', 'grant', path])).code, 0);
+        const command = words[0] === 'prune' ? words : ['workspace', ...words];
+        const { revoked } = documentOf<{ revoked: string[] }>(await run([...command, '--json']));
+        assert.deepEqual(revoked, [other]);
+        const left = (await listGrants()).map(({ path }) => path);
+        assert.deepEqual(left, [repo], 'tasks name it, though they have ended');
+      }
+      assert.equal((await run(['workspace', 'revoke'])).code, 2);
+      assert.equal((await run(['workspace', 'revoke', repo, '--unused'])).code, 2);
+      assert.equal((await run(['workspace', 'revoke', repo])).code, 0);
+    });
+
     it('is not left behind by a task that could not be created', async () => {
       const ran = await run(['task', 'create', 'Say', '--agent', 'no-such', '--workspace', repo]);
       assert.notEqual(ran.code, 0);

@@ -8,6 +8,7 @@ import type {
 import { fault } from '../../../wire/errors.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import type { Session } from '../command.ts';
+import { revokeUnusedIfPossible } from '../grants/unused.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { formatCount, formatRelative, formatSize, pluralize } from '../show/amounts.ts';
@@ -26,7 +27,8 @@ const REASONS: Readonly<Record<KeptItems['reason'], string>> = {
   failed: 'failed; tried again with the next pass',
 };
 
-export async function prune({ args, out, runtime }: Session): Promise<void> {
+export async function prune(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const client = runtime();
   if (args.flag('status')) return showStatus(client, out);
   const kinds = args.list('kind') as RetentionKind[];
@@ -41,7 +43,14 @@ export async function prune({ args, out, runtime }: Session): Promise<void> {
   };
   const { prune: started } = await client.call('agentd', 'startPrune', { body });
   const report = await followPrune(client, out, started);
-  out.print({ prune: report }, () => renderReport(report));
+  const isDone = report.status === 'completed' && !report.dry_run;
+  const revoked = isDone ? await revokeUnusedIfPossible(session) : [];
+  out.print({ prune: report, revoked }, () => [
+    ...renderReport(report),
+    ...revoked.map(
+      (path) => `no task names ${replaceControls(path)} any more: its grant has ended`,
+    ),
+  ]);
   if (report.status === 'canceled')
     throw fault('canceled', 'the pass was interrupted; what it pruned so far is shown above', {
       hint: 'Run agentctl prune again.',

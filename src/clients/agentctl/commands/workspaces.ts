@@ -7,6 +7,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
 import type { WorkspaceGrant } from '../grants/grant-file.ts';
 import { type GrantState, openGrants, readGrantState } from '../grants/grants.ts';
+import { revokeUnused } from '../grants/unused.ts';
 import type { Out } from '../out.ts';
 import { pluralize } from '../show/amounts.ts';
 import { replaceControls } from '../show/plain.ts';
@@ -33,8 +34,14 @@ export async function grant(session: Session): Promise<void> {
 
 export async function revoke(session: Session): Promise<void> {
   const { args, out } = session;
+  const [dir] = args.positionals;
+  if (args.flag('unused') === (dir !== undefined))
+    throw fault('bad_usage', 'revoke takes either a directory or --unused', {
+      hint: 'Name the directory: agentctl workspace revoke DIR',
+    });
+  if (dir === undefined) return printUnused(session);
   const grants = openGrants(session);
-  const path = resolve(args.positionals[0]!);
+  const path = resolve(dir);
   const names = [path, resolveLinks(path)].filter((name) => name !== undefined);
   const tasks = await listLiveTasks(session);
   let found: string | undefined;
@@ -53,6 +60,15 @@ export async function revoke(session: Session): Promise<void> {
           ...open.map(({ id }) => `  agentctl task cancel ${id}`),
         ]),
   ]);
+}
+
+async function printUnused(session: Session): Promise<void> {
+  const revoked = await revokeUnused(session);
+  session.out.print({ revoked }, () =>
+    revoked.length === 0
+      ? ['Every granted directory is named by a task.']
+      : revoked.map((path) => `No task names ${replaceControls(path)}: its grant has ended.`),
+  );
 }
 
 function resolveLinks(path: string): string | undefined {

@@ -19,8 +19,10 @@ export const workspaceCommands: readonly Command[] = [
   },
   {
     path: ['workspace', 'revoke'],
-    positionals: [{ name: 'DIR', completes: 'directory' }],
+    positionals: [{ name: 'DIR', optional: true, completes: 'directory' }],
+    options: [{ name: 'unused', help: 'those of all directories that no task names any more' }],
     help: 'end that: no new box gets the directory; open boxes keep it until they close',
+    details: ['agentctl prune ends the unused ones too.'],
     load: async () => (await import('../commands/workspaces.ts')).revoke,
   },
 ];
