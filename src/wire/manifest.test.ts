@@ -79,6 +79,11 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
     good: [['github.com', '*.example.org', 'internal-registry.local:443']],
     bad: [['*'], ['https://github.com'], ['a b'], ['a.*.com'], ['-a.com'], ['a.com/x']],
   },
+  {
+    path: 'spec.network.change',
+    good: [{}, { 'github.com': ['POST'], '*.example.org': ['PUT', 'PATCH', 'DELETE'] }],
+    bad: [['github.com'], { 'github.com': ['GET'] }, { 'github.com': 'POST' }, { '*': ['POST'] }],
+  },
   { path: 'spec.resources.cpu', good: [0.5, 2], bad: [0, -1, 1025, '2', Number.NaN] },
   { path: 'spec.resources.disk', good: ['4G', '512M', 4_194_304], bad: ['4 G', '4g', '0', 0, 1.5] },
   {
