@@ -51,11 +51,18 @@ static void check_new_content(const struct install *job, struct step *step, uint
   else end_step(step, STEP_READY, cause);
 }
 
-static void check_step(const struct install *job, struct step *step, int dir, const char *name) {
-  if (faccessat(dir, ".", W_OK | X_OK, AT_EACCESS)) fail_step(step, errno);
+// Where the files are a person's, the box's filter refuses any mode with the setgid bit.
+static bool may_set_setgid(void) { return fchmod(-1, S_ISGID) == 0 || errno != EPERM; }
+
+static void check_step(const struct install *job, struct step *step,
+                       const struct pending *pending) {
+  bool keeps_setgid = step->old.kind == KIND_DIRECTORY && step->new.kind == KIND_DIRECTORY &&
+                      pending->found.st.st_mode & S_ISGID;
+  if (faccessat(pending->dir, ".", W_OK | X_OK, AT_EACCESS)) fail_step(step, errno);
+  else if (keeps_setgid && !may_set_setgid()) fail_step(step, EPERM);
   else check_new_content(job, step, 0);
   if (step->old.kind == KIND_DIRECTORY && step->new.kind != KIND_DIRECTORY)
-    step->entries = count_entries(dir, name);
+    step->entries = count_entries(pending->dir, pending->name);
 }
 
 // The directory cannot be opened without following a link: nothing of the person's is at the path.
@@ -67,11 +74,14 @@ static void prepare_without_parent(const struct install *job, struct step *step,
   else end_conflict(step, CONFLICT_REMOVED);
 }
 
+// It inherits the setgid bit. A default access list can give it another mode.
 static int make_new_directory(int dir, const char *temp, uint32_t mode) {
-  if (mkdirat(dir, temp, 0700)) return -1;
+  struct stat st;
+  if (mkdirat(dir, temp, mode == ANY_MODE ? 0700 : mode)) return -1;
   if (mode == ANY_MODE) return 0;
   int fd = openat(dir, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  int failed = fd < 0 ? -1 : fchmod(fd, mode);
+  int failed = fd < 0 ? -1 : fstat(fd, &st);
+  if (!failed && (st.st_mode & 0777) != mode) failed = fchmod(fd, (st.st_mode & 03000) | mode);
   int error = errno;
   if (fd >= 0) close(fd);
   errno = error;
@@ -128,7 +138,7 @@ bool prepare_step(struct install *job, struct step *step, struct pending *pendin
   if (is_new < 0 || (is_new == 0 && is_old < 0)) fail_step(step, errno);
   else if (is_new || was_removed) end_step(step, STEP_ALREADY, 0);
   else if (!is_old && !was_between) end_unexpected(step, found);
-  else if (job->flags & INSTALL_CHECK) check_step(job, step, pending->dir, pending->name);
+  else if (job->flags & INSTALL_CHECK) check_step(job, step, pending);
   else goes_on = prepare_change(job, step, pending);
   if (!goes_on) close(pending->dir);
   return goes_on;

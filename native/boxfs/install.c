@@ -176,6 +176,8 @@ static void install(struct install *job, struct step *steps, size_t count, struc
 // side; a side: kind u8 (0: absent), mode u32, then the hash of a file or the target of a link.
 // → count u16, for each step outcome u8, cause u8, names in the directory u32
 void do_install(struct request *req, struct reply *reply) {
+  // Modes are set as they are given. This process serves only this request.
+  umask(0);
   struct install *job = calloc(1, sizeof *job);
   struct step *steps = calloc(STEPS_MAX, sizeof *steps);
   if (!job || !steps) {

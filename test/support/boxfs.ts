@@ -40,9 +40,20 @@ export type StartedBoxfs = {
   killAll(): void;
 };
 
-export function startBoxfs(args: string[], build: BoxfsBuild = 'plain'): StartedBoxfs {
+/** `uid`, with a copy of the program that this user can reach: as an ordinary user, by root. */
+export type BoxfsUser = { uid: number; program: string };
+
+export function startBoxfs(
+  args: string[],
+  build: BoxfsBuild = 'plain',
+  user?: BoxfsUser,
+): StartedBoxfs {
   // A process group of its own, as `killAll` needs.
-  const child = spawn(buildBoxfs(build), args, { stdio: ['pipe', 'pipe', 'pipe'], detached: true });
+  const child = spawn(user?.program ?? buildBoxfs(build), args, {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    detached: true,
+    ...(user === undefined ? {} : { uid: user.uid, gid: user.uid }),
+  });
   let errors = '';
   child.stderr.on('data', (bytes: Buffer) => {
     errors += bytes.toString();

@@ -1,6 +1,7 @@
 // Tests the installing of changes by boxfs under the sanitizers: every kind of change there and
 // back, conflicts, and directories that are exchanged for links while it runs.
 import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -23,6 +24,7 @@ import { findObstacles, planInstall, reverseChanges, selectChanges } from '../la
 import {
   applyJob,
   countOutcomes,
+  giveToOrdinaryUser,
   listDifferences,
   makeTrees,
   type OpenTrees,
@@ -117,6 +119,31 @@ describe('an install', () => {
     assert.deepEqual(readTree(trees.to), old);
   });
 
+  it('does the same for an ordinary user, in directories that nobody may write to', {
+    skip: process.getuid?.() === 0 ? false : 'this is one: see above',
+  }, async () => {
+    makeChanges();
+    const [old, wanted] = [readTree(trees.to), readTree(trees.from)];
+    const user = giveToOrdinaryUser(trees, 'sanitized');
+    // The control: this user cannot remove what is in such a directory.
+    const asThem = { uid: user.uid, gid: user.uid, cwd: '/' };
+    assert.notEqual(spawnSync('rm', [inTo('was-closed/a')], asThem).status, 0);
+    const asUser = await openTrees(trees, 'sanitized', user);
+    try {
+      const changes = await listDifferences(asUser.client, trees);
+      const job = applyJob(trees, changes);
+      assert.deepEqual(findObstacles(await asUser.client.checkInstall(job)), []);
+      assert.deepEqual(Object.keys(countOutcomes(await asUser.client.install(job))), ['done']);
+      assert.deepEqual(readTree(trees.to), wanted);
+      const again = await asUser.client.install({ ...job, isRepeat: true });
+      assert.deepEqual(Object.keys(countOutcomes(again)), ['already']);
+      await asUser.client.install(undoJob(trees, changes));
+      assert.deepEqual(readTree(trees.to), old);
+    } finally {
+      await asUser.stop();
+    }
+  });
+
   it('of a part makes the directories that it needs, and removes only that part', async () => {
     makeChanges();
     const changes = selectChanges(await differences(), ['made/deep/file', 'gone', 'tool']);
@@ -142,16 +169,18 @@ describe('an install', () => {
     assert.equal(readFileSync(inTo('linked'), 'utf8'), 'new');
   });
 
-  it('keeps the setgid bit of a directory whose permissions change', async () => {
+  it('keeps the setgid bit of a directory, also for what is new in it', async () => {
     for (const tree of [trees.from, trees.to]) mkdirSync(join(tree, 'd'));
     chmodSync(inTo('d'), 0o2755);
     chmodSync(join(trees.from, 'd'), 0o2775);
     await apply(await differences());
     assert.equal(lstatSync(inTo('d')).mode & 0o7777, 0o2775);
+    mkdirSync(join(trees.from, 'd/new'), { mode: 0o755 });
+    await apply(await differences());
+    assert.equal(lstatSync(inTo('d/new')).mode & 0o7777, 0o2755);
   });
 
   it('does not make what is neither file, directory nor link', async () => {
-    const { execFileSync } = await import('node:child_process');
     execFileSync('mkfifo', [join(trees.from, 'pipe')]);
     assert.deepEqual(planInstall(await differences()).impossible, [
       { path: 'pipe', reason: 'special' },

@@ -1,6 +1,9 @@
 // Test support: boxfs on a tree with changes (`from`), a person's directory (`to`), and places for
 // undo and staging; and what a tree is, byte for byte.
+
+import { execFileSync } from 'node:child_process';
 import {
+  copyFileSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
@@ -10,7 +13,13 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type BoxfsBuild, type StartedBoxfs, startBoxfs } from '../../../../test/support/boxfs.ts';
+import {
+  type BoxfsBuild,
+  type BoxfsUser,
+  buildBoxfs,
+  type StartedBoxfs,
+  startBoxfs,
+} from '../../../../test/support/boxfs.ts';
 import { systemClock } from '../../../platform/clock.ts';
 import type { LayerChange } from '../adapters/boxfs-changes.ts';
 import { type BoxfsClient, boxfsArgs, openBoxfs } from '../adapters/boxfs-client.ts';
@@ -35,12 +44,26 @@ export function makeTrees(): Trees {
 
 export type OpenTrees = { client: BoxfsClient; started: StartedBoxfs; stop(): Promise<void> };
 
-export async function openTrees(trees: Trees, build: BoxfsBuild): Promise<OpenTrees> {
+const ORDINARY_UID = 65_534;
+
+/** Gives the trees to an ordinary user; the result is for `openTrees`. */
+export function giveToOrdinaryUser(trees: Trees, build: BoxfsBuild): BoxfsUser {
+  const program = join(trees.top, 'boxfs');
+  copyFileSync(buildBoxfs(build), program);
+  execFileSync('chown', ['-hR', `${ORDINARY_UID}:${ORDINARY_UID}`, trees.top]);
+  return { uid: ORDINARY_UID, program };
+}
+
+export async function openTrees(
+  trees: Trees,
+  build: BoxfsBuild,
+  user?: BoxfsUser,
+): Promise<OpenTrees> {
   const roots = [
     { path: trees.from, writable: false },
     ...[trees.to, trees.undo, trees.staging].map((path) => ({ path, writable: true })),
   ];
-  const started = startBoxfs(boxfsArgs(roots), build);
+  const started = startBoxfs(boxfsArgs(roots), build, user);
   const client = await openBoxfs({ stream: started.stream, roots, clock: systemClock() });
   return {
     client,
