@@ -74,14 +74,21 @@ export const listBareLookups = (path: string): string[] =>
 
 const LINKS_MAX = 40;
 
+/** True if `..` follows a name: where that leads changes when the name becomes a link later. */
+function goesUpAgain(target: string): boolean {
+  const names = target.split('/').filter((name) => name !== '' && name !== '.');
+  const isBelow = names.findIndex((name) => name !== '..');
+  return isBelow >= 0 && names.lastIndexOf('..') > isBelow;
+}
+
 /**
- * True if a link leads out of the tree, or into a `.git`: resolved component by component, because
- * `..` behind another link is that link's parent.
+ * True if a link leads out of the tree, or into a `.git`, or could after another apply: resolved
+ * component by component, because `..` behind another link is that link's parent.
  */
 export function leavesTree(path: string, target: string, lookup: ApplyLookup): boolean {
   let at = path.split('/').slice(0, -1);
   const rest = target.split('/');
-  if (target.startsWith('/')) return true;
+  if (target.startsWith('/') || goesUpAgain(target)) return true;
   let [links, isKnown] = [0, true];
   while (rest.length > 0) {
     const name = rest.shift()!;
