@@ -1,7 +1,7 @@
 // A task tree on a layer: its agents see a person's directory and change it, and the directory
 // stays as it is. As root, where the tree's boxes are a user of their own, and as an ordinary user.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { BOX_NOT_OPEN } from '../../src/wire/sandboxd.ts';
@@ -141,6 +141,24 @@ for (const mode of LAYER_MODES) {
       const elsewhere = world.directory('elsewhere', {}).repo;
       await assert.rejects(world.open('mixed', elsewhere), { code: 'conflict' });
       await assert.rejects(world.open('etc', '/etc'), { code: 'denied' });
+    });
+
+    it('is no layer over another directory that came to the same path', async () => {
+      const { repo } = world.directory('moved', { a: 'a\n' });
+      const box = await world.open('moved', repo);
+      await box.run('echo 1 > a');
+      await box.close();
+      renameSync(repo, `${repo}.old`);
+      world.directory('moved', { a: 'other\n' });
+      await assert.rejects(world.open('moved', repo), { code: 'conflict', message: /is not the/ });
+      const params = { id: world.treeId('moved') };
+      const body = { apply_id: 'moved', allow: [] };
+      await assert.rejects(world.agentd.applyLayer({ params, body }), { code: 'conflict' });
+      assert.equal(readFileSync(join(repo, 'a'), 'utf8'), 'other\n');
+      rmSync(repo, { recursive: true });
+      renameSync(`${repo}.old`, repo);
+      await world.agentd.applyLayer({ params, body });
+      assert.equal(readFileSync(join(repo, 'a'), 'utf8'), '1\n');
     });
 
     it('its quota counts what was written to the layer, not the directory', async () => {

@@ -58,6 +58,8 @@ const RULES: BoxRules = { read: [], write: ['/workspace', '/home/coder'], deny: 
 export async function startLayerWorld(
   mode: Mode,
   options: Pick<RuntimeOptions, 'mode' | 'faults'> = {},
+  /** The directories are below one that the site allows, unless this names something else. */
+  sandboxd?: object,
 ): Promise<LayerWorld> {
   const base = freshDir();
   const roots = join(base, 'people');
@@ -68,7 +70,9 @@ export async function startLayerWorld(
     base,
     agents: TEAM,
     ...options,
-    config: JSON.stringify({ sandboxd: { workspace_roots: [roots], runner_spares: 0 } }),
+    config: JSON.stringify({
+      sandboxd: { runner_spares: 0, ...(sandboxd ?? { workspace_roots: [roots] }) },
+    }),
     ...(asUser ? { uid: NOBODY } : {}),
   });
   const connect = (peer: 'peer-toold' | 'peer-agentd') => {

@@ -143,6 +143,7 @@ export function makeLayers(options: {
   const openSession = async (rootTaskId: string, path: string): Promise<Session> => {
     const row = await findOrAdd(rootTaskId, path);
     await workspaces.check(path);
+    assertSameDirectory(row);
     await makeLayerDir(rootTaskId, row.number);
     const user = await userFor(rootTaskId);
     const newestNs = await findNewest(path);
@@ -279,6 +280,16 @@ export function makeLayers(options: {
     uppersOf,
   };
   return layers;
+}
+
+/** Throws when another directory came to the path: the changes mean nothing in it. */
+function assertSameDirectory({ path, directoryId }: LayerRow): void {
+  const now = readDirectoryId(path);
+  // A directory that this user cannot see is granted by its device and inode.
+  if (directoryId === null || now === null || now === directoryId) return;
+  throw fault('conflict', `${path} is not the directory that the task works in`, {
+    hint: 'Move that one back to its path, or create a new task.',
+  });
 }
 
 /** Returns device and inode, as boxfs formats them; null when this user has no access. */
