@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import {
   chmodSync,
   chownSync,
+  existsSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -66,7 +67,7 @@ for (const mode of MODES)
     const create = () =>
       runtime.agentd.createTask({ body: { goal: 'Say', agent: 'coder', workspace: repo } });
     /** Runs a script in a new box of a new tree. */
-    const work = async (script: string) => {
+    const work = async (script: string, workspace_mode: 'layer' | 'live' = 'live') => {
       const tree = deriveId<TaskId>('task', mode, made++);
       const id = deriveId<BoxId>('box', mode, made++);
       const body = {
@@ -79,6 +80,7 @@ for (const mode of MODES)
         rules: { read: [], write: ['/workspace', '/home/coder'], deny: [] },
         network: { egress_socket: null },
         workspace_path: repo,
+        workspace_mode,
       };
       await toold.openBox({ params: { id }, body });
       const call_id = deriveId<CallId>('call', mode, made++);
@@ -133,6 +135,9 @@ for (const mode of MODES)
         files.map(() => [owner, files[0]!.gid]),
         'what an agent makes is the person’s',
       );
+      const onLayer = 'cat note && echo x > layered && stat -c %U layered';
+      assert.equal((await work(onLayer, 'layer')).out.split('\n')[0], 'of the person');
+      assert.ok(!existsSync(join(repo, 'layered')), 'a layer takes it');
       const again = await run(['task', 'create', 'Say', '--agent', 'coder', '--workspace', repo]);
       assert.equal(again.code, 0, again.stderr);
       assert.doesNotMatch(again.stdout + again.stderr, /workspace revoke/, 'nothing new');
