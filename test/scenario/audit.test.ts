@@ -74,7 +74,7 @@ const lookingAt = (path: string) => ({
 });
 /** Kinds that need a person, the network, old data or a backup, and have their own tests. */
 const ELSEWHERE = new RegExp(
-  '^(run\\.marked|policy\\.refused|approval\\.|permit\\.|network\\.|audit\\.archived|' +
+  '^(run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
     'task\\.(kept|released)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
 );
 
