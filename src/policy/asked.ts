@@ -24,6 +24,7 @@ export const ASKED: Readonly<Record<Action, Asked>> = {
   'memory.write': nothing,
   'task.delegate': agents,
   'message.send': agents,
+  'workspace.apply': { principals: ['Person'], canWait: true },
   // Asking means here: two people must approve.
   'approval.decide': { principals: ['Person'], canWait: true },
   'data.retain': { principals: ['Person', 'Service'], canWait: false },

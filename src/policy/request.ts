@@ -13,6 +13,7 @@ export type Action =
   | 'memory.write'
   | 'task.delegate'
   | 'message.send'
+  | 'workspace.apply'
   | 'approval.decide'
   | 'data.retain'
   | 'data.delete';

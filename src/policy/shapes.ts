@@ -76,6 +76,22 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
     required: { message_type: 'String', labels },
     optional: run,
   },
+  'workspace.apply': {
+    principals: ['Person'],
+    resources: ['Path'],
+    required: {
+      path: 'String',
+      undo: 'Bool',
+      added: 'Long',
+      modified: 'Long',
+      deleted: 'Long',
+      replaced: 'Long',
+      mode: 'Long',
+      kinds: 'Strings',
+      labels,
+    },
+    optional: run,
+  },
   'approval.decide': {
     principals: ['Person'],
     resources: ['Approval'],

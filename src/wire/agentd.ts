@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { backupRoutes } from './agentd/backups.ts';
+import { changeRoutes } from './agentd/changes.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
@@ -34,6 +35,7 @@ import { WaitKind } from './toold.ts';
 
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
+export * from './agentd/changes.ts';
 export * from './agentd/disk-usage.ts';
 export * from './agentd/messages.ts';
 export {
@@ -71,6 +73,7 @@ export const agentdRoutes = routes({
     output: z.object({ halted: z.boolean() }),
   }),
   ...backupRoutes,
+  ...changeRoutes,
   // tasks
   createTask: route({
     method: 'POST',

@@ -251,7 +251,7 @@ export const approvaldRoutes = routes({
   askApproval: route({
     method: 'POST',
     path: '/v1/approvals',
-    callers: ['toold'],
+    callers: ['toold', 'agentd'],
     body: AskApproval,
     output: z.object({ approval: ApprovalView, status: z.enum(['pending', 'granted', 'ended']) }),
     bodySizeBytesMax: 8_000_000,
@@ -260,7 +260,7 @@ export const approvaldRoutes = routes({
   redeemApproval: route({
     method: 'POST',
     path: '/v1/approvals/{id}/redeem',
-    callers: ['toold'],
+    callers: ['toold', 'agentd'],
     params: approvalId,
     body: z.strictObject({
       call_id: CallId,
@@ -292,7 +292,7 @@ export const approvaldRoutes = routes({
   approvalKey: route({
     method: 'GET',
     path: '/v1/approvals/key',
-    callers: ['toold', 'operator'],
+    callers: ['toold', 'agentd', 'operator'],
     output: z.object({ key_id: z.string(), public_key_pem: z.string() }),
   }),
   // people

@@ -26,6 +26,12 @@ export const EVENT_KINDS = [
   'task.waiting',
   'task.ended',
   'task.assigned',
+  // what people do with the changes of a tree: before it is done, and what came of it
+  'task.changes.attempted',
+  'task.changes.refused',
+  'task.applied',
+  'task.discarded',
+  'task.undone',
   'run.started',
   'run.restarted',
   'run.woken',

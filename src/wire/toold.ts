@@ -5,6 +5,7 @@ import {
   AgentName,
   CallId,
   FileProblem,
+  Label,
   MARKS,
   pageQuery,
   RunId,
@@ -252,6 +253,21 @@ export const tooldRoutes = routes({
     callers: ['operator'],
     params: toolParam,
     output: z.object({ tool: ToolView }),
+  }),
+  /**
+   * Marks a directory, before changes of a task tree are written into it: with these marks and with
+   * those of the tree's own place. Returns all of them.
+   */
+  markPlace: route({
+    method: 'POST',
+    path: '/v1/tools/places/mark',
+    callers: ['agentd'],
+    body: z.strictObject({
+      root_task_id: TaskId,
+      path: z.string().regex(/^\//, 'must be an absolute path').max(4_095),
+      labels: z.array(Label).max(16),
+    }),
+    output: z.object({ labels: z.array(Label) }),
   }),
   prune: pruneRoute('/v1/tools/prune'),
   expireTombstones: expireRoute('/v1/tools/tombstones/expire'),

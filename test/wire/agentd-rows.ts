@@ -5,6 +5,7 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
+import { makeChangeRows } from './change-rows.ts';
 import { policyRows } from './policy-routes.ts';
 import { retentionRows } from './retention-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
@@ -146,6 +147,7 @@ const tasks = rows({
       return { params: { id: run.taskId }, meanwhile: replayed(world, run) };
     },
   },
+  ...makeChangeRows(blockedTask),
   listRuns: { good: async (world) => ({ query: { task_id: world.someRun.taskId } }) },
   getRun: { good: byId(async (world) => world.someRun.id) },
 });

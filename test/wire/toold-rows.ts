@@ -124,6 +124,13 @@ export const ROWS = rows({
       assert.deepEqual(response.labels, [], 'not live here'),
     bad: [['no label', (g) => withBody(g, { labels: [] }), 'bad_request']],
   },
+  markPlace: {
+    good: async () => ({
+      body: { root_task_id: admission().root_task_id, path: '/srv/app', labels: ['outside'] },
+    }),
+    check: (response: { labels: string[] }) => assert.deepEqual(response.labels, ['outside']),
+    bad: [['a relative path', (g) => withBody(g, { path: 'srv' }), 'bad_request']],
+  },
   prune: pruneRow,
   expireTombstones: expireRow,
 });

@@ -73,7 +73,10 @@ export function expect(before: readonly string[], partial: string): Expected {
     return { fixed: options.map(({ name, help }) => [`--${name}`, help]), live: undefined };
   }
   if (command !== undefined) {
-    const choices = expectChoices(command.positionals?.[positionalsSeen]?.completes);
+    const { positionals = [] } = command;
+    const last = positionals.at(-1);
+    const next = positionals[positionalsSeen] ?? (last?.many === true ? last : undefined);
+    const choices = expectChoices(next?.completes);
     const subcommands = positionalsSeen === 0 ? listNextWords(path) : [];
     return { ...choices, fixed: [...subcommands, ...choices.fixed], ...stated };
   }

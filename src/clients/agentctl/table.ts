@@ -4,6 +4,7 @@ import { agentCommands } from './table/agents.ts';
 import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
 import { backupCommands } from './table/backup.ts';
+import { changeCommands } from './table/changes.ts';
 import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
@@ -14,6 +15,7 @@ import { workspaceCommands } from './table/workspaces.ts';
 export const GROUPS: readonly { title: string; commands: readonly Command[] }[] = [
   { title: 'Runtime', commands: runtimeCommands },
   { title: 'Tasks and artifacts', commands: taskCommands },
+  { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
   { title: 'Approvals and people', commands: approvalCommands },

@@ -5,22 +5,24 @@ import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
+import type { changeRoutes } from '../../wire/agentd/changes.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
-import type { agentdRoutes, SendMessage, StatusView } from '../../wire/agentd.ts';
+import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { CallHandlers } from './calls.ts';
+import type { Changes } from './changes/changes.ts';
 import type { AgentdConfig } from './config.ts';
 import type { Halt } from './halt.ts';
 import type { LegacyBriefing, LegacyBriefings } from './legacy-briefings.ts';
 import type { Agents } from './manifests/agents.ts';
 import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
-import { explainQueue } from './queue-rules.ts';
 import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService } from './service.ts';
+import { makeSiteHandlers } from './site-handlers.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
 import { prunedFault } from './store/tombstones.ts';
@@ -44,6 +46,8 @@ export type ApiDeps = {
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
+  changes: Handlers<typeof changeRoutes>;
+  findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
 };
@@ -68,6 +72,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.calls,
     ...deps.policy,
     ...deps.backups,
+    ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),
     ...makeAgentHandlers(deps),
@@ -90,7 +95,7 @@ async function assertNotPruned<T>(
   }
 }
 
-function makeTaskHandlers({ store, service, replays }: ApiDeps) {
+function makeTaskHandlers({ store, service, replays, findApplyRun }: ApiDeps) {
   return {
     createTask: async (c: HandlerContext<Routes['createTask']>) => ({
       task: await service.createTask(
@@ -143,8 +148,10 @@ function makeTaskHandlers({ store, service, replays }: ApiDeps) {
       await assertNotPruned(store, page, { task_id: filter.task_id });
       return { runs: page.rows, cursor: page.cursor };
     },
-    getRun: async (c: HandlerContext<Routes['getRun']>) => ({
-      run: toRunView(await store.runRow(c.params.id)),
+    getRun: async ({ params, caller }: HandlerContext<Routes['getRun']>) => ({
+      run:
+        (caller.kind === 'daemon' ? await findApplyRun(params.id) : undefined) ??
+        toRunView(await store.runRow(params.id)),
     }),
   };
 }
@@ -341,60 +348,6 @@ function makeRunHandlers(deps: ApiDeps) {
     },
     async runReplayed(c: HandlerContext<Routes['runReplayed']>) {
       return { noted: replays.submitReport(readRunKey(c).runId, c.body) };
-    },
-  };
-}
-
-function makeSiteHandlers({ store, halt, agents, about, config }: ApiDeps) {
-  return {
-    async status(): Promise<StatusView> {
-      const [counts, runs, list, halted, problems] = await Promise.all([
-        store.counts(),
-        store.countRunsByAgent(),
-        store.agents(),
-        store.halt(),
-        agents.listProblems(),
-      ]);
-      const countByStatus = (status: string) =>
-        list.filter(({ row }) => row.status === status).length;
-      const loads = list.map(({ row, spec: { replicas } }) => {
-        const { queued = 0, live = 0 } = runs.get(row.name) ?? {};
-        // Runs of a paused agent wait for an operator.
-        return { agent: row.name, replicas, live, queued: row.status === 'active' ? queued : 0 };
-      });
-      return {
-        version: about.version,
-        mode: about.mode,
-        state_dir: about.stateDir,
-        started_at: about.startedAt,
-        halted: halted !== undefined,
-        halt_reason: halted?.reason ?? null,
-        agents: {
-          active: countByStatus('active'),
-          paused: countByStatus('paused'),
-          stopped: countByStatus('stopped'),
-        },
-        tasks: counts.tasks,
-        runs: {
-          queued: counts.runs.queued ?? 0,
-          live: counts.runs.live ?? 0,
-          parked: counts.runs.parked ?? 0,
-        },
-        queue: explainQueue(loads, config.runs_live_max),
-        waits_open: counts.waitsOpen,
-        problems,
-      };
-    },
-    halt: async (c: HandlerContext<Routes['halt']>) => ({
-      halted: true,
-      stopped_runs: await halt.set(
-        c.body.reason ?? `halted by ${c.caller.principal}`,
-        c.caller.principal,
-      ),
-    }),
-    async unhalt(c: HandlerContext<Routes['unhalt']>) {
-      await halt.lift(c.caller.principal);
-      return { halted: false };
     },
   };
 }

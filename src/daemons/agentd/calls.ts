@@ -53,6 +53,8 @@ export type CallDeps = {
   modeld: Client<typeof modeldRoutes>;
   markSync: MarkSync;
   isServiceRunning: (name: string) => boolean;
+  /** Resolves to false if no apply of a person waits under this id. */
+  applyApprovalEnded: (runId: string) => Promise<boolean>;
   limitsFor: (task: TaskRow) => Promise<TaskLimits>;
   /** Ends the process of a run that has ended. */
   release: (run: { runId: string; fence: number }) => void;
@@ -276,7 +278,9 @@ export function makeCalls(deps: CallDeps): CallHandlers {
     },
 
     approvalEnded: async ({ params, body }) => ({
-      ended: await store.endApprovalWait({ approvalId: params.id, ...body }),
+      ended:
+        (await deps.applyApprovalEnded(body.run_id)) ||
+        (await store.endApprovalWait({ approvalId: params.id, ...body })),
     }),
 
     async toolTimer({ body }) {

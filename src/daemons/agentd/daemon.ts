@@ -22,6 +22,7 @@ import { makeArtifactDiskReserve } from './artifact-disk-reserve.ts';
 import { makeArtifacts } from './artifacts.ts';
 import { makeBackupHandlers } from './backups.ts';
 import { makeCalls } from './calls.ts';
+import { openChanges } from './changes/handlers.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { addQueueGauges, countEvents, observeEndedTasks } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
@@ -184,6 +185,15 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
   const markSync = makeMarkSync({ store, modeld, toold });
+  const { changes, handlers: changeHandlers } = openChanges({
+    store,
+    peers: { sandboxd, toold, approvald },
+    bundle: publisher.bundle,
+    clock,
+    newId,
+    log,
+    failpoint: context.failpoint,
+  });
   const calls = makeCalls({
     store,
     config,
@@ -193,6 +203,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     modeld,
     markSync,
     isServiceRunning,
+    applyApprovalEnded: changes.approvalEnded,
     limitsFor: service.limitsFor,
     release,
     failpoint: context.failpoint,
@@ -226,6 +237,8 @@ async function start(context: DaemonContext<AgentdConfig>) {
         listToolSchemas,
         readManifest,
       }),
+      changes: changeHandlers,
+      findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
       retention: retentionHandlers,
       service,
@@ -258,6 +271,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       void activations?.dismissStale().catch((error: unknown) => {
         log.warn('dismissing runs from before the restart failed', { error });
       });
+      await changes.begin();
       retention.begin();
     },
     async drain() {

@@ -52,7 +52,7 @@ export type AgentdService = {
 };
 
 const HALT_RETRY_MS = 1_000;
-const WORKSPACE_MODE_DEFAULT: WorkspaceMode = 'live';
+const WORKSPACE_MODE_DEFAULT: WorkspaceMode = 'layer';
 
 export function makeService(deps: AgentdServiceDeps): AgentdService {
   const { store, config, clock, newId, log } = deps;

@@ -20,7 +20,7 @@ export function makeHandlers(options: {
   service: TooldService;
   runs: ToolRuns;
   store: TooldStore;
-  marks: Pick<Marks, 'addLabels'>;
+  marks: Pick<Marks, 'addLabels' | 'markDirectory'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
   whatIf: WhatIf;
   toolNamed: (name: string) => Tool | undefined;
@@ -86,6 +86,9 @@ export function makeHandlers(options: {
       await containment.resume(params.name, caller.principal);
       return findTool(params.name);
     },
+    markPlace: async ({ body }) => ({
+      labels: await marks.markDirectory(body.root_task_id, body.path, body.labels),
+    }),
     prune: ({ body }) => options.prune(body),
     expireTombstones: async ({ body }) => ({
       expired: await store.expireTombstones(Date.parse(body.before)),

@@ -7,6 +7,7 @@ import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
 import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { formatSpan } from '../show/amounts.ts';
+import { describeWaitingChanges } from '../show/waiting-changes.ts';
 import { pad } from '../show/width.ts';
 import { followTree } from '../timeline/follow-tree.ts';
 import { makeModelTrouble, SEE_MODELS } from '../timeline/model-trouble.ts';
@@ -81,7 +82,11 @@ export async function waitForTask(session: Session, task: TaskView): Promise<num
   } finally {
     done();
   }
-  return printEnd({ task: last?.task ?? task, tree: last }, signal.aborted, out);
+  const end = last?.task ?? task;
+  const status = printEnd({ task: end, tree: last }, signal.aborted, out);
+  if (!out.json)
+    for (const line of await describeWaitingChanges(runtime(), end)) out.writeLine(line);
+  return status;
 }
 
 /** `tree` is the last snapshot, if there was one. */

@@ -15,6 +15,7 @@ import {
 } from '../show/amounts.ts';
 import { replaceControls, toOneLine } from '../show/plain.ts';
 import { renderFields, renderTable } from '../show/table.ts';
+import { describeWaitingChanges } from '../show/waiting-changes.ts';
 import { renderRehearsalNotice } from '../timeline/outcome.ts';
 import { formatAnswerCommand } from '../timeline/progress.ts';
 
@@ -86,10 +87,12 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   ]);
   const took = readTaken(usage, made);
   const { missing } = parts;
+  const changes = out.json ? [] : await describeWaitingChanges(runtime(), task);
   out.print({ task, runs, waits, took, missing }, () => [
     ...renderTask(task, { trouble: describeTrouble(task, last?.calls[0]), took }, out),
     ...runs.map((run) => renderRun(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => renderWait(wait)),
+    ...changes,
     ...renderMissing(missing, out.paint),
     ...(task.result === null ? [] : ['', replaceControls(task.result)]),
     ...renderRehearsalNotice(task, out.paint),
@@ -176,7 +179,7 @@ function renderTask(
       ['parent', task.parent_task_id ?? undefined],
       ['retry of', task.retry_of ?? undefined],
       ['starts after', task.after.join('\n') || undefined],
-      ['workspace', task.workspace ?? undefined],
+      ['workspace', formatWorkspace(task)],
       ['thread', task.context_id],
       ['limits', formatLimits(task.limits)],
       ['deadline', task.deadline === null ? undefined : formatRelative(task.deadline, now)],
@@ -193,6 +196,11 @@ function renderTask(
     columns,
   );
 }
+
+const formatWorkspace = ({ workspace, workspace_mode }: TaskView): string | undefined =>
+  workspace === null
+    ? undefined
+    : `${workspace}, ${workspace_mode === 'layer' ? 'changes stay in a layer until applied' : 'live'}`;
 
 function formatHold(kept: TaskView['kept'], nowMs: number): string | undefined {
   if (kept === undefined) return undefined;

@@ -63,6 +63,19 @@ test('a person whom policy denied a decision is named', () => {
   assert.equal(textOf({ event: 'policy.denied', status: 'data.delete' }), undefined);
 });
 
+test('what people did with the changes', () => {
+  const by = { principal: 'person:ada' };
+  const data = { apply_id: 'apply_1', files: 3, discarded: 2, error: 'conflict' };
+  for (const [kind, text] of [
+    ['task.applied', 'person:ada applied 3 changes to the directory (apply_1)'],
+    ['task.discarded', 'person:ada discarded 2 changes'],
+    ['task.undone', 'person:ada took apply_1 back: 3 paths restored'],
+  ] as const)
+    assert.equal(textOf({ event: kind, ...by, data }), text);
+  const refused = { event: 'task.changes.refused' as const, status: 'apply', ...by, data };
+  assert.equal(textOf(refused), 'the apply of person:ada was refused (conflict)');
+});
+
 test('what marked the task, and what its box was denied', () => {
   const why = 'the output of logs.read';
   assert.equal(

@@ -43,6 +43,11 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
       return event.status === 'approval.decide'
         ? `policy did not let ${event.principal ?? 'a person'} decide about ${tool} ${which}`
         : undefined;
+    case 'task.applied':
+    case 'task.discarded':
+    case 'task.undone':
+    case 'task.changes.refused':
+      return describeAction(event);
     case 'run.marked':
       return `${name} is now marked "${event.status ?? ''}": ${readText(event, 'why')}`;
     case 'restore.lifted':
@@ -51,6 +56,22 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
       return `egressd denied ${name} the connection to ${readText(event, 'host')}:${readText(event, 'port')} (${readText(event, 'reason')})`;
     default:
       return undefined;
+  }
+}
+
+function describeAction(event: AuditEvent): string {
+  const who = event.principal ?? 'a person';
+  const count = readText(event, event.event === 'task.discarded' ? 'discarded' : 'files');
+  const applyId = readText(event, 'apply_id');
+  switch (event.event) {
+    case 'task.applied':
+      return `${who} applied ${count} changes to the directory (${applyId})`;
+    case 'task.discarded':
+      return `${who} discarded ${count} changes`;
+    case 'task.undone':
+      return `${who} took ${applyId} back: ${count} paths restored`;
+    default:
+      return `the ${event.status ?? 'apply'} of ${who} was refused (${readText(event, 'error')})`;
   }
 }
 

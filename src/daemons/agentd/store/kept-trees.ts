@@ -13,9 +13,9 @@ export type KeepMethods = {
   recordDenial(denial: DataDenial): Promise<void>;
 };
 
-/** A denied action on stored data. */
+/** A denied action on stored data, or on a directory. */
 export type DataDenial = {
-  action: 'data.retain' | 'data.delete';
+  action: 'data.retain' | 'data.delete' | 'workspace.apply';
   principal: string;
   rules: readonly string[];
   /** The tree, where it is about only one. */

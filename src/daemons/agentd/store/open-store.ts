@@ -8,6 +8,7 @@ import { findRecorded } from '../../../platform/sql/idempotency.ts';
 import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeKeepMethods } from './kept-trees.ts';
+import { makeLayerActionMethods } from './layer-actions.ts';
 import { makePruneMethods } from './prune-methods.ts';
 import { makePrunePartMethods } from './prune-part.ts';
 import { makeRunMethods } from './run-methods.ts';
@@ -46,6 +47,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeCallMethods(write),
     ...makeTimeMethods(write),
     ...makeKeepMethods(write),
+    ...makeLayerActionMethods(db, write),
     ...makePruneMethods(db, write),
     ...makePrunePartMethods(db, write),
     ...makeArtifactPruneMethods(db, write),

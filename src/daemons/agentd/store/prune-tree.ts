@@ -151,6 +151,7 @@ async function deleteTree(tx: AgentdTx, root: string): Promise<void> {
   );
   for (const { agent, status, n } of counts) await addToTaskCount(tx, agent, status, -Number(n));
   await sql.run('DELETE FROM tasks WHERE root_task_id = ?', root);
+  await sql.run('DELETE FROM layer_actions WHERE root_task_id = ?', root);
   await sql.run('DELETE FROM pruned_parts WHERE root_task_id = ?', root);
   await sql.run('DELETE FROM restored_trees WHERE root_task_id = ?', root);
 }

@@ -81,6 +81,24 @@ CREATE TABLE restored_trees (
   changed INTEGER NOT NULL
 );`;
 
+/** Actions of people on the changes of task trees; see layer-actions.ts. */
+const LAYER_ACTIONS = `
+CREATE TABLE layer_actions (
+  id TEXT PRIMARY KEY,
+  root_task_id TEXT NOT NULL,
+  action TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  status TEXT NOT NULL,
+  request TEXT NOT NULL,
+  outcome TEXT,
+  approval_id TEXT,
+  rules TEXT NOT NULL,
+  created_ms BIGINT NOT NULL,
+  ended_ms BIGINT
+);
+CREATE INDEX layer_actions_by_root ON layer_actions (root_task_id);
+CREATE INDEX layer_actions_open ON layer_actions (id) WHERE ended_ms IS NULL;`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -235,4 +253,5 @@ ${IDEMPOTENCY_TABLE}
   RETENTION_TABLES,
   RESTORED_TREES,
   'ALTER TABLE tasks ADD COLUMN workspace_mode TEXT',
+  LAYER_ACTIONS,
 ];

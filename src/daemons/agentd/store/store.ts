@@ -9,6 +9,7 @@ import type { AgentSet } from './agents.ts';
 import type { ArtifactPruneMethods } from './artifact-pruning.ts';
 import type { BriefingMembers } from './briefings.ts';
 import type { KeepMethods } from './kept-trees.ts';
+import type { LayerActionMethods } from './layer-actions.ts';
 import type { NewMessage } from './messages.ts';
 import type { PruneMethods } from './prune-methods.ts';
 import type { PrunePartMethods } from './prune-part.ts';
@@ -22,7 +23,12 @@ export type RunKey = { runId: string; fence: number };
 /** A call of toold for a run; a repeat has no effect. `part` distinguishes several per call. */
 export type RunCall = RunKey & { callId: string; part?: string; requestHash: string };
 
-type OtherMethods = Views & KeepMethods & PruneMethods & PrunePartMethods & ArtifactPruneMethods;
+type OtherMethods = Views &
+  KeepMethods &
+  LayerActionMethods &
+  PruneMethods &
+  PrunePartMethods &
+  ArtifactPruneMethods;
 
 export type AgentdStore = OtherMethods & {
   outbox: Outbox;

@@ -19,6 +19,8 @@ export type Marks = {
   markAfterCall(call: MarkedCall): Promise<void>;
   /** Adds marks that agentd reported. */
   addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
+  /** Marks a directory like a tree whose changes are about to be written into it. */
+  markDirectory(rootTaskId: string, path: string, labels: readonly Label[]): Promise<Label[]>;
   /** The run may have ended during a command: marks what that downloaded. */
   markAfterRun(run: ToolRun): Promise<void>;
 };
@@ -117,6 +119,13 @@ export function makeMarks(options: {
     },
 
     addLabels: learn,
+
+    async markDirectory(rootTaskId, path, labels) {
+      const own = await store.placeMarks([rootTaskId]);
+      const marks = MARKS.filter((mark) => labels.includes(mark) || own.includes(mark));
+      if (marks.length > 0) await store.markPlaces([posix.resolve(path)], marks);
+      return marks;
+    },
 
     async markAfterRun(run) {
       if (run.mode !== 'live') return;

@@ -223,6 +223,35 @@ async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   await store.nextDueMs();
 }
 
+/** Applies something in each tree; one in ten does not end. */
+async function act({ store, newId }: World): Promise<void> {
+  const trees = await store.listEndedTrees({
+    endedBeforeMs: Number.MAX_SAFE_INTEGER,
+    limit: HISTORY,
+  });
+  const twice = [...trees, ...trees];
+  for (const [i, { rootTaskId }] of twice.entries()) {
+    const { id } = await store.beginLayerAction(
+      {
+        id: newId<string>('apply'),
+        root_task_id: rootTaskId,
+        action: 'apply',
+        principal: PERSON,
+        status: 'waiting',
+        request: '{"path":"/srv/app"}',
+        approval_id: null,
+        rules: '[]',
+      },
+      undefined,
+    );
+    await store.setLayerApproval(id, 'x');
+    await store.attemptLayerAction(id);
+    if (i % 10 > 0) await store.endLayerAction(id, { status: 'done', outcome: {}, data: {} });
+    await store.layerAction(id);
+  }
+  await store.listOpenLayerActions();
+}
+
 /** Prunes a tenth of the trees and artifacts, and looks at all of them. */
 async function retain(world: World): Promise<void> {
   const { store, clock, newId } = world;
@@ -300,6 +329,7 @@ async function use(file: string): Promise<void> {
   const first = await makeHistory(world);
   await leaveOpen(world);
   await readAll(world, first);
+  await act(world);
   await retain(world);
   await store.setAgentStatus('other', 'stopped', PERSON);
   await store.setHalt('x', PERSON);

@@ -1,0 +1,144 @@
+// agentctl task apply, discard and undo: what a person does with the changes of a task tree.
+import { quoteWord } from '../../../platform/quote-word.ts';
+import type { ApplyView, TreeChanges } from '../../../wire/agentd.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
+import type { Session } from '../command.ts';
+import { countByKind } from '../diff/header.ts';
+import { quotePath } from '../diff/quote-path.ts';
+import { CHANGES_DEADLINE_MS, readChanges, toChangedPaths } from '../diff/read-changes.ts';
+import { confirm } from '../input.ts';
+import type { RuntimeClient } from '../runtime.ts';
+import { pluralize } from '../show/amounts.ts';
+import { escapeHidden } from '../show/exact.ts';
+
+const EXIT_WAITING = 4;
+const SLOW = { deadlineMs: CHANGES_DEADLINE_MS };
+
+export async function apply({ args, out, runtime }: Session): Promise<number> {
+  const [id, ...words] = args.positionals as [string, ...string[]];
+  const allow = [...args.list('allow')];
+  const paths = await readPaths(runtime(), id, words);
+  const body = {
+    ...(paths === undefined ? {} : { paths }),
+    ...(allow.length === 0 ? {} : { allow }),
+  };
+  const request = { params: { id }, body };
+  const answer = await runtime()
+    .call('agentd', 'applyChanges', request, { ...SLOW, idempotent: true })
+    .catch(async (error: unknown) => {
+      throw await explain(error, { id, words, allow, runtime: runtime(), info: out.info });
+    });
+  out.print(answer, () => renderApply(answer.apply));
+  return answer.apply.status === 'waiting' ? EXIT_WAITING : 0;
+}
+
+/** The directory itself means all changes. */
+async function readPaths(
+  runtime: RuntimeClient,
+  id: string,
+  words: readonly string[],
+): Promise<string[] | undefined> {
+  if (words.length === 0) return undefined;
+  const paths = toChangedPaths(words, await readChanges(runtime, id));
+  return paths.includes('') ? undefined : paths;
+}
+
+function renderApply({ status, path, root_task_id: id, counts, ...apply }: ApplyView): string[] {
+  const what = countByKind(counts);
+  if (status === 'waiting')
+    return [
+      `A person has to approve this first (${what}): agentctl approvals ${apply.approval_id}`,
+      `It is applied as soon as they do: agentctl approve ${apply.approval_id}`,
+    ];
+  const moved = apply.commits.map(
+    ({ ref, from, to }) =>
+      `  ${escapeHidden(ref)}  ${from === null ? 'new' : from.slice(0, 12)} -> ${to.slice(0, 12)}`,
+  );
+  return [
+    `${pluralize(apply.applied.length, 'change')} applied to ${quotePath(path)}: ${what}`,
+    ...moved,
+    `Take it back: agentctl task undo ${id}`,
+  ];
+}
+
+type Explained = {
+  id: string;
+  words: readonly string[];
+  allow: readonly string[];
+  runtime: RuntimeClient;
+  info: (text: string) => void;
+};
+
+/** Prints what is in the way, each with what to do about it. */
+async function explain(error: unknown, context: Explained): Promise<unknown> {
+  if (!(error instanceof Fault)) return error;
+  const { refused, conflicts } = (error.details ?? {}) as {
+    refused?: { path: string; kinds: string[] }[];
+    conflicts?: { path: string; reason: string }[];
+  };
+  const { id, words, allow, info } = context;
+  if (refused !== undefined) {
+    const { refusals } = await readChanges(context.runtime, id).catch(
+      (): Pick<TreeChanges, 'refusals'> => ({ refusals: {} }),
+    );
+    for (const { path, kinds } of refused)
+      for (const kind of kinds)
+        info(
+          `refused   ${quotePath(path)}  ${kind}: ${escapeHidden(refusals[kind]?.reason ?? '')}`,
+        );
+    const named = [...new Set([...allow, ...refused.flatMap(({ kinds }) => kinds)])];
+    const flags = named.map((kind) => `--allow ${kind}`).join(' ');
+    const command = ['agentctl task apply', id, ...words.map(quoteWord), flags].join(' ');
+    return fault(error.code, `${error.message}; nothing was applied`, {
+      hint: `Look at each; to apply them, too: ${command}`,
+      details: error.details,
+    });
+  }
+  if (conflicts !== undefined) {
+    for (const { path, reason } of conflicts)
+      info(`conflict  ${quotePath(path)}  ${ADVICE[reason] ?? reason}`);
+    return fault(error.code, `${error.message}; nothing was applied`, {
+      hint: `Name the other paths: agentctl task apply ${id} PATH…  The names: agentctl task diff ${id} --name-only`,
+      details: error.details,
+    });
+  }
+  return error;
+}
+
+const ADVICE: Readonly<Record<string, string>> = {
+  changed:
+    "you have changed it, too: keep yours and apply the other paths, or restore the old text to get the task's",
+  removed: 'you have removed it: leave it out, or restore it first',
+  appeared: "you have made it, too: leave it out, or move yours away to get the task's",
+};
+
+export async function discard({ args, out, runtime }: Session): Promise<void> {
+  const id = args.positionals[0]!;
+  if (!args.flag('yes')) {
+    const { changes, path } = await readChanges(runtime(), id);
+    await confirm(
+      `Discard ${pluralize(changes.length, 'change')} for ${quotePath(path)} for good?`,
+      `agentctl task discard ${id} --yes`,
+    );
+  }
+  const answer = await runtime().call(
+    'agentd',
+    'discardChanges',
+    { params: { id }, body: {} },
+    SLOW,
+  );
+  const { root_task_id: root, discarded } = answer.discard;
+  out.print(answer, () => [`${root}: ${pluralize(discarded, 'change')} discarded`]);
+}
+
+export async function undo({ args, out, runtime }: Session): Promise<void> {
+  const applyId = args.text('apply');
+  const body = applyId === undefined ? {} : { apply_id: applyId };
+  const request = { params: { id: args.positionals[0]! }, body };
+  const answer = await runtime().call('agentd', 'undoChanges', request, SLOW);
+  const { root_task_id: root, apply_id, restored } = answer.undo;
+  out.print(answer, () => [
+    `${pluralize(restored.length, 'path')} restored as before ${apply_id}`,
+    `The changes are in the layer again: agentctl task diff ${root}`,
+  ]);
+}
