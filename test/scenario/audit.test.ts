@@ -75,7 +75,7 @@ const lookingAt = (path: string) => ({
 /** Kinds that need a person, the network, old data or a backup, and have their own tests. */
 const ELSEWHERE = new RegExp(
   '^(run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
-    'task\\.(kept|released)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
+    'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
 );
 
 describe('the audit log', () => {
