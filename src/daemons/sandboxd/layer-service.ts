@@ -336,8 +336,9 @@ export function makeLayerService(options: {
         if (bad.length > 0) throw conflictsFault(bad);
         return toApplied(apply);
       }),
-    discard: (rootTaskId) =>
-      whileQuiet(rootTaskId, async (row) => {
+    async discard(rootTaskId) {
+      if ((await layers.find(rootTaskId)) === undefined) return 0;
+      return whileQuiet(rootTaskId, async (row) => {
         const found = await boxes.withReview(row, listAll);
         await layers.closed(rootTaskId);
         const beganNs = await layers.makeNext(row);
@@ -345,7 +346,8 @@ export function makeLayerService(options: {
         failpoint('sandboxd.after-discard');
         await tidy(row);
         return found.length;
-      }),
+      });
+    },
     undo: (rootTaskId, applyId) =>
       whileQuiet(rootTaskId, async (row) => {
         const applies = await store.listApplies(rootTaskId);
