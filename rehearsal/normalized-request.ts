@@ -15,6 +15,8 @@ export type NormalizedRequest = {
   readonly model: string;
   /** Empty when the system prompt has no line `You are agent:<name>`. */
   readonly agent: string;
+  /** Text of all system messages. */
+  readonly system: string;
   /** Empty when the first user message has no line that starts with `Goal: `. */
   readonly goal: string;
   /** Number of assistant messages plus one, so the same request is always the same step. */

@@ -127,6 +127,7 @@ export function normalizeRequest(request: MessagesRequest, model: Model): Normal
     wire: 'anthropic',
     model: model.id,
     agent: readAgent(systemText),
+    system: systemText,
     goal: readGoal(firstUser ?? ''),
     step,
     lastUser,

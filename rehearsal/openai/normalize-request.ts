@@ -100,6 +100,7 @@ export function normalizeRequest(request: ChatRequest, model: Model): Normalized
     wire: 'openai',
     model: model.id,
     agent: readAgent(systemText),
+    system: systemText,
     goal: readGoal(firstUser ?? ''),
     step,
     lastUser,

@@ -8,6 +8,7 @@ import type { YamlEntry, YamlReader } from './yaml-reader.ts';
 const MATCH_KEYS = [
   'agent',
   'goal',
+  'system',
   'model',
   'step',
   'last_user',
@@ -80,6 +81,11 @@ export function readMatch(reader: YamlReader, entry: YamlEntry, name: string): M
         const field =
           key === 'goal' ? 'goal' : key === 'last_user' ? 'lastUser' : ('lastResult' as const);
         if (pattern) match[field] = pattern;
+        break;
+      }
+      case 'system': {
+        const pattern = readPattern(reader, value, key);
+        if (pattern) match.system = pattern;
         break;
       }
       case 'step':

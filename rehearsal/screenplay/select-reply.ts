@@ -10,7 +10,7 @@ export type SelectedReply = {
   readonly context: MatchContext;
 };
 
-/** Longer user messages and tool results are truncated before matching. */
+/** Longer prompts, user messages and tool results are truncated before matching. */
 const PATTERN_INPUT_CHARS_MAX = 20_000;
 
 function matchesPattern(pattern: Pattern, text: string): boolean {
@@ -36,6 +36,8 @@ function matchesRequest(match: MatchConditions, request: NormalizedRequest): boo
   if (match.model && !match.model.some((pattern) => matchesPattern(pattern, request.model)))
     return false;
   if (match.goal && !matchesPattern(match.goal, request.goal)) return false;
+  if (match.system && !matchesPattern(match.system, limitPatternInput(request.system)))
+    return false;
   if (match.lastUser && !matchesPattern(match.lastUser, limitPatternInput(request.lastUser)))
     return false;
   if (match.hasTool && !match.hasTool.every((tool) => request.tools.has(tool))) return false;

@@ -9,6 +9,7 @@ export type MatchConditions = {
   readonly agent?: readonly Pattern[];
   readonly model?: readonly Pattern[];
   readonly goal?: Pattern;
+  readonly system?: Pattern;
   readonly lastUser?: Pattern;
   readonly lastResult?: Pattern;
   readonly step?: readonly number[];
