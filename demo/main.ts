@@ -47,7 +47,7 @@ agentctl(['up', ...setup.upOptions]);
 
 printHeading(STEPS.task);
 const created = agentctl(
-  ['task', 'create', GOAL, '--agent', 'planner', '--workspace', setup.repo, '--json'],
+  ['task', 'create', GOAL, '--agent', 'planner', '--workspace', setup.repo, '--live', '--json'],
   { capturesOutput: true },
 );
 const { id } = (JSON.parse(created) as { task: { id: string } }).task;
