@@ -10,6 +10,7 @@ import {
   listBareLookups,
   listLinkLookups,
 } from './apply-git.ts';
+import { findPlaceKinds, type NamedGitPath } from './apply-git-settings.ts';
 import { listLinkGlobs, REFUSED_GLOBS, REVIEW_GLOBS } from './apply-globs.ts';
 import { compileGlobs, foldPath, hasDeceptiveName } from './apply-names.ts';
 
@@ -89,6 +90,8 @@ export type ApplyContext = {
   lookup: ApplyLookup;
   /** Asked only for changes that `needsText` names; undefined, not known, counts against them. */
   texts(path: string): ApplyTexts | undefined;
+  /** Paths in the tree that the person's own settings of git name. */
+  gitPlaces?: readonly NamedGitPath[];
   site?: readonly SiteApplyKind[];
 };
 
@@ -217,6 +220,7 @@ function* findKinds(change: ApplyChange, context: ApplyContext): Generator<strin
   if (change.has_capabilities) yield 'capabilities';
   if (after.type === 'link' && leavesTree(path, after.link_target ?? '/', context.lookup))
     yield 'link_out';
+  yield* findPlaceKinds(path, after.type, context.gitPlaces ?? []);
   for (const { name, glob } of REFUSED) if (glob.test(folded)) yield name;
   // A link in place of a directory: the files that it leads to have other paths.
   if (after.type === 'link')

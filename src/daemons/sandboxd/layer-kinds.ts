@@ -15,6 +15,7 @@ import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { ChangeText } from './adapters/boxfs-texts.ts';
 import { PLACES } from './layer-boxes.ts';
 import { toSideView } from './layer-changes.ts';
+import { readGitPlaces } from './layer-git-places.ts';
 
 /** Longer texts are not known, which counts against a change. */
 const TEXT_BYTES_MAX = 1_048_576;
@@ -84,10 +85,13 @@ export async function findChangeKinds(
   boxfs: Boxfs,
   changes: readonly LayerChange[],
   side: 'before' | 'after',
+  hostPath: string,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const all = changes.map(toApplyChange);
   const lookup = await readLookups(boxfs, all, side);
   const texts = await readTexts(boxfs, all);
-  const context = { lookup, texts: (path: string) => texts.get(path) };
+  const paths = all.map(({ path }) => path);
+  const gitPlaces = await readGitPlaces(boxfs, paths, hostPath);
+  const context = { lookup, texts: (path: string) => texts.get(path), gitPlaces };
   return new Map(all.map((change) => [change.path, findRefusedKinds(change, context)]));
 }

@@ -104,7 +104,7 @@ export function makeLayerService(options: {
     side: 'before' | 'after',
   ): Promise<LayerChangeView[]> => {
     const bases = await store.listBases(row.rootTaskId);
-    const kinds = await findChangeKinds(boxfs, changes, side);
+    const kinds = await findChangeKinds(boxfs, changes, side, row.path);
     return changes.map((change) =>
       toChangeView(
         change,

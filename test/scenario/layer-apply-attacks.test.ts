@@ -1,0 +1,98 @@
+// Attacks on a person who applies a layer: an agent leaves in it what runs later, what is applied
+// without being seen, or what keeps it from being seen. With the real warden, as root and as an
+// ordinary user.
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
+
+const textOf = (...path: string[]): string => readFileSync(join(...path), 'utf8');
+
+for (const mode of LAYER_MODES) {
+  describe(`attacks on who applies a layer, as ${mode}`, { timeout: 400_000 }, () => {
+    let world: LayerWorld;
+    let made = 0;
+    before(async () => {
+      world = await startLayerWorld(mode);
+    });
+    after(() => world?.stop());
+
+    /** A tree whose agent has run a script in its layer over these files. */
+    const changed = async (name: string, files: Record<string, string>, script: string) => {
+      const { repo } = world.directory(name, files);
+      const box = await world.open(name, repo);
+      await box.run(script).finally(() => box.close());
+      const params = { id: world.treeId(name) };
+      return {
+        repo,
+        list: async () => (await world.agentd.layerChanges({ params, query: {} })).changes,
+        async kinds(): Promise<Record<string, string[]>> {
+          const all = (await this.list()).filter(({ refused }) => refused.length > 0);
+          return Object.fromEntries(all.map(({ path, refused }) => [path, refused]));
+        },
+        apply: (more: object = {}) =>
+          world.agentd.applyLayer({
+            params,
+            body: { apply_id: `apply-${made++}`, allow: [], ...more },
+          }),
+        discard: () => world.agentd.discardLayer({ params, body: {} }),
+      };
+    };
+
+    it('B1 what the person’s own settings of git run is refused', async () => {
+      const config =
+        '[core]\n\thooksPath = hooks\n[include]\n\tpath = ../team.inc\n' +
+        '[filter "x"]\n\tclean = sh tools/clean.sh\n';
+      const files = { 'hooks/a': 'a\n', 'more/a': 'a\n', '.git/HEAD': 'ref: refs/heads/main\n' };
+      const script =
+        'for f in hooks/pre-commit more/pre-push team.inc tools/clean.sh watch scripts/post-merge' +
+        ' free; do mkdir -p $(dirname $f); echo evil > $f; done';
+      const team = '[core]\n\tfsmonitor = ./watch\n';
+      const own = { ...files, '.git/config': config, 'team.inc': team, '.git/hooks/a': 'a\n' };
+      const tree = await changed('git-own', own, script);
+      symlinkSync('../../scripts/post-merge', join(tree.repo, '.git/hooks/post-merge'));
+      symlinkSync('../more/pre-push', join(tree.repo, 'hooks/pre-push'));
+      assert.deepEqual(await tree.kinds(), {
+        'hooks/pre-commit': ['git_hooks'],
+        'more/pre-push': ['git_hooks'],
+        'scripts/post-merge': ['git_hooks'],
+        'team.inc': ['git_config'],
+        'tools/clean.sh': ['git_config'],
+        watch: ['git_config'],
+      });
+      await assert.rejects(tree.apply(), { code: 'denied' });
+      assert.deepEqual((await tree.apply({ paths: ['free'] })).applied, ['free']);
+      assert.equal(existsSync(join(tree.repo, 'hooks/pre-commit')), false);
+      await tree.apply({ paths: ['hooks/pre-commit'], allow: ['git_hooks'] });
+      // Without the settings the same changes apply.
+      const plain = await changed('git-plain', { ...files, '.git/config': '[core]\n' }, script);
+      assert.deepEqual(await plain.kinds(), {});
+      await plain.apply();
+      assert.equal(textOf(plain.repo, 'hooks/pre-commit'), 'evil\n');
+    });
+
+    it('B1 a submodule and a linked settings file have settings, too', async () => {
+      const head = 'ref: refs/heads/main\n';
+      const files = {
+        '.git/HEAD': head,
+        '.git/modules/lib/HEAD': head,
+        '.git/modules/lib/config': '[core]\n\thooksPath = hooks\n',
+        'lib/.git': 'gitdir: ../.git/modules/lib\n',
+        'lib/a': 'a\n',
+        'cfg/git': '[core]\n\thooksPath = scripts\n',
+      };
+      const script = 'mkdir lib/hooks scripts hooks; for d in lib/hooks scripts hooks; do ';
+      const write = 'echo evil > $d/pre-commit; done; echo 1 >> cfg/git';
+      const tree = await changed('git-modules', files, script + write);
+      symlinkSync('../cfg/git', join(tree.repo, '.git/config'));
+      assert.deepEqual(await tree.kinds(), {
+        'cfg/git': ['git_config'],
+        'lib/hooks': ['git_hooks'],
+        'lib/hooks/pre-commit': ['git_hooks'],
+        scripts: ['git_hooks'],
+        'scripts/pre-commit': ['git_hooks'],
+      });
+    });
+  });
+}
