@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { Fault } from '../../src/wire/errors.ts';
 import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 
 const textOf = (...path: string[]): string => readFileSync(join(...path), 'utf8');
@@ -93,6 +94,28 @@ for (const mode of LAYER_MODES) {
         scripts: ['git_hooks'],
         'scripts/pre-commit': ['git_hooks'],
       });
+    });
+
+    it('a file is not replaced by a directory that the person has not chosen', async () => {
+      const script = 'rm foo link; mkdir -p foo/d link new/d; for d in foo/d link new/d; do ';
+      const files = { foo: 'mine\n', real: 'r\n', link: 'l\n' };
+      const tree = await changed('replaced', files, `${script} echo x > $d/bar; done`);
+      for (const [paths, parent] of [
+        [['foo/d/bar'], 'foo'],
+        [['new', 'link/bar'], 'link'],
+      ] as const) {
+        const refused = (await tree.apply({ paths }).catch((error: unknown) => error)) as Fault;
+        assert.equal(refused.code, 'conflict', String(refused));
+        assert.deepEqual(refused.details?.conflicts, [{ path: parent, reason: 'replaced' }]);
+        assert.match(refused.message, new RegExp(`${parent}/.*bar cannot be applied alone`, 'u'));
+      }
+      assert.equal(textOf(tree.repo, 'foo'), 'mine\n');
+      assert.equal(existsSync(join(tree.repo, 'new')), false, 'nothing was applied');
+      // Directories that are new come with what is in them, and a chosen file is replaced.
+      const { applied } = await tree.apply({ paths: ['new/d/bar'] });
+      assert.deepEqual(applied, ['new', 'new/d', 'new/d/bar']);
+      await tree.apply({ paths: ['foo'] });
+      assert.equal(textOf(tree.repo, 'foo/d/bar'), 'x\n');
     });
   });
 }

@@ -1,5 +1,6 @@
 // Turns changes into the steps of an install, as a pure function: in an order in which every
 // directory exists before it is filled and is empty before it is removed.
+import { type Fault, fault } from '../../wire/errors.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
 import type { CheckedStep, InstallSide, InstallStep } from './adapters/boxfs-install.ts';
 
@@ -113,7 +114,10 @@ const isIn = (path: string, dir: string): boolean => path.startsWith(`${dir}/`);
 const isDirectory = (side: ChangeSide | undefined): boolean =>
   side !== undefined && (side.mode & TYPE) === 0o040000;
 
-/** The changes at and below these paths, with the new directories that they are in. */
+/**
+ * The changes at and below these paths, with the new directories that they are in. Throws if one of
+ * these would replace a file or a link of the person: it was not chosen, so she has not seen it.
+ */
 export function selectChanges(
   changes: readonly LayerChange[],
   paths: readonly string[],
@@ -121,18 +125,29 @@ export function selectChanges(
   const selected = changes.filter(({ path }) =>
     paths.some((chosen) => path === chosen || isIn(path, chosen)),
   );
-  const parents = new Set<string>();
+  const parents = new Map<string, string>();
   for (const { path, after } of selected)
     for (let at = path.lastIndexOf('/'); after !== undefined && at > 0; ) {
-      parents.add(path.slice(0, at));
+      parents.set(path.slice(0, at), path);
       at = path.lastIndexOf('/', at - 1);
     }
   const chosen = new Set(selected);
-  return changes.filter(
-    (change) =>
-      chosen.has(change) ||
-      (parents.has(change.path) && isDirectory(change.after) && !isDirectory(change.before)),
-  );
+  return changes.filter((change) => {
+    if (chosen.has(change)) return true;
+    const { path, before, after } = change;
+    const child = parents.get(path);
+    if (child === undefined || !isDirectory(after) || isDirectory(before)) return false;
+    if (before !== undefined) throw replacedFault(path, child);
+    return true;
+  });
+}
+
+function replacedFault(parent: string, child: string): Fault {
+  const what = `${parent} is a directory in the layer, in place of what is there`;
+  return fault('conflict', `${child} cannot be applied alone: ${what}; nothing was applied`, {
+    hint: `Look at ${parent}, and apply it as a whole: agentctl task apply ID ${parent}.`,
+    details: { conflicts: [{ path: parent, reason: 'replaced' }] },
+  });
 }
 
 /** Returns what is in the way of an install, by path; empty if it can start. */
