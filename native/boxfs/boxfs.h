@@ -62,6 +62,7 @@ enum {
   CHANGE_UNREADABLE = 8,    // the file could not be read on one side
   CHANGE_HARD_LINKED = 16,  // the new file has several names
   CHANGE_SHARED = 32,  // the new file's bytes are not in the upper directory: a parent was renamed
+  CHANGE_CLOSED = 64,  // a directory in which nothing could be listed
 };
 #define CHANGES_MAX 10000                        // in one page
 #define CHANGE_HASH_MAX (1024ull * 1024 * 1024)  // larger files are not hashed

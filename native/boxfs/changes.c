@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
@@ -23,11 +24,18 @@ struct listing {
 struct sides {
   struct stat merged, lower;
   bool in_upper;
+  bool is_closed;  // a directory in which nothing can be listed
 };
 
 // One directory on each side, or -1.
 struct dirs {
   int merged, lower, upper;
+};
+
+// That, and the names in it.
+struct children {
+  struct dirs dirs;
+  struct names merged, lower;
 };
 
 static uint64_t ctime_ns(const struct stat *st) {
@@ -121,6 +129,9 @@ static void put_change(struct listing *job, const struct dirs *dirs, const char 
   if (*job->after && compare_paths(job->path, job->after) <= 0) return;
   uint8_t before[32] = {0}, after[32] = {0}, flags = 0;
   uint8_t kind = find_kind(dirs, name, s, before, after, &flags);
+  if (s->is_closed) flags |= CHANGE_CLOSED;
+  // Whatever is different in it would not be seen otherwise.
+  if (kind == 0 && s->is_closed) kind = CHANGE_MODIFIED;
   if (kind == 0) return;
   if (has_capabilities(dirs->merged, name, &s->merged)) flags |= CHANGE_CAPABILITIES;
   if (S_ISREG(s->merged.st_mode) && s->merged.st_nlink > 1) flags |= CHANGE_HARD_LINKED;
@@ -144,28 +155,65 @@ static bool looks_equal(const struct stat *a, const struct stat *b) {
          mtime_ns(a) == mtime_ns(b) && ctime_ns(a) == ctime_ns(b);
 }
 
-static void list_dir(struct listing *job, const struct dirs *dirs, int depth);
+static int read_side(int dir, uint64_t deadline_ms, struct names *names) {
+  int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return 0;
+  if (copy < 0 || read_names(copy, CHANGE_NAMES_MAX, deadline_ms, names)) return -1;
+  if (!names->truncated) return 0;
+  errno = E2BIG;
+  return -1;
+}
 
-static void list_children(struct listing *job, const struct dirs *dirs, const char *name,
-                          const struct sides *s, int depth) {
-  bool both = S_ISDIR(s->merged.st_mode) && S_ISDIR(s->lower.st_mode);
-  // Everything in it comes from the lower directory.
-  if (both && !s->in_upper && looks_equal(&s->merged, &s->lower)) return;
-  struct dirs next = {-1, -1, -1};
-  if (S_ISDIR(s->merged.st_mode) && (next.merged = open_dir(dirs->merged, name)) < 0)
-    job->error = errno;
-  if (S_ISDIR(s->lower.st_mode) && (next.lower = open_dir(dirs->lower, name)) < 0)
-    job->error = errno;
-  if (s->in_upper) next.upper = open_dir(dirs->upper, name);
-  if (depth >= DEPTH_MAX) job->error = E2BIG;
-  if (job->error == 0) list_dir(job, &next, depth + 1);
-  if (next.merged >= 0) close(next.merged);
-  if (next.lower >= 0) close(next.lower);
-  if (next.upper >= 0) close(next.upper);
+static void close_children(struct children *children) {
+  int fds[] = {children->dirs.merged, children->dirs.lower, children->dirs.upper};
+  for (int i = 0; i < 3; i++)
+    if (fds[i] >= 0) close(fds[i]);
+  free_names(&children->merged);
+  free_names(&children->lower);
+}
+
+// Opens and reads the directory at job->path; close_children is due in any case.
+static int open_children(struct listing *job, const struct dirs *dirs, const char *name,
+                         const struct sides *s, int depth, struct children *next) {
+  *next = (struct children){.dirs = {-1, -1, -1}};
+  // Every name in it must fit into a path, or the whole list would end there.
+  if (depth >= DEPTH_MAX || strlen(job->path) + 1 + NAME_MAX >= sizeof job->path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  struct dirs *opened = &next->dirs;
+  if (S_ISDIR(s->merged.st_mode) && (opened->merged = open_dir(dirs->merged, name)) < 0) return -1;
+  if (S_ISDIR(s->lower.st_mode) && (opened->lower = open_dir(dirs->lower, name)) < 0) return -1;
+  if (s->in_upper) opened->upper = open_dir(dirs->upper, name);
+  if (read_side(opened->merged, job->deadline_ms, &next->merged)) return -1;
+  return read_side(opened->lower, job->deadline_ms, &next->lower);
+}
+
+// True for what an agent can do to a directory: one change says so, and the others are listed.
+static bool is_closed_by(int error) {
+  return error == EACCES || error == EPERM || error == E2BIG || error == ENAMETOOLONG ||
+         error == ENOMEM;
+}
+
+static void list_dir(struct listing *job, const struct children *children, int depth);
+
+static void list_path(struct listing *job, const struct dirs *dirs, const char *name,
+                      struct sides *s, int depth) {
+  struct children next = {.dirs = {-1, -1, -1}};
+  bool differs = s->in_upper || !looks_equal(&s->merged, &s->lower);
+  // Else everything in it comes from the lower directory.
+  bool is_listed = differs && (S_ISDIR(s->merged.st_mode) || S_ISDIR(s->lower.st_mode));
+  if (is_listed && open_children(job, dirs, name, s, depth, &next)) {
+    if (is_closed_by(errno)) s->is_closed = true;
+    else job->error = errno;
+  }
+  if (differs && job->error == 0) put_change(job, dirs, name, s);
+  if (is_listed && !s->is_closed && job->error == 0 && !job->more) list_dir(job, &next, depth + 1);
+  close_children(&next);
 }
 
 static void list_name(struct listing *job, const struct dirs *dirs, const char *name, int depth) {
-  struct sides s;
+  struct sides s = {0};
   struct stat upper;
   bool is_new = stat_name(dirs->merged, name, &s.merged);
   bool was = stat_name(dirs->lower, name, &s.lower);
@@ -175,41 +223,23 @@ static void list_name(struct listing *job, const struct dirs *dirs, const char *
   size_t left = sizeof job->path - length;
   int added = snprintf(job->path + length, left, "%s%s", length ? "/" : "", name);
   if (added < 0 || (size_t)added >= left) job->error = ENAMETOOLONG;
-  else if (!was || !is_new || s.in_upper || !looks_equal(&s.merged, &s.lower))
-    put_change(job, dirs, name, &s);
-  bool is_dir = S_ISDIR(s.merged.st_mode) || S_ISDIR(s.lower.st_mode);
-  if (is_dir && job->error == 0 && !job->more) list_children(job, dirs, name, &s, depth);
+  else list_path(job, dirs, name, &s, depth);
   job->path[length] = 0;
 }
 
-static int read_side(int dir, uint64_t deadline_ms, struct names *names) {
-  *names = (struct names){0};
-  int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (dir < 0) return 0;
-  if (copy < 0 || read_names(copy, CHANGE_NAMES_MAX, deadline_ms, names)) return -1;
-  if (!names->truncated) return 0;
-  free_names(names);
-  errno = E2BIG;
-  return -1;
-}
-
-static void list_dir(struct listing *job, const struct dirs *dirs, int depth) {
-  struct names merged, lower = {0};
-  if (read_side(dirs->merged, job->deadline_ms, &merged)) job->error = errno;
-  else if (read_side(dirs->lower, job->deadline_ms, &lower)) job->error = errno;
-  for (size_t m = 0, l = 0; job->error == 0 && (m < merged.count || l < lower.count);) {
-    int order = m == merged.count   ? 1
-                : l == lower.count ? -1
-                                   : strcmp(merged.list[m], lower.list[l]);
-    const char *name = order <= 0 ? merged.list[m] : lower.list[l];
+static void list_dir(struct listing *job, const struct children *children, int depth) {
+  const struct names *merged = &children->merged, *lower = &children->lower;
+  for (size_t m = 0, l = 0; job->error == 0 && (m < merged->count || l < lower->count);) {
+    int order = m == merged->count  ? 1
+                : l == lower->count ? -1
+                                    : strcmp(merged->list[m], lower->list[l]);
+    const char *name = order <= 0 ? merged->list[m] : lower->list[l];
     m += order <= 0;
     l += order >= 0;
-    list_name(job, dirs, name, depth);
+    list_name(job, &children->dirs, name, depth);
     if (now_ms() > job->deadline_ms) job->error = ETIMEDOUT;
     if (job->more) break;
   }
-  free_names(&merged);
-  free_names(&lower);
 }
 
 // roots merged, upper, lower u16 each; limit u32, after → more u8, count u32, changes
@@ -228,20 +258,20 @@ void do_changes(struct request *req, struct reply *reply) {
   if (job.limit == 0 || job.limit > CHANGES_MAX) job.limit = CHANGES_MAX;
   job.deadline_ms = set_worker_deadline(0);
   job.page_end_ms = now_ms() + CHANGE_PAGE_MS;
-  struct dirs dirs = {.merged = open_target(&roots[0], "", O_RDONLY | O_DIRECTORY),
-                      .upper = open_target(&roots[1], "", O_RDONLY | O_DIRECTORY),
-                      .lower = open_target(&roots[2], "", O_RDONLY | O_DIRECTORY)};
-  if (dirs.merged < 0 || dirs.upper < 0 || dirs.lower < 0) {
+  struct children top = {.dirs = {.merged = open_target(&roots[0], "", O_RDONLY | O_DIRECTORY),
+                                  .upper = open_target(&roots[1], "", O_RDONLY | O_DIRECTORY),
+                                  .lower = open_target(&roots[2], "", O_RDONLY | O_DIRECTORY)}};
+  if (top.dirs.merged < 0 || top.dirs.upper < 0 || top.dirs.lower < 0 ||
+      read_side(top.dirs.merged, job.deadline_ms, &top.merged) ||
+      read_side(top.dirs.lower, job.deadline_ms, &top.lower)) {
     reply_errno(reply, errno);
   } else {
     put_u8(reply, 0);
     put_u32(reply, 0);
-    list_dir(&job, &dirs, 0);
+    list_dir(&job, &top, 0);
     if (job.error) reply_errno(reply, job.error);
     else if (reply->status == DONE) reply->bytes[0] = job.more;
     if (reply->status == DONE) patch_u32(reply, 1, job.count);
   }
-  if (dirs.merged >= 0) close(dirs.merged);
-  if (dirs.upper >= 0) close(dirs.upper);
-  if (dirs.lower >= 0) close(dirs.lower);
+  close_children(&top);
 }

@@ -35,6 +35,12 @@ const kind = (
 
 const BUILT_IN: readonly ApplyKind[] = [
   kind('name', 'deceptive name', 'It is not UTF-8, hides what it is, or is `.git` in disguise.'),
+  kind(
+    'unreadable',
+    'closed directory',
+    'It cannot be read, so nobody can look at what is in it, and it is not applied.',
+    'never',
+  ),
   kind('git_config', 'git settings', 'Git runs programs that its settings name.'),
   kind('git_hooks', 'git hooks', 'Git runs them at a commit, a checkout or a push.'),
   kind('git_attributes', 'git attributes', 'They choose the filter, diff or merge program.'),
@@ -78,6 +84,8 @@ export type ApplyChange = {
   before: ApplySide | null;
   after: ApplySide | null;
   has_capabilities: boolean;
+  /** A directory in which nothing could be listed. */
+  is_closed?: boolean;
 };
 
 /** Null: there is no such file on that side. A text that was cut is not known. */
@@ -210,6 +218,7 @@ function* findKinds(change: ApplyChange, context: ApplyContext): Generator<strin
   const { path, before, after } = change;
   const folded = foldPath(path);
   if (hasDeceptiveName(path)) yield 'name';
+  if (change.is_closed === true) yield 'unreadable';
   const git = findDotGitKind(path, { type: after?.type ?? null, isNew: before === null });
   if (git !== undefined) yield git;
   // A deleted special file could not be brought back.

@@ -117,5 +117,44 @@ for (const mode of LAYER_MODES) {
       await tree.apply({ paths: ['foo'] });
       assert.equal(textOf(tree.repo, 'foo/d/bar'), 'x\n');
     });
+
+    it('a directory that cannot be read does not hide the other changes', async () => {
+      const script =
+        'mkdir -p a/shut b new; echo x > a/shut/x; echo 1 > b/x; echo new > mine/f; echo 1 > z;' +
+        'cd new; for n in $(seq 70); do mkdir d; cd d; done; echo x > x; cd /workspace;';
+      const shut = 'chmod 000 a/shut mine';
+      const tree = await changed('shut', { 'mine/f': 'old\n', o: 'o\n' }, script + shut);
+      const deep = `new/${Array.from({ length: 64 }, () => 'd').join('/')}`;
+      assert.deepEqual(await tree.kinds(), {
+        'a/shut': ['unreadable'],
+        mine: ['unreadable'],
+        [deep]: ['unreadable'],
+      });
+      const { applied } = await tree.apply({ paths: ['a', 'b', 'mine', 'z'] });
+      assert.deepEqual(applied, ['a', 'b', 'b/x', 'z']);
+      assert.equal(existsSync(join(tree.repo, 'a/shut')), false);
+      assert.equal(textOf(tree.repo, 'mine/f'), 'old\n');
+      const shutOnly = await tree.apply({ paths: ['a/shut'], allow: ['unreadable'] });
+      assert.deepEqual(shutOnly.applied, [], 'it cannot be allowed');
+      await tree.apply();
+      assert.equal((await tree.list()).length, 3, 'what was left out is still in the layer');
+      await tree.discard();
+      assert.deepEqual(await tree.list(), []);
+      // The same, open, is listed and applied.
+      const open = await changed('open', { 'mine/f': 'old\n' }, script);
+      assert.deepEqual(Object.keys(await open.kinds()), [deep]);
+      await open.apply({ paths: ['a', 'mine'] });
+      assert.equal(textOf(open.repo, 'a/shut/x'), 'x\n');
+      assert.equal(textOf(open.repo, 'mine/f'), 'new\n');
+    });
+
+    it('a layer that cannot be listed is discarded all the same', async () => {
+      const tree = await changed('top', { f: 'f\n' }, 'echo 1 > f; chmod 000 /workspace');
+      // As root the top of the layer is not closed by its mode.
+      if (mode === 'user') await assert.rejects(tree.list(), { code: 'denied' });
+      await tree.discard();
+      assert.deepEqual(await tree.list(), []);
+      assert.equal(textOf(tree.repo, 'f'), 'f\n');
+    });
   });
 }

@@ -29,6 +29,7 @@ const toApplyChange = (change: LayerChange): ApplyChange => ({
   before: toSideView(change.before),
   after: toSideView(change.after),
   has_capabilities: change.hasCapabilities,
+  is_closed: change.isClosed,
 });
 
 async function readEntry(boxfs: Boxfs, path: string): Promise<ApplyEntry | null | undefined> {

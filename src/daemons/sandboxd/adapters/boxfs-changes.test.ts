@@ -131,6 +131,28 @@ describe('the list of changes', () => {
     assert.equal(changes[1]!.after!.sha256, null);
   });
 
+  it('goes on behind a directory that is too deep, or whose path is too long', async () => {
+    const deep = Array.from({ length: 70 }, () => 'd');
+    put(`deep/${deep.join('/')}/x`, 'x', 'merged', 'upper');
+    mkdirSync(at('merged', 'long'));
+    const name = 'n'.repeat(250);
+    const long = Array.from({ length: 16 }, () => `mkdir ${name}; cd ${name}`).join('; ');
+    execFileSync('sh', ['-ec', `cd ${at('merged', 'long')}; ${long}`]);
+    put('z', 'z', 'merged', 'upper');
+    const changes = await list();
+    const closed = changes.filter(({ isClosed }) => isClosed).map(({ path }) => path);
+    assert.deepEqual(
+      closed.map((path) => [path.split('/')[0], path.split('/').length]),
+      [
+        ['deep', 65],
+        ['long', 17],
+      ],
+    );
+    assert.equal(changes.at(-1)!.path, 'z');
+    assert.equal(changes.length, 65 + 17 + 1);
+    assert.deepEqual(await list(1), changes);
+  });
+
   it('follows no link to a directory', async () => {
     put('real/secret', 'x', 'lower', 'merged');
     mkdirSync(at('upper/real'));

@@ -23,7 +23,8 @@ export type LayerChange = {
   /** Undefined: it does not exist any more. */
   after: ChangeSide | undefined;
   hasCapabilities: boolean;
-  isUnreadable: boolean;
+  /** A directory that could not be read on one side: nothing in it is listed. */
+  isClosed: boolean;
   isHardLinked: boolean;
   /** Its bytes are those of a lower file, because a directory above it was renamed. */
   isShared: boolean;
@@ -33,9 +34,9 @@ const FLAGS = {
   oldHashed: 1,
   newHashed: 2,
   capabilities: 4,
-  unreadable: 8,
   hardLinked: 16,
   shared: 32,
+  closed: 64,
 };
 
 /** Roots of the merged view, the upper and the lower directory; see native/boxfs/changes.c. */
@@ -69,7 +70,7 @@ function decodeChange(fields: Fields): LayerChange {
     before: before.mode === 0 ? undefined : { ...before, linkTarget: beforeTarget },
     after: after.mode === 0 ? undefined : { ...after, linkTarget: afterTarget },
     hasCapabilities: (flags & FLAGS.capabilities) !== 0,
-    isUnreadable: (flags & FLAGS.unreadable) !== 0,
+    isClosed: (flags & FLAGS.closed) !== 0,
     isHardLinked: (flags & FLAGS.hardLinked) !== 0,
     isShared: (flags & FLAGS.shared) !== 0,
   };
