@@ -277,7 +277,12 @@ describe('started as root, with a state directory', { skip }, () => {
   it('agentctl works as root repeatedly, under a directory only root may read', async () => {
     const base = fresh();
     const state = join(base, 'state');
-    const env = { PATH: process.env.PATH, HOME: base, AGENTD_STATE: state };
+    const env = {
+      PATH: process.env.PATH,
+      HOME: base,
+      AGENTD_STATE: state,
+      AGENTD_KEEPER_DIR: join(base, 'keeper'),
+    };
     const agentctl = (...words: string[]) => {
       const program = join(ROOT, 'build', 'agentctl.mjs');
       const ran = spawnSync(process.execPath, [program, ...words], { env, encoding: 'utf8' });
