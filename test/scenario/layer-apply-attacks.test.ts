@@ -96,6 +96,68 @@ for (const mode of LAYER_MODES) {
       });
     });
 
+    it('B3 B4 repositories elsewhere and attributes that name a driver are refused', async () => {
+      const files = { '.git/HEAD': 'ref: refs/heads/main\n', 'a/.gitattributes': '*.png binary\n' };
+      const script =
+        'mkdir -p sub n/.git bare/objects bare/refs; echo gitdir: /etc > sub/.git;' +
+        'echo x > n/.git/config; echo x > bare/HEAD; echo ../.. > .git/commondir;' +
+        'echo "*.md text" >> a/.gitattributes; ';
+      const tree = await changed('b3', files, `${script} echo "*.c filter=x" > .gitattributes`);
+      const kinds = await tree.kinds();
+      assert.deepEqual(kinds['sub/.git'], ['gitlink']);
+      assert.ok(kinds['n/.git']!.includes('nested_repository'));
+      assert.deepEqual(kinds['bare/HEAD'], ['bare_repository']);
+      assert.deepEqual(kinds['.git/commondir'], ['git_config']);
+      assert.deepEqual(kinds['.gitattributes'], ['git_attributes']);
+      assert.equal(kinds['a/.gitattributes'], undefined, 'names no driver');
+      for (const path of ['sub', 'n', 'bare', '.git/commondir', '.gitattributes'])
+        await assert.rejects(tree.apply({ paths: [path] }), { code: 'denied' }, path);
+      await tree.apply({ paths: ['a'] });
+      await tree.apply({ paths: ['.gitattributes'], allow: ['git_attributes'] });
+      assert.equal(textOf(tree.repo, '.gitattributes'), '*.c filter=x\n');
+    });
+
+    it('B6 what a shell, an editor or a package manager runs is refused', async () => {
+      const evil: Record<string, string> = {
+        '.envrc': 'envrc',
+        '.bashrc': 'shell_rc',
+        '.vscode/tasks.json': 'editor_tasks',
+        '.claude/settings.json': 'agent_settings',
+        '.venv/bin/python': 'python_env',
+        '.husky/pre-commit': 'hook_manager',
+        '.cargo/config.toml': 'package_manager',
+        'mise.toml': 'shims',
+        '.gdbinit': 'repl',
+      };
+      const pack = (scripts: object) => JSON.stringify({ name: 'x', scripts });
+      const write = [...Object.keys(evil), 'docs/envrc', 'src/tasks.json']
+        .map((path) => `mkdir -p $(dirname ${path}); echo evil > ${path};`)
+        .join(' ');
+      const packs =
+        `echo '${pack({ test: 'x', postinstall: 'evil' })}' > package.json; ` +
+        `echo '${pack({ test: 'new' })}' > b/package.json`;
+      const own = { 'package.json': pack({ test: 'x' }), 'b/package.json': pack({ test: 'x' }) };
+      const tree = await changed('b6', own, write + packs);
+      const kinds = await tree.kinds();
+      assert.deepEqual(kinds['package.json'], ['package_scripts']);
+      for (const [path, kind] of Object.entries(evil)) {
+        assert.deepEqual(kinds[path], [kind]);
+        await assert.rejects(tree.apply({ paths: [path] }), { code: 'denied' }, path);
+        assert.equal(existsSync(join(tree.repo, path)), false);
+      }
+      // Files that only look like these apply, and each of these does if its kind is allowed.
+      const { applied } = await tree.apply({ paths: ['docs', 'src', 'b'] });
+      assert.deepEqual(applied.sort(), [
+        'b/package.json',
+        'docs',
+        'docs/envrc',
+        'src',
+        'src/tasks.json',
+      ]);
+      await tree.apply({ allow: [...Object.values(evil), 'package_scripts'] });
+      for (const path of Object.keys(evil)) assert.equal(textOf(tree.repo, path), 'evil\n');
+    });
+
     it('a file is not replaced by a directory that the person has not chosen', async () => {
       const script = 'rm foo link; mkdir -p foo/d link new/d; for d in foo/d link new/d; do ';
       const files = { foo: 'mine\n', real: 'r\n', link: 'l\n' };
