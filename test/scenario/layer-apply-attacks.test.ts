@@ -2,9 +2,10 @@
 // without being seen, or what keeps it from being seen. With the real warden, as root and as an
 // ordinary user.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, symlinkSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { hashChanges } from '../../src/platform/change-hash.ts';
 import type { Fault } from '../../src/wire/errors.ts';
 import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 
@@ -37,6 +38,7 @@ for (const mode of LAYER_MODES) {
             params,
             body: { apply_id: `apply-${made++}`, allow: [], ...more },
           }),
+        undo: () => world.agentd.undoApply({ params, body: {} }),
         discard: () => world.agentd.discardLayer({ params, body: {} }),
       };
     };
@@ -217,6 +219,22 @@ for (const mode of LAYER_MODES) {
       await tree.discard();
       assert.deepEqual(await tree.list(), []);
       assert.equal(textOf(tree.repo, 'f'), 'f\n');
+    });
+
+    it('a file of the person that is moved in conflicts; in a moved directory it does not', async () => {
+      const files = { f: 'old\n', 'f.new': 'mine\n', 'd/f': 'old\n', 'd.new/f': 'mine\n' };
+      const tree = await changed('moved', files, 'echo evil > f; echo evil > d/f');
+      const seen = hashChanges(await tree.list());
+      renameSync(join(tree.repo, 'f.new'), join(tree.repo, 'f'));
+      renameSync(join(tree.repo, 'd'), join(tree.repo, 'old'));
+      renameSync(join(tree.repo, 'd.new'), join(tree.repo, 'd'));
+      await assert.rejects(tree.apply({ paths: ['f'] }), { code: 'conflict' });
+      // Known: only what she has seen tells them apart. docs/threat-model.md says so.
+      await assert.rejects(tree.apply({ expect: seen }), { code: 'conflict', message: /shown/u });
+      const { applied } = await tree.apply({ paths: ['d/f'] });
+      assert.deepEqual(applied, ['d/f']);
+      await tree.undo();
+      assert.equal(textOf(tree.repo, 'd/f'), 'mine\n');
     });
   });
 }
