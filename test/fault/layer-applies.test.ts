@@ -139,13 +139,18 @@ for (const mode of LAYER_MODES)
         await again(tree.apply);
         await crash(failpoint, tree.undo);
         await eventually('the undo', async () => isAsBefore(tree.repo) || undefined, 60_000);
-        await again(tree.undo);
+        const { is_in_layer } = await again(tree.undo);
         assert.ok(isAsBefore(tree.repo));
-        const { layer } = await again(tree.list);
+        const { layer, changes } = await again(tree.list);
         assert.deepEqual(
           layer?.applied.map(({ undone }) => undone),
           [true],
         );
+        assert.deepEqual([is_in_layer, changes.length], [true, 403], 'all can be applied again');
+        assert.ok(changes.every(({ conflict }) => conflict === null));
+        const body = { apply_id: `again-${made}`, allow: [] };
+        await world.agentd.applyLayer({ params: { id: world.treeId(tree.name) }, body });
+        assert.ok(isApplied(tree.repo));
         assertNoTemporary(tree.repo);
       });
 

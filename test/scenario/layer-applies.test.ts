@@ -135,7 +135,7 @@ for (const mode of LAYER_MODES) {
       assert.deepEqual(await tree.list(), []);
       assert.deepEqual(await tree.apply({ apply_id, expect }), done, 'repeated: from the record');
       const own = join(world.runtime.stateDir, 'workspaces', tree.params.id);
-      assert.deepEqual(readdirSync(join(own, 'layers')), ['2']);
+      assert.deepEqual(readdirSync(join(own, 'layers')), ['1', '2'], 'kept for an undo');
       assert.equal(await tree.run('cat a.txt; echo more >> a.txt'), 'new\n');
       assert.deepEqual(await tree.kinds(), ['modified a.txt']);
       const { layer } = await world.agentd.layerChanges({ params: tree.params, query: {} });

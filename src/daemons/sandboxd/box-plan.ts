@@ -41,7 +41,7 @@ type Ground = {
   /** The host directory behind /workspace. */
   workspace: string;
   /** Where its writes go. */
-  written: string;
+  written: string[];
   layer?: string;
   /** Its files appear as the agent's, and are their owner's. */
   isOwned?: boolean;
@@ -78,11 +78,11 @@ export function makeBoxPlanner(options: {
       const release = () => undefined;
       const user = { uid, gid };
       const isOwned = isGranted && level === 'L2';
-      return { user, workspace: upper, written: upper, isOwned, release };
+      return { user, workspace: upper, written: [upper], isOwned, release };
     }
     assertFitsLayer(body.rules, level);
     const use = await layers.acquire(body.root_task_id, layerPath);
-    const { user, handle: layer, dir: written, release } = use;
+    const { user, handle: layer, written, release } = use;
     return { user, workspace: layerPath, written, layer, release };
   };
 
@@ -123,10 +123,10 @@ export function makeBoxPlanner(options: {
       ...(egress_socket === null ? {} : { egress: egress_socket }),
     };
     const writes = binds.flatMap(({ kind, src, readonly }) => {
-      if (kind === 'layer') return readonly === true ? [] : [ground.written];
+      if (kind === 'layer') return readonly === true ? [] : ground.written;
       return kind === 'rw' && src !== undefined ? [src] : [];
     });
-    const own = [ground.workspace, ground.written, places.home];
+    const own = [ground.workspace, ...ground.written, places.home];
     const outside = writes.filter((path) => !own.some((dir) => isWithin(path, dir)));
     if (outside.length > 0) await store.recordWrites(root_task_id, outside);
     return { plan, home, missing, writes };

@@ -26,6 +26,7 @@ import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
 import { makeLayerBoxes } from './layer-boxes.ts';
 import { makeLayerService } from './layer-service.ts';
+import { makeLayerViews } from './layer-views.ts';
 import { type Layers, makeLayers } from './layers.ts';
 import { makeLevels } from './levels.ts';
 import { makeQuota } from './quota.ts';
@@ -143,11 +144,12 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
+  const layerBoxes = makeLayerBoxes({ ...common, layers, tools });
   const layerService = makeLayerService({
     layers,
-    boxes: makeLayerBoxes({ ...common, layers, tools }),
+    boxes: layerBoxes,
+    views: makeLayerViews({ layers, boxes: layerBoxes, store, gate, log }),
     store,
-    gate,
     clock,
     log,
     failpoint,

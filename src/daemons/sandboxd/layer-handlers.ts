@@ -26,8 +26,9 @@ export function makeLayerHandlers(service: LayerService): Handlers<typeof layerR
     },
     discardLayer: async ({ params }) => ({ discarded: await service.discard(params.id) }),
     async undoApply({ params, body }) {
-      const { applyId, restored } = await service.undo(params.id, body.apply_id);
-      return { apply_id: applyId, restored };
+      const undone = await service.undo(params.id, body.apply_id);
+      const { applyId, restored, isInLayer, keptAt } = undone;
+      return { apply_id: applyId, restored, is_in_layer: isInLayer, kept_at: keptAt };
     },
   };
 }

@@ -4,36 +4,6 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 
-export const LAYER_TABLES = `
-CREATE TABLE layers (
-  root_task_id TEXT PRIMARY KEY,
-  path TEXT NOT NULL,
-  directory_id TEXT,
-  number BIGINT NOT NULL,
-  sealed TEXT NOT NULL,
-  began_ns TEXT NOT NULL,
-  created_ms BIGINT NOT NULL
-);
-CREATE TABLE layer_bases (
-  root_task_id TEXT NOT NULL,
-  path TEXT NOT NULL,
-  side TEXT NOT NULL,
-  PRIMARY KEY (root_task_id, path)
-);
-CREATE TABLE layer_applies (
-  root_task_id TEXT NOT NULL,
-  apply_id TEXT NOT NULL,
-  state TEXT NOT NULL,
-  change_sha256 TEXT NOT NULL,
-  changes TEXT NOT NULL,
-  is_whole INTEGER NOT NULL,
-  begun_ms BIGINT NOT NULL,
-  done_ms BIGINT,
-  PRIMARY KEY (root_task_id, apply_id)
-);
-CREATE INDEX layer_applies_open ON layer_applies (state)
-  WHERE state IN ('applying', 'undoing');`;
-
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
   type: 'file' | 'directory' | 'link' | 'other';
@@ -56,6 +26,9 @@ export type LayerRow = {
   beganNs: bigint;
 };
 
+/** The layer that an apply has emptied, until another apply or a discard. */
+export type KeptLayer = Pick<LayerRow, 'number' | 'sealed' | 'beganNs'> & { applyId: string };
+
 /**
  * `applying` and `undoing`: files are being written; finished at the next start after a crash.
  * `failed`: reverted, because a file of the person was in the way.
@@ -69,8 +42,11 @@ export type ApplyRow = {
   changes: LayerChange[];
   /** True if nothing was left in the layer. */
   isWhole: boolean;
+  /** `beganNs` of the layer whose changes these are; null: it is not known. */
+  layerBeganNs: bigint | null;
   begunMs: number;
 };
+type ApplyKey = Pick<ApplyRow, 'rootTaskId' | 'applyId'>;
 export type LayerMethods = ReturnType<typeof makeLayerMethods>;
 
 type StoredLayer = {
@@ -89,8 +65,22 @@ type StoredApply = {
   changes: string;
   is_whole: number;
   begun_ms: number;
+  layer_began_ns: string | null;
+};
+type StoredKept = {
+  apply_id: string;
+  number: number;
+  sealed: string;
+  began_ns: string;
+  bases: string;
 };
 
+const toKept = (row: StoredKept): KeptLayer => ({
+  applyId: row.apply_id,
+  number: Number(row.number),
+  sealed: JSON.parse(row.sealed) as number[],
+  beganNs: BigInt(row.began_ns),
+});
 const toLayer = (row: StoredLayer): LayerRow => ({
   rootTaskId: row.root_task_id,
   path: row.path,
@@ -106,6 +96,7 @@ const toApply = (row: StoredApply): ApplyRow => ({
   changeSha256: row.change_sha256,
   changes: decodeChanges(row.changes),
   isWhole: Number(row.is_whole) === 1,
+  layerBeganNs: row.layer_began_ns === null ? null : BigInt(row.layer_began_ns),
   begunMs: Number(row.begun_ms),
 });
 
@@ -157,12 +148,12 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
 
     /** The paths that an apply or undo has written, with what it wrote. */
     listBases: (rootTaskId: string): Promise<Map<string, BaseSide>> =>
+      db.read((sql) => listBases(sql, rootTaskId)),
+
+    findKept: (rootTaskId: string): Promise<KeptLayer | undefined> =>
       db.read(async (sql) => {
-        const rows = await sql.all<{ path: string; side: string }>(
-          'SELECT path, side FROM layer_bases WHERE root_task_id = ?',
-          rootTaskId,
-        );
-        return new Map(rows.map(({ path, side }) => [path, JSON.parse(side) as BaseSide]));
+        const found = await findKept(sql, rootTaskId);
+        return found && toKept(found);
       }),
 
     findApply: (rootTaskId: string, applyId: string): Promise<ApplyRow | undefined> =>
@@ -211,26 +202,29 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
         );
         await sql.run(
           `INSERT INTO layer_applies (root_task_id, apply_id, state, change_sha256, changes,
-             is_whole, begun_ms) VALUES (?, ?, 'applying', ?, ?, ?, ?)`,
+             is_whole, layer_began_ns, begun_ms) VALUES (?, ?, 'applying', ?, ?, ?, ?, ?)`,
           apply.rootTaskId,
           apply.applyId,
           apply.changeSha256,
           encodeChanges(apply.changes),
           apply.isWhole ? 1 : 0,
+          apply.layerBeganNs === null ? null : String(apply.layerBeganNs),
           nowMs(),
         );
       }),
 
     /**
      * Ends an apply or undo. `renewed`: when nothing of the layer is left, its next directory
-     * begins; else the written paths are remembered, so that later edits of them are noticed.
+     * begins, and it is kept; else the written paths are remembered, so that later edits of them
+     * are noticed. `isReturned`: the kept layer of the apply is the current one again.
      */
     endApply: (
-      apply: Pick<ApplyRow, 'rootTaskId' | 'applyId'>,
+      apply: ApplyKey,
       end: {
         state: ApplyState;
         written: readonly { path: string; side: BaseSide }[];
         renewed?: { beganNs: bigint } | undefined;
+        isReturned?: boolean;
       },
     ): Promise<void> =>
       db.write(async (sql) => {
@@ -243,19 +237,13 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
           applyId,
         );
         if (end.renewed !== undefined)
-          await renewLayer(sql, rootTaskId, { sealed: [], beganNs: end.renewed.beganNs });
-        else
-          for (const { path, side } of end.written)
-            await sql.run(
-              `INSERT INTO layer_bases (root_task_id, path, side) VALUES (?, ?, ?)
-               ON CONFLICT (root_task_id, path) DO UPDATE SET side = excluded.side`,
-              rootTaskId,
-              path,
-              JSON.stringify(side),
-            );
+          return renewAndKeep(sql, apply, { sealed: [], beganNs: end.renewed.beganNs });
+        if (end.isReturned === true) await returnLayer(sql, apply);
+        else if (end.state === 'done') await dropKept(sql, rootTaskId);
+        await setBases(sql, rootTaskId, end.written);
       }),
 
-    beginUndo: (apply: Pick<ApplyRow, 'rootTaskId' | 'applyId'>): Promise<void> =>
+    beginUndo: (apply: ApplyKey): Promise<void> =>
       db.write(async (sql) => void (await setApplyState(sql, apply, 'undoing'))),
   };
 }
@@ -279,11 +267,85 @@ async function renewLayer(
   );
   if (sealed.length === 0)
     await sql.run('DELETE FROM layer_bases WHERE root_task_id = ?', rootTaskId);
+  await dropKept(sql, rootTaskId);
+}
+
+async function listBases(
+  sql: Pick<Sql, 'all'>,
+  rootTaskId: string,
+): Promise<Map<string, BaseSide>> {
+  const rows = await sql.all<{ path: string; side: string }>(
+    'SELECT path, side FROM layer_bases WHERE root_task_id = ?',
+    rootTaskId,
+  );
+  return new Map(rows.map(({ path, side }) => [path, JSON.parse(side) as BaseSide]));
+}
+
+async function setBases(
+  sql: Sql,
+  rootTaskId: string,
+  written: readonly { path: string; side: BaseSide }[],
+): Promise<void> {
+  for (const { path, side } of written)
+    await sql.run(
+      `INSERT INTO layer_bases (root_task_id, path, side) VALUES (?, ?, ?)
+       ON CONFLICT (root_task_id, path) DO UPDATE SET side = excluded.side`,
+      rootTaskId,
+      path,
+      JSON.stringify(side),
+    );
+}
+
+const findKept = (sql: Pick<Sql, 'one'>, rootTaskId: string): Promise<StoredKept | undefined> =>
+  sql.one<StoredKept>('SELECT * FROM layer_kept WHERE root_task_id = ?', rootTaskId);
+
+const dropKept = (sql: Sql, rootTaskId: string): Promise<number> =>
+  sql.run('DELETE FROM layer_kept WHERE root_task_id = ?', rootTaskId);
+
+async function renewAndKeep(
+  sql: Sql,
+  { rootTaskId, applyId }: ApplyKey,
+  next: { sealed: readonly number[]; beganNs: bigint },
+): Promise<void> {
+  const { number, sealed, beganNs } = (await findLayer(sql, rootTaskId))!;
+  const bases = await listBases(sql, rootTaskId);
+  await renewLayer(sql, rootTaskId, next);
+  await sql.run(
+    `INSERT INTO layer_kept (root_task_id, apply_id, number, sealed, began_ns, bases)
+     VALUES (?, ?, ?, ?, ?, ?)`,
+    rootTaskId,
+    applyId,
+    number,
+    JSON.stringify(sealed),
+    String(beganNs),
+    JSON.stringify([...bases]),
+  );
+}
+
+/** Sides that undos of earlier applies have written since count more than the kept ones. */
+async function returnLayer(sql: Sql, { rootTaskId, applyId }: ApplyKey): Promise<void> {
+  const kept = await findKept(sql, rootTaskId);
+  if (kept?.apply_id !== applyId) throw fault('internal', `the layer of ${applyId} is not kept`);
+  const bases = new Map(JSON.parse(kept.bases) as [string, BaseSide][]);
+  for (const path of (await listBases(sql, rootTaskId)).keys()) bases.delete(path);
+  await sql.run(
+    'UPDATE layers SET number = ?, sealed = ?, began_ns = ? WHERE root_task_id = ?',
+    Number(kept.number),
+    kept.sealed,
+    kept.began_ns,
+    rootTaskId,
+  );
+  await setBases(
+    sql,
+    rootTaskId,
+    [...bases].map(([path, side]) => ({ path, side })),
+  );
+  await dropKept(sql, rootTaskId);
 }
 
 function setApplyState(
   sql: Sql,
-  { rootTaskId, applyId }: Pick<ApplyRow, 'rootTaskId' | 'applyId'>,
+  { rootTaskId, applyId }: ApplyKey,
   state: ApplyState,
 ): Promise<number> {
   return sql.run(
@@ -296,6 +358,6 @@ function setApplyState(
 
 /** With its tree. */
 export async function dropLayer(sql: Sql, rootTaskId: string): Promise<void> {
-  for (const table of ['layers', 'layer_bases', 'layer_applies'])
+  for (const table of ['layers', 'layer_bases', 'layer_applies', 'layer_kept'])
     await sql.run(`DELETE FROM ${table} WHERE root_task_id = ?`, rootTaskId);
 }

@@ -1,29 +1,21 @@
 // The actions of people on a layer: list its changes, apply them to the directory, undo
 // that, or discard them. An apply is recorded with all its changes before the first file is
 // written, and finished after a crash.
-import { type Clock, toTimestamp } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { fault } from '../../wire/errors.ts';
-import type { LayerChanges, LayerChangeView } from '../../wire/sandboxd/layers.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { InstallOutcome } from './adapters/boxfs-install.ts';
 import type { ApplyDirs, LayerBoxes } from './layer-boxes.ts';
 import { PLACES } from './layer-boxes.ts';
-import {
-  assertApplicable,
-  conflictsFault,
-  findConflict,
-  toBaseSide,
-  toChangeView,
-} from './layer-changes.ts';
-import { findChangeKinds } from './layer-kinds.ts';
+import { assertApplicable, conflictsFault, toBaseSide } from './layer-changes.ts';
 import { findObstacles, planInstall, reverseChanges, selectChanges } from './layer-plan.ts';
 import type { ApplyRow, LayerRow } from './layer-rows.ts';
+import type { LayerViews } from './layer-views.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
-import type { TreeGate } from './tree-gate.ts';
 
 export type ApplyRequest = {
   applyId: string;
@@ -32,18 +24,21 @@ export type ApplyRequest = {
   expect?: string | undefined;
 };
 export type Applied = { applyId: string; changeSha256: string; applied: string[] };
-export type LayerText = { path: string; before: Buffer | null; after: Buffer | null; cut: boolean };
+export type Undone = {
+  applyId: string;
+  restored: string[];
+  /** The layer that the changes were applied from is the current one (again). */
+  isInLayer: boolean;
+  /** Where that layer still is, if it is not. */
+  keptAt: string | null;
+};
 
-export type LayerService = {
-  changes(rootTaskId: string, page: { after: string; limit: number }): Promise<LayerChanges>;
-  texts(rootTaskId: string, paths: readonly string[], bytesMax: number): Promise<LayerText[]>;
+export type LayerService = Pick<LayerViews, 'changes' | 'texts'> & {
   apply(rootTaskId: string, request: ApplyRequest): Promise<Applied>;
   /** Resolves to the number of dropped changes. */
   discard(rootTaskId: string): Promise<number>;
-  undo(
-    rootTaskId: string,
-    applyId: string | undefined,
-  ): Promise<{ applyId: string; restored: string[] }>;
+  /** The last apply, unless another is named. */
+  undo(rootTaskId: string, applyId: string | undefined): Promise<Undone>;
   /** Finishes what a crash has interrupted, and tries again until that works. */
   resume(): void;
   stop(): Promise<void>;
@@ -51,17 +46,16 @@ export type LayerService = {
 
 type NewApply = Omit<ApplyRow, 'begunMs' | 'state'>;
 
-/** An apply is recorded as one row, and a person has to review it. */
-const CHANGES_MAX = 100_000;
 /** The warden may still be closing what the process before this one had open. */
 const RESUME_BACKOFF_MS = { min: 200, max: 30_000 };
 
 export function makeLayerService(options: {
   layers: Layers;
   boxes: LayerBoxes;
+  views: LayerViews;
   store: Pick<
     SandboxdStore,
-    | 'listBases'
+    | 'findKept'
     | 'findApply'
     | 'listApplies'
     | 'listUnfinished'
@@ -70,12 +64,11 @@ export function makeLayerService(options: {
     | 'endApply'
     | 'renewLayer'
   >;
-  gate: Pick<TreeGate, 'enter'>;
   clock: Clock;
   log: Log;
   failpoint: (name: string) => void;
 }): LayerService {
-  const { layers, boxes, store, gate, failpoint } = options;
+  const { layers, boxes, views, store, failpoint } = options;
 
   const findRow = async (rootTaskId: string): Promise<LayerRow> => {
     const row = await layers.find(rootTaskId);
@@ -83,45 +76,6 @@ export function makeLayerService(options: {
     throw fault('not_found', `${rootTaskId} has no layer`, {
       hint: 'Only tasks that work in a directory of yours, without --live, have one.',
     });
-  };
-
-  const listAll = async (boxfs: BoxfsClient): Promise<LayerChange[]> => {
-    const all: LayerChange[] = [];
-    for await (const change of boxfs.listChanges(PLACES)) {
-      all.push(change);
-      if (all.length > CHANGES_MAX)
-        throw fault('too_large', `the layer has more than ${CHANGES_MAX} changes`, {
-          hint: 'Have the agent delete what is made by programs, or discard the layer.',
-        });
-    }
-    return all;
-  };
-
-  const countListed = async (boxfs: BoxfsClient): Promise<number> => {
-    let count = 0;
-    try {
-      for await (const _ of boxfs.listChanges(PLACES)) if (++count >= CHANGES_MAX) break;
-    } catch (error) {
-      options.log.warn('listing a layer failed', { error });
-    }
-    return count;
-  };
-
-  const toViews = async (
-    boxfs: BoxfsClient,
-    row: LayerRow,
-    changes: readonly LayerChange[],
-    side: 'before' | 'after',
-  ): Promise<LayerChangeView[]> => {
-    const bases = await store.listBases(row.rootTaskId);
-    const kinds = await findChangeKinds(boxfs, changes, side, row.path);
-    return changes.map((change) =>
-      toChangeView(
-        change,
-        kinds.get(change.path) ?? [],
-        findConflict(change, bases.get(change.path), row.beganNs),
-      ),
-    );
   };
 
   /** With no command of the tree running, and finished what was begun earlier. */
@@ -222,20 +176,51 @@ export function makeLayerService(options: {
     const row = await findRow(apply.rootTaskId);
     const dirs = await makeDirs(row, apply.applyId);
     if (apply.state === 'undoing') {
-      await boxes.withApply(row, dirs, (boxfs) => revert(boxfs, apply));
-      return endUndo(row, apply);
+      const isReturned = await boxes.withApply(row, dirs, async (boxfs) => {
+        const found = await canReturn(boxfs, apply);
+        await revert(boxfs, apply);
+        return found;
+      });
+      return endUndo(row, apply, isReturned);
     }
     const bad = await boxes.withApply(row, dirs, (boxfs) => write(boxfs, apply, true));
     await end(row, apply, bad);
   }
 
-  async function endUndo(row: LayerRow, apply: ApplyRow): Promise<void> {
+  /** The layer of this apply was kept, and no box has changed anything since. */
+  const canReturn = async (boxfs: BoxfsClient, apply: ApplyRow): Promise<boolean> => {
+    const kept = await store.findKept(apply.rootTaskId);
+    if (kept?.applyId !== apply.applyId) return false;
+    try {
+      for await (const _ of boxfs.listChanges(PLACES, 1)) return false;
+      return true;
+    } catch (error) {
+      options.log.warn('listing a layer failed', { error });
+      return false;
+    }
+  };
+
+  async function endUndo(row: LayerRow, apply: ApplyRow, isReturned: boolean): Promise<void> {
     await layers.closed(row.rootTaskId);
     const written = apply.changes.map(({ path, before }) => ({ path, side: toBaseSide(before) }));
-    await store.endApply(apply, { state: 'undone', written });
+    await store.endApply(apply, { state: 'undone', written, isReturned });
     failpoint('sandboxd.after-undo-done');
     await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
+    await tidy(row);
   }
+
+  const toUndone = async (apply: ApplyRow, restored: string[]): Promise<Undone> => {
+    const { rootTaskId, applyId } = apply;
+    const row = await findRow(rootTaskId);
+    const kept = await store.findKept(rootTaskId);
+    const isKept = kept?.applyId === applyId;
+    return {
+      applyId,
+      restored,
+      isInLayer: row.beganNs === apply.layerBeganNs,
+      keptAt: isKept ? layers.uppersOf({ ...kept, rootTaskId }).upper : null,
+    };
+  };
 
   const unfinished = makeWakeLoop({
     clock: options.clock,
@@ -254,13 +239,13 @@ export function makeLayerService(options: {
     row: LayerRow,
     { applyId, paths, allow, expect }: ApplyRequest,
   ): Promise<NewApply> => {
-    const all = await listAll(boxfs);
+    const all = await views.listAll(boxfs);
     const isChosen = ({ path }: { path: string }): boolean =>
       paths === undefined || paths.some((top) => path === top || path.startsWith(`${top}/`));
     const selected = paths === undefined ? all : selectChanges(all, paths);
-    const views = await toViews(boxfs, row, selected, 'before');
-    const shown = views.filter(isChosen);
-    const { changeSha256, leftOut } = assertApplicable(views, shown, { allow, expect });
+    const shownAll = await views.toViews(boxfs, row, selected, 'before');
+    const shown = shownAll.filter(isChosen);
+    const { changeSha256, leftOut } = assertApplicable(shownAll, shown, { allow, expect });
     const changes = selected.filter(({ path }) => !leftOut.has(path));
     const { impossible } = planInstall(changes);
     if (impossible.length > 0) throw conflictsFault(impossible);
@@ -268,7 +253,8 @@ export function makeLayerService(options: {
     const obstacles = findObstacles(checked);
     if (obstacles.length > 0) throw conflictsFault(obstacles);
     const isWhole = changes.length === all.length;
-    return { rootTaskId: row.rootTaskId, applyId, changeSha256, changes, isWhole };
+    const { rootTaskId, beganNs: layerBeganNs } = row;
+    return { rootTaskId, applyId, changeSha256, changes, isWhole, layerBeganNs };
   };
 
   const toApplied = ({ applyId, changeSha256, changes }: NewApply): Applied => ({
@@ -278,57 +264,8 @@ export function makeLayerService(options: {
   });
 
   return {
-    async changes(rootTaskId, { after, limit }) {
-      const row = await layers.find(rootTaskId);
-      if (row === undefined) return { layer: null, changes: [], next: null };
-      const applies = await store.listApplies(rootTaskId);
-      const leave = await gate.enter(rootTaskId);
-      const { views, next } = await boxes
-        .withReview(row, async (boxfs) => {
-          const changes: LayerChange[] = [];
-          for await (const change of boxfs.listChanges(PLACES, limit + 1, after)) {
-            changes.push(change);
-            if (changes.length > limit) break;
-          }
-          const page = changes.slice(0, limit);
-          return {
-            views: await toViews(boxfs, row, page, 'after'),
-            next: changes.length > limit ? page.at(-1)!.path : null,
-          };
-        })
-        .finally(leave);
-      return {
-        layer: {
-          path: row.path,
-          opened_at: toTimestamp(Number(row.beganNs / 1_000_000n)),
-          applied: applies
-            .filter(({ state }) => state === 'done' || state === 'undone')
-            .map(({ applyId, state, begunMs }) => ({
-              apply_id: applyId,
-              at: toTimestamp(begunMs),
-              undone: state === 'undone',
-            })),
-        },
-        changes: views,
-        next,
-      };
-    },
-    async texts(rootTaskId, paths, bytesMax) {
-      const row = await layers.find(rootTaskId);
-      if (row === undefined)
-        return paths.map((path) => ({ path, before: null, after: null, cut: false }));
-      const leave = await gate.enter(rootTaskId);
-      const roots = { before: PLACES.lower, after: PLACES.merged };
-      const found = await boxes
-        .withReview(row, (boxfs) => boxfs.readMany(roots, { paths, bytesMax }))
-        .finally(leave);
-      return found.map(({ path, before, after }) => ({
-        path,
-        before: before?.bytes ?? null,
-        after: after?.bytes ?? null,
-        cut: before?.isCut === true || after?.isCut === true,
-      }));
-    },
+    changes: views.changes,
+    texts: views.texts,
     apply: (rootTaskId, request) =>
       whileQuiet(rootTaskId, async (row) => {
         const known = await store.findApply(rootTaskId, request.applyId);
@@ -350,7 +287,7 @@ export function makeLayerService(options: {
       if ((await layers.find(rootTaskId)) === undefined) return 0;
       return whileQuiet(rootTaskId, async (row) => {
         // A layer that cannot be listed, or has too many changes, can be discarded all the same.
-        const found = await boxes.withReview(row, countListed);
+        const found = await boxes.withReview(row, views.countListed);
         await layers.closed(rootTaskId);
         const beganNs = await layers.makeNext(row);
         await store.renewLayer(rootTaskId, { sealed: [], beganNs });
@@ -365,23 +302,27 @@ export function makeLayerService(options: {
         const id = applyId ?? applies.find(({ state }) => state === 'done')?.applyId;
         const apply = id === undefined ? undefined : await store.findApply(rootTaskId, id);
         if (apply?.state === 'undone')
-          return { applyId: apply.applyId, restored: apply.changes.map(({ path }) => path) };
+          return toUndone(
+            apply,
+            apply.changes.map(({ path }) => path),
+          );
         if (apply?.state !== 'done')
           throw fault('not_found', `${id ?? rootTaskId} was not applied, or is undone`, {
             hint: 'List what was applied: agentctl task diff ID.',
           });
         const dirs = await makeDirs(row, apply.applyId);
-        const { restored, left } = await boxes.withApply(row, dirs, async (boxfs) => {
+        const undone = await boxes.withApply(row, dirs, async (boxfs) => {
           const job = undoJobFor(apply.applyId, apply.changes);
           const obstacles = findObstacles(await boxfs.checkInstall(job));
           if (obstacles.length > 0) throw conflictsFault(obstacles);
+          const isReturned = await canReturn(boxfs, apply);
           await store.beginUndo(apply);
           failpoint('sandboxd.after-undo-recorded');
-          return revert(boxfs, apply);
+          return { isReturned, ...(await revert(boxfs, apply)) };
         });
-        await endUndo(row, apply);
-        if (left.length > 0) throw conflictsFault(left);
-        return { applyId: apply.applyId, restored };
+        await endUndo(row, apply, undone.isReturned);
+        if (undone.left.length > 0) throw conflictsFault(undone.left);
+        return toUndone(apply, undone.restored);
       }),
     resume: () => unfinished.wake(),
     stop: () => unfinished.stop(),

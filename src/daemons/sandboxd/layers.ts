@@ -20,8 +20,8 @@ export type LayerUse = {
   handle: string;
   /** The user of all boxes of the tree. */
   user: HostUser;
-  /** The tree's own directory, with everything that its boxes wrote. */
-  dir: string;
+  /** The directories with what its boxes wrote. */
+  written: string[];
   row: LayerRow;
   release(): void;
 };
@@ -42,7 +42,7 @@ export type Layers = {
   makeNext(row: LayerRow): Promise<bigint>;
   /** Makes what was written so far a part of what is below; new changes go to a new directory. */
   seal(rootTaskId: string): Promise<void>;
-  /** Deletes directories that no layer shows any more. */
+  /** Deletes directories that no layer shows any more, and no undo returns to. */
   sweep(rootTaskId: string): Promise<void>;
   /** Deletes what a crash has left of removed directories. */
   sweepRemoved(): Promise<void>;
@@ -51,8 +51,10 @@ export type Layers = {
   /** Makes a directory of the tree's user in the tree's own directory. */
   makeOwned(row: LayerRow, parts: readonly string[]): Promise<string>;
   dirOf(rootTaskId: string): string;
-  uppersOf(row: LayerRow): { sealed: string[]; upper: string };
+  uppersOf(row: UpperNumbers): { sealed: string[]; upper: string };
 };
+
+type UpperNumbers = Pick<LayerRow, 'rootTaskId' | 'number' | 'sealed'>;
 
 type Session = {
   layer: OpenedLayer;
@@ -75,7 +77,7 @@ const TICK_MS = 15;
 export function makeLayers(options: {
   /** Without links. */
   stateDir: string;
-  store: Pick<SandboxdStore, 'findLayer' | 'addLayer' | 'renewLayer'>;
+  store: Pick<SandboxdStore, 'findLayer' | 'findKept' | 'addLayer' | 'renewLayer'>;
   workspaces: Pick<Workspaces, 'check' | 'groupFor'>;
   warden: Pick<Warden, 'features' | 'layer' | 'chown' | 'newest' | 'deleteTree'>;
   gate: TreeGate;
@@ -131,7 +133,7 @@ export function makeLayers(options: {
     return store.addLayer({ rootTaskId, path, directoryId: readDirectoryId(path), beganNs });
   };
 
-  const uppersOf = (row: LayerRow) => {
+  const uppersOf = (row: UpperNumbers) => {
     const upperOf = (number: number) => join(layerDir(row.rootTaskId, number), 'upper');
     return { sealed: row.sealed.map(upperOf), upper: upperOf(row.number) };
   };
@@ -204,7 +206,7 @@ export function makeLayers(options: {
         return {
           handle: String(session.layer.handle),
           user: session.user,
-          dir: dirOf(rootTaskId),
+          written: [...uppersOf(session.row).sealed, uppersOf(session.row).upper],
           row: session.row,
           release() {
             if (!isReleased) release(rootTaskId, session);
@@ -236,7 +238,11 @@ export function makeLayers(options: {
       const leave = await layers.quiesce(rootTaskId);
       leave();
     },
-    makeNext: (row) => beginLayerDir(row.rootTaskId, row.number + 1),
+    async makeNext({ rootTaskId, number }) {
+      // One that a crash, or an undo, has left there.
+      await layers.remove(rootTaskId, ['layers', String(number + 1)]);
+      return beginLayerDir(rootTaskId, number + 1);
+    },
     async seal(rootTaskId) {
       const leave = await layers.quiesce(rootTaskId);
       try {
@@ -253,7 +259,9 @@ export function makeLayers(options: {
     async sweep(rootTaskId) {
       const row = await store.findLayer(rootTaskId);
       if (row === undefined) return;
-      const shown = new Set([...row.sealed, row.number].map(String));
+      const kept = await store.findKept(rootTaskId);
+      const used = [row, ...(kept === undefined ? [] : [kept])];
+      const shown = new Set(used.flatMap(({ sealed, number }) => [...sealed, number]).map(String));
       const all = readdirSync(join(dirOf(rootTaskId), 'layers'));
       for (const name of all.filter((number) => !shown.has(number)))
         await layers.remove(rootTaskId, ['layers', name]);

@@ -6,7 +6,8 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
-import { LAYER_TABLES, type LayerMethods, makeLayerMethods } from './layer-rows.ts';
+import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
+import { LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
 import {
   makeTreeFileMethods,
   markUnmeasured,
@@ -81,6 +82,7 @@ CREATE TABLE free_gids (
 CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   TREE_FILE_TABLES,
   LAYER_TABLES,
+  LAYER_KEPT_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */

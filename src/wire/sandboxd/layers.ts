@@ -157,7 +157,14 @@ export const layerRoutes = routes({
     callers: ['agentd'],
     params: treeParam,
     body: z.strictObject({ apply_id: ApplyId.optional() }),
-    output: z.object({ apply_id: ApplyId, restored: z.array(z.string()) }),
+    output: z.object({
+      apply_id: ApplyId,
+      restored: z.array(z.string()),
+      /** The changes can be applied again. False: the layer has newer ones, or was discarded. */
+      is_in_layer: z.boolean(),
+      /** The host directory that keeps them if they are not, until the next apply or discard. */
+      kept_at: z.string().nullable(),
+    }),
     streams: true,
   }),
 });

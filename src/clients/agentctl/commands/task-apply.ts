@@ -136,9 +136,16 @@ export async function undo({ args, out, runtime }: Session): Promise<void> {
   const body = applyId === undefined ? {} : { apply_id: applyId };
   const request = { params: { id: args.positionals[0]! }, body };
   const answer = await runtime().call('agentd', 'undoChanges', request, SLOW);
-  const { root_task_id: root, apply_id, restored } = answer.undo;
+  const { root_task_id: root, apply_id, restored, is_in_layer, kept_at } = answer.undo;
   out.print(answer, () => [
     `${pluralize(restored.length, 'path')} restored as before ${apply_id}`,
-    `The changes are in the layer again: agentctl task diff ${root}`,
+    is_in_layer
+      ? `The changes are in the layer again: agentctl task diff ${root}`
+      : `The changes are not in the layer, ${whereElse(root, kept_at)}`,
   ]);
 }
+
+const whereElse = (root: string, keptAt: string | null): string =>
+  keptAt === null
+    ? `which was applied or discarded since: agentctl task diff ${root} shows newer ones`
+    : `which has newer ones. Until the next apply or discard they are kept in ${quotePath(keptAt)}`;

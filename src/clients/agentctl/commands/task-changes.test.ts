@@ -259,13 +259,23 @@ test('task discard asks on a terminal, and needs --yes elsewhere', async () => {
 });
 
 test('task undo restores the last apply, or the one that is named', async () => {
+  let where: object = { is_in_layer: true, kept_at: null };
   const undoChanges = async () => ({
-    undo: { root_task_id: TASK, apply_id: 'apply_1', restored: ['a', 'b'] },
+    undo: { root_task_id: TASK, apply_id: 'apply_1', restored: ['a', 'b'], ...where },
   });
   fake.script(script({ undoChanges: undoChanges as never }));
   const { code, stdout } = await run('task', 'undo', TASK);
   assert.deepEqual([code, sent('undoChanges')?.body], [0, {}]);
-  assert.match(stdout, /^2 paths restored as before apply_1\n/);
+  assert.match(stdout, /^2 paths restored as before apply_1\n.* in the layer again: agentctl task/);
+  where = { is_in_layer: false, kept_at: '/state/layers/1/upper' };
+  const newer = await run('task', 'undo', TASK);
+  assert.match(
+    newer.stdout,
+    /not in the layer, .* newer ones\. .* in \/state\/layers\/1\/upper\n$/,
+  );
+  where = { is_in_layer: false, kept_at: null };
+  const gone = await run('task', 'undo', TASK);
+  assert.match(gone.stdout, /not in the layer, which was applied or discarded since: /);
   await run('task', 'undo', TASK, '--apply', 'apply_1');
   assert.deepEqual(sent('undoChanges')?.body, { apply_id: 'apply_1' });
 });

@@ -76,7 +76,7 @@ async function start() {
     },
     async undoApply({ body }: { body: { apply_id?: string } }) {
       steps.push(`undo ${body.apply_id}`);
-      return { apply_id: body.apply_id!, restored: ['x'] };
+      return { apply_id: body.apply_id!, restored: ['x'], is_in_layer: true, kept_at: null };
     },
   };
   const toold = {

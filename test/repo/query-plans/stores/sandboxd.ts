@@ -48,16 +48,26 @@ async function use(file: string): Promise<void> {
     await store.findLayer(rootTaskId);
     const [one, two] = ['one', 'two'].map((applyId) => ({ rootTaskId, applyId }));
     for (const apply of [one!, two!])
-      await store.beginApply({ ...apply, changeSha256: 'x', changes: [], isWhole: false });
+      await store.beginApply({
+        ...apply,
+        changeSha256: 'x',
+        changes: [],
+        isWhole: false,
+        layerBeganNs: 1n,
+      });
     const written = [{ path: 'a', side: null }];
     await store.endApply(one!, { state: 'done', written });
     await store.endApply(two!, { state: 'done', written, renewed: { beganNs: 2n } });
     await store.beginUndo(one!);
     await store.endApply(one!, { state: 'undone', written });
+    await store.findKept(rootTaskId);
+    await store.endApply(two!, { state: 'undone', written, isReturned: true });
     await store.findApply(rootTaskId, 'one');
     await store.listApplies(rootTaskId);
     await store.listBases(rootTaskId);
     await store.renewLayer(rootTaskId, { sealed: [1], beganNs: 1n });
+    await store.endApply(two!, { state: 'done', written, renewed: { beganNs: 3n } });
+    await store.endApply(one!, { state: 'undone', written });
   });
   await store.listUnfinished();
   await forEachOf(HISTORY + 10, async () => {

@@ -1,0 +1,137 @@
+// Shows people a layer: its changes, with their kinds and conflicts, and their texts.
+import { toTimestamp } from '../../platform/clock.ts';
+import type { Log } from '../../platform/log.ts';
+import { fault } from '../../wire/errors.ts';
+import type { LayerChanges, LayerChangeView } from '../../wire/sandboxd/layers.ts';
+import type { LayerChange } from './adapters/boxfs-changes.ts';
+import type { BoxfsClient } from './adapters/boxfs-client.ts';
+import type { LayerBoxes } from './layer-boxes.ts';
+import { PLACES } from './layer-boxes.ts';
+import { findConflict, toChangeView } from './layer-changes.ts';
+import { findChangeKinds } from './layer-kinds.ts';
+import type { LayerRow } from './layer-rows.ts';
+import type { Layers } from './layers.ts';
+import type { SandboxdStore } from './store.ts';
+import type { TreeGate } from './tree-gate.ts';
+
+export type LayerText = { path: string; before: Buffer | null; after: Buffer | null; cut: boolean };
+
+export type LayerViews = {
+  changes(rootTaskId: string, page: { after: string; limit: number }): Promise<LayerChanges>;
+  texts(rootTaskId: string, paths: readonly string[], bytesMax: number): Promise<LayerText[]>;
+  /** All changes of the layer that the box shows. */
+  listAll(boxfs: BoxfsClient): Promise<LayerChange[]>;
+  /** How many there are, as far as they can be listed. */
+  countListed(boxfs: BoxfsClient): Promise<number>;
+  /** `side`: as `findChangeKinds` has it. */
+  toViews(
+    boxfs: BoxfsClient,
+    row: LayerRow,
+    changes: readonly LayerChange[],
+    side: 'before' | 'after',
+  ): Promise<LayerChangeView[]>;
+};
+
+/** An apply is recorded as one row, and a person has to review it. */
+const CHANGES_MAX = 100_000;
+
+export function makeLayerViews(options: {
+  layers: Pick<Layers, 'find'>;
+  boxes: Pick<LayerBoxes, 'withReview'>;
+  store: Pick<SandboxdStore, 'listBases' | 'listApplies'>;
+  gate: Pick<TreeGate, 'enter'>;
+  log: Log;
+}): LayerViews {
+  const { layers, boxes, store, gate } = options;
+
+  const listAll: LayerViews['listAll'] = async (boxfs) => {
+    const all: LayerChange[] = [];
+    for await (const change of boxfs.listChanges(PLACES)) {
+      all.push(change);
+      if (all.length > CHANGES_MAX)
+        throw fault('too_large', `the layer has more than ${CHANGES_MAX} changes`, {
+          hint: 'Have the agent delete what is made by programs, or discard the layer.',
+        });
+    }
+    return all;
+  };
+
+  const countListed: LayerViews['countListed'] = async (boxfs) => {
+    let count = 0;
+    try {
+      for await (const _ of boxfs.listChanges(PLACES)) if (++count >= CHANGES_MAX) break;
+    } catch (error) {
+      options.log.warn('listing a layer failed', { error });
+    }
+    return count;
+  };
+
+  const toViews: LayerViews['toViews'] = async (boxfs, row, changes, side) => {
+    const bases = await store.listBases(row.rootTaskId);
+    const kinds = await findChangeKinds(boxfs, changes, side, row.path);
+    return changes.map((change) =>
+      toChangeView(
+        change,
+        kinds.get(change.path) ?? [],
+        findConflict(change, bases.get(change.path), row.beganNs),
+      ),
+    );
+  };
+
+  return {
+    listAll,
+    countListed,
+    toViews,
+    async changes(rootTaskId, { after, limit }) {
+      const row = await layers.find(rootTaskId);
+      if (row === undefined) return { layer: null, changes: [], next: null };
+      const applies = await store.listApplies(rootTaskId);
+      const leave = await gate.enter(rootTaskId);
+      const { views, next } = await boxes
+        .withReview(row, async (boxfs) => {
+          const changes: LayerChange[] = [];
+          for await (const change of boxfs.listChanges(PLACES, limit + 1, after)) {
+            changes.push(change);
+            if (changes.length > limit) break;
+          }
+          const page = changes.slice(0, limit);
+          return {
+            views: await toViews(boxfs, row, page, 'after'),
+            next: changes.length > limit ? page.at(-1)!.path : null,
+          };
+        })
+        .finally(leave);
+      return {
+        layer: {
+          path: row.path,
+          opened_at: toTimestamp(Number(row.beganNs / 1_000_000n)),
+          applied: applies
+            .filter(({ state }) => state === 'done' || state === 'undone')
+            .map(({ applyId, state, begunMs }) => ({
+              apply_id: applyId,
+              at: toTimestamp(begunMs),
+              undone: state === 'undone',
+            })),
+        },
+        changes: views,
+        next,
+      };
+    },
+    async texts(rootTaskId, paths, bytesMax) {
+      const row = await layers.find(rootTaskId);
+      if (row === undefined)
+        return paths.map((path) => ({ path, before: null, after: null, cut: false }));
+      const leave = await gate.enter(rootTaskId);
+      const roots = { before: PLACES.lower, after: PLACES.merged };
+      const found = await boxes
+        .withReview(row, (boxfs) => boxfs.readMany(roots, { paths, bytesMax }))
+        .finally(leave);
+      return found.map(({ path, before, after }) => ({
+        path,
+        before: before?.bytes ?? null,
+        after: after?.bytes ?? null,
+        cut: before?.isCut === true || after?.isCut === true,
+      }));
+    },
+  };
+}
