@@ -192,6 +192,17 @@ for (const mode of LAYER_MODES) {
       assert.ok(!/a\.txt|gone/.test(JSON.stringify(own)));
     });
 
+    it('an apply is done once for one key, however often it is sent', async () => {
+      const { id } = await world.work(makeDirectory(false), EDIT);
+      const apply = (body: object, idempotencyKey: string) =>
+        world.runtime().agentd.applyChanges({ params: { id }, body }, { idempotencyKey });
+      const both = await Promise.all([apply({}, 'one'), apply({}, 'one')]);
+      assert.deepEqual(both[1], both[0]);
+      assert.deepEqual(await apply({}, 'one'), both[0]);
+      await assert.rejects(apply({ paths: ['a.txt'] }, 'one'), { code: 'idempotency_mismatch' });
+      await assert.rejects(apply({}, 'two'), { code: 'not_found' });
+    });
+
     it('a task that works in place, or in its own directory, has no layer', async () => {
       const body = { goal: 'Nobody', agent: 'coder' };
       const live = { workspace: makeDirectory(false), workspace_mode: 'live' as const };

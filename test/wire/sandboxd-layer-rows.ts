@@ -29,7 +29,11 @@ export const LAYER_ROWS: Rows = rows({
     good: async () => ({ params: params(), body: { apply_id: 'apply-1', allow: [] } }),
     bad: [['a path with ..', (good) => withBody(good, { paths: ['a/../b'] }), 'bad_request']],
   },
-  discardLayer: { refused: 'not_found', good: async () => ({ params: params(), body: {} }) },
+  discardLayer: {
+    unknownId: 'fine',
+    good: async () => ({ params: params(), body: {} }),
+    check: (response: { discarded: number }) => assert.equal(response.discarded, 0),
+  },
   undoApply: {
     refused: 'not_found',
     good: async () => ({ params: params(), body: { apply_id: 'apply-1' } }),
