@@ -144,7 +144,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
-  const layerBoxes = makeLayerBoxes({ ...common, layers, tools });
+  const layerBoxes = makeLayerBoxes({ ...common, layers, tools, system });
   const layerService = makeLayerService({
     layers,
     boxes: layerBoxes,

@@ -10,6 +10,7 @@ import type { Warden } from './adapters/warden.ts';
 import { BOXFS, toDuplex } from './box-files.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
+import type { GitPlace } from './layer-git.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { Layers, LayerUse } from './layers.ts';
 import { WORKSPACE } from './rules.ts';
@@ -22,10 +23,14 @@ export const PLACES = {
   target: '/target',
   staging: '/staging',
   undo: '/undo',
+  scratch: '/scratch',
 } as const;
 
 /** Host directories of an apply; both belong to the tree's user. */
 export type ApplyDirs = { staging: string; undo: string };
+
+/** Where git runs: each of these in a box that has nothing else of the other. */
+export type GitPlaces = { layer: GitPlace; target: GitPlace };
 
 export type LayerBoxes = {
   /** The layer beside the directory, read-only. */
@@ -36,8 +41,13 @@ export type LayerBoxes = {
     dirs: ApplyDirs,
     work: (boxfs: BoxfsClient) => Promise<T>,
   ): Promise<T>;
+  /** Boxes for git: one has the layer, read-only; one the directory and `scratch`, to write to. */
+  withGit<T>(row: LayerRow, scratch: string, work: (git: GitPlaces) => Promise<T>): Promise<T>;
 };
 
+/** The warden starts programs by absolute paths; this one looks in PATH. */
+const FIND = '/usr/bin/env';
+const GIT_WALL_MS = 600_000;
 const RULES = { read: [], write: [], deny: [] };
 
 export function makeLayerBoxes(options: {
@@ -46,6 +56,8 @@ export function makeLayerBoxes(options: {
   warden: Pick<Warden, 'open'>;
   /** The programs of agentd. */
   tools: readonly Bind[];
+  /** Those, and the programs of the host. */
+  system: readonly Bind[];
   newId: NewId;
   clock: Clock;
   log: Log;
@@ -87,6 +99,27 @@ export function makeLayerBoxes(options: {
     }
   };
 
+  const withGitPlace = async <T>(
+    use: LayerUse,
+    { top, binds }: { top: string; binds: readonly Bind[] },
+    work: (place: GitPlace) => Promise<T>,
+  ): Promise<T> => {
+    const limits = boxLimits(config, RULES);
+    const box = await warden.open({
+      id: options.newId<BoxId>('box'),
+      level: 2,
+      profile: 'tool',
+      ...use.user,
+      user: 'agent-layer',
+      binds: [...options.system, ...binds],
+      limits,
+    });
+    const wallMs = GIT_WALL_MS;
+    const exec: GitPlace['box']['exec'] = (command) =>
+      box.exec({ ...command, args: [FIND, ...command.args], limits: { ...limits, wallMs } });
+    return work({ box: { exec }, top }).finally(() => box.close());
+  };
+
   const withLayer = async <T>(
     row: LayerRow,
     more: readonly Bind[],
@@ -108,6 +141,19 @@ export function makeLayerBoxes(options: {
         ],
         work,
       ),
+    async withGit(row, scratch, work) {
+      const use = await layers.acquire(row.rootTaskId, row.path);
+      const shown: Bind = { kind: 'layer', src: use.handle, dst: PLACES.merged, readonly: true };
+      const changed: Bind[] = [
+        { kind: 'rw', src: row.path, dst: PLACES.target, owned: true },
+        { kind: 'rw', src: scratch, dst: PLACES.scratch },
+      ];
+      return withGitPlace(use, { top: PLACES.merged, binds: [shown] }, (layer) =>
+        withGitPlace(use, { top: PLACES.target, binds: changed }, (target) =>
+          work({ layer, target }),
+        ),
+      ).finally(use.release);
+    },
   };
 }
 

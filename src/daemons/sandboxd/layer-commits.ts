@@ -251,6 +251,44 @@ async function moveIndex(target: GitPlace, { from, to }: CommitUpdate): Promise<
   return (await tryGit(target, args)).status === 0;
 }
 
+/** Finds what is left to do of a plan; throws `conflict` as `applyCommits` does. */
+async function findRest(
+  target: GitPlace,
+  plan: CommitPlan,
+): Promise<{ updates: CommitUpdate[]; mustMove: boolean }> {
+  const found = (await readRepository(target))?.refs ?? new Map<string, Ref>();
+  const updates = plan.updates.filter(({ ref, from, to }) => {
+    const current = found.get(ref)?.hash ?? null;
+    if (current !== to && current !== from) throw conflictFault(ref, 'was changed meanwhile');
+    return current !== to;
+  });
+  const { head } = plan;
+  const mustMove = head !== null && !(await isIndexOf(target, head.to));
+  if (mustMove && !(await isIndexOf(target, head.from)))
+    throw conflictFault(head.ref, 'has staged changes of a person');
+  return { updates, mustMove };
+}
+
+/** Throws what `applyCommits` would throw now, and changes nothing. */
+export async function checkCommits(target: GitPlace, plan: CommitPlan): Promise<void> {
+  if (plan.updates.length > 0) await findRest(target, plan);
+}
+
+/** The commits that each update brings, by ref. */
+export async function countCommits(
+  target: GitPlace,
+  { updates }: CommitPlan,
+): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  for (const { ref, from, to } of updates) {
+    const args = ['rev-list', '--count', '--end-of-options', to!];
+    const known = from === null ? ['--not', '--branches'] : [`^${from}`];
+    const count = Number((await runGit(target, [...args, ...known])).toString());
+    counts.set(ref, Number.isSafeInteger(count) ? count : 0);
+  }
+  return counts;
+}
+
 /**
  * Moves the refs of a plan, and the index with the current branch. Repeating it finishes it; the
  * reversed plan undoes it. Throws `conflict` if a ref is neither where it was nor where it goes.
@@ -261,18 +299,10 @@ export async function applyCommits(
   message: string,
 ): Promise<CommitUpdate[]> {
   if (plan.updates.length === 0) return [];
-  const found = (await readRepository(target))?.refs ?? new Map<string, Ref>();
-  const left = plan.updates.filter(({ ref, from, to }) => {
-    const current = found.get(ref)?.hash ?? null;
-    if (current !== to && current !== from) throw conflictFault(ref, 'was changed meanwhile');
-    return current !== to;
-  });
+  const { updates: left, mustMove } = await findRest(target, plan);
   const { head } = plan;
-  const mustMove = head !== null && !(await isIndexOf(target, head.to));
-  if (mustMove && !(await isIndexOf(target, head.from)))
-    throw conflictFault(head.ref, 'has staged changes of a person');
   await swapRefs(target, left, message);
-  if (mustMove && !(await moveIndex(target, head))) {
+  if (mustMove && head !== null && !(await moveIndex(target, head))) {
     await swapRefs(target, reverseCommits({ updates: left, head: null }).updates, message);
     throw conflictFault(head.ref, 'was not moved: the index is locked or cannot be written');
   }

@@ -143,6 +143,7 @@ export async function runGit(
   throw fault(
     'unavailable',
     `git ${args[0]} failed in ${place.top}: ${stderr || 'nothing printed'}`,
+    { details: { reason: 'git' } },
   );
 }
 

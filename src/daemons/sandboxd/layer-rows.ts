@@ -3,6 +3,7 @@
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
+import type { CommitPlan } from './layer-commits.ts';
 
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
@@ -34,6 +35,8 @@ export type KeptLayer = Pick<LayerRow, 'number' | 'sealed' | 'beganNs'> & { appl
  * `failed`: reverted, because a file of the person was in the way.
  */
 export type ApplyState = 'applying' | 'done' | 'undoing' | 'undone' | 'failed';
+/** `counts`: the commits of each ref, in the order of the plan's updates. */
+export type RecordedCommits = { plan: CommitPlan; counts: number[] };
 export type ApplyRow = {
   rootTaskId: string;
   applyId: string;
@@ -44,6 +47,8 @@ export type ApplyRow = {
   isWhole: boolean;
   /** `beganNs` of the layer whose changes these are; null: it is not known. */
   layerBeganNs: bigint | null;
+  /** Refs of the person's repository that move after the files; null: none. */
+  commits: RecordedCommits | null;
   begunMs: number;
 };
 type ApplyKey = Pick<ApplyRow, 'rootTaskId' | 'applyId'>;
@@ -66,6 +71,7 @@ type StoredApply = {
   is_whole: number;
   begun_ms: number;
   layer_began_ns: string | null;
+  commits: string | null;
 };
 type StoredKept = {
   apply_id: string;
@@ -97,6 +103,7 @@ const toApply = (row: StoredApply): ApplyRow => ({
   changes: decodeChanges(row.changes),
   isWhole: Number(row.is_whole) === 1,
   layerBeganNs: row.layer_began_ns === null ? null : BigInt(row.layer_began_ns),
+  commits: row.commits === null ? null : (JSON.parse(row.commits) as RecordedCommits),
   begunMs: Number(row.begun_ms),
 });
 
@@ -202,13 +209,15 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
         );
         await sql.run(
           `INSERT INTO layer_applies (root_task_id, apply_id, state, change_sha256, changes,
-             is_whole, layer_began_ns, begun_ms) VALUES (?, ?, 'applying', ?, ?, ?, ?, ?)`,
+             is_whole, layer_began_ns, commits, begun_ms)
+           VALUES (?, ?, 'applying', ?, ?, ?, ?, ?, ?)`,
           apply.rootTaskId,
           apply.applyId,
           apply.changeSha256,
           encodeChanges(apply.changes),
           apply.isWhole ? 1 : 0,
           apply.layerBeganNs === null ? null : String(apply.layerBeganNs),
+          apply.commits === null ? null : JSON.stringify(apply.commits),
           nowMs(),
         );
       }),

@@ -8,6 +8,7 @@ import { fault } from '../../wire/errors.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { InstallOutcome } from './adapters/boxfs-install.ts';
+import { areGitFiles, isInGitDir, makeApplyCommits } from './layer-apply-commits.ts';
 import type { ApplyDirs, LayerBoxes } from './layer-boxes.ts';
 import { PLACES } from './layer-boxes.ts';
 import { assertApplicable, conflictsFault, toBaseSide } from './layer-changes.ts';
@@ -23,7 +24,13 @@ export type ApplyRequest = {
   allow: readonly string[];
   expect?: string | undefined;
 };
-export type Applied = { applyId: string; changeSha256: string; applied: string[] };
+export type Applied = {
+  applyId: string;
+  changeSha256: string;
+  applied: string[];
+  /** `count`: of the commits that the ref has got. */
+  commits: { ref: string; from: string | null; to: string; count: number }[];
+};
 export type Undone = {
   applyId: string;
   restored: string[];
@@ -69,6 +76,7 @@ export function makeLayerService(options: {
   failpoint: (name: string) => void;
 }): LayerService {
   const { layers, boxes, views, store, failpoint } = options;
+  const git = makeApplyCommits(options);
 
   const findRow = async (rootTaskId: string): Promise<LayerRow> => {
     const row = await layers.find(rootTaskId);
@@ -142,12 +150,18 @@ export function makeLayerService(options: {
   /** Writes the changes of a recorded apply, and records its end. */
   const write = async (
     boxfs: BoxfsClient,
+    row: LayerRow,
     apply: NewApply,
     isRepeat: boolean,
   ): Promise<{ path: string; reason: string }[]> => {
     const job = { ...jobFor(apply.applyId, apply.changes), isRepeat };
     const bad = findBad(await boxfs.install(job));
     failpoint('sandboxd.after-apply-written');
+    // Refs come last: what a crash has left between is finished by doing all of it again.
+    if (bad.length === 0) {
+      bad.push(...(await git.move(row, apply)));
+      failpoint('sandboxd.after-apply-commits');
+    } else if (isRepeat) await git.moveBack(row, apply);
     if (bad.length > 0) {
       const rest = apply.changes.filter(({ path }) => !bad.some((one) => one.path === path));
       await revert(boxfs, { ...apply, changes: rest });
@@ -178,12 +192,13 @@ export function makeLayerService(options: {
     if (apply.state === 'undoing') {
       const isReturned = await boxes.withApply(row, dirs, async (boxfs) => {
         const found = await canReturn(boxfs, apply);
+        await git.moveBack(row, apply);
         await revert(boxfs, apply);
         return found;
       });
       return endUndo(row, apply, isReturned);
     }
-    const bad = await boxes.withApply(row, dirs, (boxfs) => write(boxfs, apply, true));
+    const bad = await boxes.withApply(row, dirs, (boxfs) => write(boxfs, row, apply, true));
     await end(row, apply, bad);
   }
 
@@ -252,15 +267,27 @@ export function makeLayerService(options: {
     const checked = await boxfs.checkInstall(jobFor(applyId, changes));
     const obstacles = findObstacles(checked);
     if (obstacles.length > 0) throw conflictsFault(obstacles);
-    const isWhole = changes.length === all.length;
+    const hasGit = paths === undefined && all.some(isInGitDir);
+    const { commits, isComplete } = hasGit
+      ? await git.plan(row, applyId, allow)
+      : { commits: null, isComplete: false };
+    const left = all.filter(({ path }) => leftOut.has(path));
+    const isAll = changes.length === all.length;
+    const isWhole = isAll || (paths === undefined && isComplete && areGitFiles(left));
     const { rootTaskId, beganNs: layerBeganNs } = row;
-    return { rootTaskId, applyId, changeSha256, changes, isWhole, layerBeganNs };
+    return { rootTaskId, applyId, changeSha256, changes, isWhole, layerBeganNs, commits };
   };
 
-  const toApplied = ({ applyId, changeSha256, changes }: NewApply): Applied => ({
+  const toApplied = ({ applyId, changeSha256, changes, commits }: NewApply): Applied => ({
     applyId,
     changeSha256,
     applied: changes.map(({ path }) => path),
+    commits: (commits?.plan.updates ?? []).map(({ ref, from, to }, at) => ({
+      ref,
+      from,
+      to: to!,
+      count: commits!.counts[at]!,
+    })),
   });
 
   return {
@@ -277,7 +304,7 @@ export function makeLayerService(options: {
           failpoint('sandboxd.before-apply-recorded');
           await store.beginApply(prepared);
           failpoint('sandboxd.after-apply-recorded');
-          return { apply: prepared, bad: await write(boxfs, prepared, false) };
+          return { apply: prepared, bad: await write(boxfs, row, prepared, false) };
         });
         await end(row, apply, bad);
         if (bad.length > 0) throw conflictsFault(bad);
@@ -315,10 +342,14 @@ export function makeLayerService(options: {
           const job = undoJobFor(apply.applyId, apply.changes);
           const obstacles = findObstacles(await boxfs.checkInstall(job));
           if (obstacles.length > 0) throw conflictsFault(obstacles);
+          await git.check(row, apply);
           const isReturned = await canReturn(boxfs, apply);
           await store.beginUndo(apply);
           failpoint('sandboxd.after-undo-recorded');
-          return { isReturned, ...(await revert(boxfs, apply)) };
+          const kept = await git.moveBack(row, apply);
+          failpoint('sandboxd.after-undo-commits');
+          const { restored, left } = await revert(boxfs, apply);
+          return { isReturned, restored, left: [...kept, ...left] };
         });
         await endUndo(row, apply, undone.isReturned);
         if (undone.left.length > 0) throw conflictsFault(undone.left);

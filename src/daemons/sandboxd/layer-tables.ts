@@ -45,3 +45,6 @@ UPDATE layer_applies SET layer_began_ns = (
     WHERE layers.root_task_id = layer_applies.root_task_id
       AND CAST(began_ns AS INTEGER) / 1000000 <= layer_applies.begun_ms)
   WHERE is_whole = 0;`;
+
+/** The commits of an apply, as a plan; null: none. */
+export const LAYER_COMMITS_TABLES = 'ALTER TABLE layer_applies ADD COLUMN commits TEXT;';

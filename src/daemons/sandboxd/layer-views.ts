@@ -73,7 +73,10 @@ export function makeLayerViews(options: {
       toChangeView(
         change,
         kinds.get(change.path) ?? [],
-        findConflict(change, bases.get(change.path), row.beganNs),
+        // git's own files are never written: refs are compared instead.
+        kinds.get(change.path)?.includes('git_files') === true
+          ? null
+          : findConflict(change, bases.get(change.path), row.beganNs),
       ),
     );
   };

@@ -7,7 +7,7 @@ import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
 import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
-import { LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
+import { LAYER_COMMITS_TABLES, LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
 import {
   makeTreeFileMethods,
   markUnmeasured,
@@ -83,6 +83,7 @@ CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   TREE_FILE_TABLES,
   LAYER_TABLES,
   LAYER_KEPT_TABLES,
+  LAYER_COMMITS_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */

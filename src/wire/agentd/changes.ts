@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { ApprovalId, Label, Sha256, TaskId } from '../primitives.ts';
 import { route, routes } from '../route.ts';
-import { ApplyId, LayerChanges, layerRoutes } from '../sandboxd/layers.ts';
+import { ApplyId, LayerChanges, layerRoutes, MovedRef } from '../sandboxd/layers.ts';
 
 export const ChangeCounts = z.object({
   added: z.int(),
@@ -43,7 +43,7 @@ export const ApplyView = z.object({
   /** The kinds that were allowed by name. */
   allowed: z.array(z.string()),
   applied: z.array(z.string()),
-  commits: z.array(z.object({ ref: z.string(), from: z.string().nullable(), to: z.string() })),
+  commits: z.array(MovedRef),
 });
 export type ApplyView = z.infer<typeof ApplyView>;
 

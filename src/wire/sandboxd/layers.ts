@@ -53,6 +53,15 @@ export const LayerChangeView = z.object({
 });
 export type LayerChangeView = z.infer<typeof LayerChangeView>;
 
+export const MovedRef = z.object({
+  ref: z.string(),
+  /** Null: it is new. */
+  from: z.string().nullable(),
+  to: z.string(),
+  /** The commits that it has got. */
+  count: z.int(),
+});
+
 export const LayerApply = z.object({ apply_id: ApplyId, at: Timestamp, undone: z.boolean() });
 export type LayerApply = z.infer<typeof LayerApply>;
 
@@ -135,7 +144,7 @@ export const layerRoutes = routes({
       change_sha256: Sha256,
       applied: z.array(z.string()),
       /** Refs of the directory's git repository that were moved. */
-      commits: z.array(z.object({ ref: z.string(), from: z.string().nullable(), to: z.string() })),
+      commits: z.array(MovedRef),
     }),
     streams: true,
     bodySizeBytesMax: 10_000_000,

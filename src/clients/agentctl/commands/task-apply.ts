@@ -51,8 +51,9 @@ function renderApply({ status, path, root_task_id: id, counts, ...apply }: Apply
       `It is applied as soon as they do: agentctl approve ${apply.approval_id}`,
     ];
   const moved = apply.commits.map(
-    ({ ref, from, to }) =>
-      `  ${escapeHidden(ref)}  ${from === null ? 'new' : from.slice(0, 12)} -> ${to.slice(0, 12)}`,
+    ({ ref, from, to, count }) =>
+      `${pluralize(count, 'commit')} on ${escapeHidden(ref.replace(/^refs\/heads\//, ''))}: ` +
+      `${from === null ? 'new' : from.slice(0, 12)} -> ${to.slice(0, 12)}`,
   );
   return [
     `${pluralize(apply.applied.length, 'change')} applied to ${quotePath(path)}: ${what}`,
@@ -72,6 +73,8 @@ type Explained = {
 /** Prints what is in the way, each with what to do about it. */
 async function explain(error: unknown, context: Explained): Promise<unknown> {
   if (!(error instanceof Fault)) return error;
+  // The warden's faults name a code there.
+  if (typeof error.details?.refused === 'string') return error;
   const { refused, conflicts } = (error.details ?? {}) as {
     refused?: { path: string; kinds: string[] }[];
     conflicts?: { path: string; reason: string }[];

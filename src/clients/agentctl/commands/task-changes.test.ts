@@ -188,7 +188,7 @@ const APPLIED = {
   counts: { added: 0, modified: 1, deleted: 0, replaced: 0, mode: 0 },
   allowed: [],
   applied: ['src/a.ts'],
-  commits: [{ ref: 'refs/heads/main', from: '1'.repeat(40), to: '2'.repeat(40) }],
+  commits: [{ count: 2, ref: 'refs/heads/main', from: '1'.repeat(40), to: '2'.repeat(40) }],
 };
 
 describe('task apply', () => {
@@ -200,7 +200,7 @@ describe('task apply', () => {
     assert.match(sent('applyChanges')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
     assert.equal(
       stdout,
-      `1 change applied to /srv/app: 1 modified\n  refs/heads/main  111111111111 -> 222222222222\n` +
+      `1 change applied to /srv/app: 1 modified\n2 commits on main: 111111111111 -> 222222222222\n` +
         `Take it back: agentctl task undo ${TASK}\n`,
     );
     await run('task', 'apply', TASK);

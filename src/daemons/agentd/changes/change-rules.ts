@@ -107,6 +107,8 @@ export const describeChanges = (changes: readonly LayerChangeView[]): string =>
 export const countAll = (counts: ChangeCounts): number =>
   Object.values(counts).reduce((sum, count) => sum + count, 0);
 
+const hasGitFiles = ({ refused }: LayerChangeView): boolean => refused.includes('git_files');
+
 export type ChosenChanges = {
   paths?: string[] | undefined;
   allow?: string[] | undefined;
@@ -127,7 +129,8 @@ export function assertAppliable(
       hint: `See them: agentctl task diff ${root.id} --name-only`,
     });
   const applied = dropLeftOut(chosen, allow);
-  if (applied.length === 0)
+  const hasCommits = paths === undefined && chosen.some(hasGitFiles);
+  if (applied.length === 0 && !hasCommits)
     throw fault('not_found', `${root.id} has no changes to apply`, {
       hint: 'Nothing was changed, or everything was applied or discarded.',
     });

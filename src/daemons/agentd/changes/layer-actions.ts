@@ -90,7 +90,7 @@ export function makeLayerActions(deps: {
   const count = {
     apply: ({ applied, commits }: LayerOutcomes['apply']) => ({
       files: applied.length,
-      commits: commits.length,
+      commits: commits.reduce((sum, { count }) => sum + count, 0),
     }),
     discard: ({ discarded }: LayerOutcomes['discard']) => ({ discarded }),
     undo: ({ apply_id, restored }: LayerOutcomes['undo']) => ({ apply_id, files: restored.length }),

@@ -54,6 +54,7 @@ async function use(file: string): Promise<void> {
         changes: [],
         isWhole: false,
         layerBeganNs: 1n,
+        commits: null,
       });
     const written = [{ path: 'a', side: null }];
     await store.endApply(one!, { state: 'done', written });
