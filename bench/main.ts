@@ -2,6 +2,7 @@
 //   bench/main.ts [name…]
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { apply } from './apply.ts';
 import { audit } from './audit.ts';
 import { auditVerify } from './audit-verify.ts';
 import { egress } from './egress.ts';
@@ -40,6 +41,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   prune,
   sandbox,
   layer,
+  apply,
 ];
 
 type Outcome = { benchmark: string; tookS: number; figures: Figure[]; failed?: string };
