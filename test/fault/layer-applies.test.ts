@@ -16,9 +16,14 @@ const UNRECORDED = 'sandboxd.before-apply-recorded';
 const APPLY = [
   'sandboxd.after-apply-recorded',
   'sandboxd.after-apply-written',
+  'sandboxd.after-apply-commits',
   'sandboxd.after-apply-done',
 ];
-const UNDO = ['sandboxd.after-undo-recorded', 'sandboxd.after-undo-done'];
+const UNDO = [
+  'sandboxd.after-undo-recorded',
+  'sandboxd.after-undo-commits',
+  'sandboxd.after-undo-done',
+];
 
 for (const mode of LAYER_MODES)
   describe(`killed while applying, as ${mode}`, { timeout: 300_000 }, () => {
