@@ -27,7 +27,7 @@ static int add_prefix(struct bounds *b, const char *path, enum prefix_use use,
   if (path[0] != '/' || strlen(path) >= sizeof prefix->path)
     return fail(err, REFUSED_BOUNDS, "%.200s is not an absolute path", path);
   // "/" would bound nothing.
-  if (use != PREFIX_READ && use != PREFIX_EGRESS && !path[1])
+  if (use != PREFIX_READ && use != PREFIX_RELAY && !path[1])
     return fail(err, REFUSED_BOUNDS, "/ is allowed for reading only");
   strcpy(prefix->path, path);
   prefix->use = use;
@@ -56,7 +56,7 @@ static int parse_line(struct bounds *b, char *line, struct failure *err) {
   if (!rest || !*rest) return fail(err, REFUSED_BOUNDS, "%.50s has no value", key);
   if (!strcmp(key, "ro")) return add_prefix(b, rest, PREFIX_READ, err);
   if (!strcmp(key, "rw")) return add_prefix(b, rest, PREFIX_WRITE, err);
-  if (!strcmp(key, "egress")) return add_prefix(b, rest, PREFIX_EGRESS, err);
+  if (!strcmp(key, "relay")) return add_prefix(b, rest, PREFIX_RELAY, err);
   if (!strcmp(key, "own")) return add_prefix(b, rest, PREFIX_CHOWN, err);
   if (!strcmp(key, "share")) return add_prefix(b, rest, PREFIX_SHARE, err);
   if (!strcmp(key, "delete")) return add_prefix(b, rest, PREFIX_DELETE, err);
@@ -170,7 +170,7 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   bool allowed = false;
   for (unsigned i = 0; i < b->prefix_count; i++) {
     const struct prefix *prefix = &b->prefixes[i];
-    // Writable implies readable; an egress prefix implies neither.
+    // Writable implies readable; a relay prefix implies neither.
     if (prefix->use != use && !(use == PREFIX_READ && prefix->use == PREFIX_WRITE)) continue;
     // A home is below the prefix, never the prefix itself.
     if (use == PREFIX_CHOWN && !strcmp(prefix->path, path)) continue;
@@ -184,9 +184,9 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   }
   if (!allowed)
     return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds of a box%s", path,
-                use == PREFIX_WRITE    ? " for writing"
-                : use == PREFIX_EGRESS ? " as egress socket"
-                                       : "");
+                use == PREFIX_WRITE   ? " for writing"
+                : use == PREFIX_RELAY ? " as the socket of a relay"
+                                      : "");
   return open_real(path, err);
 }
 
@@ -213,10 +213,10 @@ int bounds_delete_dir(const struct bounds *b, const char *path, const char **nam
   return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds for deleting", path);
 }
 
-int bounds_egress_dir(const struct bounds *b, const char *path, const char **rest) {
+int bounds_relay_dir(const struct bounds *b, const char *path, const char **rest) {
   for (unsigned i = 0; i < b->prefix_count; i++) {
     const struct prefix *prefix = &b->prefixes[i];
-    if (prefix->use != PREFIX_EGRESS || !is_below(prefix->path, path)) continue;
+    if (prefix->use != PREFIX_RELAY || !is_below(prefix->path, path)) continue;
     char dir[PATH_BYTES];
     size_t size = (size_t)(strrchr(prefix->path, '/') - prefix->path);
     snprintf(dir, sizeof dir, "%.*s", size ? (int)size : 1, prefix->path);

@@ -60,15 +60,22 @@ static void attach_stream(struct box *box, struct stream *stream, int fd, uint8_
   watch_add(&stream->watch, events);
 }
 
+// A socket that does not exist yet is not an error; one outside the bounds is.
+static int check_relays(const struct plan *plan, struct failure *err) {
+  for (unsigned i = 0; i < plan->relay_count; i++) {
+    int fd = bounds_open(&bounds, plan->relays[i].socket, PREFIX_RELAY, err);
+    if (fd >= 0) close(fd);
+    else if (err->code == REFUSED_BOUNDS) return -1;
+  }
+  return 0;
+}
+
 // Checks a plan against the bounds, the host and, for a command, its open box.
 static int check_plan(uint8_t frame, struct plan *plan, struct box **parent, struct failure *err) {
   if (check_host(plan, err)) return -1;
   if (frame != FRAME_EXEC) {
     if (bounds_check(&bounds, plan, err)) return -1;
-    int fd = plan->egress ? bounds_open(&bounds, plan->egress, PREFIX_EGRESS, err) : -1;
-    if (fd >= 0) close(fd);
-    // A socket that does not exist yet is not an error; one outside the bounds is.
-    return plan->egress && fd < 0 && err->code == REFUSED_BOUNDS ? -1 : 0;
+    return check_relays(plan, err);
   }
   *parent = box_find(plan->box);
   if (*parent && !seals_intact(*parent, now_us())) {
@@ -148,6 +155,15 @@ static void save_entry_point(struct box *box, const struct plan *plan) {
   entry->owns_files = plan->owns_files;
 }
 
+static int save_relays(struct box *box, const struct plan *plan) {
+  for (unsigned i = 0; i < plan->relay_count; i++) {
+    box->relay_sockets[i] = strdup(plan->relays[i].socket);
+    if (!box->relay_sockets[i]) return -1;
+    box->relay_count++;
+  }
+  return 0;
+}
+
 struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, size_t size,
                       struct failure *err) {
   static struct plan plan;
@@ -167,11 +183,11 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
   box->parent = parent;
   box->is_open_box = frame == FRAME_OPEN;
   save_entry_point(box, &plan);
-  if (plan.egress) box->egress_path = strdup(plan.egress);
   struct stdio_pipes pipes;
   memset(&pipes, -1, sizeof pipes);
   int bad = paths_open(&bounds, &plan, layer, &box->paths, err) ||
-            (seals_record(box, &plan) && fail(err, REFUSED_OVERLOAD, "out of memory")) ||
+            ((save_relays(box, &plan) || seals_record(box, &plan)) &&
+             fail(err, REFUSED_OVERLOAD, "out of memory")) ||
             (!box->is_open_box && open_pipes(&plan, &pipes, err));
   struct spare *spare = bad ? NULL : dispatch_job(box, frame, bytes, size, &plan, &pipes, err);
   paths_close(&plan, &box->paths);
@@ -181,8 +197,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
     paths_drop_stubs(&box->paths);
     layer_release(layer);
     seals_free(box);
-    free(box->egress_path);
-    free(box);
+    box_free(box);
     box = NULL;
   }
   close_pipes(&pipes);

@@ -72,7 +72,7 @@ static void clean_up(struct box *box) {
   close_stream(&box->control);
   close_stream(&box->mount_watch);
   seals_free(box);
-  if (box->egress > 0) kill(box->egress, SIGTERM);
+  if (box->relay > 0) kill(box->relay, SIGTERM);
   if (box->is_open_box) close_entry_point(box);
   if (box->parent ? !box->tree_exited : !box->pid_namespace) cgroup_kill(&box->cgroup);
   box->pids_limit_hit = cgroup_pids_max_hits(&box->cgroup) > 0;
@@ -90,8 +90,8 @@ static void clean_up(struct box *box) {
 
 // Returns false while the cgroup still has processes, or while an open box's commands have cgroups.
 static bool try_remove_cgroup(struct box *box) {
-  if (box->egress > 0 && now_us() < box->drain_us) return false;
-  if (box->egress > 0) kill(box->egress, SIGKILL);
+  if (box->relay > 0 && now_us() < box->drain_us) return false;
+  if (box->relay > 0) kill(box->relay, SIGKILL);
   for (struct box *other = boxes; other && box->is_open_box; other = other->next)
     if (other->parent == box && !other->cgroup_removed) return false;
   // A spare that joins a cgroup holds the kernel's lock on all of them for many milliseconds. This
@@ -129,12 +129,16 @@ void box_finish(struct box *box) {
   dead_boxes = box;
 }
 
+void box_free(struct box *box) {
+  for (unsigned i = 0; i < box->relay_count; i++) free(box->relay_sockets[i]);
+  free(box);
+}
+
 void boxes_free_dead(void) {
   while (dead_boxes) {
     struct box *box = dead_boxes;
     dead_boxes = box->next;
-    free(box->egress_path);
-    free(box);
+    box_free(box);
   }
 }
 
@@ -257,9 +261,13 @@ static void on_report(struct box *box, const struct report *report, const int *f
         box->root_fd = fds[1];
       } else fail_overloaded(box, fds, count);
       return;
-    case REPORT_LISTENER:
-      if (count == 1 && box->conn && box->egress_path && !box->egress)
-        box->egress = egress_start(fds[0], box->egress_path, conn_gid(box->conn));
+    case REPORT_LISTENERS:
+      if (count != box->relay_count) {
+        fail_overloaded(box, fds, count);
+        return;
+      }
+      if (box->conn && !box->relay)
+        box->relay = relay_start(fds, box->relay_sockets, count, conn_gid(box->conn));
       for (unsigned i = 0; i < count; i++) close(fds[i]);
       return;
   }
@@ -269,12 +277,12 @@ void box_on_control(struct watch *watch, uint32_t events) {
   (void)events;
   struct stream *stream = (struct stream *)watch;
   struct report report;
-  int fds[ENTRY_COUNT];
+  int fds[REPORT_FDS_MAX];
   unsigned count;
   ssize_t size;
   // If init exited with unread data, recv fails once with ECONNRESET before its last messages.
   do {
-    size = fds_recv(watch->fd, &report, sizeof report, fds, ENTRY_COUNT, &count, MSG_DONTWAIT);
+    size = fds_recv(watch->fd, &report, sizeof report, fds, REPORT_FDS_MAX, &count, MSG_DONTWAIT);
   } while (size < 0 && errno == ECONNRESET);
   if (size < 0 && errno == EAGAIN) return;
   if (size != sizeof report) close_stream(stream);
@@ -296,10 +304,10 @@ static void kill_orphans(void) {
       tree_kill(children[i], true);
 }
 
-static void egress_exited(pid_t pid) {
+static void relay_exited(pid_t pid) {
   for (struct box *box = boxes; box; box = box->next) {
-    if (box->egress != pid) continue;
-    box->egress = 0;
+    if (box->relay != pid) continue;
+    box->relay = 0;
     box_finish(box);
     return;
   }
@@ -314,8 +322,8 @@ void boxes_reap(void) {
     while (box && box->pid != info.si_pid) box = box->next;
     struct rusage usage;
     wait4(info.si_pid, NULL, WNOHANG, &usage);
-    if (!box) {  // a spare, an egress relay, or an orphan of a box
-      if (!spares_handle_exit(info.si_pid)) egress_exited(info.si_pid);
+    if (!box) {  // a spare, a relay, or an orphan of a box
+      if (!spares_handle_exit(info.si_pid)) relay_exited(info.si_pid);
       continue;
     }
     box->usage = usage;

@@ -22,8 +22,9 @@ struct box {
   bool is_open_box;    // has no command itself
   uint64_t handle;     // of an open box
   struct entry_point entry;
-  char *egress_path;
-  pid_t egress;
+  char *relay_sockets[RELAYS_MAX];
+  unsigned relay_count;
+  pid_t relay;
   bool pid_namespace, failed, start_reported;
   // The stages of its end, in this order.
   bool command_exited, tree_exited, reaped, cleaned_up, cgroup_removed, unlisted;
@@ -52,6 +53,7 @@ void on_output(struct watch *watch, uint32_t events);
 void on_stdin(struct watch *watch, uint32_t events);
 void box_on_control(struct watch *watch, uint32_t events);
 void box_add(struct box *box);
+void box_free(struct box *box);
 void box_finish(struct box *box);
 
 // ── seals.c ──

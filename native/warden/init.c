@@ -157,16 +157,24 @@ static int verify_box(const struct setup *setup, struct failure *err) {
   return 0;
 }
 
+// The warden starts one process that serves them all.
+static int send_listeners(const struct setup *setup, struct failure *err) {
+  const struct plan *plan = setup->plan;
+  int fds[RELAYS_MAX];
+  for (unsigned i = 0; i < plan->relay_count; i++) {
+    fds[i] = relay_listen(plan->relays[i].port, err);
+    if (fds[i] < 0) return -1;
+  }
+  struct report message = {.kind = REPORT_LISTENERS};
+  if (fds_send(setup->control, &message, sizeof message, fds, plan->relay_count))
+    return fail(err, REFUSED_SETUP, "sending the listeners: %s", strerror(errno));
+  for (unsigned i = 0; i < plan->relay_count; i++) close(fds[i]);
+  return 0;
+}
+
 static int build_box(struct setup *setup, struct failure *err) {
   if (setup->kind == INIT_EXEC) return 0;
-  if (setup->plan->egress) {
-    int listener = egress_listen(err);
-    if (listener < 0) return -1;
-    struct report message = {.kind = REPORT_LISTENER};
-    if (fds_send(setup->control, &message, sizeof message, &listener, 1))
-      return fail(err, REFUSED_SETUP, "sending the egress listener: %s", strerror(errno));
-    close(listener);
-  }
+  if (setup->plan->relay_count && send_listeners(setup, err)) return -1;
   if (setup->kind == INIT_LEVEL_2 && mounts_build(setup, err)) return -1;
   if (setup->mountinfo_fd >= 0) {
     struct report message = {.kind = REPORT_MOUNTS, .status = setup->mount_count};

@@ -151,6 +151,23 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
   return 0;
 }
 
+static int parse_relay(const uint8_t *value, size_t size, struct plan *plan,
+                       struct failure *err) {
+  if (plan->relay_count == RELAYS_MAX)
+    return fail(err, REFUSED_PLAN, "more than %d relays", RELAYS_MAX);
+  const char *socket = size > 2 ? as_string(value + 2, size - 2) : NULL;
+  if (!socket || !is_normalized_path(socket) || !socket[1])
+    return fail(err, REFUSED_PLAN, "the socket of a relay is not an absolute, normalized path");
+  struct relay relay = {u16(value), socket};
+  if (relay.port < RELAY_PORT_MIN)
+    return fail(err, REFUSED_PLAN, "a relay needs a port from %d on", RELAY_PORT_MIN);
+  for (unsigned i = 0; i < plan->relay_count; i++)
+    if (plan->relays[i].port == relay.port)
+      return fail(err, REFUSED_PLAN, "port %u has two relays", relay.port);
+  plan->relays[plan->relay_count++] = relay;
+  return 0;
+}
+
 static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct plan *plan,
                         struct failure *err) {
   if (tag == TAG_LIMIT) {
@@ -199,7 +216,6 @@ static int parse_text(uint16_t tag, const uint8_t *value, size_t size, struct pl
     case TAG_ID: plan->id = string; return 0;
     case TAG_CWD: plan->cwd = string; return 0;
     case TAG_USER: plan->user = string; return 0;
-    case TAG_EGRESS: plan->egress = string; return 0;
     case TAG_ARG:
       if (plan->arg_count == ARGS_MAX)
         return fail(err, REFUSED_PLAN, "more than %d arguments", ARGS_MAX);
@@ -253,18 +269,15 @@ static int check_paths(const struct plan *plan, struct failure *err) {
     if (strcmp(bind->src, bind->dst))
       return fail(err, REFUSED_PLAN, "level 1 cannot mount %.120s at %.120s", bind->src, bind->dst);
   }
-  if (!plan->egress) return 0;
-  if (plan->level != LEVEL_2 || plan->profile != PROFILE_TOOL)
-    return fail(err, REFUSED_PLAN, "egress needs level 2 and the tool profile");
-  if (!is_normalized_path(plan->egress))
-    return fail(err, REFUSED_PLAN, "the egress socket is not an absolute, normalized path");
+  if (plan->relay_count && (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
+    return fail(err, REFUSED_PLAN, "a relay needs level 2, and a profile with a network");
   return 0;
 }
 
 // A command in an open box brings only itself: identity, level and paths are the box's.
 static int check_exec(const struct plan *plan, struct failure *err) {
   if (!plan->box) return fail(err, REFUSED_PLAN, "the box is missing");
-  if (plan->id || plan->user || plan->level || plan->egress || plan->bind_count ||
+  if (plan->id || plan->user || plan->level || plan->relay_count || plan->bind_count ||
       plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
     return fail(err, REFUSED_PLAN, "identity, level and paths are set by the open box");
   if (plan->profile > PROFILE_RUNNER)
@@ -352,8 +365,8 @@ int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *pl
     size_t length = u32(bytes + at + 2);
     at += 6;
     if (length > size - at) return fail(err, REFUSED_PLAN, "a field is truncated");
-    int repeatable =
-        tag == TAG_GROUP || tag == TAG_ARG || tag == TAG_ENV || tag == TAG_BIND || tag == TAG_LIMIT;
+    int repeatable = tag == TAG_GROUP || tag == TAG_ARG || tag == TAG_ENV || tag == TAG_BIND ||
+                     tag == TAG_LIMIT || tag == TAG_RELAY;
     if (tag < 32 && !repeatable) {
       if (seen & 1u << tag) return fail(err, REFUSED_PLAN, "field %u is repeated", tag);
       seen |= 1u << tag;
@@ -361,10 +374,10 @@ int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *pl
     int bad;
     switch (tag) {
       case TAG_BIND: bad = parse_bind(bytes + at, length, plan, err); break;
+      case TAG_RELAY: bad = parse_relay(bytes + at, length, plan, err); break;
       case TAG_ID:
       case TAG_CWD:
       case TAG_USER:
-      case TAG_EGRESS:
       case TAG_ARG:
       case TAG_ENV: bad = parse_text(tag, bytes + at, length, plan, err); break;
       default: bad = parse_number(tag, bytes + at, length, plan, err);

@@ -81,7 +81,7 @@ enum plan_tag {
   TAG_USER = 12,   // name of the uid in the box's passwd
   TAG_GUARDS_OFF = 13,  // test build only
   TAG_BOX = 14,     // u64 of FRAME_OPENED; only in FRAME_EXEC
-  TAG_EGRESS = 15,  // Unix socket that 127.0.0.1:3128 in the box is relayed to
+  TAG_RELAY = 15,   // u16 port, Unix socket NUL: 127.0.0.1:port in the box is relayed to it
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -121,6 +121,8 @@ enum limit {
 #define ENVS_MAX 512
 #define GROUPS_MAX 32
 #define BINDS_MAX 256
+#define RELAYS_MAX 8
+#define RELAY_PORT_MIN 1024
 #define PATH_BYTES 4096
 
 // Guards that a plan may switch off, in the test build only.
@@ -162,18 +164,24 @@ static inline int bind_is_seal(const struct bind *bind) {
   return bind->kind >= BIND_MASK && bind->kind <= BIND_PROTECT_DIR;
 }
 
+struct relay {
+  uint16_t port;
+  const char *socket;
+};
+
 struct plan {
-  const char *id, *cwd, *user, *egress;
+  const char *id, *cwd, *user;
   uint64_t box;
   uint64_t layer;     // of every BIND_LAYER; 0: none
   uint8_t owns_files;  // has a layer or an owned bind: no group shares its files
   uint8_t level, profile;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];
-  unsigned group_count, arg_count, env_count, bind_count;
+  unsigned group_count, arg_count, env_count, bind_count, relay_count;
   const char *args[ARGS_MAX + 1];
   const char *envs[ENVS_MAX + 1];
   struct bind binds[BINDS_MAX];
+  struct relay relays[RELAYS_MAX];
   uint64_t limits[LIMIT_COUNT];
   uint32_t guards_off;
 };

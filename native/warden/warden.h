@@ -13,7 +13,7 @@
 enum prefix_use {
   PREFIX_READ,
   PREFIX_WRITE,
-  PREFIX_EGRESS,
+  PREFIX_RELAY,
   PREFIX_CHOWN,
   PREFIX_SHARE,
   PREFIX_DELETE
@@ -53,8 +53,8 @@ int bounds_open_below(const struct bounds *bounds, const char *path, struct fail
 // Opens the prefix of which path is a direct child, and sets name to the last component.
 int bounds_delete_dir(const struct bounds *bounds, const char *path, const char **name,
                       struct failure *err);
-// Opens the parent of the egress prefix that contains path, and sets rest to the path below it.
-int bounds_egress_dir(const struct bounds *bounds, const char *path, const char **rest);
+// Opens the parent of the relay prefix that contains path, and sets rest to the path below it.
+int bounds_relay_dir(const struct bounds *bounds, const char *path, const char **rest);
 
 // ── grants.c: what people allow beyond the bounds, read from DIR/grants at each use ──
 #define NOT_GRANTED (-2)
@@ -271,7 +271,7 @@ enum report_kind {
   REPORT_READY,  // prepared, waits for its job
   REPORT_STARTED,
   REPORT_ENDED,
-  REPORT_LISTENER,
+  REPORT_LISTENERS,  // of all relays, in the order of the plan
   REPORT_MOUNTS,  // with mountinfo and the root directory; status: number of mounts
 };
 struct report {
@@ -280,6 +280,7 @@ struct report {
   bool tree_exited;  // no descendant of the command is left
   struct failure err;
 };
+#define REPORT_FDS_MAX (ENTRY_COUNT > RELAYS_MAX ? (int)ENTRY_COUNT : RELAYS_MAX)
 struct job_message {
   uint32_t fd_count;
 };
@@ -312,10 +313,10 @@ int fds_send(int sock, const void *bytes, size_t size, const int *fds, unsigned 
 ssize_t fds_recv(int sock, void *bytes, size_t size, int *fds, unsigned capacity, unsigned *count,
                  int flags);
 
-// ── egress.c: relays connections to the box's one port to a Unix socket of the host ──
-#define EGRESS_PORT 3128
-int egress_listen(struct failure *err);  // in the box's network namespace
-pid_t egress_start(int listener, const char *path, gid_t client_gid);
+// ── relay.c: relays connections to the box's ports to Unix sockets of the host ──
+int relay_listen(uint16_t port, struct failure *err);  // in the box's network namespace
+// Listeners and sockets of the host, in the same order. Returns the pid of the process.
+pid_t relay_start(const int *listeners, char *const *sockets, unsigned count, gid_t client_gid);
 
 // ── box.c, conn.c, main.c: the event loop ──
 enum ended_by {

@@ -73,7 +73,7 @@ describe('the warden chowns directories', { skip }, () => {
       `uid ${AGENT} ${OTHER}`,
       `gid ${AGENT} ${GROUP}`,
       `client_gid ${DAEMONS}`,
-      `egress ${dir}/closed/runtime/egress`,
+      `relay ${dir}/closed/runtime/egress`,
       `own ${dir}/homes`,
       `share ${dir}/spaces`,
       `rw ${dir}/homes`,
@@ -202,7 +202,7 @@ describe('the warden chowns directories', { skip }, () => {
     const egress = join(make(join(dir, 'egress')), 'proxy.sock');
     const carriers: string[] = [];
     const server = createServer((socket) => {
-      const relays = processesOf(warden.dir).filter(({ name }) => name === 'box-egress');
+      const relays = processesOf(warden.dir).filter(({ name }) => name === 'box-relay');
       carriers.push(...relays.map(({ pid }) => read(`/proc/${pid}/status`)));
       socket.on('error', () => undefined).end('outside\n');
     });

@@ -1,4 +1,4 @@
-// The one port of a box: connections to it reach the run's own socket on the host, complete and in
+// The relayed ports of a box: connections to one reach its own socket on the host, complete and in
 // both directions, and nothing else is reachable.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -9,10 +9,10 @@ import { after, before, describe, it } from 'node:test';
 import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
 import { processesOf } from './support/host.ts';
-import { MODES, TestWarden } from './support/warden.ts';
+import { MODES, type PlanOptions, TestWarden } from './support/warden.ts';
 
 const relays = (warden: TestWarden) =>
-  processesOf(warden.dir).filter(({ name }) => name === 'box-egress');
+  processesOf(warden.dir).filter(({ name }) => name === 'box-relay');
 
 for (const mode of MODES) {
   describe(`egress, as ${mode}`, { timeout: 240_000 }, () => {
@@ -141,6 +141,58 @@ for (const mode of MODES) {
         await code({ egress: join(dir, 'x'), binds: [{ kind: 'ro', src: dir, dst: '/e' }] }),
         'bounds',
       );
+    });
+    it('each port of a box reaches its own socket, through one process', async () => {
+      const ports = [1024, 3127, 3129, 8080, 9999, 40_000, 65_535];
+      const relaysOf = await Promise.all(
+        ports.map(async (port) => {
+          const on = (socket: Socket) => socket.end(`port ${port} `);
+          return { port, socket: await serve(`${port}.sock`, on) };
+        }),
+      );
+      const egress = await serve('echo.sock', echo);
+      const box = await warden.open({ egress, relays: relaysOf });
+      const said: string[] = [];
+      for (const port of [3128, ...ports]) {
+        const args = ['/opt/hostile', 'talk', 'hello', String(port)];
+        said.push(exited(await warden.exec(box.box, args)).stdout);
+      }
+      assert.deepEqual(said, ['helloworked\n', ...ports.map((port) => `port ${port} worked\n`)]);
+      assert.equal(relays(warden).length, 1);
+      const other = ['/opt/hostile', 'talk', 'hello', '8081'];
+      assert.match(exited(await warden.exec(box.box, other)).stdout, /ECONNREFUSED/);
+      box.client.close();
+    });
+    it('one socket that does not answer leaves the other ports alone', async () => {
+      const box = await warden.open({
+        egress: await serve('echo.sock', echo),
+        relays: [{ port: 8080, socket: join(dir, 'missing.sock') }],
+      });
+      const talk = async (port: string) =>
+        exited(await warden.exec(box.box, ['/opt/hostile', 'talk', 'hello', port])).stdout;
+      assert.match(await talk('8080'), /ECONNRESET|EPIPE/);
+      assert.equal(await talk('3128'), 'helloworked\n');
+      box.client.close();
+    });
+    it('C23 relays that overlap, are too many, or take a privileged port are refused', async () => {
+      const code = async (more: Partial<PlanOptions>) => {
+        const outcome = await warden.run(['/bin/true'], more);
+        return outcome.kind === 'refused' ? `${outcome.code} ${outcome.message}` : outcome.kind;
+      };
+      const to = (port: number, socket = join(dir, 'echo.sock')) => ({ port, socket });
+      const many = (count: number) => Array.from({ length: count }, (_, at) => to(5000 + at));
+      assert.equal(await code({ relays: many(8) }), 'exit', 'control');
+      assert.match(await code({ relays: many(9) }), /^plan more than 8 relays/);
+      assert.match(await code({ relays: [to(5000), to(5000)] }), /^plan port 5000 has two relays/);
+      assert.match(await code({ egress: join(dir, 'x'), relays: [to(3128)] }), /^plan port 3128/);
+      for (const port of [0, 22, 1023])
+        assert.match(await code({ relays: [to(port)] }), /^plan a relay needs a port/);
+      assert.match(await code({ relays: [to(5000, '/')] }), /^plan the socket/);
+      assert.match(await code({ relays: [to(5000, 'x.sock')] }), /^plan the socket/);
+      assert.match(await code({ relays: [to(5000, `${dir}/../x`)] }), /^plan the socket/);
+      const outside = join(warden.outside, 'x.sock');
+      assert.match(await code({ relays: [to(5000), to(5001, outside)] }), /^bounds /);
+      assert.match(await code({ relays: [to(5000)], profile: 'runner' }), /^plan a relay/);
     });
     it('the relay ends with its box, and with the warden', async () => {
       const relay = (count: number) =>

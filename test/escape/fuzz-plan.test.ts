@@ -25,6 +25,10 @@ describe('the plan parser', () => {
       cwd: '/ws',
       user: 'coder',
       egress: '/run/egress.sock',
+      relays: [
+        { port: 8080, socket: '/run/model.sock' },
+        { port: 1024, socket: '/run/x.sock' },
+      ],
       binds: [
         { kind: 'ro', src: '/usr', dst: '/usr' },
         { kind: 'symlink', src: 'usr/bin', dst: '/bin' },

@@ -42,7 +42,7 @@ test('the ranges, the client, and paths without links', (t) => {
   for (const daemon of ['agentd', 'toold', 'modeld'])
     assert.ok(lines.includes(`ro ${dir}/${daemon}`));
   assert.ok(lines.includes(`rw ${dir}/workspaces`) && lines.includes(`rw ${dir}/data`));
-  assert.ok(lines.includes(`egress ${dir}/egressd`));
+  for (const name of ['egressd', 'modeld']) assert.ok(lines.includes(`relay ${dir}/${name}`));
   assert.ok(!lines.some((line) => /^(ro|rw) \/$/.test(line)), 'never the whole host');
   assert.ok(!lines.some((line) => line.startsWith('rw /usr') || line === 'rw /'));
   const single = boundsText({

@@ -3,7 +3,7 @@
 import { existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isWithin } from '../../policy/paths.ts';
-import { RUN_DAEMONS } from '../../wire/daemons.ts';
+import { type DaemonName, RUN_DAEMONS } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import { findRunnerFiles, systemBinds, toolBinds } from './adapters/host-paths.ts';
 import type { SandboxdConfig } from './config.ts';
@@ -93,6 +93,9 @@ function keepOutermost(paths: readonly string[]): string[] {
   return all.filter((path) => !all.some((other) => other !== path && isWithin(path, other)));
 }
 
+/** Daemons whose sockets for runs may be a port of a box. */
+const RELAYED: readonly DaemonName[] = ['egressd', 'modeld'];
+
 const sharedLine = (path: string): string => `share ${path}`;
 
 export function boundsText(places: BoundsPlaces): string {
@@ -125,7 +128,7 @@ export function boundsText(places: BoundsPlaces): string {
       ? [`own ${homes}`, `own ${ownWorkspaces}`, ...keepOutermost(workspaces).map(sharedLine)]
       : []),
     ...[ownWorkspaces, homes].map((path) => `delete ${path}`),
-    `egress ${join(runtimeDir, 'egressd')}`,
+    ...RELAYED.map((name) => `relay ${join(runtimeDir, name)}`),
     // Where the site names the roots of all workspaces, a person's grant adds nothing.
     ...(config.workspace_roots.length > 0 ? ['grants 0'] : []),
     '',

@@ -23,7 +23,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     size_t sum = 0;
     if (frame != FRAME_EXEC) sum += strlen(plan.id);
     if (frame != FRAME_OPEN) sum += strlen(plan.cwd);
-    if (plan.egress) sum += strlen(plan.egress);
+    if (plan.relay_count > RELAYS_MAX || (frame == FRAME_EXEC && plan.relay_count)) abort();
+    for (unsigned i = 0; i < plan.relay_count; i++) {
+      const struct relay *relay = &plan.relays[i];
+      sum += strlen(relay->socket);
+      if (relay->port < RELAY_PORT_MIN || relay->socket[0] != '/') abort();
+      if (strstr(relay->socket, "/../") || plan.level != LEVEL_2) abort();
+      for (unsigned other = 0; other < i; other++)
+        if (plan.relays[other].port == relay->port) abort();
+    }
     if (frame == FRAME_OPEN ? plan.arg_count : !plan.arg_count) abort();
     if (frame == FRAME_EXEC ? !plan.box : plan.box != 0) abort();
     for (unsigned i = 0; i < plan.arg_count; i++) sum += strlen(plan.args[i]);

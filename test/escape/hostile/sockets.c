@@ -111,9 +111,9 @@ static int odd_addresses(char **argv) {
   return any ? worked() : failed("all");
 }
 
-static int connect_egress(void) {
+static int connect_loopback(uint16_t port) {
   struct sockaddr_in address = {.sin_family = AF_INET,
-                                .sin_port = htons(3128),
+                                .sin_port = htons(port),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   return connect(fd, (struct sockaddr *)&address, sizeof address) ? -1 : fd;
@@ -127,9 +127,12 @@ static int print_until_eof(int fd) {
   return size < 0 ? failed("read") : worked();
 }
 
-// Sends the text, or this many MiB of a pattern, shuts the write side down and prints the response.
+static int connect_egress(void) { return connect_loopback(3128); }
+
+// Sends the text, or this many MiB of a pattern, to the port (3128 if absent), shuts the write side
+// down and prints the response.
 static int talk(char **argv) {
-  int fd = connect_egress();
+  int fd = argv[1] ? connect_loopback((uint16_t)atoi(argv[1])) : connect_egress();
   if (fd < 0) return failed("connect");
   long blocks = strtol(argv[0], NULL, 10) * 16;
   static char block[65536];

@@ -23,6 +23,7 @@ import type {
   BoxCommand,
   Guard,
   PlanLimits,
+  Relay,
   WardenPlan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
 import { LIMITS } from '../../../src/daemons/sandboxd/testing/limits.ts';
@@ -171,7 +172,7 @@ export class TestWarden {
       `ro ${join(this.dir, 'bin')}`,
       `ro ${this.outside}`,
       `rw ${this.workspace}`,
-      `egress ${join(this.dir, 'egress')}`,
+      `relay ${join(this.dir, 'egress')}`,
       ...(typeof bounds === 'function' ? bounds(this.dir) : bounds),
     ];
   }
@@ -334,7 +335,7 @@ export class TestWarden {
       if (JSON.stringify(before) !== JSON.stringify(after) || after.settling !== '0') continue;
       client.close();
       const cgroups = own.length === 0 ? 0 : boxes.length - Number(after.spares);
-      const processes = found.filter((name) => /^(hostile|box-init|box-egress)$/.test(name));
+      const processes = found.filter((name) => /^(hostile|box-init|box-relay)$/.test(name));
       return { boxes: Number(after.boxes), processes, zombies, cgroups };
     }
   }
@@ -368,6 +369,7 @@ export type PlanOptions = {
   groups: number[];
   env: Record<string, string>;
   egress: string;
+  relays: Relay[];
 };
 
 const AS_NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'];

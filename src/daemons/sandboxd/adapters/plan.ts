@@ -61,6 +61,9 @@ export type PlanLimits = {
   cpuMilli: number;
 };
 
+export type Relay = { port: number; socket: string };
+const EGRESS_PORT = 3128;
+
 export type WardenPlan = {
   id: string;
   level: number;
@@ -76,6 +79,8 @@ export type WardenPlan = {
   user?: string;
   /** The Unix socket to which 127.0.0.1:3128 of the box is relayed. */
   egress?: string;
+  /** Other ports of the box's loopback, from 1024 on, each relayed to a Unix socket of the host. */
+  relays?: Relay[];
   guardsOff?: Guard[];
 };
 
@@ -108,6 +113,12 @@ function bindField(bind: Bind): Buffer {
     (bind.readonly ? FLAG.readonly : 0);
   head.writeUInt32LE(bind.sizeKib ?? 0, 4);
   return field(10, Buffer.concat([head, Buffer.from(`${bind.src ?? ''}\0${bind.dst}\0`)]));
+}
+
+function relayField({ port, socket }: Relay): Buffer {
+  const head = Buffer.alloc(2);
+  head.writeUInt16LE(port);
+  return field(15, Buffer.concat([head, Buffer.from(`${socket}\0`)]));
 }
 
 function limitFields(limits: PlanLimits): Buffer[] {
@@ -153,7 +164,8 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
     ...limitFields(plan.limits),
     ...(plan.user === undefined ? [] : [text(12, plan.user)]),
     ...(guards === 0 ? [] : [number(13, guards)]),
-    ...(plan.egress === undefined ? [] : [text(15, plan.egress)]),
+    ...(plan.egress === undefined ? [] : [relayField({ port: EGRESS_PORT, socket: plan.egress })]),
+    ...(plan.relays ?? []).map(relayField),
   ]);
 }
 

@@ -1,6 +1,6 @@
-// The only network access of a box: a listener on its loopback, and a relay process outside that
-// forwards each connection to one Unix socket of the host. The relay does not interpret the data,
-// has no privileges, and ends with the box.
+// The only network access of a box: listeners on its loopback, and one relay process outside that
+// forwards each connection to the Unix socket of the host that belongs to its port. The relay does
+// not interpret the data, has no privileges, and ends with the box.
 #include "warden.h"
 
 #include <arpa/inet.h>
@@ -22,15 +22,14 @@
 #define PIPE_CAPACITY (256 * 1024)
 #define SPLICE_BYTES_MAX (1024 * 1024)
 #define PUMP_ROUNDS_MAX 32  // splices before other links are served
-#define EGRESS_DIR 1
 
-int egress_listen(struct failure *err) {
+int relay_listen(uint16_t port, struct failure *err) {
   struct sockaddr_in address = {.sin_family = AF_INET,
-                                .sin_port = htons(EGRESS_PORT),
+                                .sin_port = htons(port),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) || listen(fd, LINKS_MAX)) {
-    fail(err, REFUSED_SETUP, "listening for egress: %s", strerror(errno));
+    fail(err, REFUSED_SETUP, "listening on port %u: %s", port, strerror(errno));
     if (fd >= 0) close(fd);
     return -1;
   }
@@ -50,6 +49,11 @@ struct link {
   struct link *next;
 };
 static struct link links[LINKS_MAX], *free_links, *closed_links;
+static struct port {
+  int listener, dir;
+  const char *path;  // of the host's socket, below dir
+} ports[RELAYS_MAX];
+static unsigned port_count;
 static int epoll_fd;
 static bool any_unfinished;
 static volatile sig_atomic_t stop_requested;
@@ -109,11 +113,11 @@ static void on_side(struct side *side, uint32_t events) {
   else if (side->eof_sent && other->eof_sent) close_link(link, false);
 }
 
-// Resolved for each connection, because egressd may have been restarted; from a directory opened
+// Resolved for each connection, because the daemon may have been restarted; from a directory opened
 // with the warden's privileges, because this user may not be able to enter its parents.
-static int connect_host(const char *path) {
+static int connect_host(const struct port *port) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  int path_fd = k_openat2(EGRESS_DIR, path, O_PATH | O_CLOEXEC,
+  int path_fd = k_openat2(port->dir, port->path, O_PATH | O_CLOEXEC,
                           RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
   if (path_fd < 0) return -1;
   snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d", path_fd);
@@ -128,13 +132,13 @@ static int connect_host(const char *path) {
   return fd;
 }
 
-static void accept_link(int listener, const char *path) {
-  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+static void accept_link(const struct port *port) {
+  int fd = accept4(port->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
   struct link *link = free_links;
   if (link) free_links = link->next;
   struct linger reset_on_close = {1, 0};
-  int out = link ? connect_host(path) : -1, one = 1;
+  int out = link ? connect_host(port) : -1, one = 1;
   if (out < 0) {
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset_on_close, sizeof reset_on_close);
     close(fd);
@@ -161,14 +165,21 @@ static void accept_link(int listener, const char *path) {
   if (!ok) close_link(link, true);
 }
 
-static void relay(int listener, const char *path, const sigset_t *wait_mask) {
+static bool is_port(const void *of) {
+  return (const struct port *)of >= ports && (const struct port *)of < ports + port_count;
+}
+
+static void relay(const sigset_t *wait_mask) {
   for (int i = 0; i < LINKS_MAX; i++) {
     links[i].sides[0].fd = -1;
     links[i].next = free_links;
     free_links = &links[i];
   }
-  struct epoll_event interest = {EPOLLIN, {.ptr = NULL}}, ready[64];
-  if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listener, &interest)) return;
+  struct epoll_event ready[64];
+  for (unsigned i = 0; i < port_count; i++) {
+    struct epoll_event interest = {EPOLLIN, {.ptr = &ports[i]}};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ports[i].listener, &interest)) return;
+  }
   for (;;) {
     int count = epoll_pwait(epoll_fd, ready, 64, any_unfinished ? 0 : -1, wait_mask);
     // The box has ended: its last bytes are already in our sockets; send what fits.
@@ -183,8 +194,8 @@ static void relay(int listener, const char *path, const sigset_t *wait_mask) {
     }
     if (count < 0 && errno != EINTR) return;
     for (int i = 0; i < count; i++) {
-      if (ready[i].data.ptr) on_side(ready[i].data.ptr, ready[i].events);
-      else accept_link(listener, path);
+      if (is_port(ready[i].data.ptr)) accept_link(ready[i].data.ptr);
+      else on_side(ready[i].data.ptr, ready[i].events);
     }
     // Reused only now: events already returned by epoll may refer to them.
     while (closed_links) {
@@ -212,7 +223,26 @@ static int drop_privileges(gid_t gid, struct failure *err) {
   return seccomp_install(FILTER_RUNNER, err);
 }
 
-pid_t egress_start(int listener, const char *path, gid_t client_gid) {
+// Opens the directories of the sockets, and moves the descriptors to the lowest numbers: all others
+// are closed. Returns how many there are, or -1.
+static int keep_descriptors(const int *listeners, char *const *sockets, unsigned count) {
+  int moved[2 * RELAYS_MAX];
+  for (unsigned i = 0; i < count; i++) {
+    int dir = bounds_relay_dir(&bounds, sockets[i], &ports[i].path);
+    // Either could be a number that another is moved to.
+    moved[2 * i] = fcntl(listeners[i], F_DUPFD, 2 * RELAYS_MAX);
+    moved[2 * i + 1] = fcntl(dir, F_DUPFD, 2 * RELAYS_MAX);
+    if (moved[2 * i] < 0 || moved[2 * i + 1] < 0) return -1;
+    ports[i].listener = (int)(2 * i);
+    ports[i].dir = (int)(2 * i + 1);
+  }
+  for (int fd = 0; fd < (int)(2 * count); fd++)
+    if (dup2(moved[fd], fd) != fd) return -1;
+  port_count = count;
+  return (int)(2 * count);
+}
+
+pid_t relay_start(const int *listeners, char *const *sockets, unsigned count, gid_t client_gid) {
   pid_t warden = getpid(), pid = fork();
   if (pid) return pid;
   struct failure err;
@@ -224,20 +254,16 @@ pid_t egress_start(int listener, const char *path, gid_t client_gid) {
   sigemptyset(&term_mask);
   sigaddset(&term_mask, SIGTERM);
   sigprocmask(SIG_SETMASK, &term_mask, NULL);
-  prctl(PR_SET_NAME, "box-egress");
+  prctl(PR_SET_NAME, "box-relay");
   setsid();
   setpriority(PRIO_PROCESS, 0, host.nice);
-  int dir = bounds_egress_dir(&bounds, path, &path);
-  // Either could be the number that the other is moved to.
-  listener = fcntl(listener, F_DUPFD, 3);
-  dir = fcntl(dir, F_DUPFD, 3);
-  if (listener < 0 || dir < 0 || dup2(listener, 0) || dup2(dir, EGRESS_DIR) != EGRESS_DIR)
-    _exit(1);
-  syscall(SYS_close_range, 2, ~0u, 0);
+  int kept = keep_descriptors(listeners, sockets, count);
+  if (kept < 0) _exit(1);
+  syscall(SYS_close_range, kept, ~0u, 0);
   epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd < 0 || drop_privileges(client_gid, &err)) _exit(1);
   prctl(PR_SET_DUMPABLE, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == warden) relay(0, path, &empty_mask);
+  if (getppid() == warden) relay(&empty_mask);
   _exit(1);
 }
