@@ -1,9 +1,10 @@
 // SIGKILL of sandboxd at each point of an apply, an undo and a discard. What was begun is then
 // finished, without and with a repeated request: every file is as the layer has it, or as before.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import type { Fault } from '../../src/wire/errors.ts';
 import type { LayerChanges } from '../../src/wire/sandboxd/layers.ts';
 import { killRequested } from '../support/kills.ts';
 import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
@@ -103,6 +104,32 @@ for (const mode of LAYER_MODES)
         await again(tree.undo);
         assert.ok(isAsBefore(tree.repo));
       });
+
+    it('no box opens on a directory that is half written', async () => {
+      const tree = await prepare();
+      await crash('sandboxd.after-apply-recorded', tree.apply);
+      // Finishing it fails for a while.
+      const own = join(world.runtime.stateDir, 'workspaces', world.treeId(tree.name), 'undo');
+      renameSync(own, `${own}.away`);
+      writeFileSync(own, '');
+      const open = () => world.open(tree.name, tree.repo);
+      const refused = await eventually(
+        'a refusal',
+        () =>
+          open().then(
+            () => assert.fail('a box opened before the apply was finished'),
+            (error: Fault) => (error.code === 'overloaded' ? error : undefined),
+          ),
+        60_000,
+      );
+      assert.match(refused.message, /begun and is not finished/);
+      rmSync(own, { force: true });
+      renameSync(`${own}.away`, own);
+      const box = await again(open);
+      assert.ok(isApplied(tree.repo));
+      assert.equal(await box.run('cat a; ls e | wc -l'), 'new\n400\n');
+      await box.close();
+    });
 
     it('in the middle of writing: finished at the next start', async () => {
       for (const waitMs of [5, 20, 60]) {

@@ -227,6 +227,9 @@ for (const mode of MODES)
         assert.match(ran.stderr, why, path);
         assert.equal(ran.stderr.trim().split('\n').length, 2, 'says what to do');
       }
+      const whole = await run(['task', 'create', 'Say', '--workspace', '/']);
+      assert.equal(whole.code, 3, whole.stderr);
+      assert.match(whole.stderr, /never let into \/ .*\n.*Name one directory/);
       assert.deepEqual(await listGrants(), []);
       const granted = await run(['workspace', 'grant', repo, '--json']);
       assert.deepEqual(documentOf(granted), { grant: { path: repo, is_new: true } }, 'control');

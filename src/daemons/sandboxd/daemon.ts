@@ -150,10 +150,12 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     boxes: layerBoxes,
     views: makeLayerViews({ layers, boxes: layerBoxes, store, gate, log }),
     store,
+    gate,
     clock,
     log,
     failpoint,
   });
+  await layerService.barUnfinished();
   context.metrics.gauge('boxes', () => boxes.count() + runners.count());
   context.metrics.gauge('runner_spares', () => runners.spareCount());
 

@@ -17,6 +17,7 @@ import type { ApplyRow, LayerRow } from './layer-rows.ts';
 import type { LayerViews } from './layer-views.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
+import type { TreeGate } from './tree-gate.ts';
 
 export type ApplyRequest = {
   applyId: string;
@@ -46,7 +47,9 @@ export type LayerService = Pick<LayerViews, 'changes' | 'texts'> & {
   discard(rootTaskId: string): Promise<number>;
   /** The last apply, unless another is named. */
   undo(rootTaskId: string, applyId: string | undefined): Promise<Undone>;
-  /** Finishes what a crash has interrupted, and tries again until that works. */
+  /** Bars the trees of what a crash has interrupted, before the first box can open. */
+  barUnfinished(): Promise<void>;
+  /** Finishes that, and tries again until it works. */
   resume(): void;
   stop(): Promise<void>;
 };
@@ -71,11 +74,12 @@ export function makeLayerService(options: {
     | 'endApply'
     | 'renewLayer'
   >;
+  gate: Pick<TreeGate, 'bar' | 'lift'>;
   clock: Clock;
   log: Log;
   failpoint: (name: string) => void;
 }): LayerService {
-  const { layers, boxes, views, store, failpoint } = options;
+  const { layers, boxes, views, store, gate, failpoint } = options;
   const git = makeApplyCommits(options);
 
   const findRow = async (rootTaskId: string): Promise<LayerRow> => {
@@ -93,11 +97,17 @@ export function makeLayerService(options: {
   ): Promise<T> => {
     await findRow(rootTaskId);
     const leave = await layers.quiesce(rootTaskId);
+    // Whatever fails in between, no box opens on a directory that is half written.
+    gate.bar(rootTaskId);
+    const findOwn = async () =>
+      (await store.listUnfinished()).filter((apply) => apply.rootTaskId === rootTaskId);
     try {
-      for (const apply of await store.listUnfinished())
-        if (apply.rootTaskId === rootTaskId) await finish(apply);
+      for (const apply of await findOwn()) await finish(apply);
       return await work(await findRow(rootTaskId));
     } finally {
+      const left = await findOwn().catch(() => undefined);
+      if (left?.length === 0) gate.lift(rootTaskId);
+      else unfinished.wake();
       leave();
     }
   };
@@ -355,6 +365,9 @@ export function makeLayerService(options: {
         if (undone.left.length > 0) throw conflictsFault(undone.left);
         return toUndone(apply, undone.restored);
       }),
+    async barUnfinished() {
+      for (const { rootTaskId } of await store.listUnfinished()) gate.bar(rootTaskId);
+    },
     resume: () => unfinished.wake(),
     stop: () => unfinished.stop(),
   };

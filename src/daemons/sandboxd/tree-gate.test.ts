@@ -63,3 +63,24 @@ test('holds of one tree come one after the other', async () => {
   first();
   (await second)();
 });
+
+test('what is barred waits for the end of the bar, or fails; a hold is possible', async () => {
+  const clock = manualClock(0);
+  const gate = makeTreeGate(clock);
+  gate.bar('t');
+  gate.bar('t');
+  const waiting = gate.enter('t');
+  const release = await gate.hold('t');
+  release();
+  await turn();
+  assert.equal(gate.isEmpty('t'), true);
+  gate.lift('t');
+  const leave = await waiting;
+  leave();
+  (await gate.enter('other'))();
+  gate.bar('t');
+  const late = gate.enter('t');
+  await turn();
+  clock.advance(10_000);
+  await assert.rejects(late, { code: 'overloaded', message: /not finished/ });
+});

@@ -194,6 +194,12 @@ export function makeWorkspaces(options: {
 }
 
 function assertNormalized(path: string): void {
+  if (path === '/')
+    throw fault('denied', 'agents are never let into / as a whole: it has the system in it', {
+      hint:
+        'Name one directory, such as that of a project. Never granted are /, a home itself, the ' +
+        'system’s directories and the state directory.',
+    });
   if (/^\/./.test(path) && !/\/\.{0,2}(\/|$)/.test(path)) return;
   throw fault('denied', `${path} may not be used as a workspace`, {
     hint: 'Use an absolute path without . and .. in it, and without a slash at its end.',
