@@ -2,12 +2,13 @@
 // call, and its throughput. Ours journals, reserves and audits every call durably first; the peer
 // does not.
 import { socketPathFor } from '../src/platform/daemon.ts';
-import { type Load, profiling, startLoad, startUpstream } from './children.ts';
+import { profiling } from './children.ts';
 import { type Benchmark, type Figure, seeRounds } from './figure.ts';
+import { driveHttp, type HttpLoad, type HttpLoadResult, startHttpServer } from './http-load.ts';
 import { cpuMsOf, syncFigure, timeSync } from './machine.ts';
 import { treeOf } from './memory.ts';
 import { type BenchPeer, startPortkey } from './peers.ts';
-import type { LoadOrder, LoadResult, LoadTarget } from './processes/load.ts';
+import { plainChatResponse } from './processes/chat-response.ts';
 import { CHAT, startBenchRuntime } from './world.ts';
 
 const ONE = { callers: 1, warmUpMs: 150, ms: 900, rounds: 8 };
@@ -17,7 +18,7 @@ const MANY = { callers: 50, warmUpMs: 200, ms: 1_000, rounds: 16 };
 const WARM_UP = { callers: 50, warmUpMs: 0, ms: 12_000 };
 
 type Shape = { callers: number; warmUpMs: number; ms: number };
-type Seconds = LoadResult & { cpuMsPerRequest: number };
+type Seconds = HttpLoadResult & { cpuMsPerRequest: number };
 type Way = (shape: Shape) => Promise<Seconds>;
 type Ways = { direct: Way; tcp: Way; unix: Way; peer: Way };
 type Gate = 'tcp' | 'unix' | 'peer';
@@ -26,16 +27,16 @@ const GATES: readonly Gate[] = ['tcp', 'peer', 'unix'];
 /** Alternating order: after the peer's turn the disk is idle, which must favor both alike. */
 const gatesOf = (round: number): readonly Gate[] => (round % 2 === 0 ? GATES : GATES.toReversed());
 
-type To = Pick<LoadOrder, 'path' | 'headers'> & { target: LoadTarget; pids: readonly number[] };
+type To = Pick<HttpLoad, 'address' | 'path' | 'headers'> & { pids: readonly number[] };
 
 /** Drives one target, and measures the CPU time of its processes. */
-function wayTo(load: Load, { target, pids, ...rest }: To): Way {
-  const order = { targets: [target], method: 'POST', body: CHAT, ...rest };
+function wayTo({ pids, ...to }: To): Way {
+  const order = { method: 'POST', body: CHAT, ...to };
   const cpuMs = (): number => pids.reduce((sum, pid) => sum + cpuMsOf(pid), 0);
   return async ({ callers, warmUpMs, ms }) => {
-    if (warmUpMs > 0) await load.drive({ ...order, callers, ms: warmUpMs });
+    if (warmUpMs > 0) await driveHttp({ ...order, callers, warmUpMs: 0, ms: warmUpMs });
     const before = cpuMs();
-    const result = await load.drive({ ...order, callers, ms });
+    const result = await driveHttp({ ...order, callers, warmUpMs: 0, ms });
     return { ...result, cpuMsPerRequest: (cpuMs() - before) / result.requests };
   };
 }
@@ -102,8 +103,7 @@ async function manyCallers(ways: Ways, peerName: string): Promise<Figure[]> {
 }
 
 async function run(): Promise<Figure[]> {
-  const upstream = await startUpstream();
-  const load = await startLoad();
+  const upstream = await startHttpServer(plainChatResponse);
   const runtime = await startBenchRuntime(upstream.port, { port: 0, nodeArgs: profiling() });
   const peer: BenchPeer = await startPortkey();
   const own = {
@@ -120,15 +120,10 @@ async function run(): Promise<Figure[]> {
   };
   const bare = { authorization: portkeyHeaders.authorization };
   const ways: Ways = {
-    direct: wayTo(load, { target: { port: upstream.port }, path: v1, headers: bare, pids: [] }),
-    tcp: wayTo(load, { target: { port: runtime.info.port! }, ...own }),
-    unix: wayTo(load, { target: { socketPath }, ...own }),
-    peer: wayTo(load, {
-      target: { port: peer.port },
-      path: v1,
-      headers: portkeyHeaders,
-      pids: [peer.pid],
-    }),
+    direct: wayTo({ address: upstream.port, path: v1, headers: bare, pids: [] }),
+    tcp: wayTo({ address: runtime.info.port!, ...own }),
+    unix: wayTo({ address: socketPath, ...own }),
+    peer: wayTo({ address: peer.port, path: v1, headers: portkeyHeaders, pids: [peer.pid] }),
   };
   try {
     for (const gate of GATES) await ways[gate](WARM_UP);
@@ -136,7 +131,6 @@ async function run(): Promise<Figure[]> {
   } finally {
     await peer.stop();
     await runtime.remove();
-    await load.stop();
     await upstream.stop();
   }
 }
