@@ -165,16 +165,22 @@ function checkBlockRole(block: JsonRecord, role: string, message: string, versio
     : undefined;
 }
 
+export type MessageCheckOptions = {
+  readonly version: ApiVersion;
+  /** With a beta header the API accepts blocks and fields that are not in the published types. */
+  readonly hasBeta: boolean;
+};
+
 export function checkBlock(
   block: unknown,
   role: string,
   position: { readonly message: number; readonly block: number },
-  version: ApiVersion,
+  { version, hasBeta }: MessageCheckOptions,
 ): RehearsalRefusal | undefined {
   const path = `messages.${position.message}.content.${position.block}`;
   if (!isJsonRecord(block)) return refuseWrongType(path, 'dictionary');
   if (!BLOCK_TYPES.includes(String(block.type)))
-    return refuseUnknownTag(path, block.type, BLOCK_TYPES);
+    return hasBeta ? undefined : refuseUnknownTag(path, block.type, BLOCK_TYPES);
   return (
     checkBlockRole(block, role, `messages.${position.message}`, version) ??
     checkBlockByType(block, path)

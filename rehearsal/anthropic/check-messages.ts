@@ -7,8 +7,8 @@ import {
   type JsonRecord,
   type RehearsalRefusal,
 } from '../refusal.ts';
-import { checkBlock, checkExtraFields } from './check-blocks.ts';
-import { type ApiVersion, refuse, refuseMissingField, refuseWrongType } from './refusals.ts';
+import { checkBlock, checkExtraFields, type MessageCheckOptions } from './check-blocks.ts';
+import { refuse, refuseMissingField, refuseWrongType } from './refusals.ts';
 
 const MESSAGES_MAX = 100_000;
 
@@ -32,7 +32,7 @@ function checkContent(
   message: JsonRecord,
   index: number,
   isFinal: boolean,
-  version: ApiVersion,
+  options: MessageCheckOptions,
 ): RehearsalRefusal | undefined {
   const { content, role } = message;
   const path = `messages.${index}.content`;
@@ -51,7 +51,7 @@ function checkContent(
       : undefined;
   }
   return findItemRefusal(content, (block, blockIndex) =>
-    checkBlock(block, String(role), { message: index, block: blockIndex }, version),
+    checkBlock(block, String(role), { message: index, block: blockIndex }, options),
   );
 }
 
@@ -158,7 +158,7 @@ function checkRoleOrder(
 export function checkMessages(
   messages: unknown,
   model: Model,
-  version: ApiVersion,
+  options: MessageCheckOptions,
 ): RehearsalRefusal | undefined {
   if (messages === undefined) return refuseMissingField('messages');
   if (!Array.isArray(messages)) return refuseWrongType('messages', 'list');
@@ -170,8 +170,10 @@ export function checkMessages(
     if (!isJsonRecord(message)) return refuseWrongType(`messages.${index}`, 'dictionary');
     return (
       checkRole(message.role, index, model) ??
-      checkExtraFields(message, ['role', 'content'], `messages.${index}`) ??
-      checkContent(message, index, index === messages.length - 1, version)
+      (options.hasBeta
+        ? undefined
+        : checkExtraFields(message, ['role', 'content'], `messages.${index}`)) ??
+      checkContent(message, index, index === messages.length - 1, options)
     );
   });
   return messageRefusal ?? checkToolPairing(messages) ?? checkRoleOrder(messages, model);

@@ -9,11 +9,10 @@ import {
   type RehearsalRefusal,
 } from '../refusal.ts';
 import { estimateTokens, type PromptSize } from '../tokens.ts';
-import { checkExtraFields, checkTextBlock } from './check-blocks.ts';
+import { checkExtraFields, checkTextBlock, type MessageCheckOptions } from './check-blocks.ts';
 import { checkMessages } from './check-messages.ts';
 import { checkToolChoice, checkTools } from './check-tools.ts';
 import {
-  type ApiVersion,
   BODY_NOT_JSON,
   refuse,
   refuseExtraField,
@@ -24,12 +23,7 @@ import {
 } from './refusals.ts';
 import { COUNT_FIELDS, MESSAGE_FIELDS, SAMPLING_FIELDS } from './types.ts';
 
-export type RequestCheckOptions = {
-  readonly version: ApiVersion;
-  /** With a beta header the API accepts fields that are not in the published types. */
-  readonly hasBeta: boolean;
-  readonly isCounting: boolean;
-};
+export type RequestCheckOptions = MessageCheckOptions & { readonly isCounting: boolean };
 
 const CACHE_BREAKPOINTS_MAX = 4;
 const THINKING_TOKENS_MIN = 1024;
@@ -165,7 +159,7 @@ export function checkRequest(
     () => checkFields(body, options),
     () => (options.isCounting ? undefined : checkMaxTokens(body, model())),
     () => checkSystem(body.system),
-    () => checkMessages(body.messages, model(), options.version),
+    () => checkMessages(body.messages, model(), options),
     () => checkTools(body.tools),
     () => checkToolChoice(body),
     () => checkSampling(body, model()),

@@ -2,6 +2,7 @@
 // the port, writes runtime.json, and shuts everything down in reverse order.
 import { readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { writeDialectError } from '../daemons/modeld/adapters/dialects.ts';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { type Lock, tryLock } from '../platform/lock.ts';
@@ -178,6 +179,7 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
           operatorKey: options.operatorKey,
           people: openPersonKeys(join(args.stateDir, 'people')),
           log: options.log,
+          dialectErrors: writeDialectError,
           here: options.here,
         });
         port = gateway.port;

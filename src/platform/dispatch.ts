@@ -44,6 +44,8 @@ export type HandlerContext<R = Route> = CheckedRequest<R> & {
   idempotencyKey: string | undefined;
   /** The text of the body as received, for a handler that passes it on unchanged. */
   rawBody: string | undefined;
+  /** Those that the route names. */
+  headers: Readonly<Record<string, string>>;
   log: Log;
 };
 
@@ -58,6 +60,7 @@ export type DispatchRequest = {
   query: Record<string, string>;
   body: unknown;
   rawBody?: string | undefined;
+  headers?: Readonly<Record<string, string | undefined>> | undefined;
   caller: Caller;
   signal?: AbortSignal | undefined;
   /** Registers a listener for the caller's disconnect; for a link that has no signal. */
@@ -159,6 +162,21 @@ export function newTrace(): Trace {
   return { requestId: traceId, traceparent: `00-${traceId}-${hex.slice(32)}-01` };
 }
 
+const NO_HEADERS: Readonly<Record<string, string>> = {};
+
+function pickHeaders(
+  { headers: names }: Route,
+  received: DispatchRequest['headers'],
+): Readonly<Record<string, string>> {
+  if (names === undefined || received === undefined) return NO_HEADERS;
+  const picked: Record<string, string> = {};
+  for (const name of names) {
+    const value = received[name];
+    if (value !== undefined) picked[name] = value;
+  }
+  return picked;
+}
+
 type CheckedInput = { params: unknown; query: unknown; body: unknown };
 
 class RequestContext {
@@ -170,6 +188,7 @@ class RequestContext {
   readonly trace: Trace;
   readonly idempotencyKey: string | undefined;
   readonly rawBody: string | undefined;
+  readonly headers: Readonly<Record<string, string>>;
   readonly #watch: Watch;
   readonly #makeLog: () => Log;
   #log: Log | undefined;
@@ -177,6 +196,7 @@ class RequestContext {
   constructor(
     { caller, idempotencyKey, rawBody }: DispatchRequest,
     known: CheckedInput & {
+      headers: Readonly<Record<string, string>>;
       watch: Watch;
       deadlineMs: number;
       trace: Trace;
@@ -192,6 +212,7 @@ class RequestContext {
     this.trace = known.trace;
     this.idempotencyKey = idempotencyKey;
     this.rawBody = rawBody;
+    this.headers = known.headers;
     this.#makeLog = known.makeLog;
   }
 
@@ -241,6 +262,7 @@ export function makeDispatch<T extends RouteTable>(options: {
     const trace = request.trace ?? newTrace();
     const context = new RequestContext(request, {
       ...checked,
+      headers: pickHeaders(route, request.headers),
       watch,
       deadlineMs,
       trace,

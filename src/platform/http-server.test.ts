@@ -139,13 +139,17 @@ describe('http-server', () => {
   });
 
   it('HEAD has no body, and an ordinary client is not confused by it', async () => {
-    const both = Buffer.concat([requestText('HEAD', '/v1/slow'), requestText('GET', '/v2/x')]);
-    const options = { answers: 2, isHead: (i: number) => i === 0 };
-    const { responses, broken } = await exchange({ path }, both, options);
+    const heads = ['/v1/named/x', '/v1/stream', '/v1/echo'];
+    const all = Buffer.concat([
+      ...heads.map((head) => requestText('HEAD', head)),
+      requestText('GET', '/v2/x'),
+    ]);
+    const options = { answers: 4, isHead: (i: number) => i < 3 };
+    const { responses, broken } = await exchange({ path }, all, options);
     assert.equal(broken, undefined);
     assert.deepEqual(
       responses.map((one) => one.status),
-      [405, 404],
+      [200, 405, 405, 404],
     );
   });
 

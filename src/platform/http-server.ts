@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import type { Route } from '../wire/route.ts';
+import { findVendor, type Route, type Vendor } from '../wire/route.ts';
 import { assertCaller, type Dispatch, newTrace, RawReply, type Trace } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
 import type { Exchange } from './http1/exchange.ts';
@@ -19,7 +19,7 @@ export type Authenticate = (request: {
 }) => Caller;
 /** Writes a fault in the form that clients of this API expect. */
 export type DialectErrors = (
-  dialect: 'openai' | 'anthropic',
+  dialect: Vendor,
   fault: Fault,
 ) => { status: number; headers: Record<string, string>; body: string };
 
@@ -79,15 +79,17 @@ export function makeHttpListener(options: {
     authenticate: () => Caller,
     budgets: readonly ByteBudget[],
   ) => {
-    const { method, headers } = exchange;
+    const { headers } = exchange;
+    // The response to a HEAD is that to a GET; the exchange leaves its body out.
+    const method = exchange.method === 'HEAD' ? 'GET' : exchange.method;
     const trace = readTrace(headers);
     exchange.addHeader('x-request-id', trace.requestId);
-    let route: Route | undefined;
     try {
       const url = parseUrl(target);
       const caller = authenticate();
       const matched = dispatch.match(method, url.path);
-      route = matched.route;
+      const route: Route = matched.route;
+      if (exchange.method === 'HEAD' && route.streams === true) throw streamHeadFault(url.path);
       // Dispatch checks this too; here, so that a forbidden caller's body is not read.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
@@ -98,6 +100,7 @@ export function makeHttpListener(options: {
         query: url.query,
         body: rawBody === undefined ? undefined : parseJson(rawBody),
         rawBody,
+        headers,
         caller,
         trace,
         onClose: (listener) => exchange.onGone(listener),
@@ -108,17 +111,17 @@ export function makeHttpListener(options: {
       if (value instanceof RawReply) await sendRaw(exchange, value);
       else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
     } catch (error) {
-      sendFault(exchange, error, route);
+      sendFault(exchange, error, findVendor(target));
     }
   };
 
   const logFailed = (error: unknown): void => log.error('sending a response failed', { error });
 
-  const sendFault = (exchange: Exchange, error: unknown, route: Route | undefined): void => {
+  const sendFault = (exchange: Exchange, error: unknown, vendor: Vendor | undefined): void => {
     const known = error instanceof Fault ? error : fault('internal', 'internal error');
     if (!(error instanceof Fault)) logFailed(error);
     if (exchange.isBegun || exchange.isGone) return void exchange.destroy();
-    const { status, headers, body } = writeFault(known, route);
+    const { status, headers, body } = writeFault(known, vendor);
     exchange.send(
       status,
       {
@@ -131,9 +134,9 @@ export function makeHttpListener(options: {
     );
   };
 
-  const writeFault = (known: Fault, route: Route | undefined) =>
-    route?.dialect !== undefined && options.dialectErrors !== undefined
-      ? options.dialectErrors(route.dialect, known)
+  const writeFault = (known: Fault, vendor: Vendor | undefined) =>
+    vendor !== undefined && options.dialectErrors !== undefined
+      ? options.dialectErrors(vendor, known)
       : {
           status: known.http,
           headers: JSON_HEADERS,
@@ -173,6 +176,14 @@ export function makeHttpListener(options: {
       await Promise.all([...open].map((handle) => handle.close()));
     },
   };
+}
+
+/** The response may have no end, so that it is not made for its head alone. */
+function streamHeadFault(path: string): Fault {
+  const allow = 'GET';
+  return fault('method_not_allowed', `${path.slice(0, 200)} is a stream: ${allow} it, not HEAD`, {
+    details: { allow },
+  });
 }
 
 /** The kernel rejects longer paths, and some Node versions ignore the error. */

@@ -3,8 +3,10 @@
 import http from 'node:http';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
+import { findVendor } from '../wire/route.ts';
 import { authenticateOverTcp, readBearer } from './authenticate.ts';
 import { type RunningDaemon, socketPathFor } from './daemon.ts';
+import type { DialectErrors } from './http-server.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { makeServer } from './http1/server.ts';
@@ -12,6 +14,7 @@ import type { Log } from './log.ts';
 import type { PersonKeys } from './person-keys.ts';
 
 const CONNECTIONS_MAX = 1_024;
+const JSON_HEADERS = { 'content-type': 'application/json' };
 
 export type TcpGateway = { port: number; close(): Promise<void> };
 
@@ -49,12 +52,24 @@ export async function openTcpGateway(options: {
   operatorKey: string;
   people?: PersonKeys;
   log: Log;
+  /** For what is refused here, below the paths of a vendor. */
+  dialectErrors?: DialectErrors;
   /** The daemons of this process. */
   here?: ReadonlyMap<DaemonName, RunningDaemon> | undefined;
 }): Promise<TcpGateway> {
   let port = options.port;
   const authenticate = authenticateOverTcp(options.operatorKey, () => port, options.people);
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
+
+  const refuse = (exchange: Exchange, error: Fault): void => {
+    if (exchange.isBegun) return void exchange.destroy();
+    const vendor = findVendor(exchange.target);
+    const { status, headers, body } =
+      vendor === undefined || options.dialectErrors === undefined
+        ? { status: error.http, headers: JSON_HEADERS, body: { error: error.toBody() } }
+        : options.dialectErrors(vendor, error);
+    exchange.send(status, headers, typeof body === 'string' ? body : JSON.stringify(body));
+  };
 
   const forward = (exchange: Exchange): void => {
     const caller = authenticate(exchange);
@@ -150,10 +165,4 @@ function openUpstream(options: http.RequestOptions): http.ClientRequest {
       cause,
     });
   }
-}
-
-function refuse(exchange: Exchange, error: Fault): void {
-  if (exchange.isBegun) return void exchange.destroy();
-  const body = JSON.stringify({ error: error.toBody() });
-  exchange.send(error.http, { 'content-type': 'application/json' }, body);
 }

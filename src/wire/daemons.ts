@@ -31,7 +31,7 @@ const TABLE = {
   modeld: {
     owns: 'providers and keys, model names, budgets, the record of model calls',
     calls: ['agentd', 'auditd-ai'],
-    paths: ['/v1/models', '/openai/', '/anthropic/'],
+    paths: ['/v1/models', '/openai', '/anthropic'],
     servesRuns: true,
   },
   approvald: {

@@ -28,6 +28,9 @@ export * from './modeld/views.ts';
 
 const bodySizeBytesMax = sizeCharsMax;
 
+/** The caller's choice of version and betas reaches a provider of the same dialect. */
+const ANTHROPIC_HEADERS = ['anthropic-version', 'anthropic-beta'];
+
 /** A vendor's body only has to be an object; the adapter checks the rest. */
 function isObject(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return false;
@@ -166,6 +169,7 @@ export const modeldRoutes = routes({
     method: 'POST',
     path: '/openai/v1/chat/completions',
     callers: ['run', 'operator'],
+    query: z.looseObject({}),
     body: z.looseObject({}),
     isPlainBody: isObject,
     output: z.unknown(),
@@ -177,6 +181,7 @@ export const modeldRoutes = routes({
     method: 'GET',
     path: '/openai/v1/models',
     callers: ['run', 'operator'],
+    query: z.looseObject({}),
     output: z.unknown(),
     dialect: 'openai',
   }),
@@ -184,6 +189,8 @@ export const modeldRoutes = routes({
     method: 'POST',
     path: '/anthropic/v1/messages',
     callers: ['run', 'operator'],
+    query: z.looseObject({}),
+    headers: ANTHROPIC_HEADERS,
     body: z.looseObject({}),
     isPlainBody: isObject,
     output: z.unknown(),
@@ -191,10 +198,32 @@ export const modeldRoutes = routes({
     bodySizeBytesMax,
     dialect: 'anthropic',
   }),
+  /** The provider's count, which is free; an estimate where the provider has none. */
+  anthropicCountTokens: route({
+    method: 'POST',
+    path: '/anthropic/v1/messages/count_tokens',
+    callers: ['run', 'operator'],
+    query: z.looseObject({}),
+    headers: ANTHROPIC_HEADERS,
+    body: z.looseObject({}),
+    isPlainBody: isObject,
+    output: z.unknown(),
+    bodySizeBytesMax,
+    dialect: 'anthropic',
+  }),
   anthropicModels: route({
     method: 'GET',
     path: '/anthropic/v1/models',
     callers: ['run', 'operator'],
+    query: z.looseObject({}),
+    output: z.unknown(),
+    dialect: 'anthropic',
+  }),
+  anthropicModel: route({
+    method: 'GET',
+    path: '/anthropic/v1/models/{id}',
+    callers: ['run', 'operator'],
+    params: z.strictObject({ id: z.string().min(1).max(128) }),
     query: z.looseObject({}),
     output: z.unknown(),
     dialect: 'anthropic',

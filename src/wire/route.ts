@@ -19,6 +19,8 @@ export type Route<
   callers: readonly CallerKind[];
   params?: P;
   query?: Q;
+  /** Names of the request headers that the handler gets. */
+  headers?: readonly string[];
   body?: B;
   /**
    * Returns true only for a body that the schema would accept unchanged; then parsing is skipped.
@@ -30,11 +32,18 @@ export type Route<
   /** True when a POST creates something: repeats with one Idempotency-Key get one response. */
   creates?: boolean;
   bodySizeBytesMax?: number;
-  /** Errors on this route have this vendor's form. */
+  /** The route is one of this vendor's API. */
   dialect?: 'openai' | 'anthropic';
 };
 
 export type RouteTable = Record<string, Route>;
+
+export type Vendor = NonNullable<Route['dialect']>;
+
+/** Returns the vendor whose dialect is spoken below a path, also where no route is. */
+export function findVendor(path: string): Vendor | undefined {
+  return /^\/(openai|anthropic)(?=[/?]|$)/.exec(path)?.[1] as Vendor | undefined;
+}
 
 export function route<
   P extends z.ZodType = z.ZodUndefined,

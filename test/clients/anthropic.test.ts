@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
-import { EXTRA } from '../support/recording-upstream.ts';
+import { COUNTED_TOKENS, EXTRA } from '../support/recording-upstream.ts';
 import { startForClients, UPSTREAM_KEY, type VendorClients } from './setup.ts';
 
 const TOOL: Anthropic.Tool = {
@@ -112,6 +112,68 @@ describe('the @anthropic-ai/sdk package', () => {
     assert.equal(headers['x-api-key'], UPSTREAM_KEY);
     assert.ok(typeof headers['anthropic-version'] === 'string');
     assert.ok(!JSON.stringify([headers, text]).includes(clients.runtime.operatorKey));
+  });
+
+  it('beta calls reach the provider with their version, betas and unknown query', async () => {
+    const body = {
+      ...plain,
+      thinking: { type: 'enabled', budget_tokens: 50 },
+      context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] },
+      betas: ['context-management-2025-06-27', 'a-2027-01-01'],
+    };
+    const { betas, ...rest } = body;
+    const older = { headers: { 'anthropic-version': '2023-06-01' } };
+    await anthropic.beta.messages.create(body as never, older);
+    const { headers, body: sent } = clients.upstream.last();
+    assert.equal(headers['anthropic-beta'], betas.join(','));
+    assert.equal(headers['anthropic-version'], '2023-06-01');
+    assert.deepEqual(sent, rest);
+  });
+
+  it('counts tokens at the provider; elsewhere it estimates', async () => {
+    const { messages, model } = plain;
+    const system = [{ type: 'text' as const, text: 'Be brief. '.repeat(400) }];
+    const counted = await anthropic.messages.countTokens({ model, messages, system });
+    assert.equal(counted.input_tokens, COUNTED_TOKENS);
+    assert.equal(clients.upstream.last().path, '/v1/messages/count_tokens');
+    assert.deepEqual(clients.upstream.last().body, { model, messages, system });
+    const beta = { model, messages, betas: ['token-counting-2024-11-01'] };
+    assert.equal((await anthropic.beta.messages.countTokens(beta)).input_tokens, COUNTED_TOKENS);
+    const before = clients.upstream.requests.length;
+    const guessed = await anthropic.messages.countTokens({ model: 'gpt-up', messages, system });
+    assert.ok(guessed.input_tokens > 900 && guessed.input_tokens < 1_200, 'near the truth');
+    assert.equal(clients.upstream.requests.length, before, 'nothing was sent');
+  });
+
+  it('retrieves a model, and rejects an unknown one as a NotFoundError', async () => {
+    const found = await anthropic.models.retrieve('coder-large');
+    assert.equal(found.id, 'coder-large');
+    assert.equal(found.max_tokens, 4096);
+    const unknown = anthropic.models.retrieve('cofer-large');
+    await assert.rejects(unknown, (error) => error instanceof Anthropic.NotFoundError);
+  });
+
+  it('every error below its path has the vendor’s form, and HEAD has no body', async () => {
+    const type = { 'content-type': 'application/json' };
+    const key = { ...type, 'x-api-key': clients.runtime.operatorKey };
+    const ask = (path: string, init: RequestInit = {}) =>
+      fetch(`${clients.url}${path}`, { headers: key, ...init });
+    for (const [path, init, status] of [
+      ['/anthropic', {}, 404],
+      ['/anthropic/v1/nothing?a=b', { method: 'POST', body: '{}' }, 404],
+      ['/anthropic/v1/messages', {}, 405],
+      ['/anthropic/v1/messages', { headers: type }, 401],
+      ['/anthropic/v1/messages?a=1&a=2', { method: 'POST', body: '{}' }, 400],
+      ['/anthropic/v1/messages', { method: 'POST', body: '{' }, 400],
+    ] as const) {
+      const response = await ask(path, init);
+      assert.equal(response.status, status, path);
+      const body = (await response.json()) as { type: string; error: { type: string } };
+      assert.equal(body.type, 'error', path);
+      assert.match(body.error.type, /_error$/, path);
+    }
+    const head = await ask('/anthropic/v1/models', { method: 'HEAD' });
+    assert.deepEqual([head.status, await head.text()], [200, '']);
   });
 
   it('a wrong key is an AuthenticationError', async () => {

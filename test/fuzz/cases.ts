@@ -2,7 +2,7 @@
 // requests of a route with distorted values. A request that changes state is sent only if its
 // schema rejects it.
 import { checkValue } from '../../src/platform/check.ts';
-import type { Route } from '../../src/wire/route.ts';
+import { findVendor, type Route } from '../../src/wire/route.ts';
 import { pathOf } from '../support/callers.ts';
 import { requestText } from '../support/raw-http.ts';
 import { type Seeded, seeded } from '../support/seeded.ts';
@@ -46,6 +46,10 @@ const ODD_HEADERS: readonly (readonly [string, string])[] = [
   ['host', 'evil.example'],
   ['expect', '100-continue'],
   ['upgrade', 'websocket'],
+  ['anthropic-version', '2023-06-01'],
+  ['anthropic-version', 'v'.repeat(5_000)],
+  ['anthropic-beta', 'a-2026-01-01,b'],
+  ['anthropic-beta', '{"a":\t\xff}'],
 ];
 const PATHS = [
   '/',
@@ -65,8 +69,12 @@ const PATHS = [
   '/v1/tasks?limit=1&limit=2',
   '/v1/tasks?__proto__=1',
   '*',
+  '/openai',
   '/openai/v1',
   '/anthropic//v1',
+  '/anthropic/v1/messages?beta=true',
+  '/anthropic/v1/messages/count_tokens?beta=true&beta=false',
+  '/anthropic/v1/models/%',
   '/daemons/agentd/metrics',
   '/daemons/../metrics',
   '/healthz?x=1',
@@ -140,7 +148,7 @@ function shaped(rnd: Seeded, aim: Aim): FuzzCase {
     bytes: requestText(method, at, headers, text),
     framed: true,
     isHead: method === 'HEAD',
-    dialect: route.dialect !== undefined,
+    dialect: findVendor(at) !== undefined,
   };
 }
 

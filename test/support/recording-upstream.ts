@@ -23,6 +23,9 @@ const CALL = { name: 'get_weather', input: { city: 'Oslo' } };
 /** Unknown fields: they must be passed through if both sides use the same dialect. */
 export const EXTRA = { x_vendor: { nested: [1, 'two', null], ratio: 0.1 } };
 
+/** Tokens that it counts in any body. */
+export const COUNTED_TOKENS = 4_242;
+
 type Reply = { tool: boolean; text: string };
 
 function replyTo(body: Record<string, unknown>): Reply {
@@ -149,6 +152,10 @@ export async function startRecordingUpstream(): Promise<RecordingUpstream> {
       const body = isAnthropic ? { type: 'error', error } : { error: { ...error, code: null } };
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
       return;
+    }
+    if (recorded.path.startsWith('/v1/messages/count_tokens')) {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      return void response.end(JSON.stringify({ input_tokens: COUNTED_TOKENS, ...EXTRA }));
     }
     const reply = replyTo(recorded.body);
     if (stream === true) {

@@ -109,9 +109,23 @@ export const ROWS = rows({
     check: (response: { type: string }) => assert.equal(response.type, 'message'),
     bad: [['no messages', (g) => withBody(g, { messages: undefined }), 'bad_request']],
   },
+  anthropicCountTokens: {
+    vendor: true,
+    good: async (world) => ({
+      run: world.someRun,
+      query: { beta: 'true' },
+      body: { model: 'default', messages: [{ role: 'user', content: 'hello' }] },
+    }),
+    check: (response: { input_tokens: number }) => assert.ok(response.input_tokens > 0),
+    bad: [['no messages', (g) => withBody(g, { messages: undefined }), 'bad_request']],
+  },
   anthropicModels: {
     good: async (world) => ({ run: world.someRun }),
     check: (response: { has_more: boolean }) => assert.equal(response.has_more, false),
+  },
+  anthropicModel: {
+    good: async (world) => ({ run: world.someRun, params: { id: 'rehearsal-large' } }),
+    check: (response: { id: string }) => assert.equal(response.id, 'rehearsal-large'),
   },
   admitRun: {
     unknownId: 'fine',

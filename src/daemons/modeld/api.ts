@@ -25,9 +25,15 @@ function writeRaw({ headers, body }: ClientResponse): RawReply {
   return new RawReply({ status: 200, headers, body });
 }
 
+type ClientContext = Pick<
+  HandlerContext,
+  'caller' | 'rawBody' | 'headers' | 'controller' | 'deadlineMs'
+> & { body: object };
+
 /** The local link has no raw text, so the parsed body is written again. */
-function readClientBody({ rawBody, body }: { rawBody: string | undefined; body: object }) {
-  return { text: rawBody ?? JSON.stringify(body), body: body as Record<string, unknown> };
+function readClientBody({ rawBody, body, headers }: ClientContext) {
+  const text = rawBody ?? JSON.stringify(body);
+  return { text, body: body as Record<string, unknown>, headers };
 }
 
 export function makeHandlers(service: ModeldService): ModeldHandlers {
@@ -47,7 +53,9 @@ type ModelRoutes =
   | 'openaiChat'
   | 'openaiModels'
   | 'anthropicMessages'
-  | 'anthropicModels';
+  | 'anthropicCountTokens'
+  | 'anthropicModels'
+  | 'anthropicModel';
 
 function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
   // A run gets the default model: the manifest check has already reported an unknown name.
@@ -55,20 +63,12 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     if (caller.kind === 'operator' && typeof model === 'string')
       service.providers.assertOffered(model);
   };
-  const makeClientHandler =
-    (dialect: 'openai' | 'anthropic') =>
-    async (context: {
-      caller: HandlerContext['caller'];
-      body: object;
-      rawBody: string | undefined;
-      controller: AbortController;
-      deadlineMs: number;
-    }) => {
-      const { caller } = context;
-      const body = readClientBody(context);
-      assertMeant(caller, body.body.model);
-      return writeRaw(await service.callAsClient(caller, dialect, body, readDeadline(context)));
-    };
+  const makeClientHandler = (dialect: 'openai' | 'anthropic') => async (context: ClientContext) => {
+    const { caller } = context;
+    const body = readClientBody(context);
+    assertMeant(caller, body.body.model);
+    return writeRaw(await service.callAsClient(caller, dialect, body, readDeadline(context)));
+  };
   return {
     async generate(context) {
       assertMeant(context.caller, context.body.model);
@@ -89,7 +89,18 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     openaiChat: makeClientHandler('openai'),
     openaiModels: async () => writeOpenaiModels(service.providers.listModelViews()),
     anthropicMessages: makeClientHandler('anthropic'),
-    anthropicModels: async () => writeAnthropicModels(service.providers.listModelViews()),
+    async anthropicCountTokens(context) {
+      const { caller } = context;
+      const body = readClientBody(context);
+      assertMeant(caller, body.body.model);
+      return writeRaw(await service.countTokens(caller, body, readDeadline(context)));
+    },
+    anthropicModels: async () => writeAnthropicModels(listChatModels(service)),
+    anthropicModel: async ({ params: { id } }) => {
+      const found = listChatModels(service).find(({ name }) => name === id);
+      if (found === undefined) throw service.providers.unknownModelFault(id);
+      return writeAnthropicModel(found);
+    },
   };
 }
 
@@ -182,17 +193,23 @@ function writeOpenaiModels(models: readonly ModelView[]) {
   };
 }
 
+function listChatModels({ providers }: ModeldService): ModelView[] {
+  return providers.listModelViews().filter((model) => model.kind === 'chat');
+}
+
+function writeAnthropicModel({ name, context_tokens, max_output_tokens }: ModelView) {
+  return {
+    type: 'model',
+    id: name,
+    display_name: name,
+    created_at: LISTED_AT,
+    max_input_tokens: context_tokens,
+    max_tokens: max_output_tokens,
+  };
+}
+
 function writeAnthropicModels(models: readonly ModelView[]) {
-  const data = models
-    .filter((model) => model.kind === 'chat')
-    .map(({ name, context_tokens, max_output_tokens }) => ({
-      type: 'model',
-      id: name,
-      display_name: name,
-      created_at: LISTED_AT,
-      max_input_tokens: context_tokens,
-      max_tokens: max_output_tokens,
-    }));
+  const data = models.map(writeAnthropicModel);
   return {
     data,
     has_more: false,

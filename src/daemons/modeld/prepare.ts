@@ -2,6 +2,7 @@
 // cost, and the readers of its response. A client of the provider's dialect is passed through.
 import type { Clock } from '../../platform/clock.ts';
 import { fault } from '../../wire/errors.ts';
+import type { Usage } from '../../wire/modeld.ts';
 import {
   assistantMessage,
   type Dialect,
@@ -23,6 +24,7 @@ import {
 import type { StreamedResponse, WholeResponse } from './adapters/provider-client.ts';
 import { startEvents, startTranslation } from './adapters/stream-response.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
+import { NO_USAGE } from './rules/budget.ts';
 import { type ModelRoute, REHEARSAL, type ResolvedModel } from './rules/models.ts';
 import type { ModelInput, ProviderResult, ProviderSettings } from './service/ports.ts';
 
@@ -63,6 +65,7 @@ const BYTES_PER_TOKEN_GUESS = 4;
 export function prepare(p: Preparation): PreparedRoute {
   const { input: ask } = p;
   if (ask.form === 'embed') return prepareEmbed(p, ask.input);
+  if (ask.form === 'count') return prepareCount(p, ask);
   const dialect = dialects[chooseDialect(p.settings, ask)];
   if (ask.form === 'neutral')
     return prepareNeutral(p, dialect, toModelRequest(ask.request, ask.messages));
@@ -249,7 +252,7 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
       return {
         dialect: dialect.name,
         body: passed.text,
-        headers: dialect.passHeaders(body),
+        headers: dialect.passHeaders(body, ask.headers),
         stream: passed.stream,
         readWhole: (response) => ({
           ended: Promise.resolve({ response: tapResponse({ dialect, response, model, provider }) }),
@@ -264,6 +267,44 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
         },
       };
     },
+  };
+}
+
+/** Free at the vendor, so that nothing is reserved for it. */
+function prepareCount(
+  p: Preparation,
+  { text, body, headers }: Extract<ModelInput, { form: 'count' }>,
+): PreparedRoute {
+  const { model } = p.route;
+  const dialect = dialects.anthropic;
+  return {
+    ...makeCosts(p, { inputTokens: 0, sizeBytes: 0, outputTokensWanted: 0 }),
+    makeRequest: () => ({
+      dialect: dialect.name,
+      path: `${dialect.chatPath}/count_tokens`,
+      body: passRequest({ dialect, text, body, model }).text,
+      headers: dialect.passHeaders(body, headers),
+      stream: false,
+      readWhole: ({ headers, bytes }) => ({
+        ended: Promise.resolve({ response: makeTextlessResponse(model, NO_USAGE) }),
+        output: { type: 'bytes', headers, body: bytes },
+      }),
+      readStream: () => {
+        throw new Error('counts are never streamed');
+      },
+    }),
+  };
+}
+
+function makeTextlessResponse(model: string, usage: Usage, usageReported = true): ModelResponse {
+  return {
+    id: '',
+    model,
+    message: assistantMessage([]),
+    stopReason: 'end',
+    usage,
+    usageReported,
+    cacheWriteLongTokens: 0,
   };
 }
 
@@ -286,15 +327,7 @@ function prepareEmbed(p: Preparation, input: string[]): PreparedRoute {
       stream: false,
       readWhole({ json }) {
         const read = readEmbedResponse(json, { count: input.length, model });
-        const response: ModelResponse = {
-          id: '',
-          model: read.model,
-          message: assistantMessage([]),
-          stopReason: 'end',
-          usage: read.usage,
-          usageReported: read.usageReported,
-          cacheWriteLongTokens: 0,
-        };
+        const response = makeTextlessResponse(read.model, read.usage, read.usageReported);
         return {
           ended: Promise.resolve({ response }),
           output: { type: 'embeddings', embeddings: read.embeddings },

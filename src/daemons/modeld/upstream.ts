@@ -14,6 +14,7 @@ import {
 } from './adapters/provider-client.ts';
 import { type Admission, makeRateLimiter, type RateLimiter } from './adapters/rate-limiter.ts';
 import { runRoutes } from './adapters/retry.ts';
+import { estimateInputTokens } from './adapters/tokens.ts';
 import { findPrice, type PreparedRequest, type PreparedRoute, prepare } from './prepare.ts';
 import type { ModelRoute, ResolvedModel } from './rules/models.ts';
 import type {
@@ -146,6 +147,7 @@ export function makeUpstream(options: {
       const { input, output, isKnown } = findPrice(prices, settings, model);
       return { input: input / 1_000_000, output: output / 1_000_000, is_guess: !isKnown };
     },
+    estimateInputTokens,
     close: () => client.close(),
   };
 }

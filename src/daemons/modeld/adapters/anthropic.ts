@@ -1,7 +1,7 @@
 // The Anthropic Messages dialect, assembled from the folder of the same name.
 import { readRequest } from './anthropic/read-request.ts';
 import { readResponse, readStream } from './anthropic/read-response.ts';
-import { chooseVersion } from './anthropic/version.ts';
+import { passHeaders } from './anthropic/version.ts';
 import { writeAnthropicError, writeAnthropicStreamError } from './anthropic/write-errors.ts';
 import { writeRequest } from './anthropic/write-request.ts';
 import { writeResponse, writeStream } from './anthropic/write-response.ts';
@@ -12,7 +12,7 @@ export const anthropic: Dialect = {
   name: 'anthropic',
   chatPath: '/v1/messages',
   authHeaders: (key) => ({ 'x-api-key': key }),
-  passHeaders: (body) => ({ 'anthropic-version': chooseVersion(body) }),
+  passHeaders,
   writeRequest,
   readResponse: readResponse,
   readStream,

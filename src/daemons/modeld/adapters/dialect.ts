@@ -108,8 +108,8 @@ export type Dialect = {
   /** Path after the provider's base URL. */
   chatPath: string;
   authHeaders(key: string): Record<string, string>;
-  /** Returns the headers for a body that a client wrote. */
-  passHeaders(body: JsonObject): Record<string, string>;
+  /** Returns the headers for a body that a client wrote and sent with these headers. */
+  passHeaders(body: JsonObject, given: Readonly<Record<string, string>>): Record<string, string>;
   writeRequest(request: ModelRequest, options: WriteOptions): WrittenRequest;
   readResponse(json: unknown, names: WireNames): ModelResponse;
   readStream(names: WireNames): StreamReader;

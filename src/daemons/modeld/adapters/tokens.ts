@@ -77,6 +77,33 @@ function usesServerTools(body: JsonObject): boolean {
   });
 }
 
+const CHARS_PER_TOKEN_GUESS = 4;
+const IMAGE_TOKENS_GUESS = 1_600;
+const FILE_TOKENS_GUESS = 3_000;
+const DEPTH_MAX = 64;
+
+/** Guesses the input tokens of an Anthropic body, for a provider that does not count them. */
+export function estimateInputTokens({ system, messages, tools }: JsonObject): number {
+  let tokens = 0;
+  let chars = 0;
+  const add = (value: unknown, depth: number): void => {
+    if (typeof value === 'string') chars += value.length;
+    else if (typeof value === 'number' || typeof value === 'boolean') chars += 4;
+    else if (typeof value === 'object' && value !== null && depth < DEPTH_MAX) {
+      const { type, source } = value as JsonObject;
+      if (asObject(source) !== undefined && asObject(source)?.type !== 'text')
+        tokens += type === 'image' ? IMAGE_TOKENS_GUESS : FILE_TOKENS_GUESS;
+      else
+        for (const [name, inner] of Object.entries(value)) {
+          if (!Array.isArray(value)) chars += name.length;
+          add(inner, depth + 1);
+        }
+    }
+  };
+  for (const part of [system, messages, tools]) add(part, 0);
+  return Math.max(1, tokens + Math.ceil(chars / CHARS_PER_TOKEN_GUESS));
+}
+
 export function boundEmbedTokens(input: string[]): number {
   let tokens = 0;
   for (const text of input) tokens += Buffer.byteLength(text) + OVERHEAD_TOKENS;

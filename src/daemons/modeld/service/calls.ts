@@ -273,7 +273,7 @@ function newInFlightCall(
 
 /** A second attempt at the same call is not one more step of the run. */
 function isStep({ via, attempt, identity }: ModelCall): boolean {
-  return via !== 'embed' && attempt === 1 && identity.run !== undefined;
+  return via !== 'embed' && via !== 'count' && attempt === 1 && identity.run !== undefined;
 }
 
 function assertStepLeft({ identity }: ModelCall): void {

@@ -2,13 +2,14 @@
 // translated for one of another. Journaled and charged like every other call.
 import type { NewId } from '../../../platform/ids.ts';
 import type { Caller } from '../../../wire/caller.ts';
-import { fault } from '../../../wire/errors.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { ModelCalls } from './calls.ts';
 import { makeClientContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
-import type { DialectName } from './ports.ts';
+import type { ModelCall } from './model-call.ts';
+import type { DialectName, Upstream } from './ports.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
@@ -17,21 +18,27 @@ export type ClientResponse = {
   body: Uint8Array | string | AsyncIterable<Uint8Array | string>;
 };
 
-export type ClientBody = { text: string; body: Record<string, unknown> };
+export type ClientBody = {
+  text: string;
+  body: Record<string, unknown>;
+  /** The caller's own headers that concern the provider. */
+  headers: Readonly<Record<string, string>>;
+};
 
 export function makeClientCalls(parts: {
   calls: ModelCalls;
   runs: ModelRuns;
   providers: Providers;
+  upstream: Pick<Upstream, 'estimateInputTokens'>;
   newId: NewId;
 }) {
-  const { calls, runs, providers, newId } = parts;
-  return async function callAsClient(
+  const { calls, runs, providers, upstream, newId } = parts;
+
+  const makeCall = (
     caller: Caller,
-    dialect: DialectName,
-    { text, body }: ClientBody,
+    { body }: ClientBody,
     patience: CallDeadline,
-  ): Promise<ClientResponse> {
+  ): Omit<ModelCall, 'via' | 'input'> & { callId: CallId } => {
     const identity = identify(runs, caller);
     if (identity.mode === 'replay')
       throw fault('replay_differs', 'calls of a vendor SDK have no call_id and cannot be replayed');
@@ -39,20 +46,22 @@ export function makeClientCalls(parts: {
     const context = makeClientContext({ body, source, labels });
     const { model, routes } = providers.resolve(context.model, 'chat');
     const callId = newId<CallId>('call');
-    const answered = await calls.perform({
+    return {
       identity,
-      via: dialect,
       callId,
       attempt: 1,
       model,
       routes,
       purpose: '',
       context,
-      input: { form: 'client', dialect, text, body, callId },
       inputTokensMax: undefined,
       ...patience,
       isReplayed: false,
-    });
+    };
+  };
+
+  const perform = async (call: ModelCall): Promise<ClientResponse> => {
+    const answered = await calls.perform(call);
     // A broken stream reports its fault to the client; the outcome is journaled separately.
     answered.finished.catch(() => undefined);
     const { output, route } = answered;
@@ -60,10 +69,60 @@ export function makeClientCalls(parts: {
       throw new Error(`unexpected output of a client's call: ${output.type}`);
     const headers = {
       ...output.headers,
-      'agentd-call-id': callId,
+      'agentd-call-id': call.callId,
       'agentd-provider': route.provider,
       ...(route.provider === REHEARSAL ? { 'agentd-rehearsal': 'true' } : {}),
     };
     return { headers, body: output.type === 'bytes' ? output.body : output.items };
+  };
+
+  return {
+    async callAsClient(
+      caller: Caller,
+      dialect: DialectName,
+      asked: ClientBody,
+      patience: CallDeadline,
+    ): Promise<ClientResponse> {
+      const call = makeCall(caller, asked, patience);
+      const { callId } = call;
+      return perform({
+        ...call,
+        via: dialect,
+        input: { form: 'client', dialect, ...asked, callId },
+      });
+    },
+
+    /** Asks the provider, where it can count; nothing is sent to one that cannot. */
+    async countTokens(
+      caller: Caller,
+      asked: ClientBody,
+      patience: CallDeadline,
+    ): Promise<ClientResponse> {
+      const call = makeCall(caller, asked, patience);
+      const routes = call.routes.filter(
+        ({ provider }) => providers.getDialect(provider) === 'anthropic',
+      );
+      const estimate = () => writeEstimate(upstream.estimateInputTokens(asked.body));
+      if (routes.length === 0) return estimate();
+      try {
+        return await perform({ ...call, routes, via: 'count', input: { form: 'count', ...asked } });
+      } catch (error) {
+        if (error instanceof Fault && cannotCount(error)) return estimate();
+        throw error;
+      }
+    },
+  };
+}
+
+/** Servers that speak the dialect often have only its main route. */
+function cannotCount({ code, details }: Fault): boolean {
+  const status = details?.upstream_status;
+  return code === 'provider_refused' && (status === 404 || status === 405);
+}
+
+function writeEstimate(tokens: number): ClientResponse {
+  return {
+    headers: { 'content-type': 'application/json', 'agentd-estimate': 'true' },
+    body: JSON.stringify({ input_tokens: tokens }),
   };
 }

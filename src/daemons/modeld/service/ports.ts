@@ -30,7 +30,16 @@ export type ModelInput =
       dialect: DialectName;
       text: string;
       body: Record<string, unknown>;
+      /** The caller's own headers that concern the provider. */
+      headers: Readonly<Record<string, string>>;
       callId: string;
+    }
+  /** An Anthropic client asks how many tokens its body has. */
+  | {
+      form: 'count';
+      text: string;
+      body: Record<string, unknown>;
+      headers: Readonly<Record<string, string>>;
     }
   | { form: 'embed'; input: string[] };
 
@@ -91,6 +100,8 @@ export type Upstream = {
   state(provider: string): ProviderState;
   getPrice(provider: string, model: string): ModelView['price'];
   plan(ask: ModelInput, model: ResolvedModel, routes: readonly ModelRoute[]): RoutePlan;
+  /** Guesses the input tokens of an Anthropic body, where no provider counts them. */
+  estimateInputTokens(body: Record<string, unknown>): number;
   close(): void;
 };
 

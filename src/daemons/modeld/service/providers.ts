@@ -25,7 +25,7 @@ import {
 import { type Keys, readPrivateFile } from '../store/keys.ts';
 import { readProviders, type StoredProvider } from '../store/settings.ts';
 import type { LabeledRoute } from './model-call.ts';
-import type { ProviderSettings, Upstream } from './ports.ts';
+import type { DialectName, ProviderSettings, Upstream } from './ports.ts';
 
 type ProviderEntry = {
   settings: ProviderSettings;
@@ -42,7 +42,8 @@ export type ProvidersDeps = {
   upstream: Upstream;
 };
 
-const REHEARSAL_KEY = 'rehearsal';
+/** Removed from errors like any key, so it must not be a word of theirs. */
+const REHEARSAL_KEY = 'rehearsal-needs-no-key';
 const REHEARSAL_CONCURRENCY = 256;
 
 export class Providers {
@@ -119,6 +120,10 @@ export class Providers {
 
   has(name: string): boolean {
     return this.#providers.has(name);
+  }
+
+  getDialect(name: string): DialectName | undefined {
+    return this.#providers.get(name)?.settings.dialect;
   }
 
   getModels(name: string): readonly string[] {

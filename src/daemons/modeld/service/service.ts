@@ -94,7 +94,7 @@ export async function openService(parts: ModeldServiceDeps) {
     calls,
     embed,
     generate: generate.generate.bind(generate),
-    callAsClient: makeClientCalls(common),
+    ...makeClientCalls(common),
     settings: new Settings(common),
     reports: new Reports(common),
     pruning: makePruning(common),

@@ -17,7 +17,7 @@ export type ModelCallRow = {
   agent: string;
   task_id: string | null;
   root_task_id: string | null;
-  via: 'neutral' | 'openai' | 'anthropic' | 'embed';
+  via: 'neutral' | 'openai' | 'anthropic' | 'count' | 'embed';
   model: string;
   provider: string;
   upstream_model: string;
@@ -135,7 +135,7 @@ export function readLatest(sql: Sql, callId: string): Promise<ModelCallRow | und
 
 export async function countSteps(sql: Sql, runId: string): Promise<number> {
   const row = await sql.one<{ n: number }>(
-    `SELECT COUNT(DISTINCT call_id) AS n FROM model_calls WHERE run_id = ? AND via <> 'embed'`,
+    `SELECT COUNT(DISTINCT call_id) AS n FROM model_calls WHERE run_id = ? AND via NOT IN ('embed', 'count')`,
     runId,
   );
   return row?.n ?? 0;

@@ -16,7 +16,7 @@ export type Intent = {
   agent: string;
   taskId: string | null;
   rootTaskId: string | null;
-  via: 'neutral' | 'openai' | 'anthropic' | 'embed';
+  via: 'neutral' | 'openai' | 'anthropic' | 'count' | 'embed';
   model: string;
   provider: string;
   upstreamModel: string;

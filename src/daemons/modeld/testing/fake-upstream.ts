@@ -74,6 +74,9 @@ export class FakeUpstream implements Upstream {
 
   connect(): void {}
   close(): void {}
+  estimateInputTokens(): number {
+    return 1;
+  }
   state() {
     return { inFlight: 0, available: true };
   }

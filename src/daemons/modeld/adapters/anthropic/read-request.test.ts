@@ -82,8 +82,19 @@ for (const [name, body, words] of refused) {
 }
 
 test('a body with sampling settings is sent as the version that accepts them', () => {
-  assert.deepEqual(anthropic.passHeaders({}), { 'anthropic-version': '2026-10-21' });
-  assert.deepEqual(anthropic.passHeaders({ top_k: 5 }), { 'anthropic-version': '2023-06-01' });
+  const pass = (body: JsonObject) => anthropic.passHeaders(body, {});
+  assert.deepEqual(pass({}), { 'anthropic-version': '2026-10-21' });
+  assert.deepEqual(pass({ top_k: 5 }), { 'anthropic-version': '2023-06-01' });
+});
+
+test("the caller's version and betas are passed on, and nothing that is neither", () => {
+  const given = { 'anthropic-version': '2023-01-01', 'anthropic-beta': 'a-2025-05-14, b:c' };
+  assert.deepEqual(anthropic.passHeaders({ top_k: 5 }, given), given);
+  for (const value of ['a\r\nx-api-key: k', 'ä', '"', 'b'.repeat(5_000)])
+    assert.throws(
+      () => anthropic.passHeaders({}, { 'anthropic-beta': value }),
+      isFault('bad_request', /anthropic-beta/),
+    );
 });
 
 const errors: [Fault, number, string][] = [
