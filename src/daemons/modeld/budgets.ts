@@ -12,6 +12,7 @@ import {
   computeRenewal,
   fitToBudgets,
   formatKey,
+  OUTPUT_TOKENS_COMFORTABLE,
 } from './rules/budget.ts';
 
 /** Sources of a limit, in ascending precedence. */
@@ -45,10 +46,21 @@ function newEntry(key: BudgetKey, spent: Amount): Entry {
 
 const makeLimitKey = (subject: string, name: string): string => `${subject} ${name}`;
 
+function computeLeft(limit: number | null, used: number): number | null {
+  return limit === null ? null : Math.max(0, limit - used);
+}
+
+/** The rest if nothing that is under way costs anything. */
+function withoutReservations(budget: BudgetRemaining): BudgetRemaining {
+  return { ...budget, ...budget.unreserved };
+}
+
 export class Budgets {
   readonly #limits = new Map<string, Limit>();
   readonly #entries = new Map<string, Entry>();
   #period = '';
+  /** Called when more may be left than before. */
+  onReleased: () => void = () => {};
   readonly #agentDefault: { tokens: number | null; costMicrousd: number | null };
 
   constructor(start: {
@@ -68,6 +80,7 @@ export class Budgets {
     if (found !== undefined && SET_BY.indexOf(found.setBy) > SET_BY.indexOf(limit.setBy))
       return false;
     this.#limits.set(at, limit);
+    this.onReleased();
     return true;
   }
 
@@ -108,14 +121,26 @@ export class Budgets {
     }
   }
 
-  /** Reserves in every budget or in none. The output is clamped to the tightest budget. */
-  reserve(keys: readonly BudgetKey[], bound: CostBound): Reservation | BudgetRefusal {
+  /**
+   * Reserves in every budget or in none. The output is clamped to the tightest budget. If it may
+   * wait, it does so rather than be clamped to little by what others have reserved.
+   */
+  reserve(
+    keys: readonly BudgetKey[],
+    bound: CostBound,
+    { mayWait = false } = {},
+  ): Reservation | BudgetRefusal | { blockedBy: BudgetKey } {
     const entries = keys.map((key) => this.#getEntry(key));
-    const fit = fitToBudgets(
-      entries.map((entry) => this.#computeRemaining(entry)),
-      bound,
-    );
-    if ('budget' in fit) return fit;
+    const left = entries.map((entry) => this.#computeRemaining(entry));
+    let comfort = 0;
+    if (mayWait) {
+      const later = fitToBudgets(left.map(withoutReservations), bound);
+      if ('budget' in later) return later;
+      comfort = Math.min(later.outputTokensMax, OUTPUT_TOKENS_COMFORTABLE);
+    }
+    const outputTokensMin = Math.max(bound.outputTokensMin ?? 0, comfort);
+    const fit = fitToBudgets(left, { ...bound, outputTokensMin });
+    if ('budget' in fit) return mayWait ? { blockedBy: fit.budget.key } : fit;
     const amount = { tokens: fit.tokens, costMicrousd: fit.costMicrousd };
     for (const { reserved } of entries) {
       reserved.tokens += amount.tokens;
@@ -135,6 +160,7 @@ export class Budgets {
       booked.push({ key, ...actual });
     }
     reservation.entries = [];
+    this.onReleased();
     return booked;
   }
 
@@ -200,14 +226,16 @@ export class Budgets {
 
   #computeRemaining({ key, spent, reserved }: Entry): BudgetRemaining {
     const { tokensLimit, costLimitMicrousd } = this.#findLimit(key);
-    const left = (limit: number | null, used: number): number | null =>
-      limit === null ? null : Math.max(0, limit - used);
     return {
       key,
-      tokens: left(tokensLimit, spent.tokens + reserved.tokens),
-      costMicrousd: left(costLimitMicrousd, spent.costMicrousd + reserved.costMicrousd),
+      tokens: computeLeft(tokensLimit, spent.tokens + reserved.tokens),
+      costMicrousd: computeLeft(costLimitMicrousd, spent.costMicrousd + reserved.costMicrousd),
       tokensLimit,
       costLimitMicrousd,
+      unreserved: {
+        tokens: computeLeft(tokensLimit, spent.tokens),
+        costMicrousd: computeLeft(costLimitMicrousd, spent.costMicrousd),
+      },
     };
   }
 }

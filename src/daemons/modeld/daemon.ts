@@ -84,6 +84,7 @@ async function start(
       failpoint,
     });
     metrics.gauge('model_calls_in_flight', () => service.calls.count());
+    metrics.gauge('model_calls_waiting', () => service.calls.countWaiting());
     const drainCalls = async (waitMs: number): Promise<void> => {
       await service.calls
         .drain(waitMs)

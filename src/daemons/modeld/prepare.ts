@@ -43,6 +43,8 @@ export type PreparedRoute = {
   inputTokens: number;
   inputTokensGuess: number;
   outputTokensWanted: number;
+  /** A lower limit would be refused by the provider. */
+  outputTokensMin?: number | undefined;
   price: PriceRow;
   times: number;
   boundCost(inputTokens: number, outputTokens: number): number;
@@ -222,7 +224,8 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
   const { provider, model } = p.route;
   const own = dialect.readOutputLimit(body);
   const choices = Math.max(1, Math.floor(own.choices));
-  const perChoice = computeWantedOutput(p.model, own.tokens);
+  const perChoiceMin = Math.min(own.tokensMin ?? 0, own.tokens ?? Number.POSITIVE_INFINITY);
+  const perChoice = Math.max(computeWantedOutput(p.model, own.tokens), perChoiceMin);
   const sizeBytes = Buffer.byteLength(text);
   const inputTokens = boundInputTokens({
     body,
@@ -238,6 +241,7 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
       outputTokensWanted: perChoice * choices,
       times,
     }),
+    outputTokensMin: perChoiceMin * choices,
     makeRequest({ outputTokensMax, isLimited }) {
       const allowed = Math.max(1, Math.floor(outputTokensMax / choices));
       const isCut = own.tokens === undefined ? isLimited : allowed < own.tokens;

@@ -115,6 +115,7 @@ export function makeUpstream(options: {
       bound: {
         inputTokens,
         outputTokensWanted: first.outputTokensWanted,
+        outputTokensMin: first.outputTokensMin,
         computeCost: (outputTokens) =>
           Math.max(...hops.map(({ prepared }) => prepared.boundCost(inputTokens, outputTokens))),
       },

@@ -6,7 +6,10 @@ import { writeAnthropicError, writeAnthropicStreamError } from './anthropic/writ
 import { writeRequest } from './anthropic/write-request.ts';
 import { writeResponse, writeStream } from './anthropic/write-response.ts';
 import type { Dialect } from './dialect.ts';
-import { asNumber } from './reading.ts';
+import { asNumber, asObject } from './reading.ts';
+
+/** Room for an answer after the thinking. */
+const ANSWER_TOKENS_MIN = 16;
 
 export const anthropic: Dialect = {
   name: 'anthropic',
@@ -21,6 +24,12 @@ export const anthropic: Dialect = {
   writeStream,
   writeError: writeAnthropicError,
   writeStreamError: writeAnthropicStreamError,
-  readOutputLimit: (body) => ({ tokens: asNumber(body.max_tokens), choices: 1 }),
+  readOutputLimit(body) {
+    const tokens = asNumber(body.max_tokens);
+    const thinking = asNumber(asObject(body.thinking)?.budget_tokens);
+    // Thinking is part of the output, and the limit must be above its budget.
+    const tokensMin = thinking === undefined ? undefined : thinking + ANSWER_TOKENS_MIN;
+    return { tokens, tokensMin, choices: 1 };
+  },
   outputLimit: (_body, tokens) => ({ max_tokens: tokens }),
 };

@@ -119,8 +119,15 @@ export type Dialect = {
   writeError(fault: Fault): DialectError;
   /** Writes an error inside a started stream. */
   writeStreamError(fault: Fault): string;
-  /** Returns the output limit of a client's body, per choice; undefined: no limit. */
-  readOutputLimit(body: JsonObject): { tokens: number | undefined; choices: number };
+  /**
+   * Returns the output limit of a client's body, per choice; undefined: no limit. With less than
+   * `tokensMin` the vendor would refuse the body.
+   */
+  readOutputLimit(body: JsonObject): {
+    tokens: number | undefined;
+    tokensMin?: number | undefined;
+    choices: number;
+  };
   /** Returns the members that set the output limit of a client's body. */
   outputLimit(
     body: JsonObject,

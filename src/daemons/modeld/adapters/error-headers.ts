@@ -1,5 +1,6 @@
-// Error headers for both dialects, which tell the vendors' SDKs whether and when to retry.
-import type { Fault } from '../../../wire/errors.ts';
+// Common parts of errors in both dialects: the headers that tell the vendors' SDKs whether and
+// when to retry, and the message.
+import type { Fault, FaultCode } from '../../../wire/errors.ts';
 
 export function makeErrorHeaders(fault: Fault): Record<string, string> {
   const headers: Record<string, string> = { 'content-type': 'application/json' };
@@ -10,6 +11,13 @@ export function makeErrorHeaders(fault: Fault): Record<string, string> {
     headers['retry-after'] = String(Math.ceil(fault.retryAfterMs / 1000));
   }
   return headers;
+}
+
+/** Clients show only the message: it must say what to do where only we can know. */
+const HINTED: readonly FaultCode[] = ['budget', 'limit', 'denied', 'data_not_allowed'];
+
+export function writeErrorMessage({ code, message, hint }: Fault): string {
+  return HINTED.includes(code) ? `${message}. ${hint}` : message;
 }
 
 /** Returns the vendor's 4xx status: the client's request was wrong, not the gateway. */

@@ -10,6 +10,8 @@ export type BudgetKey = { subject: BudgetSubject; name: string; period: string }
 
 /** A call that cannot write this much output is not worth its input. */
 const OUTPUT_TOKENS_USEFUL = 16;
+/** A call waits for others rather than be cut to less than this. */
+export const OUTPUT_TOKENS_COMFORTABLE = 4_096;
 
 export function formatKey(key: BudgetKey): string {
   return `${key.subject} ${key.name} ${key.period}`;
@@ -56,6 +58,8 @@ export function listBudgets(call: {
 export type CostBound = {
   inputTokens: number;
   outputTokensWanted: number;
+  /** With less it fails at the provider, or is useless to the caller. */
+  outputTokensMin?: number | undefined;
   computeCost: (outputTokens: number) => number;
 };
 export type BudgetRemaining = {
@@ -64,6 +68,8 @@ export type BudgetRemaining = {
   costMicrousd: number | null;
   tokensLimit: number | null;
   costLimitMicrousd: number | null;
+  /** The rest without the calls that are under way. */
+  unreserved?: { tokens: number | null; costMicrousd: number | null };
 };
 export type BudgetFit = Amount & { outputTokensMax: number };
 export type BudgetRefusal = { budget: BudgetRemaining; unit: 'tokens' | 'cost'; needed: number };
@@ -100,7 +106,8 @@ export function fitToBudgets(
   bound: CostBound,
 ): BudgetFit | BudgetRefusal {
   let outputTokensMax = bound.outputTokensWanted;
-  const useful = Math.min(bound.outputTokensWanted, OUTPUT_TOKENS_USEFUL);
+  const least = Math.max(OUTPUT_TOKENS_USEFUL, bound.outputTokensMin ?? 0);
+  const useful = Math.min(bound.outputTokensWanted, least);
   for (const budget of budgets) {
     const within = fitOutput(budget, bound);
     if (within.tokens < useful) {
@@ -127,6 +134,17 @@ function describeBudget(key: BudgetKey): string {
   return `the budget of ${key.subject} ${key.name}`;
 }
 
+/** Calls that are under way explain why there is less than the spending shows. */
+function describeReserved({ tokens, costMicrousd, unreserved }: BudgetRemaining, unit: string) {
+  const reserved =
+    unit === 'tokens'
+      ? (unreserved?.tokens ?? 0) - (tokens ?? 0)
+      : (unreserved?.costMicrousd ?? 0) - (costMicrousd ?? 0);
+  if (reserved <= 0) return '';
+  const amount = unit === 'tokens' ? `${reserved} tokens` : formatUsd(reserved);
+  return ` (calls under way may use ${amount})`;
+}
+
 export function budgetFault({ budget, unit, needed }: BudgetRefusal): Fault {
   const { key } = budget;
   const renews = computeRenewal(key);
@@ -138,9 +156,10 @@ export function budgetFault({ budget, unit, needed }: BudgetRefusal): Fault {
   const option = unit === 'tokens' ? '--tokens N' : '--cost USD';
   const command = `agentctl model budget ${key.subject}${who} ${option}`;
   const wait = renews === null ? '' : ` It renews at ${renews}.`;
+  const held = describeReserved(budget, unit);
   return fault(
     'budget',
-    `${describeBudget(key)} has ${left} left of ${limit}; this call may need ${need}`,
+    `${describeBudget(key)} has ${left} left of ${limit}${held}; this call may need ${need}`,
     {
       hint: `An operator can raise it: ${command}.${wait}`,
       details: {

@@ -10,8 +10,10 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, listBudgets, toDay } from '../rules/budget.ts';
 import { filterRoutes } from '../rules/labels.ts';
+import type { ModelRoute } from '../rules/models.ts';
 import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
+import { BudgetQueue, type ReserveAttempt } from './budget-queue.ts';
 import { makeRefusedEvent } from './events.ts';
 import {
   type CallEnd,
@@ -21,7 +23,7 @@ import {
   makeOutcome,
   multiply,
 } from './in-flight-call.ts';
-import type { ModelCall, ModelUseDecision } from './model-call.ts';
+import { type ModelCall, type ModelUseDecision, makeAbortFault } from './model-call.ts';
 import type { CheckModelUse } from './permission.ts';
 import type { ModelResult, ProviderResult, RoutePlan, Upstream } from './ports.ts';
 import { readLabels } from './runs.ts';
@@ -57,10 +59,13 @@ const REFUSALS_MAX = 10_000;
 const REFUSAL_INTERVAL_MS = 1_000;
 const ABORT_TIMEOUT_MS = 2_000;
 const POLL_INTERVAL_MS = 5;
+/** The least of a call's time that a wait leaves for the provider. */
+const WAIT_MARGIN_MS = 60_000;
 
 export class ModelCalls {
   readonly #deps: CallsDeps;
   readonly #inFlight = new Set<InFlightCall>();
+  readonly #queue: BudgetQueue;
   /** Calls with a response that are not settled and written. */
   #ending = 0;
   /** Caller or call and fault code → when its refusal was last recorded. */
@@ -68,14 +73,15 @@ export class ModelCalls {
 
   constructor(deps: CallsDeps) {
     this.#deps = deps;
+    this.#queue = new BudgetQueue(deps.clock);
+    deps.budgets.onReleased = () => this.#queue.release();
   }
 
   /** Throws when there is no response. The call is settled either way. */
   async perform(call: ModelCall): Promise<CallResponse> {
     const { log, failpoint, journal } = this.#deps;
     if (call.identity.run !== undefined) call.decision = await this.#decide(call);
-    const inFlight = this.#reserve(call);
-    this.#add(inFlight);
+    const inFlight = await this.#reserve(call);
     let intent: WrittenIntent;
     try {
       failpoint('modeld.before-intent');
@@ -90,7 +96,7 @@ export class ModelCalls {
       await intent.recorded();
       failpoint('modeld.after-attempt-durable');
       const { signal } = call.controller;
-      if (signal.aborted) throw abortFault(signal);
+      if (signal.aborted) throw makeAbortFault(signal);
       const performed = await this.#callProvider(inFlight);
       failpoint('modeld.after-upstream');
       return { ...performed, finished: this.#finish(inFlight, performed) };
@@ -104,6 +110,7 @@ export class ModelCalls {
 
   /** Waits for calls to end, then aborts them. Resolves when all are settled and written. */
   async drain(waitMs: number): Promise<void> {
+    this.#queue.close(fault('stopping', 'the runtime is stopping'));
     if (!(await this.#waitUntilIdle(waitMs))) {
       for (const { call } of this.#inFlight)
         call.controller.abort(fault('stopping', 'the runtime is stopping'));
@@ -115,6 +122,10 @@ export class ModelCalls {
 
   count(): number {
     return this.#inFlight.size;
+  }
+
+  countWaiting(): number {
+    return this.#queue.count();
   }
 
   async #waitUntilIdle(waitMs: number): Promise<boolean> {
@@ -139,29 +150,49 @@ export class ModelCalls {
     if (isStep(inFlight.call)) inFlight.call.identity.run!.steps--;
   }
 
-  /** Runs all checks and reserves, without awaiting in between. Throws what refused the call. */
-  #reserve(call: ModelCall): InFlightCall {
-    const { budgets, upstream, outbox, clock } = this.#deps;
-    if (call.controller.signal.aborted) throw abortFault(call.controller.signal);
-    // The activation may have ended while policy decided, before the call could be aborted.
-    if (call.identity.run?.ended !== undefined) throw call.identity.run.ended;
-    outbox.assertAuditAccepting();
+  /** Waits for what others have reserved, if need be. Throws what refused the call. */
+  async #reserve(call: ModelCall): Promise<InFlightCall> {
+    const { clock } = this.#deps;
+    const { controller, identity } = call;
+    const startMs = clock.nowMs();
+    // While it waits, too, it ends with its activation.
+    identity.run?.inFlight.add(controller);
     try {
-      const open = filterRoutes(call.routes, call.context.labels | readLabels(call.identity));
-      if ('refused' in open) throw open.refused;
-      const plan = upstream.plan(call.input, call.model, open.open);
-      assertFits(call, plan);
-      if (isStep(call)) assertStepLeft(call);
-      const createdMs = clock.nowMs();
-      const keys = listBudgets({ ...call.identity, day: toDay(createdMs) });
-      const reservation = budgets.reserve(keys, plan.bound);
-      if ('budget' in reservation) throw budgetFault(reservation);
-      if (isStep(call)) call.identity.run!.steps++;
-      return newInFlightCall({ call, plan, keys, routes: open.open, createdMs }, reservation);
+      const plan = makePlanner(call, this.#deps.upstream);
+      const inFlight = await this.#queue.reserve({
+        keys: listBudgets({ ...identity, day: toDay(startMs) }),
+        attempt: (mayWait) => this.#tryReserve(call, plan, mayWait),
+        signal: controller.signal,
+        waitMs: Math.max(call.deadlineMs - WAIT_MARGIN_MS, call.deadlineMs / 2),
+      });
+      const waitedMs = inFlight.createdMs - startMs;
+      call.deadlineMs = Math.max(1, call.deadlineMs - waitedMs);
+      return inFlight;
     } catch (error) {
+      identity.run?.inFlight.delete(controller);
       this.#recordRefusal(call, error);
       throw error;
     }
+  }
+
+  /** Runs all checks and reserves, without awaiting in between. */
+  #tryReserve(call: ModelCall, plan: Planner, mayWait: boolean): ReserveAttempt<InFlightCall> {
+    const { budgets, outbox, clock } = this.#deps;
+    if (call.controller.signal.aborted) throw makeAbortFault(call.controller.signal);
+    // The activation may have ended while policy decided, before the call could be aborted.
+    if (call.identity.run?.ended !== undefined) throw call.identity.run.ended;
+    outbox.assertAuditAccepting();
+    const planned = plan();
+    if (isStep(call)) assertStepLeft(call);
+    const createdMs = clock.nowMs();
+    const keys = listBudgets({ ...call.identity, day: toDay(createdMs) });
+    const reservation = budgets.reserve(keys, planned.plan.bound, { mayWait });
+    if ('blockedBy' in reservation) return reservation;
+    if ('budget' in reservation) throw budgetFault(reservation);
+    if (isStep(call)) call.identity.run!.steps++;
+    const value = newInFlightCall({ call, keys, createdMs, ...planned }, reservation);
+    this.#add(value);
+    return { value };
   }
 
   /** Once per named call, else once a second per caller, so that a loop cannot fill the log. */
@@ -212,6 +243,7 @@ export class ModelCalls {
       computeCost: () => bound.costMicrousd,
     });
     if ('budget' in more) throw budgetFault(more);
+    if ('blockedBy' in more) throw new Error('a try never waits for money');
     reservations.push(more);
     await this.#deps.journal.raise(seq, multiply(bound, reservations.length));
   }
@@ -251,6 +283,25 @@ export class ModelCalls {
     await this.#deps.journal.outcome(outcome);
     this.#deps.failpoint('modeld.after-outcome');
   }
+}
+
+type Planner = () => { plan: RoutePlan; routes: readonly ModelRoute[] };
+
+/** Plans the call for the routes that may see its labels, which can grow while it waits. */
+function makePlanner(call: ModelCall, upstream: Pick<Upstream, 'plan'>): Planner {
+  let made: ReturnType<Planner> | undefined;
+  let madeFor = -1;
+  return () => {
+    const labels = call.context.labels | readLabels(call.identity);
+    if (made !== undefined && madeFor === labels) return made;
+    const open = filterRoutes(call.routes, labels);
+    if ('refused' in open) throw open.refused;
+    const plan = upstream.plan(call.input, call.model, open.open);
+    assertFits(call, plan);
+    madeFor = labels;
+    made = { plan, routes: open.open };
+    return made;
+  };
 }
 
 function sleepBriefly(): Promise<void> {
@@ -300,11 +351,6 @@ function assertFits(
   throw fault('context_too_long', `the input has about ${guess} tokens; ${limit}`, {
     details: { input_tokens_guess: guess },
   });
-}
-
-function abortFault(signal: AbortSignal): Fault {
-  const reason: unknown = signal.reason;
-  return reason instanceof Fault ? reason : fault('canceled', 'the caller disconnected');
 }
 
 function asFault(error: unknown, log: Log): Fault {

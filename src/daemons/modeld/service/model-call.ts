@@ -1,6 +1,7 @@
 // One requested model call: its caller, model, routes and context. generate.ts, client-calls.ts and
 // embed.ts make it; calls.ts runs it.
 import type { PolicyDecision } from '../../../policy/request.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 import type { Intent } from '../store/entries.ts';
 import type { CallContext } from './context.ts';
@@ -32,3 +33,8 @@ export type ModelCall = {
   /** Absent where the caller is not a run. */
   decision?: ModelUseDecision;
 };
+
+export function makeAbortFault(signal: AbortSignal): Fault {
+  const reason: unknown = signal.reason;
+  return reason instanceof Fault ? reason : fault('canceled', 'the caller disconnected');
+}

@@ -1,7 +1,7 @@
 // Writes a fault in Anthropic's error format, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
-import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
+import { makeErrorHeaders, readUpstreamStatus, writeErrorMessage } from '../error-headers.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -41,7 +41,7 @@ function writeBody(fault: Fault): JsonObject {
     type: 'error',
     error: {
       type,
-      message: fault.message,
+      message: writeErrorMessage(fault),
       // The SDK reads an error's code here.
       details: { ...details, error_code: code, hint, retry, retry_after_ms },
     },

@@ -1,7 +1,7 @@
 // Writes a fault in OpenAI's error format, so that its SDKs raise the class their users catch.
 import type { Fault, FaultCode } from '../../../../wire/errors.ts';
 import type { DialectError } from '../dialect.ts';
-import { makeErrorHeaders, readUpstreamStatus } from '../error-headers.ts';
+import { makeErrorHeaders, readUpstreamStatus, writeErrorMessage } from '../error-headers.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
 
@@ -31,7 +31,7 @@ function writeBody(fault: Fault): JsonObject {
   const status = chooseStatus(fault);
   return {
     error: {
-      message: fault.message,
+      message: writeErrorMessage(fault),
       type: row?.type ?? (status >= 500 ? 'server_error' : 'invalid_request_error'),
       param: null,
       code: row?.code ?? fault.code,
