@@ -2,6 +2,9 @@
 // can match and quote only what is in it.
 import { truncateText } from './split-text.ts';
 
+export const WIRE_NAMES = ['openai', 'responses', 'anthropic'] as const;
+export type WireName = (typeof WIRE_NAMES)[number];
+
 export type ToolOffer = { readonly name: string; readonly schema: unknown };
 
 export type ToolResult = { readonly tool: string; readonly text: string };
@@ -11,7 +14,7 @@ export type ToolChoice =
   | { readonly kind: 'named'; readonly name: string };
 
 export type NormalizedRequest = {
-  readonly wire: 'openai' | 'anthropic';
+  readonly wire: WireName;
   readonly model: string;
   /** Empty when the system prompt has no line `You are agent:<name>`. */
   readonly agent: string;

@@ -6,6 +6,7 @@ import type Anthropic from '@anthropic-ai/sdk';
 import type OpenAI from 'openai';
 import type * as anthropic from './anthropic/types.ts';
 import type * as openai from './openai/types.ts';
+import type * as openaiResponses from './responses/types.ts';
 
 /** `true` if both unions have the same members, otherwise the members that only one of them has. */
 type SameMembers<A, B> = [Exclude<A, B> | Exclude<B, A>] extends [never]
@@ -19,6 +20,10 @@ const fields: {
   chat: SameMembers<
     Members<typeof openai.CHAT_FIELDS>,
     keyof OpenAI.Chat.Completions.ChatCompletionCreateParams
+  >;
+  responses: SameMembers<
+    Members<typeof openaiResponses.RESPONSES_FIELDS>,
+    keyof OpenAI.Responses.ResponseCreateParams
   >;
   message: SameMembers<
     Members<typeof anthropic.MESSAGE_FIELDS> | HeaderFields,
@@ -44,6 +49,7 @@ const fields: {
   >;
 } = {
   chat: true,
+  responses: true,
   message: true,
   count: true,
   tool: true,
@@ -57,6 +63,8 @@ const fields: {
 const responses = {
   completion: (sent: openai.ChatCompletion): OpenAI.Chat.Completions.ChatCompletion => sent,
   chunk: (sent: openai.ChatChunk): OpenAI.Chat.Completions.ChatCompletionChunk => sent,
+  item: (sent: openaiResponses.OutputItem): OpenAI.Responses.ResponseOutputItem => sent,
+  usage: (sent: openaiResponses.ResponsesUsage): OpenAI.Responses.ResponseUsage => sent,
   message: (sent: anthropic.AnthropicMessage): Anthropic.Message => sent,
   event: (
     sent: Exclude<anthropic.StreamEvent, { type: 'ping' }>,
@@ -65,5 +73,5 @@ const responses = {
 
 test('the wires match the vendors’ published types', () => {
   assert.ok(Object.values(fields).every((same) => same));
-  assert.equal(Object.keys(responses).length, 4);
+  assert.equal(Object.keys(responses).length, 6);
 });

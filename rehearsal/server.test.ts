@@ -10,6 +10,7 @@ import {
   post,
   postChat,
   postMessages,
+  postResponses,
   readPath,
   startServer,
 } from './testing.ts';
@@ -38,6 +39,12 @@ test('the same request gets the same bytes, also from another server', async () 
       const second = await postMessages(server, message);
       assert.equal(second.status, 200);
       assert.equal((await postMessages(otherServer, message)).text, second.text);
+      const input = [{ role: 'system', content: system }, ...messages];
+      const tools = OPENAI_TOOLS.map(({ function: own }) => ({ type: 'function', ...own }));
+      const item = { model, stream, input, tools };
+      const third = await postResponses(server, item);
+      assert.equal(third.status, 200);
+      assert.equal((await postResponses(otherServer, item)).text, third.text);
     }
   }
 });
@@ -58,6 +65,14 @@ test('call ids never repeat within a conversation', async () => {
   }
   assert.equal(ids.size, 10);
 });
+
+/** The same values where the Responses API has them. */
+function asResponses(body: unknown): unknown {
+  const { messages, max_tokens, max_completion_tokens, stream_options, ...rest } = Object(body);
+  const items = Array.isArray(messages) ? messages : [messages];
+  const input = items.flatMap((item) => [item, ...[item?.content ?? []].flat()]);
+  return { ...rest, input, max_output_tokens: max_tokens ?? max_completion_tokens };
+}
 
 /** Almost valid requests find more bugs than noise: any field may be valid, invalid or missing. */
 function makeAlmostValidRequest(): fc.Arbitrary<unknown> {
@@ -121,6 +136,8 @@ test('almost valid requests succeed, or are refused in the vendor’s format', a
     fc.asyncProperty(makeAlmostValidRequest(), async (body) => {
       await check('/v1/chat/completions', OPENAI_HEADERS, body);
       await check('/v1/messages', ANTHROPIC_HEADERS, body);
+      await check('/v1/responses', OPENAI_HEADERS, body);
+      await check('/v1/responses', OPENAI_HEADERS, asResponses(body));
       await check('/v1/embeddings', OPENAI_HEADERS, body);
     }),
     { numRuns: 500 },

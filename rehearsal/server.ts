@@ -8,6 +8,7 @@ import { deliverReply, sleepUnlessClosed } from './deliver-reply.ts';
 import { openaiWire } from './openai/wire.ts';
 import type { RehearsalRefusal } from './refusal.ts';
 import type { ScriptedError } from './render-reply.ts';
+import { responsesWire } from './responses/wire.ts';
 import type { Scenario } from './screenplay/types.ts';
 import type { RehearsalResponse, RehearsalWire } from './wire.ts';
 
@@ -18,6 +19,7 @@ type RehearsalRoute = { readonly wire: RehearsalWire; readonly method: 'GET' | '
 
 const ROUTES: Readonly<Record<string, RehearsalRoute>> = {
   '/v1/chat/completions': { wire: openaiWire, method: 'POST' },
+  '/v1/responses': { wire: responsesWire, method: 'POST' },
   '/v1/embeddings': { wire: openaiWire, method: 'POST' },
   '/v1/messages': { wire: anthropicWire, method: 'POST' },
   '/v1/messages/count_tokens': { wire: anthropicWire, method: 'POST' },

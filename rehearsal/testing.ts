@@ -64,6 +64,9 @@ export async function post(
 export const postChat = (server: TestServer, body: unknown, headers = OPENAI_HEADERS) =>
   post(`${server.url}/v1/chat/completions`, headers, body);
 
+export const postResponses = (server: TestServer, body: unknown, headers = OPENAI_HEADERS) =>
+  post(`${server.url}/v1/responses`, headers, body);
+
 export const postMessages = (server: TestServer, body: unknown, headers = ANTHROPIC_HEADERS) =>
   post(`${server.url}/v1/messages`, headers, body);
 

@@ -43,7 +43,7 @@ function checkFields(body: JsonRecord): RehearsalRefusal | undefined {
   return refuse(`Unrecognized request argument supplied: ${unknown}`);
 }
 
-function checkNumber(
+export function checkNumber(
   body: JsonRecord,
   param: string,
   kind: 'integer' | 'decimal',

@@ -1,5 +1,6 @@
 // Reads `match` of a scenario and `when` of a reply: patterns, steps, tools, wire.
 import { findModel, MODELS } from '../models.ts';
+import { WIRE_NAMES } from '../normalized-request.ts';
 import { formatSuggestion } from './did-you-mean.ts';
 import { type CaptureGroups, listGroupNames } from './template.ts';
 import type { MatchConditions, Pattern } from './types.ts';
@@ -100,7 +101,7 @@ export function readMatch(reader: YamlReader, entry: YamlEntry, name: string): M
           .map(normalizeToolName);
         break;
       case 'wire': {
-        const wire = reader.readChoice(value, 'wire', ['openai', 'anthropic'] as const);
+        const wire = reader.readChoice(value, 'wire', WIRE_NAMES);
         if (wire) match.wire = wire;
         break;
       }

@@ -1,4 +1,5 @@
 // Defines the compiled form of a screenplay, after the YAML has been read and checked.
+import type { WireName } from '../normalized-request.ts';
 import type { Template, ValueTemplate } from './template.ts';
 
 export type Pattern =
@@ -14,7 +15,7 @@ export type MatchConditions = {
   readonly lastResult?: Pattern;
   readonly step?: readonly number[];
   readonly hasTool?: readonly string[];
-  readonly wire?: 'openai' | 'anthropic';
+  readonly wire?: WireName;
 };
 
 export const DEFECT_KINDS = [

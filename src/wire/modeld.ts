@@ -13,6 +13,7 @@ import {
 import {
   BudgetSubject,
   BudgetView,
+  DialectName,
   ModelCallView,
   ModelView,
   ProviderPrice,
@@ -155,7 +156,7 @@ export const modeldRoutes = routes({
     callers: ['operator'],
     params: z.strictObject({ name: z.string().regex(/^[a-z][a-z0-9-]{0,31}$/) }),
     body: z.strictObject({
-      dialect: z.enum(['anthropic', 'openai']),
+      dialect: DialectName,
       base_url: z.url().max(500),
       key: z.string().max(10_000).optional(),
       models: z.array(z.string().max(128)).max(64).optional(),
@@ -168,6 +169,18 @@ export const modeldRoutes = routes({
   openaiChat: route({
     method: 'POST',
     path: '/openai/v1/chat/completions',
+    callers: ['run', 'operator'],
+    query: z.looseObject({}),
+    body: z.looseObject({}),
+    isPlainBody: isObject,
+    output: z.unknown(),
+    streams: true,
+    bodySizeBytesMax,
+    dialect: 'openai',
+  }),
+  openaiResponses: route({
+    method: 'POST',
+    path: '/openai/v1/responses',
     callers: ['run', 'operator'],
     query: z.looseObject({}),
     body: z.looseObject({}),

@@ -96,6 +96,20 @@ export const ROWS = rows({
       ['a message of no role', (g) => withBody(g, { messages: [{}] }), 'provider_refused'],
     ],
   },
+  openaiResponses: {
+    vendor: true,
+    good: async (world) => ({ run: world.someRun, body: { model: 'default', input: 'hello' } }),
+    check: (response: { object: string }) => assert.equal(response.object, 'response'),
+    bad: [
+      ['no input', (g) => withBody(g, { input: undefined }), 'bad_request'],
+      [
+        'a response that is stored elsewhere',
+        (g) => withBody(g, { previous_response_id: 'resp_1' }),
+        'bad_request',
+      ],
+      ['a message of no role', (g) => withBody(g, { input: [{}] }), 'provider_refused'],
+    ],
+  },
   openaiModels: {
     good: async (world) => ({ run: world.someRun }),
     check: (response: { object: string }) => assert.equal(response.object, 'list'),

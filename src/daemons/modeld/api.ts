@@ -1,7 +1,7 @@
 // Handles modeld's routes: passes requests to the service and writes its results for the wire.
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { RawReply } from '../../platform/dispatch.ts';
-import type { GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
+import type { DialectName, GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
 import type { ClientResponse } from './service/client-calls.ts';
 import type { ModeldService } from './service/service.ts';
 
@@ -51,6 +51,7 @@ type ModelRoutes =
   | 'listModels'
   | 'testModel'
   | 'openaiChat'
+  | 'openaiResponses'
   | 'openaiModels'
   | 'anthropicMessages'
   | 'anthropicCountTokens'
@@ -63,7 +64,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     if (caller.kind === 'operator' && typeof model === 'string')
       service.providers.assertOffered(model);
   };
-  const makeClientHandler = (dialect: 'openai' | 'anthropic') => async (context: ClientContext) => {
+  const makeClientHandler = (dialect: DialectName) => async (context: ClientContext) => {
     const { caller } = context;
     const body = readClientBody(context);
     assertMeant(caller, body.body.model);
@@ -87,6 +88,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     testModel: (context) =>
       service.testModel(context.caller, context.body.name, readDeadline(context)),
     openaiChat: makeClientHandler('openai'),
+    openaiResponses: makeClientHandler('responses'),
     openaiModels: async () => writeOpenaiModels(service.providers.listModelViews()),
     anthropicMessages: makeClientHandler('anthropic'),
     async anthropicCountTokens(context) {

@@ -1,6 +1,7 @@
 // The section `modeld` of agentd.yaml: providers, the names that map to them, prices and budgets.
 // Keys are never here: a provider names the file or the credential that holds its key.
 import * as z from 'zod';
+import { DialectName } from '../../wire/modeld.ts';
 import { Label } from '../../wire/primitives.ts';
 
 export const LABELS = Label.options;
@@ -28,7 +29,7 @@ const Timeouts = z.strictObject({
 
 export const ProviderConfig = z
   .strictObject({
-    dialect: z.enum(['anthropic', 'openai']),
+    dialect: DialectName,
     base_url: baseUrl,
     /** A file with the key: mode 0600 and owned by the user modeld runs as, else refused. */
     key_file: z.string().max(4_096).optional(),

@@ -2,16 +2,15 @@
 // cost, and the readers of its response. A client of the provider's dialect is passed through.
 import type { Clock } from '../../platform/clock.ts';
 import { fault } from '../../wire/errors.ts';
-import type { Usage } from '../../wire/modeld.ts';
+import type { DialectName, Usage } from '../../wire/modeld.ts';
 import {
   assistantMessage,
   type Dialect,
-  type DialectName,
-  type ModelRequest,
   type ModelResponse,
-  toModelRequest,
+  type WrittenRequest,
 } from './adapters/dialect.ts';
 import { dialects } from './adapters/dialects.ts';
+import { type ModelRequest, toModelRequest } from './adapters/model-request.ts';
 import { EMBED_PATH, readEmbedResponse, writeEmbedRequest } from './adapters/openai/embed.ts';
 import { passRequest, passStream, tapResponse } from './adapters/passthrough.ts';
 import {
@@ -76,7 +75,7 @@ export function prepare(p: Preparation): PreparedRoute {
     : prepareTranslated(p, dialect, ask);
 }
 
-/** The rehearsal speaks both dialects, so that clients of either are passed through. */
+/** The rehearsal speaks every dialect, so that all clients are passed through. */
 function chooseDialect(settings: ProviderSettings, ask: ModelInput): DialectName {
   if (settings.name !== REHEARSAL) return settings.dialect;
   return ask.form === 'client' ? ask.dialect : 'anthropic';
@@ -136,7 +135,7 @@ function prepareWritten(
   p: Preparation,
   dialect: Dialect,
   request: ModelRequest,
-  readers: (names: Parameters<Dialect['readResponse']>[1]) => WrittenReaders['readers'],
+  readers: (written: WrittenRequest) => WrittenReaders['readers'],
 ): PreparedRoute {
   const wanted = computeWantedOutput(p.model, request.maxOutputTokens);
   const write = (maxOutputTokens: number) => {
@@ -160,13 +159,13 @@ function prepareWritten(
   return {
     ...makeCosts(p, { inputTokens, sizeBytes, outputTokensWanted: wanted }),
     makeRequest({ outputTokensMax }) {
-      const { text, headers, names } = outputTokensMax < wanted ? write(outputTokensMax) : first;
+      const written = outputTokensMax < wanted ? write(outputTokensMax) : first;
       return {
         dialect: dialect.name,
-        body: text,
-        headers,
+        body: written.text,
+        headers: written.headers,
         stream: request.stream,
-        ...readers(names),
+        ...readers(written),
       };
     },
   };
@@ -174,7 +173,7 @@ function prepareWritten(
 
 function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest): PreparedRoute {
   const { provider } = p.route;
-  return prepareWritten(p, dialect, request, (names) => ({
+  return prepareWritten(p, dialect, request, ({ names }) => ({
     readWhole: ({ json }) => ({
       ended: Promise.resolve({ response: dialect.readResponse(json, names) }),
       output: { type: 'answer' },
@@ -196,24 +195,37 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientInput): 
     id: ask.callId,
     model: request.model,
     createdMs: p.clock.nowMs(),
+    request,
     ...(request.streamUsage === undefined ? {} : { streamUsage: request.streamUsage }),
   };
   const { provider } = p.route;
-  return prepareWritten(p, dialect, request, (names) => ({
-    readWhole({ json }) {
-      const response = dialect.readResponse(json, names);
-      const body = JSON.stringify(client.writeResponse(response, meta));
-      const output = { type: 'bytes', headers: JSON_HEADERS, body } as const;
-      return { ended: Promise.resolve({ response }), output };
-    },
-    async readStream(upstream) {
-      const reader = dialect.readStream(names);
-      const writer = client.writeStream(meta);
-      const started = await startTranslation({ upstream, reader, provider, writer, client });
-      const { items, ended } = started;
-      return { ended, output: { type: 'stream', headers: SSE_HEADERS, items } };
-    },
-  }));
+  return prepareWritten(p, dialect, request, ({ names, dropped = [] }) => {
+    const lost = listDropped([...(request.dropped ?? []), ...dropped]);
+    return {
+      readWhole({ json }) {
+        const response = dialect.readResponse(json, names);
+        const body = JSON.stringify(client.writeResponse(response, meta));
+        const output = { type: 'bytes', headers: { ...JSON_HEADERS, ...lost }, body } as const;
+        return { ended: Promise.resolve({ response }), output };
+      },
+      async readStream(upstream) {
+        const reader = dialect.readStream(names);
+        const writer = client.writeStream(meta);
+        const started = await startTranslation({ upstream, reader, provider, writer, client });
+        const { items, ended } = started;
+        return { ended, output: { type: 'stream', headers: { ...SSE_HEADERS, ...lost }, items } };
+      },
+    };
+  });
+}
+
+const DROPPED_LENGTH_MAX = 1_000;
+
+/** Names what the provider did not get; the names come from the client. */
+function listDropped(names: readonly string[]): Record<string, string> {
+  if (names.length === 0) return {};
+  const safe = [...new Set(names)].map((name) => name.replace(/[^\w.[\]-]/g, '_'));
+  return { 'agentd-dropped': safe.join(', ').slice(0, DROPPED_LENGTH_MAX) };
 }
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
@@ -221,6 +233,7 @@ const SSE_HEADERS = { 'content-type': 'text/event-stream', 'cache-control': 'no-
 
 function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput): PreparedRoute {
   const { body, text } = ask;
+  dialect.assertSelfContained?.(body);
   const { provider, model } = p.route;
   const own = dialect.readOutputLimit(body);
   const choices = Math.max(1, Math.floor(own.choices));
@@ -314,8 +327,8 @@ function makeTextlessResponse(model: string, usage: Usage, usageReported = true)
 
 function prepareEmbed(p: Preparation, input: string[]): PreparedRoute {
   const { provider, model } = p.route;
-  const isOpenai = p.settings.name === REHEARSAL || p.settings.dialect === 'openai';
-  if (!isOpenai)
+  const hasEmbeddings = p.settings.name === REHEARSAL || p.settings.dialect !== 'anthropic';
+  if (!hasEmbeddings)
     throw fault('unavailable', `provider ${provider} has no embeddings`, {
       hint: 'Map the name to a provider of the OpenAI dialect.',
     });

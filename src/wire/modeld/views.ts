@@ -25,9 +25,13 @@ export const ModelView = z.object({
 });
 export type ModelView = z.infer<typeof ModelView>;
 
+/** `openai` is Chat Completions; `responses` is OpenAI's newer API of that name. */
+export const DialectName = z.enum(['anthropic', 'openai', 'responses']);
+export type DialectName = z.infer<typeof DialectName>;
+
 export const ProviderView = z.object({
   name: z.string(),
-  dialect: z.enum(['anthropic', 'openai']),
+  dialect: DialectName,
   base_url: z.string(),
   has_key: z.boolean(),
   labels_allowed: z.array(Label),

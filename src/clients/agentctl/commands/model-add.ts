@@ -1,7 +1,7 @@
 // agentctl model add: adds or changes a provider. The key comes from a file, standard input or a
 // hidden prompt, never from the command line, where every process could read it.
 import { fault } from '../../../wire/errors.ts';
-import type { ModelView, ProviderPrice } from '../../../wire/modeld.ts';
+import type { DialectName, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
 import type { RuntimeClient } from '../runtime.ts';
@@ -11,16 +11,19 @@ const KNOWN: Readonly<Record<string, { dialect: string; url: string }>> = {
   openai: { dialect: 'openai', url: 'https://api.openai.com/v1' },
 };
 
+const DIALECTS: readonly DialectName[] = ['anthropic', 'openai', 'responses'];
+
 export async function add({ args, out, runtime }: Session): Promise<void> {
   const name = args.positionals[0]!;
   const { providers } = await runtime().call('modeld', 'listModels', {});
   // Options that are not given keep their values for an existing provider.
   const old = providers.find((provider) => provider.name === name);
-  const dialect = args.text('dialect') ?? old?.dialect ?? KNOWN[name]?.dialect;
+  const asked = args.text('dialect') ?? old?.dialect ?? KNOWN[name]?.dialect;
+  const dialect = DIALECTS.find((known) => known === asked);
   const base_url = args.text('base-url') ?? old?.base_url ?? KNOWN[name]?.url;
-  if (dialect !== 'anthropic' && dialect !== 'openai') {
+  if (dialect === undefined) {
     throw fault('bad_usage', `${name} is not a known provider: --dialect is required`, {
-      hint: 'Add --dialect anthropic or --dialect openai (also for compatible servers).',
+      hint: 'Add --dialect anthropic, openai (also for compatible servers) or responses.',
     });
   }
   if (base_url === undefined) {

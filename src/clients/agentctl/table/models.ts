@@ -40,9 +40,9 @@ export const modelCommands: readonly Command[] = [
       {
         name: 'dialect',
         value: 'DIALECT',
-        completes: ['anthropic', 'openai'],
+        completes: ['anthropic', 'openai', 'responses'],
         only: true,
-        help: 'API dialect of the server (known for anthropic and openai)',
+        help: 'API dialect of the server: anthropic, openai (Chat Completions) or responses',
       },
       { name: 'base-url', value: 'URL', help: 'base URL (known for anthropic and openai)' },
       {

@@ -1,47 +1,11 @@
 // The interface of a vendor's dialect, and the neutral request, response and stream events between
-// dialects. openai.ts and anthropic.ts implement it.
+// dialects. openai.ts, responses.ts and anthropic.ts implement it.
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type {
-  GenerateRequest,
-  Message,
-  StopReason,
-  ToolSpec,
-  Usage,
-} from '../../../wire/modeld.ts';
+import type { DialectName, Message, Part, StopReason, Usage } from '../../../wire/modeld.ts';
+import type { ModelRequest, RequestMessage } from './model-request.ts';
 import type { JsonObject } from './reading.ts';
 import type { SseBlock } from './sse.ts';
 import type { WireNames } from './tool-names.ts';
-
-export type DialectName = 'openai' | 'anthropic';
-
-/** A neutral request. Only clients of a vendor's SDK set the last five fields. */
-export type ModelRequest = {
-  messages: Message[];
-  tools: ToolSpec[];
-  toolChoice?: 'auto' | 'none' | 'required' | { name: string } | undefined;
-  temperature?: number | undefined;
-  stop: string[];
-  maxOutputTokens?: number | undefined;
-  stream: boolean;
-  /** The client wants usage in its stream; only OpenAI's clients can decline it. */
-  streamUsage?: boolean | undefined;
-  parallelToolCalls?: boolean | undefined;
-  topP?: number | undefined;
-  effort?: string | undefined;
-  outputSchema?: JsonObject | undefined;
-};
-
-export function toModelRequest(request: GenerateRequest, messages: Message[]): ModelRequest {
-  return {
-    messages,
-    tools: request.tools ?? [],
-    toolChoice: request.tool_choice,
-    temperature: request.temperature,
-    stop: request.stop ?? [],
-    maxOutputTokens: request.limits?.max_output_tokens,
-    stream: request.stream === true,
-  };
-}
 
 export type WriteOptions = {
   provider: string;
@@ -58,6 +22,8 @@ export type WrittenRequest = {
   names: WireNames;
   /** Headers that belong to this body. */
   headers: Record<string, string>;
+  /** Members of the request that this dialect cannot say. */
+  dropped?: string[];
 };
 
 export type ModelResponse = {
@@ -79,8 +45,12 @@ export type ResponseEvent =
   | { type: 'text'; text: string }
   | { type: 'thinking'; text: string }
   | { type: 'signature'; signature: string }
+  /** The thinking since the last one is complete; redacted thinking has no text. */
+  | { type: 'thinking_end'; part: Extract<Part, { type: 'thinking' }> }
   | { type: 'tool_call'; id: string; name: string }
   | { type: 'tool_arguments'; id: string; text: string }
+  /** The arguments are complete. Not every dialect says it before `done`. */
+  | { type: 'tool_call_end'; id: string }
   | { type: 'done'; response: ModelResponse };
 
 export type StreamReader = {
@@ -99,7 +69,14 @@ export type StreamWriter = {
   write(event: ResponseEvent): string;
 };
 
-export type ResponseMeta = { id: string; model: string; createdMs: number; streamUsage?: boolean };
+export type ResponseMeta = {
+  id: string;
+  model: string;
+  createdMs: number;
+  streamUsage?: boolean;
+  /** The client's request. */
+  request?: ModelRequest;
+};
 
 export type DialectError = { status: number; headers: Record<string, string>; body: string };
 
@@ -114,6 +91,8 @@ export type Dialect = {
   readResponse(json: unknown, names: WireNames): ModelResponse;
   readStream(names: WireNames): StreamReader;
   readRequest(body: JsonObject): ModelRequest & { model: string };
+  /** Throws for a client's body that refers to what only the provider has. */
+  assertSelfContained?(body: JsonObject): void;
   writeResponse(response: ModelResponse, meta: ResponseMeta): JsonObject;
   writeStream(meta: ResponseMeta): StreamWriter;
   writeError(fault: Fault): DialectError;
@@ -138,12 +117,12 @@ export type Dialect = {
 
 const PARTS_BY_ROLE: Record<Message['role'], readonly string[]> = {
   system: ['text'],
-  user: ['text', 'tool_result'],
+  user: ['text', 'tool_result', 'media'],
   assistant: ['text', 'thinking', 'tool_call'],
 };
 
 /** No vendor accepts a part in the wrong role, and moving it would change the meaning. */
-export function assertParts(messages: Message[]): void {
+export function assertParts(messages: RequestMessage[]): void {
   messages.forEach((message, index) => {
     for (const part of message.parts) {
       if (PARTS_BY_ROLE[message.role].includes(part.type)) continue;

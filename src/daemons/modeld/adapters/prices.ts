@@ -1,7 +1,6 @@
 // The vendors' published prices in micro-USD per million tokens, and the cost of a call in whole
 // micro-USD, rounded up. Rows of the configuration take precedence.
-import type { Usage } from '../../../wire/modeld.ts';
-import type { DialectName } from './dialect.ts';
+import type { DialectName, Usage } from '../../../wire/modeld.ts';
 import { asText, type JsonObject } from './reading.ts';
 
 /** Micro-USD per million tokens. */
@@ -134,6 +133,7 @@ const FALLBACK_PRICES = {
 /** Price multipliers of options in a client's body, by dialect and member. */
 const SURCHARGES = {
   openai: { service_tier: { priority: 2, fast: 2 } },
+  responses: { service_tier: { priority: 2, fast: 2 } },
   anthropic: { speed: { fast: 6 }, inference_geo: { '*': 1.1 } },
 } as const;
 

@@ -5,7 +5,7 @@ import type { ClientCall, ResponseHandler } from '../../../platform/http1/client
 import { isSendable, type ResponseHead, writeHeaders } from '../../../platform/http1/head.ts';
 import { parseJson } from '../../../platform/json.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
-import type { DialectName } from './dialect.ts';
+import type { DialectName } from '../../../wire/modeld.ts';
 import { dialects } from './dialects.ts';
 import { makePools, type ProviderTarget, parseTarget } from './provider-target.ts';
 import { silentFault, tooLongFault, UpstreamBody } from './upstream-body.ts';

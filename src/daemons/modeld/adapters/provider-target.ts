@@ -3,7 +3,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { type HttpPool, makePool } from '../../../platform/http1/client.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { DialectName } from './dialect.ts';
+import type { DialectName } from '../../../wire/modeld.ts';
 
 export type ProviderTarget = {
   pool: HttpPool;
@@ -73,8 +73,8 @@ function openTlsPool(hostname: string, port: number): HttpPool {
 /** OpenAI's base URLs end in /v1 by custom and Anthropic's do not; both spellings work for both. */
 function readBasePath(path: string, dialect: DialectName): string {
   const base = path.replace(/\/+$/, '');
-  if (dialect === 'openai') return base === '' ? '/v1' : base;
-  return base.endsWith('/v1') ? base.slice(0, -3) : base;
+  if (dialect === 'anthropic') return base.endsWith('/v1') ? base.slice(0, -3) : base;
+  return base === '' ? '/v1' : base;
 }
 
 /** `unix:/run/x.sock`, or `unix:/run/x.sock:/base/path`. */

@@ -1,4 +1,4 @@
-// Properties of both dialects: everything a dialect can express survives a round trip, whole or as
+// Properties of all dialects: everything a dialect can express survives a round trip, whole or as
 // a stream split anywhere, alone or through the other dialect.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,20 +6,16 @@ import fc from 'fast-check';
 import type { Message, Part, StopReason, ToolSpec, Usage } from '../../../wire/modeld.ts';
 import { sealThinking } from './anthropic/thinking.ts';
 import { anthropic } from './anthropic.ts';
-import type {
-  Dialect,
-  ModelRequest,
-  ModelResponse,
-  ResponseEvent,
-  ResponseMeta,
-} from './dialect.ts';
+import type { Dialect, ModelResponse, ResponseEvent, ResponseMeta } from './dialect.ts';
+import type { ModelRequest, RequestMessage } from './model-request.ts';
 import { openai } from './openai.ts';
 import type { JsonObject } from './reading.ts';
+import { responses } from './responses.ts';
 import { SseParser } from './sse.ts';
 import { unchangedNames, type WireNames } from './tool-names.ts';
 
 const MODEL = 'up/model:1';
-const META: ResponseMeta = { id: 'id_1', model: MODEL, createdMs: 1_000, streamUsage: true };
+const META: ResponseMeta = { id: 'resp_1', model: MODEL, createdMs: 1_000, streamUsage: true };
 
 const words = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 }).map((s) => `.${s}`);
 const textPart: fc.Arbitrary<Part> = words.map((text) => ({ type: 'text', text }));
@@ -84,7 +80,7 @@ function conversation(options: { marksErrors: boolean }): fc.Arbitrary<Message[]
     });
 }
 
-const restored = (messages: Message[], names: WireNames): Message[] =>
+const restored = (messages: RequestMessage[], names: WireNames): RequestMessage[] =>
   messages.map((message) => ({
     ...message,
     parts: message.parts.map((part) =>
@@ -96,14 +92,16 @@ const restored = (messages: Message[], names: WireNames): Message[] =>
     ),
   }));
 
-for (const dialect of [openai, anthropic]) {
+const DIALECTS = [openai, responses, anthropic];
+
+for (const dialect of DIALECTS) {
   test(`${dialect.name}: a written request is read back the same`, () => {
     fc.assert(
       fc.property(
         conversation({ marksErrors: dialect.name === 'anthropic' }),
         fc.uniqueArray(toolSpec, { selector: (tool) => tool.name, minLength: 1, maxLength: 4 }),
         fc.constantFrom('auto', 'none', 'required', undefined),
-        fc.array(words, { maxLength: 4 }),
+        fc.array(words, { maxLength: dialect.name === 'responses' ? 0 : 4 }),
         fc.integer({ min: 1, max: 1e6 }),
         (messages, tools, toolChoice, stop, maxOutputTokens) => {
           const request: ModelRequest = { messages, tools, toolChoice, stop, stream: true };
@@ -140,13 +138,19 @@ const usage: fc.Arbitrary<Usage> = fc.record({
 
 function answerOf(dialect: Dialect): fc.Arbitrary<ModelResponse> {
   const thinking: fc.Arbitrary<Part> =
-    dialect.name === 'openai'
+    dialect.name !== 'anthropic'
       ? words.map((text) => ({ type: 'thinking', text }))
       : fc.tuple(words, words).map(([text, seal]) => sealThinking(text, seal, MODEL));
-  const stops: StopReason[] =
-    dialect.name === 'openai'
-      ? ['end', 'max_tokens']
-      : ['end', 'max_tokens', 'stop_sequence', 'refusal'];
+  const stops: StopReason[] = {
+    openai: ['end' as const, 'max_tokens' as const],
+    responses: ['end' as const, 'max_tokens' as const, 'refusal' as const],
+    anthropic: [
+      'end' as const,
+      'max_tokens' as const,
+      'stop_sequence' as const,
+      'refusal' as const,
+    ],
+  }[dialect.name];
   return fc
     .record({
       thinking: fc.option(thinking),
@@ -212,7 +216,7 @@ function readBack(dialect: Dialect, text: string, cuts: number[]): ModelResponse
   return reader.response();
 }
 
-for (const dialect of [openai, anthropic]) {
+for (const dialect of DIALECTS) {
   test(`${dialect.name}: a response written to a client reads the same`, () => {
     fc.assert(
       fc.property(answerOf(dialect), (response) => {
@@ -242,10 +246,10 @@ for (const dialect of [openai, anthropic]) {
 }
 
 test('from one dialect to the other and back: text, calls, counts and reasons stay', () => {
-  for (const [first, second] of [
-    [openai, anthropic],
-    [anthropic, openai],
-  ] as const) {
+  const pairs = DIALECTS.flatMap((first) =>
+    DIALECTS.filter((second) => second !== first).map((second) => [first, second] as const),
+  );
+  for (const [first, second] of pairs) {
     fc.assert(
       fc.property(answerOf(openai), fc.nat(), (response, at) => {
         const relay = (dialect: Dialect, source: ResponseEvent[]) => {

@@ -5,7 +5,7 @@
 // body is never shorter than its text. So bytes of body ≥ tokens of text, typically by a factor of
 // 3 to 4; role markers and tool wrappers fit into the JSON syntax. Text that a vendor adds, and
 // images, whose cost does not depend on their size, are added to that.
-import type { DialectName } from './dialect.ts';
+import type { DialectName } from '../../../wire/modeld.ts';
 import { asList, asObject, type JsonObject } from './reading.ts';
 
 const OVERHEAD_TOKENS = 64;
@@ -14,12 +14,13 @@ const TOOLS_TOKENS = 1_024;
 /** Above what either vendor counts for one image at the highest detail. */
 const IMAGE_TOKENS = 12_000;
 
-/** Only content lists can contain media. */
+/** Only content lists, and lists of a tool's output, can contain media. */
 function countMedia(body: JsonObject): { images: number; isOpenEnded: boolean } {
   const found = { images: 0, isOpenEnded: false };
-  for (const message of asList(body.messages)) {
-    const content = asObject(message)?.content;
-    if (Array.isArray(content)) countBlocks(content, found);
+  for (const message of [...asList(body.messages), ...asList(body.input)]) {
+    const item = asObject(message);
+    countBlocks(asList(item?.content), found);
+    countBlocks(asList(item?.output), found);
   }
   return found;
 }
@@ -32,12 +33,14 @@ function countBlocks(blocks: unknown[], found: { images: number; isOpenEnded: bo
         break;
       case 'image':
       case 'image_url':
+      case 'input_image':
         found.images++;
         break;
       case 'tool_result':
         countBlocks(asList(block.content), found);
         break;
       case 'file':
+      case 'input_file':
       case 'document':
         if (!hasInlineText(block)) found.isOpenEnded = true;
         break;
@@ -62,19 +65,25 @@ export function boundInputTokens(options: {
 }): number {
   const { body, sizeBytes, contextTokens } = options;
   const { images, isOpenEnded } = countMedia(body);
-  const hasServerSide = options.dialect === 'anthropic' && usesServerTools(body);
+  const hasServerSide = usesServerTools(body, options.dialect);
   if (isOpenEnded || hasServerSide) return contextTokens;
   const tools = asList(body.tools).length > 0 ? TOOLS_TOKENS : 0;
   const tokens = sizeBytes + OVERHEAD_TOKENS + tools + images * IMAGE_TOKENS;
   return Math.min(tokens, contextTokens);
 }
 
+/** Tools that run at the client: the model only writes the call. */
+const CLIENT_TOOLS: Record<DialectName, ReadonlySet<unknown>> = {
+  anthropic: new Set([undefined, null, 'custom']),
+  openai: new Set(['function', 'custom']),
+  responses: new Set(['function', 'custom', 'namespace', 'local_shell', 'apply_patch']),
+};
+
 /** Tools that run at the vendor add their results to the input. */
-function usesServerTools(body: JsonObject): boolean {
-  return asList(body.tools).some((tool) => {
-    const type = asObject(tool)?.type;
-    return type !== undefined && type !== null && type !== 'custom';
-  });
+function usesServerTools(body: JsonObject, dialect: DialectName): boolean {
+  const known = CLIENT_TOOLS[dialect];
+  const added = asList(body.input).flatMap((item) => asList(asObject(item)?.tools));
+  return [...asList(body.tools), ...added].some((tool) => !known.has(asObject(tool)?.type));
 }
 
 const CHARS_PER_TOKEN_GUESS = 4;

@@ -1,6 +1,7 @@
 // Maps tool names and call ids to names that the vendors accept (letters, digits, _ and -, up to a
 // length) and back, with one table per request: `task.delegate` is sent as `task_delegate`.
-import type { Message, ToolSpec } from '../../../wire/modeld.ts';
+import type { ToolSpec } from '../../../wire/modeld.ts';
+import type { RequestMessage } from './model-request.ts';
 
 export type NameTable = { toWire(name: string): string; toName(wire: string): string };
 
@@ -47,7 +48,7 @@ export type WireNames = {
 };
 
 export function makeWireNames(
-  request: { messages: Message[]; tools: ToolSpec[] },
+  request: { messages: RequestMessage[]; tools: ToolSpec[] },
   options: { model: string; provider: string; toolLengthMax: number; callIdLengthMax: number },
 ): WireNames {
   const toolNames = request.tools.map((tool) => tool.name);

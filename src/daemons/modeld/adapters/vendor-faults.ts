@@ -67,6 +67,7 @@ const CODE_BY_TYPE: Record<string, FaultCode> = {
   invalid_request_error: 'provider_refused',
   not_found_error: 'provider_refused',
   billing_error: 'provider_refused',
+  invalid_prompt: 'provider_refused',
   request_too_large: 'too_large',
 };
 

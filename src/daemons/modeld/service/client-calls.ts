@@ -3,13 +3,14 @@
 import type { NewId } from '../../../platform/ids.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
+import type { DialectName } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import type { ModelCalls } from './calls.ts';
 import { makeClientContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
 import type { ModelCall } from './model-call.ts';
-import type { DialectName, Upstream } from './ports.ts';
+import type { Upstream } from './ports.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
@@ -36,6 +37,7 @@ export function makeClientCalls(parts: {
 
   const makeCall = (
     caller: Caller,
+    dialect: DialectName,
     { body }: ClientBody,
     patience: CallDeadline,
   ): Omit<ModelCall, 'via' | 'input'> & { callId: CallId } => {
@@ -43,7 +45,7 @@ export function makeClientCalls(parts: {
     if (identity.mode === 'replay')
       throw fault('replay_differs', 'calls of a vendor SDK have no call_id and cannot be replayed');
     const { labels, principal: source } = identity;
-    const context = makeClientContext({ body, source, labels });
+    const context = makeClientContext({ dialect, body, source, labels });
     const { model, routes } = providers.resolve(context.model, 'chat');
     const callId = newId<CallId>('call');
     return {
@@ -83,7 +85,7 @@ export function makeClientCalls(parts: {
       asked: ClientBody,
       patience: CallDeadline,
     ): Promise<ClientResponse> {
-      const call = makeCall(caller, asked, patience);
+      const call = makeCall(caller, dialect, asked, patience);
       const { callId } = call;
       return perform({
         ...call,
@@ -98,7 +100,7 @@ export function makeClientCalls(parts: {
       asked: ClientBody,
       patience: CallDeadline,
     ): Promise<ClientResponse> {
-      const call = makeCall(caller, asked, patience);
+      const call = makeCall(caller, 'anthropic', asked, patience);
       const routes = call.routes.filter(
         ({ provider }) => providers.getDialect(provider) === 'anthropic',
       );

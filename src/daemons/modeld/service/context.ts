@@ -2,7 +2,7 @@
 // one more. Equal request hashes mean that a repeated call is the same call.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { GenerateRequest, Message } from '../../../wire/modeld.ts';
+import type { DialectName, GenerateRequest, Message } from '../../../wire/modeld.ts';
 import { toMask } from '../rules/labels.ts';
 import type { ContextPart } from '../store/parts.ts';
 
@@ -47,20 +47,33 @@ export function makeNeutralContext(request: GenerateRequest, source: string): Ca
   return { messages, params, labels: combineLabels(messages), requestHash };
 }
 
+/** The member of a vendor's body that has the conversation. */
+const MESSAGES: Record<DialectName, string> = {
+  anthropic: 'messages',
+  openai: 'messages',
+  responses: 'input',
+};
+
+function listMessages(value: unknown, name: string): unknown[] {
+  if (name === 'input' && typeof value === 'string' && value !== '') return [value];
+  if (Array.isArray(value) && value.length > 0) return value;
+  throw fault('bad_request', `${name} must be a list with at least one message`);
+}
+
 /** Reads only the model and the messages of a vendor's body; the adapter validates the rest. */
 export function makeClientContext(options: {
+  dialect: DialectName;
   body: Record<string, unknown>;
   source: string;
   labels: number;
 }): CallContext & { model: string } {
-  const { messages: list, ...rest } = options.body;
+  const member = MESSAGES[options.dialect];
+  const { [member]: list, ...rest } = options.body;
   const model = rest.model;
   if (typeof model !== 'string' || model === '' || model.length > 128)
     throw fault('bad_request', 'model must be a name of 1 to 128 characters');
-  if (!Array.isArray(list) || list.length === 0)
-    throw fault('bad_request', 'messages must be a list with at least one message');
   const { source, labels } = options;
-  const messages = list.map((message: unknown) =>
+  const messages = listMessages(list, member).map((message) =>
     makePart(JSON.stringify(message), labels, source),
   );
   const params = makeParamsPart(JSON.stringify(rest));

@@ -1,7 +1,13 @@
 // Interfaces between the service and the outside; upstream.ts and daemon.ts implement them.
 import type { Fault } from '../../../wire/errors.ts';
-import type { GenerateRequest, Message, ModelView, ProviderPrice } from '../../../wire/modeld.ts';
-import type { DialectName, ModelResponse, ResponseEvent } from '../adapters/dialect.ts';
+import type {
+  DialectName,
+  GenerateRequest,
+  Message,
+  ModelView,
+  ProviderPrice,
+} from '../../../wire/modeld.ts';
+import type { ModelResponse, ResponseEvent } from '../adapters/dialect.ts';
 import type { CostBound } from '../rules/budget.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 
@@ -111,4 +117,4 @@ export type ReadArtifact = (
   runId: string | null,
 ) => Promise<{ text: string; labels: Message['labels'] }>;
 
-export type { DialectName, ResponseEvent };
+export type { ResponseEvent };

@@ -5,7 +5,7 @@ import { checkValue } from '../../../platform/check.ts';
 import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
+import type { DialectName, ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
@@ -25,7 +25,7 @@ import {
 import { type Keys, readPrivateFile } from '../store/keys.ts';
 import { readProviders, type StoredProvider } from '../store/settings.ts';
 import type { LabeledRoute } from './model-call.ts';
-import type { DialectName, ProviderSettings, Upstream } from './ports.ts';
+import type { ProviderSettings, Upstream } from './ports.ts';
 
 type ProviderEntry = {
   settings: ProviderSettings;
@@ -134,10 +134,7 @@ export class Providers {
     return this.#providers.get(name)?.settings.price;
   }
 
-  assertCanAdd(
-    name: string,
-    provider: { dialect: 'anthropic' | 'openai'; base_url: string },
-  ): void {
+  assertCanAdd(name: string, provider: { dialect: DialectName; base_url: string }): void {
     if (name === REHEARSAL) throw fault('bad_request', `${REHEARSAL} is a reserved name`);
     if (this.#providers.get(name)?.isConfigured === true) {
       throw fault('conflict', `provider ${name} is set in the configuration`, {

@@ -4,7 +4,7 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { BudgetView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
+import type { BudgetView, DialectName, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
 import type { Budgets, Limit } from '../budgets.ts';
 import { type BudgetSubject, makeBudgetKey, toDay } from '../rules/budget.ts';
 import type { Journal } from '../store/journal.ts';
@@ -40,7 +40,7 @@ export type BudgetChange = {
 };
 
 export type ProviderChange = {
-  dialect: 'anthropic' | 'openai';
+  dialect: DialectName;
   base_url: string;
   key?: string | undefined;
   models?: string[] | undefined;

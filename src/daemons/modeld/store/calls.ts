@@ -3,7 +3,7 @@
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { Sql, Value } from '../../../platform/sql/database.ts';
 import type { FaultBody, FaultCode } from '../../../wire/errors.ts';
-import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
+import type { DialectName, ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { RecordedAttempt } from '../rules/record.ts';
 
 export type ModelCallRow = {
@@ -17,7 +17,7 @@ export type ModelCallRow = {
   agent: string;
   task_id: string | null;
   root_task_id: string | null;
-  via: 'neutral' | 'openai' | 'anthropic' | 'count' | 'embed';
+  via: 'neutral' | DialectName | 'count' | 'embed';
   model: string;
   provider: string;
   upstream_model: string;

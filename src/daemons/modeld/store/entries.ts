@@ -2,7 +2,7 @@
 // that join their transactions.
 import type { FaultBody } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
-import type { ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
+import type { DialectName, ModelCallView, StopReason, Usage } from '../../../wire/modeld.ts';
 import type { SpentAmount } from '../budgets.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { ContextPart } from './parts.ts';
@@ -16,7 +16,7 @@ export type Intent = {
   agent: string;
   taskId: string | null;
   rootTaskId: string | null;
-  via: 'neutral' | 'openai' | 'anthropic' | 'count' | 'embed';
+  via: 'neutral' | DialectName | 'count' | 'embed';
   model: string;
   provider: string;
   upstreamModel: string;

@@ -1,6 +1,6 @@
 // Stores limits, providers and the budgets' spending. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
-import type { ProviderPrice } from '../../../wire/modeld.ts';
+import type { DialectName, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, SpentAmount } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
 
@@ -98,7 +98,7 @@ export async function readSpent(sql: Sql, key: BudgetKey): Promise<SpentAmount> 
 
 export type StoredProvider = {
   name: string;
-  dialect: 'anthropic' | 'openai';
+  dialect: DialectName;
   baseUrl: string;
   models: string[];
   /** The operator's price for all its models. */

@@ -1,7 +1,7 @@
 // Short builders of request parts for tests of the dialects.
 import { Fault } from '../../../wire/errors.ts';
 import type { Message, Part } from '../../../wire/modeld.ts';
-import type { ModelRequest } from '../adapters/dialect.ts';
+import type { ModelRequest } from '../adapters/model-request.ts';
 import type { JsonObject } from '../adapters/reading.ts';
 
 export const text = (value: string): Part => ({ type: 'text', text: value });

@@ -61,9 +61,14 @@ const base = { model: 'm', max_tokens: 5, messages: [{ role: 'user', content: 'a
 const refused: [string, JsonObject, RegExp][] = [
   ['no max_tokens', { ...base, max_tokens: undefined }, /max_tokens/],
   [
-    'an image',
-    { ...base, messages: [{ role: 'user', content: [{ type: 'image' }] }] },
-    /messages\[0\]\.content\[0\] of type image/,
+    'an image stored at the vendor',
+    {
+      ...base,
+      messages: [
+        { role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] },
+      ],
+    },
+    /messages\[0\]\.content\[0\] that is stored at the vendor/,
   ],
   [
     'a server tool',

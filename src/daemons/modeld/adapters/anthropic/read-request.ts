@@ -1,9 +1,16 @@
 // Reads an SDK client's Messages body as a neutral request, for providers of another dialect.
 // Options that only tune sampling or caching are dropped; those that change the response's shape
 // are rejected by name.
-import { fault } from '../../../../wire/errors.ts';
-import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
-import type { ModelRequest } from '../dialect.ts';
+import type { Part } from '../../../../wire/modeld.ts';
+import { readAnthropicMedia } from '../media.ts';
+import type {
+  MediaPart,
+  ModelRequest,
+  RequestMessage,
+  RequestPart,
+  RequestTool,
+  ResultPart,
+} from '../model-request.ts';
 import {
   asList,
   asNumber,
@@ -12,29 +19,38 @@ import {
   type JsonObject,
   readArgumentsValue,
 } from '../reading.ts';
+import { listUnknown, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
 import { sealRedacted } from './thinking.ts';
 
 function refuse(what: string): never {
-  throw fault('bad_request', `${what} cannot be carried to this model's provider`, {
-    hint: 'Leave it out, or use a model whose provider speaks the Anthropic dialect.',
-  });
+  return rejectUntranslatable(what, 'Anthropic');
 }
 
-function reject(what: string): never {
-  throw fault('bad_request', what);
-}
+const REFUSED = ['container', 'mcp_servers', 'fallbacks'];
 
-const REFUSED = ['container', 'mcp_servers', 'context_management', 'fallbacks'];
+const KNOWN: ReadonlySet<string> = new Set([
+  'model',
+  'max_tokens',
+  'messages',
+  'system',
+  'tools',
+  'tool_choice',
+  'temperature',
+  'top_p',
+  'stop_sequences',
+  'stream',
+  'output_config',
+]);
 
 export function readRequest(body: JsonObject): ModelRequest & { model: string } {
   for (const name of REFUSED) if (body[name] !== undefined && body[name] !== null) refuse(name);
   const model = asText(body.model);
-  if (model === undefined || model === '') reject('model must be a name');
+  if (model === undefined || model === '') rejectMalformed('model must be a name');
   const maxOutputTokens = asNumber(body.max_tokens);
   if (maxOutputTokens === undefined || maxOutputTokens < 1)
-    reject('max_tokens must be a number above 0');
+    rejectMalformed('max_tokens must be a number above 0');
   if (!Array.isArray(body.messages) || body.messages.length === 0)
-    reject('messages must be a list with at least one message');
+    rejectMalformed('messages must be a list with at least one message');
   const messages = body.messages.map(readMessage);
   if (body.system !== undefined && body.system !== null && body.system !== '')
     messages.unshift({ role: 'system', parts: readText(body.system, 'system') });
@@ -54,27 +70,30 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
     parallelToolCalls: choice?.disable_parallel_tool_use === true ? false : undefined,
     effort: asText(config?.effort),
     outputSchema: readFormat(config?.format),
+    dropped: listUnknown(body, KNOWN),
   };
 }
 
-function readMessage(value: unknown, index: number): Message {
+function readMessage(value: unknown, index: number): RequestMessage {
   const where = `messages[${index}]`;
   const message = asObject(value);
   const role = message?.role;
   if (role !== 'user' && role !== 'assistant' && role !== 'system')
-    reject(`${where}.role must be user, assistant or system`);
+    rejectMalformed(`${where}.role must be user, assistant or system`);
   const content = message?.content;
   if (role === 'system') return { role, parts: readText(content, where) };
   if (typeof content === 'string') return { role, parts: [{ type: 'text', text: content }] };
-  if (!Array.isArray(content)) reject(`${where}.content must be text or a list of blocks`);
+  if (!Array.isArray(content)) rejectMalformed(`${where}.content must be text or a list of blocks`);
   const parts = content.map((block, at) => readPart(block, `${where}.content[${at}]`));
   return { role, parts: parts.length > 0 ? parts : [{ type: 'text', text: '' }] };
 }
 
-function readText(content: unknown, where: string): (Part & { type: 'text' })[] {
+type TextPart = Extract<Part, { type: 'text' }>;
+
+function readText(content: unknown, where: string): TextPart[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   if (!Array.isArray(content) || content.length === 0)
-    reject(`${where} must be text or a list of text blocks`);
+    rejectMalformed(`${where} must be text or a list of text blocks`);
   return content.map((value, index) => {
     const block = asObject(value);
     if (block?.type !== 'text')
@@ -83,7 +102,7 @@ function readText(content: unknown, where: string): (Part & { type: 'text' })[] 
   });
 }
 
-function readPart(value: unknown, where: string): Part {
+function readPart(value: unknown, where: string): RequestPart {
   const block = asObject(value) ?? {};
   switch (block.type) {
     case 'text':
@@ -99,9 +118,12 @@ function readPart(value: unknown, where: string): Part {
       const id = asText(block.id);
       const name = asText(block.name);
       if (id === undefined || id === '' || name === undefined || name === '')
-        reject(`${where} must have an id and a name`);
+        rejectMalformed(`${where} must have an id and a name`);
       return { type: 'tool_call', id, name, ...readArgumentsValue(block.input) };
     }
+    case 'image':
+    case 'document':
+      return readMedia(block, where);
     case 'tool_result':
       return readResult(block, where);
     default:
@@ -109,33 +131,63 @@ function readPart(value: unknown, where: string): Part {
   }
 }
 
-function readResult(block: JsonObject, where: string): Part {
+function readMedia(block: JsonObject, where: string): MediaPart | TextPart {
+  const source = asObject(block.source);
+  // A document of plain text is text; its title names it.
+  if (block.type === 'document' && source?.type === 'text')
+    return {
+      type: 'text',
+      text: [asText(block.title), asText(source.data)].filter(Boolean).join('\n'),
+    };
+  return readAnthropicMedia(block) ?? refuse(`${where} that is stored at the vendor`);
+}
+
+function readResultPart(value: unknown, where: string): MediaPart | TextPart {
+  const block = asObject(value) ?? {};
+  switch (block.type) {
+    case 'text':
+      return { type: 'text', text: asText(block.text) ?? '' };
+    case 'image':
+    case 'document':
+      return readMedia(block, where);
+    case 'tool_reference':
+      // All tools are offered to the other provider from the start.
+      return { type: 'text', text: `The tool ${asText(block.tool_name) ?? ''} can be called.` };
+    default:
+      return refuse(`${where} of type ${asText(block.type) ?? 'unknown'}`);
+  }
+}
+
+function readResult(block: JsonObject, where: string): ResultPart {
   const id = asText(block.tool_use_id);
-  if (id === undefined || id === '') reject(`${where}.tool_use_id must name the call`);
+  if (id === undefined || id === '') rejectMalformed(`${where}.tool_use_id must name the call`);
   const given = block.content;
-  const isEmpty = given === undefined || given === null || asList(given).length === 0;
-  const texts =
-    typeof given === 'string' ? [given] : isEmpty ? [] : readText(given, `${where}.content`);
-  const content = texts.map((part) => (typeof part === 'string' ? part : part.text)).join('\n');
+  const parts =
+    typeof given === 'string'
+      ? [{ type: 'text' as const, text: given }]
+      : asList(given).map((part, at) => readResultPart(part, `${where}.content[${at}]`));
+  const media = parts.filter((part) => part.type === 'media');
   return {
     type: 'tool_result',
     tool_call_id: id,
-    content,
+    content: parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('\n'),
     ...(block.is_error === true ? { is_error: true } : {}),
+    ...(media.length === 0 ? {} : { media }),
   };
 }
 
-function readTool(value: unknown, index: number): ToolSpec {
+function readTool(value: unknown, index: number): RequestTool {
   const tool = asObject(value);
   const type = tool?.type;
   if (type !== undefined && type !== null && type !== 'custom')
     refuse(`tools[${index}] of type ${String(type)}`);
   const name = asText(tool?.name);
-  if (name === undefined || name === '') reject(`tools[${index}].name must be a name`);
+  if (name === undefined || name === '') rejectMalformed(`tools[${index}].name must be a name`);
   return {
     name,
     description: asText(tool?.description) ?? '',
     input_schema: asObject(tool?.input_schema) ?? { type: 'object', properties: {} },
+    ...(tool?.strict === true ? { strict: true } : {}),
   };
 }
 
@@ -150,11 +202,11 @@ function readChoice(choice: JsonObject | undefined): ModelRequest['toolChoice'] 
       return 'required';
     case 'tool': {
       const name = asText(choice?.name);
-      if (name === undefined) reject('tool_choice.name must be a name');
+      if (name === undefined) rejectMalformed('tool_choice.name must be a name');
       return { name };
     }
     default:
-      return reject('tool_choice.type must be auto, any, tool or none');
+      return rejectMalformed('tool_choice.type must be auto, any, tool or none');
   }
 }
 

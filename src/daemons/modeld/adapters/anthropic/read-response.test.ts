@@ -183,11 +183,15 @@ test('a stream is reassembled', () => {
       'thinking',
       'thinking',
       'signature',
+      'thinking_end',
+      'thinking_end',
       'text',
       'tool_call',
       'tool_arguments',
       'tool_arguments',
+      'tool_call_end',
       'tool_call',
+      'tool_call_end',
     ],
   );
 });

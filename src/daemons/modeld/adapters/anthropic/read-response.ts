@@ -173,6 +173,18 @@ export function readStream(names: WireNames): StreamReader {
     return part.type === 'tool_result' ? [] : [{ type: part.type, text }];
   };
 
+  const endBlock = (json: JsonObject): ResponseEvent[] => {
+    const entry = open.get(asCount(json.index));
+    const { part } = entry ?? {};
+    if (part?.type === 'tool_call' && part.name !== '')
+      return [{ type: 'tool_call_end', id: part.id }];
+    if (part?.type !== 'thinking') return [];
+    const ended = closeBlock(entry!, names);
+    return ended.type === 'thinking' && !isEmpty(ended)
+      ? [{ type: 'thinking_end', part: ended }]
+      : [];
+  };
+
   const readEvent = (type: string, json: JsonObject): ResponseEvent[] => {
     switch (type) {
       case 'message_start': {
@@ -186,6 +198,8 @@ export function readStream(names: WireNames): StreamReader {
         return startBlock(json);
       case 'content_block_delta':
         return extendBlock(json);
+      case 'content_block_stop':
+        return endBlock(json);
       case 'message_delta':
         readStop(draft, asObject(json.delta) ?? {});
         readUsage(draft, json.usage);

@@ -38,6 +38,8 @@ function parseSignature(signature: string): UnsealedThinking {
 /** Returns the provider's block, or undefined when another model signed it. */
 export function writeThinking(part: ThinkingPart, model: string): JsonObject | undefined {
   if (part.signature === undefined || part.signature === '') return undefined;
+  // Anthropic's own signatures have no colon: this one is sealed for another vendor.
+  if (part.signature.startsWith('encrypted:')) return undefined;
   const opened = parseSignature(part.signature);
   if (opened.model !== undefined && opened.model !== encodeURIComponent(model)) return undefined;
   if (opened.isRedacted) return { type: 'redacted_thinking', data: opened.signature };

@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages';
 import { assistant, call, isFault, request, result, text, user } from '../../testing/requests.ts';
 import { anthropic } from '../anthropic.ts';
-import type { ModelRequest, WriteOptions } from '../dialect.ts';
+import type { WriteOptions } from '../dialect.ts';
+import type { ModelRequest } from '../model-request.ts';
 import type { JsonObject } from '../reading.ts';
 
 const MODEL = 'claude-opus-5-5';

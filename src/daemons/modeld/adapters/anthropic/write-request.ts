@@ -1,12 +1,8 @@
 // Writes a neutral request as an Anthropic Messages body.
 import { fault } from '../../../../wire/errors.ts';
-import type { Message, Part } from '../../../../wire/modeld.ts';
-import {
-  assertParts,
-  type ModelRequest,
-  type WriteOptions,
-  type WrittenRequest,
-} from '../dialect.ts';
+import { assertParts, type WriteOptions, type WrittenRequest } from '../dialect.ts';
+import { writeAnthropicMedia } from '../media.ts';
+import type { ModelRequest, RequestMessage, RequestPart, ResultPart } from '../model-request.ts';
 import type { JsonObject } from '../reading.ts';
 import { makeWireNames, type WireNames } from '../tool-names.ts';
 import { writeThinking } from './thinking.ts';
@@ -37,13 +33,14 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
   const config = writeOutputConfig(request);
   if (config !== undefined) body.output_config = config;
   if (options.stream) body.stream = true;
-  return { body, names, headers: { 'anthropic-version': chooseVersion(body) } };
+  const dropped = request.verbosity === undefined ? [] : ['verbosity'];
+  return { body, names, headers: { 'anthropic-version': chooseVersion(body) }, dropped };
 }
 
 const isBlank = (text: string): boolean => text.trim() === '';
 
 /** Only newer models accept system messages between others, so all are moved to the front. */
-function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
+function writeSystem(messages: RequestMessage[]): string | JsonObject[] | undefined {
   const texts: string[] = [];
   for (const { role, parts } of messages) {
     if (role !== 'system') continue;
@@ -55,7 +52,7 @@ function writeSystem(messages: Message[]): string | JsonObject[] | undefined {
 }
 
 /** The API requires alternating roles, and results before a turn's text. */
-function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
+function writeMessages(messages: RequestMessage[], names: WireNames): JsonObject[] {
   const out: { role: string; content: JsonObject[] }[] = [];
   for (const message of messages) {
     if (message.role === 'system') continue;
@@ -80,11 +77,13 @@ function sortResultsFirst(content: JsonObject[]): void {
   content.sort((a, b) => rank(a) - rank(b));
 }
 
-function writePart(part: Part, names: WireNames): JsonObject | undefined {
+function writePart(part: RequestPart, names: WireNames): JsonObject | undefined {
   switch (part.type) {
     case 'text':
       // The API rejects a blank text block.
       return isBlank(part.text) ? undefined : { type: 'text', text: part.text };
+    case 'media':
+      return writeAnthropicMedia(part);
     case 'thinking':
       return writeThinking(part, names.model);
     case 'tool_call':
@@ -98,10 +97,16 @@ function writePart(part: Part, names: WireNames): JsonObject | undefined {
       return {
         type: 'tool_result',
         tool_use_id: names.callIds.toWire(part.tool_call_id),
-        content: part.content,
+        content: writeResult(part),
         ...(part.is_error === true ? { is_error: true } : {}),
       };
   }
+}
+
+function writeResult({ content, media }: ResultPart): string | JsonObject[] {
+  if (media === undefined) return content;
+  const text = isBlank(content) ? [] : [{ type: 'text', text: content }];
+  return [...text, ...media.map(writeAnthropicMedia)];
 }
 
 function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): void {
@@ -126,7 +131,7 @@ function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): 
   if (choice !== undefined) body.tool_choice = choice;
 }
 
-function listUsedTools(messages: Message[]): string[] {
+function listUsedTools(messages: RequestMessage[]): string[] {
   const used = new Set<string>();
   for (const { parts } of messages)
     for (const part of parts) if (part.type === 'tool_call') used.add(part.name);

@@ -149,6 +149,9 @@ export function writeStream(meta: ResponseMeta): StreamWriter {
             { thinking: '', signature: '' },
             { type: 'signature_delta', signature: event.signature },
           );
+        case 'thinking_end':
+        case 'tool_call_end':
+          return '';
         case 'tool_call':
           return startTool(event.id, event.name);
         case 'tool_arguments': {

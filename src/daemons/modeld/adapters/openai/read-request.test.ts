@@ -57,9 +57,12 @@ const refused: [string, JsonObject, RegExp][] = [
   ['audio', { ...base, audio: { format: 'wav', voice: 'x' } }, /audio/],
   ['functions', { ...base, functions: [] }, /functions/],
   [
-    'an image',
-    { ...base, messages: [{ role: 'user', content: [{ type: 'image_url' }] }] },
-    /messages\[0\]\.content\[0\].*image_url/,
+    'a file stored at the vendor',
+    {
+      ...base,
+      messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'f' } }] }],
+    },
+    /messages\[0\]\.content\[0\] that is stored at the vendor/,
   ],
   ['a custom tool', { ...base, tools: [{ type: 'custom' }] }, /tools\[0\]/],
   ['json_object', { ...base, response_format: { type: 'json_object' } }, /response_format/],

@@ -1,22 +1,39 @@
 // Reads an SDK client's Chat Completions body as a neutral request, for providers of another
 // dialect. Options that only tune sampling or caching are dropped; those that change the response's
 // shape are rejected by name.
-import { fault } from '../../../../wire/errors.ts';
-import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
-import type { ModelRequest } from '../dialect.ts';
+import type { Part } from '../../../../wire/modeld.ts';
+import { makeCustomArguments, makeCustomTool } from '../custom-tools.ts';
+import { readChatMedia } from '../media.ts';
+import type { ModelRequest, RequestMessage, RequestPart, RequestTool } from '../model-request.ts';
 import { asList, asNumber, asObject, asText, type JsonObject, readArguments } from '../reading.ts';
+import { listUnknown, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
 
 function refuse(what: string): never {
-  throw fault('bad_request', `${what} cannot be carried to this model's provider`, {
-    hint: 'Leave it out, or use a model whose provider speaks the OpenAI dialect.',
-  });
-}
-
-function reject(what: string): never {
-  throw fault('bad_request', what);
+  return rejectUntranslatable(what, 'OpenAI');
 }
 
 const REFUSED = ['audio', 'functions', 'function_call', 'web_search_options', 'moderation'];
+
+const KNOWN: ReadonlySet<string> = new Set([
+  'model',
+  'messages',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'temperature',
+  'top_p',
+  'stop',
+  'max_completion_tokens',
+  'max_tokens',
+  'stream',
+  'stream_options',
+  'reasoning_effort',
+  'response_format',
+  'verbosity',
+  'n',
+  'logprobs',
+  'modalities',
+]);
 
 export function readRequest(body: JsonObject): ModelRequest & { model: string } {
   for (const name of REFUSED) if (body[name] !== undefined && body[name] !== null) refuse(name);
@@ -24,9 +41,9 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
   if ((asNumber(body.n) ?? 1) !== 1) refuse('n other than 1');
   if (asList(body.modalities).some((value) => value !== 'text')) refuse('modalities');
   const model = asText(body.model);
-  if (model === undefined || model === '') reject('model must be a name');
+  if (model === undefined || model === '') rejectMalformed('model must be a name');
   if (!Array.isArray(body.messages) || body.messages.length === 0)
-    reject('messages must be a list with at least one message');
+    rejectMalformed('messages must be a list with at least one message');
   const stop = body.stop;
   return {
     model,
@@ -43,16 +60,18 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
       typeof body.parallel_tool_calls === 'boolean' ? body.parallel_tool_calls : undefined,
     effort: asText(body.reasoning_effort),
     outputSchema: readFormat(body.response_format),
+    verbosity: asText(body.verbosity),
+    dropped: listUnknown(body, KNOWN),
   };
 }
 
-function readMessages(values: unknown[]): Message[] {
-  const messages: Message[] = [];
+function readMessages(values: unknown[]): RequestMessage[] {
+  const messages: RequestMessage[] = [];
   let isResults = false;
   values.forEach((value, index) => {
     const where = `messages[${index}]`;
     const message = asObject(value);
-    if (message === undefined) reject(`${where} must be an object`);
+    if (message === undefined) rejectMalformed(`${where} must be an object`);
     const role = message.role;
     if (role === 'tool') {
       // The results of one turn are one neutral message.
@@ -62,10 +81,10 @@ function readMessages(values: unknown[]): Message[] {
     } else if (role === 'system' || role === 'developer') {
       messages.push({ role: 'system', parts: readText(message.content, where) });
     } else if (role === 'user') {
-      messages.push({ role: 'user', parts: readText(message.content, where) });
+      messages.push({ role: 'user', parts: readContent(message.content, where) });
     } else if (role === 'assistant') {
       messages.push({ role: 'assistant', parts: readAssistant(message, where) });
-    } else reject(`${where}.role must be system, developer, user, assistant or tool`);
+    } else rejectMalformed(`${where}.role must be system, developer, user, assistant or tool`);
     isResults = role === 'tool';
   });
   return messages;
@@ -74,15 +93,25 @@ function readMessages(values: unknown[]): Message[] {
 function readText(content: unknown, where: string): (Part & { type: 'text' })[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }];
   if (!Array.isArray(content) || content.length === 0)
-    reject(`${where}.content must be text or a list of parts`);
+    rejectMalformed(`${where}.content must be text or a list of parts`);
   return content.map((value, index) => {
     const part = asObject(value);
     const type = asText(part?.type);
     if (type !== 'text' && type !== 'refusal')
       refuse(`${where}.content[${index}] of type ${type ?? 'unknown'}`);
     const text = asText(part?.[type]);
-    if (text === undefined) reject(`${where}.content[${index}].${type} must be text`);
+    if (text === undefined) rejectMalformed(`${where}.content[${index}].${type} must be text`);
     return { type: 'text', text };
+  });
+}
+
+function readContent(content: unknown, where: string): RequestPart[] {
+  if (!Array.isArray(content)) return readText(content, where);
+  return content.flatMap((value, index): RequestPart[] => {
+    const part = asObject(value) ?? {};
+    if (part.type !== 'image_url' && part.type !== 'file') return readText([value], where);
+    const media = readChatMedia(part);
+    return [media ?? refuse(`${where}.content[${index}] that is stored at the vendor`)];
   });
 }
 
@@ -103,46 +132,58 @@ function readAssistant(message: JsonObject, where: string): Part[] {
     parts.push(...readText(content, where));
   asList(message.tool_calls).forEach((value, index) => {
     const call = asObject(value);
-    if (asText(call?.type) === 'custom') refuse(`${where}.tool_calls[${index}] of type custom`);
-    const called = asObject(call?.function);
+    const custom = asObject(call?.custom);
+    const called = asObject(call?.function) ?? custom;
     const id = asText(call?.id);
     const name = asText(called?.name);
     if (id === undefined || id === '' || name === undefined || name === '')
-      reject(`${where}.tool_calls[${index}] must have an id and a function with a name`);
-    const text = asText(called?.arguments) ?? '';
-    parts.push({ type: 'tool_call', id, name, ...readArguments(text) });
+      rejectMalformed(`${where}.tool_calls[${index}] must have an id and a function with a name`);
+    const read =
+      custom === undefined
+        ? readArguments(asText(called?.arguments) ?? '')
+        : { arguments: makeCustomArguments(asText(custom.input) ?? '') };
+    parts.push({ type: 'tool_call', id, name, ...read });
   });
   return parts.length > 0 ? parts : [{ type: 'text', text: '' }];
 }
 
 function readResult(message: JsonObject, where: string): Part {
   const id = asText(message.tool_call_id);
-  if (id === undefined || id === '') reject(`${where}.tool_call_id must name the call`);
+  if (id === undefined || id === '') rejectMalformed(`${where}.tool_call_id must name the call`);
   const content = readText(message.content, where)
     .map((part) => part.text)
     .join('\n');
   return { type: 'tool_result', tool_call_id: id, content };
 }
 
-function readTool(value: unknown, index: number): ToolSpec {
+function readTool(value: unknown, index: number): RequestTool {
   const tool = asObject(value);
+  const custom = tool?.type === 'custom' ? asObject(tool.custom) : undefined;
+  if (custom !== undefined) {
+    const name = asText(custom.name);
+    if (name === undefined || name === '')
+      rejectMalformed(`tools[${index}].custom.name must be a name`);
+    return makeCustomTool(name, asText(custom.description) ?? '', asObject(custom.format));
+  }
   if (tool?.type !== 'function') refuse(`tools[${index}] that is not a function`);
   const spec = asObject(tool.function);
   const name = asText(spec?.name);
-  if (name === undefined || name === '') reject(`tools[${index}].function.name must be a name`);
+  if (name === undefined || name === '')
+    rejectMalformed(`tools[${index}].function.name must be a name`);
   return {
     name,
     description: asText(spec?.description) ?? '',
     input_schema: asObject(spec?.parameters) ?? { type: 'object', properties: {} },
+    ...(spec?.strict === true ? { strict: true } : {}),
   };
 }
 
 function readChoice(value: unknown): ModelRequest['toolChoice'] {
   if (value === undefined || value === null) return undefined;
   if (value === 'auto' || value === 'none' || value === 'required') return value;
-  const name = asText(asObject(asObject(value)?.function)?.name);
-  if (name === undefined) refuse('this form of tool_choice');
-  return { name };
+  const choice = asObject(value);
+  const name = asText((asObject(choice?.function) ?? asObject(choice?.custom))?.name);
+  return name === undefined ? refuse('this form of tool_choice') : { name };
 }
 
 function readFormat(value: unknown): JsonObject | undefined {

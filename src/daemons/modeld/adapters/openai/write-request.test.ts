@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ChatCompletionCreateParams } from 'openai/resources/chat/completions';
 import { call, isFault, request, result, text, user } from '../../testing/requests.ts';
-import type { ModelRequest, WriteOptions } from '../dialect.ts';
+import type { WriteOptions } from '../dialect.ts';
+import type { ModelRequest } from '../model-request.ts';
 import { openai } from '../openai.ts';
 import type { JsonObject } from '../reading.ts';
 

@@ -1,13 +1,15 @@
 // Writes a neutral request as an OpenAI Chat Completions body, without thinking, which it cannot
 // carry.
 import { fault } from '../../../../wire/errors.ts';
-import type { Message, Part, ToolSpec } from '../../../../wire/modeld.ts';
-import {
-  assertParts,
-  type ModelRequest,
-  type WriteOptions,
-  type WrittenRequest,
-} from '../dialect.ts';
+import { assertParts, type WriteOptions, type WrittenRequest } from '../dialect.ts';
+import { writeChatMedia } from '../media.ts';
+import type {
+  MediaPart,
+  ModelRequest,
+  RequestMessage,
+  RequestPart,
+  ResultPart,
+} from '../model-request.ts';
 import type { JsonObject } from '../reading.ts';
 import { makeWireNames, type WireNames } from '../tool-names.ts';
 
@@ -39,6 +41,7 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
   if (request.topP !== undefined) body.top_p = request.topP;
   if (request.stop.length > 0) body.stop = request.stop;
   if (request.effort !== undefined) body.reasoning_effort = request.effort;
+  if (request.verbosity !== undefined) body.verbosity = request.verbosity;
   if (request.outputSchema !== undefined) {
     body.response_format = {
       type: 'json_schema',
@@ -53,12 +56,13 @@ export function writeRequest(request: ModelRequest, options: WriteOptions): Writ
 }
 
 function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): void {
-  body.tools = request.tools.map((tool: ToolSpec) => ({
+  body.tools = request.tools.map((tool) => ({
     type: 'function',
     function: {
       name: names.tools.toWire(tool.name),
       description: tool.description,
       parameters: tool.input_schema,
+      ...(tool.strict === true ? { strict: true } : {}),
     },
   }));
   const choice = request.toolChoice;
@@ -70,9 +74,10 @@ function writeTools(body: JsonObject, request: ModelRequest, names: WireNames): 
   if (request.parallelToolCalls !== undefined) body.parallel_tool_calls = request.parallelToolCalls;
 }
 
-function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
+function writeMessages(messages: RequestMessage[], names: WireNames): JsonObject[] {
   const out: JsonObject[] = [];
-  // Results must directly follow their calls, so a turn's text is added after all its results.
+  // Results must directly follow their calls, so a turn's text is added after all its results, and
+  // so are the results' pictures, which only a user's message can have.
   let waiting: JsonObject[] = [];
   for (const message of messages) {
     if (message.role !== 'user') {
@@ -81,12 +86,14 @@ function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
     }
     if (message.role === 'assistant') out.push(writeAssistant(message.parts, names));
     else if (message.role === 'system')
-      out.push({ role: 'system', content: writeText(message.parts) });
+      out.push({ role: 'system', content: writeContent(message.parts) });
     else {
       for (const part of message.parts) {
-        if (part.type === 'tool_result') out.push(writeResult(part, names));
+        if (part.type !== 'tool_result') continue;
+        out.push(writeResult(part, names));
+        if (part.media !== undefined) waiting.push(writeResultMedia(part.media));
       }
-      const content = writeText(message.parts);
+      const content = writeContent(message.parts);
       if (content !== '' || message.parts.every((part) => part.type === 'text'))
         waiting.push({ role: 'user', content });
     }
@@ -96,13 +103,22 @@ function writeMessages(messages: Message[], names: WireNames): JsonObject[] {
 }
 
 /** A single text is a string, which every server accepts; several stay separate parts. */
-function writeText(parts: Part[]): string | JsonObject[] {
-  const texts = parts.filter((part) => part.type === 'text');
-  if (texts.length <= 1) return texts[0]?.text ?? '';
-  return texts.map(({ text }) => ({ type: 'text', text }));
+function writeContent(parts: RequestPart[]): string | JsonObject[] {
+  const own = parts.filter((part) => part.type === 'text' || part.type === 'media');
+  const [first] = own;
+  if (first === undefined) return '';
+  if (own.length === 1 && first.type === 'text') return first.text;
+  return own.map((part) =>
+    part.type === 'text' ? { type: 'text', text: part.text } : writeChatMedia(part),
+  );
 }
 
-function writeAssistant(parts: Part[], names: WireNames): JsonObject {
+function writeResultMedia(media: readonly MediaPart[]): JsonObject {
+  const text = media.length === 1 ? 'The tool returned this:' : 'The tool returned these:';
+  return { role: 'user', content: [{ type: 'text', text }, ...media.map(writeChatMedia)] };
+}
+
+function writeAssistant(parts: RequestPart[], names: WireNames): JsonObject {
   const calls: JsonObject[] = [];
   for (const part of parts) {
     if (part.type !== 'tool_call') continue;
@@ -115,13 +131,13 @@ function writeAssistant(parts: Part[], names: WireNames): JsonObject {
       },
     });
   }
-  const content = writeText(parts);
+  const content = writeContent(parts);
   if (calls.length === 0) return { role: 'assistant', content };
   return { role: 'assistant', content: content === '' ? null : content, tool_calls: calls };
 }
 
 /** This API cannot mark a result as failed, so the text starts with `Error`. */
-function writeResult(part: Part & { type: 'tool_result' }, names: WireNames): JsonObject {
+function writeResult(part: ResultPart, names: WireNames): JsonObject {
   const isStated = part.is_error !== true || /^\W*error\b/i.test(part.content);
   return {
     role: 'tool',

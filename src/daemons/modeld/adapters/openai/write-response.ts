@@ -1,5 +1,6 @@
 // Writes a neutral response in OpenAI's format, whole or as stream chunks, for SDK clients.
 import type { Message, Part, StopReason, Usage } from '../../../../wire/modeld.ts';
+import { CustomInputDecoder, readCustomInput } from '../custom-tools.ts';
 import type { ModelResponse, ResponseEvent, ResponseMeta, StreamWriter } from '../dialect.ts';
 import type { JsonObject } from '../reading.ts';
 import { writeSse } from '../sse.ts';
@@ -40,17 +41,25 @@ function writeSignedThinking(parts: Part[]): JsonObject {
   return details.length === 0 ? {} : { reasoning_details: details };
 }
 
-function writeMessage(message: Message, stopReason: StopReason): JsonObject {
+/** True for a tool that the client declared as one that takes free text. */
+const isCustom = ({ request }: ResponseMeta, name: string): boolean =>
+  request?.tools.find((tool) => tool.name === name)?.custom !== undefined;
+
+type CallPart = Extract<Part, { type: 'tool_call' }>;
+
+function writeCall({ id, name, arguments: args }: CallPart, asCustom: boolean): JsonObject {
+  return asCustom
+    ? { id, type: 'custom', custom: { name, input: readCustomInput(args) } }
+    : { id, type: 'function', function: { name, arguments: JSON.stringify(args) } };
+}
+
+function writeMessage(message: Message, stopReason: StopReason, meta: ResponseMeta): JsonObject {
   const text = joinText(message.parts, 'text');
   const thinking = joinText(message.parts, 'thinking');
   const calls: JsonObject[] = [];
   for (const part of message.parts) {
     if (part.type !== 'tool_call') continue;
-    calls.push({
-      id: part.id,
-      type: 'function',
-      function: { name: part.name, arguments: JSON.stringify(part.arguments) },
-    });
+    calls.push(writeCall(part, isCustom(meta, part.name)));
   }
   const isRefusal = stopReason === 'refusal' && text !== '';
   return {
@@ -72,7 +81,7 @@ export function writeResponse(response: ModelResponse, meta: ResponseMeta): Json
     choices: [
       {
         index: 0,
-        message: writeMessage(response.message, response.stopReason),
+        message: writeMessage(response.message, response.stopReason, meta),
         logprobs: null,
         finish_reason: FINISH[response.stopReason],
       },
@@ -83,6 +92,7 @@ export function writeResponse(response: ModelResponse, meta: ResponseMeta): Json
 
 export function writeStream(meta: ResponseMeta): StreamWriter {
   const indexes = new Map<string, number>();
+  const decoders = new Map<string, CustomInputDecoder>();
   let isOpen = false;
   const head = {
     id: meta.id,
@@ -103,9 +113,21 @@ export function writeStream(meta: ResponseMeta): StreamWriter {
     };
     return write([choice]);
   };
-  const writeCall = (id: string, more: JsonObject): string => {
+  const extendCall = (id: string, more: JsonObject): string => {
     if (!indexes.has(id)) indexes.set(id, indexes.size);
     return writeDelta({ tool_calls: [{ index: indexes.get(id), ...more }] });
+  };
+  const startCall = (id: string, name: string): string => {
+    if (!isCustom(meta, name))
+      return extendCall(id, { id, type: 'function', function: { name, arguments: '' } });
+    decoders.set(id, new CustomInputDecoder());
+    return extendCall(id, { id, type: 'custom', custom: { name, input: '' } });
+  };
+  const extendArguments = (id: string, text: string): string => {
+    const decoder = decoders.get(id);
+    if (decoder === undefined) return extendCall(id, { function: { arguments: text } });
+    const input = decoder.push(text);
+    return input === '' ? '' : extendCall(id, { custom: { input } });
   };
   const finish = (response: ModelResponse): string => {
     const last = writeDelta(
@@ -123,15 +145,13 @@ export function writeStream(meta: ResponseMeta): StreamWriter {
         case 'thinking':
           return writeDelta({ reasoning_content: event.text });
         case 'signature':
+        case 'thinking_end':
+        case 'tool_call_end':
           return '';
         case 'tool_call':
-          return writeCall(event.id, {
-            id: event.id,
-            type: 'function',
-            function: { name: event.name, arguments: '' },
-          });
+          return startCall(event.id, event.name);
         case 'tool_arguments':
-          return writeCall(event.id, { function: { arguments: event.text } });
+          return extendArguments(event.id, event.text);
         case 'done':
           return finish(event.response);
       }
