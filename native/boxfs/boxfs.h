@@ -39,6 +39,8 @@ enum op {
   OP_CHANGES = 9,     // see changes.c
   OP_READ_MANY = 10,  // see read-many.c
   OP_INSTALL = 11,    // see install.c
+  OP_WATCH = 12,      // see watch.c
+  OP_UNLOCK = 13,     // see watch.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -95,6 +97,16 @@ enum conflict {
   CONFLICT_SOURCE = 5,     // the new content is not what was expected
   CONFLICT_NO_PARENT = 6,  // with STEP_READY: an earlier step has to make its directory
 };
+
+enum {
+  WATCH_STRIPPED = 1,  // an empty file that was setuid or setgid, and is not any more
+  WATCH_CLOSED = 2,    // a directory that cannot be read
+};
+#define WATCH_NAMES_MAX 100
+#define WATCH_DIRS_MAX 1000000  // in the tree
+#define WATCH_FOUND_MAX 20000   // in one reply
+#define WATCH_BYTES_MAX (3u * 1024 * 1024)
+#define WATCH_TIMEOUT_MS 30000
 
 enum status {
   DONE = 0,
@@ -182,6 +194,8 @@ int open_target(const struct target *target, const char *path, int flags);  // -
 int open_parent(const struct target *target, int flags, const char **name);
 // The same, but follow no symbolic link (ELOOP) and enter no other mount (EXDEV).
 int open_strictly(const struct target *target, const char *path, int flags);
+// Follows no symbolic link, but enters what is mounted inside.
+int open_no_links(unsigned root, const char *path, int flags);
 int open_parent_strictly(const struct target *target, int flags, const char **name);
 // Returns whether the directory has this id; if not, replies with an error.
 bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *reply);
@@ -214,6 +228,8 @@ void do_mkdir(struct request *req, struct reply *reply);
 void do_changes(struct request *req, struct reply *reply);
 void do_read_many(struct request *req, struct reply *reply);
 void do_install(struct request *req, struct reply *reply);
+void do_watch(struct request *req, struct reply *reply);
+void do_unlock(struct request *req, struct reply *reply);
 
 // Pure; used by search.
 bool glob_matches(const char *glob, const char *path);

@@ -92,6 +92,7 @@ static const operation operations[] = {
     [OP_WRITE] = do_write,         [OP_LIST] = do_list,     [OP_SEARCH] = do_search,
     [OP_MKDIR] = do_mkdir,         [OP_DELETE] = do_delete, [OP_CHANGES] = do_changes,
     [OP_READ_MANY] = do_read_many, [OP_INSTALL] = do_install,
+    [OP_WATCH] = do_watch,         [OP_UNLOCK] = do_unlock,
 };
 
 // The time limit of an operation that runs in a child, or 0: it runs in this process.

@@ -119,6 +119,11 @@ int open_strictly(const struct target *target, const char *path, int flags) {
   return open_resolved(target, path, flags, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
 }
 
+int open_no_links(unsigned root, const char *path, int flags) {
+  struct target target = {.root = root};
+  return open_resolved(&target, path, flags, RESOLVE_NO_SYMLINKS);
+}
+
 static int open_parent_resolved(const struct target *target, int flags, const char **name,
                                 uint64_t resolve) {
   const char *slash = strrchr(target->path, '/');

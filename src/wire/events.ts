@@ -81,6 +81,8 @@ export const EVENT_KINDS = [
   'sandbox.opened',
   'sandbox.closed',
   'sandbox.refused',
+  // in a person's directory that is changed in place
+  'workspace.disarmed',
   'network.allowed',
   'network.denied',
   'network.closed',

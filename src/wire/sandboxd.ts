@@ -5,6 +5,7 @@ import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from '.
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
 import { layerRoutes, WorkspaceMode } from './sandboxd/layers.ts';
+import { liveRoutes } from './sandboxd/live.ts';
 import { treeFileRoutes } from './sandboxd/tree-files.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
@@ -279,6 +280,7 @@ export const sandboxdRoutes = routes({
   }),
   ...treeFileRoutes,
   ...layerRoutes,
+  ...liveRoutes,
   startRunner: route({
     method: 'POST',
     path: '/v1/runners',

@@ -30,6 +30,7 @@ export type LayerBox = {
   view: OpenBox;
   /** Runs a script, which must succeed, and returns what it printed. */
   run(script: string): Promise<string>;
+  exec(script: string): Promise<Collected>;
   file(request: FileRequestInput): Promise<FileAnswer & { content?: string }>;
   close(): Promise<unknown>;
 };
@@ -136,6 +137,8 @@ export async function startLayerWorld(
           const end = await toold.execBox({ params, body: command(script) });
           return toOutput(end as Collected, script);
         },
+        exec: async (script) =>
+          (await toold.execBox({ params, body: command(script) })) as Collected,
         file: (body_) => toold.boxFiles({ params, body: body_ as never }),
         close: () => toold.closeBox({ params }),
       };

@@ -17,6 +17,11 @@ export const LAYER_ROWS: Rows = rows({
       ['a path that leads out', (good) => ({ ...good, query: { after: '../etc' } }), 'bad_request'],
     ],
   },
+  listDisarmed: {
+    good: async () => ({ query: { root_task_id: params().id } }),
+    check: (response: { disarmed: unknown[] }) => assert.deepEqual(response.disarmed, []),
+    bad: [['no task', () => ({ query: { root_task_id: 'x' } }), 'bad_request']],
+  },
   layerTexts: {
     unknownId: 'fine',
     good: async () => ({ params: params(), body: { paths: ['a/b'], bytes_max: 100 } }),

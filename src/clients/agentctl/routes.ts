@@ -81,6 +81,7 @@ export const PATHS = {
     features: 'GET /v1/sandboxes/features',
     identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
+    listDisarmed: 'GET /v1/sandboxes/disarmed',
   },
   approvald: {
     listApprovals: 'GET /v1/approvals',

@@ -36,7 +36,7 @@ export type SandboxdDeps = {
   layers: Pick<Layers, 'assertAvailable'>;
   layerService: LayerService;
   treeFiles: Pick<TreeFileService, 'prune'>;
-  store: Pick<SandboxdStore, 'list' | 'rangeUse' | 'listTreeFiles' | 'fileSizes'>;
+  store: Pick<SandboxdStore, 'list' | 'rangeUse' | 'listTreeFiles' | 'fileSizes' | 'listDisarmed'>;
   ranges: Parameters<SandboxdStore['rangeUse']>[0];
 };
 
@@ -84,6 +84,23 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
       const found = await store.list({ before, limit: limit + 1, open: only });
       const { rows, cursor } = cutPage(found, limit, ({ place }) => place);
       return { boxes: rows.map(toBoxView), cursor };
+    },
+    async listDisarmed({ query }) {
+      const files = await store.listDisarmed(query.root_task_id, query.limit);
+      return {
+        disarmed: files.map((file) => ({
+          id: file.id,
+          task_id: file.taskId,
+          agent: file.agent,
+          path: file.path,
+          kind: file.kind,
+          sha256: file.sha256,
+          mode: file.mode,
+          link_target: file.linkTarget,
+          kept_at: file.kept,
+          disarmed_at: toTimestamp(file.disarmedMs),
+        })),
+      };
     },
     startRunner({ body }) {
       // Boxes of earlier activations, and their commands, end before this activation starts.

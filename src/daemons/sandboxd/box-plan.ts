@@ -11,6 +11,7 @@ import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import type { Layers } from './layers.ts';
+import type { LivePlace } from './live-rows.ts';
 import { boxBinds, fitsLayer, hostBinds, type Places, toOwned } from './rules.ts';
 import type { SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
@@ -26,6 +27,8 @@ export type PlannedBox = {
   missing: string[];
   /** Host directories that it can write. */
   writes: string[];
+  /** A person's directory that it changes in place. */
+  live: LivePlace | undefined;
   /** Must be called when the box has ended, or was not opened. */
   release(): void;
 };
@@ -129,7 +132,7 @@ export function makeBoxPlanner(options: {
     const own = [ground.workspace, ...ground.written, places.home];
     const outside = writes.filter((path) => !own.some((dir) => isWithin(path, dir)));
     if (outside.length > 0) await store.recordWrites(root_task_id, outside);
-    return { plan, home, missing, writes };
+    return { plan, home, missing, writes, live: findLivePlace(ground, body) };
   };
 
   return async (id, body, level) => {
@@ -142,6 +145,13 @@ export function makeBoxPlanner(options: {
       throw error;
     }
   };
+}
+
+function findLivePlace(ground: Ground, body: BoxOwner): LivePlace | undefined {
+  if (body.workspace_path === undefined || ground.layer !== undefined) return undefined;
+  const { root_task_id: rootTaskId, task_id: taskId, run_id: runId, agent } = body;
+  const { workspace: path, isOwned = false, user } = ground;
+  return { rootTaskId, taskId, runId, agent, path, isOwned, ...user };
 }
 
 function assertFitsLayer(rules: BoxRules, level: 'L1' | 'L2'): void {

@@ -26,6 +26,8 @@ import type { SandboxdConfig } from './config.ts';
 import { makePathRenamer, type RenamePaths } from './error-paths.ts';
 import type { Layers } from './layers.ts';
 import { assertLevel } from './levels.ts';
+import { type LiveGuards, startGuarded } from './live-guards.ts';
+import type { LivePlace } from './live-rows.ts';
 import { makeRefusalRecorder } from './refusals.ts';
 import { WORKSPACE } from './rules.ts';
 import type { NewBox, SandboxdStore } from './store.ts';
@@ -58,6 +60,7 @@ type OpenBoxState = {
   limits: PlanLimits;
   files: BoxFileService;
   disk: BoxDisk;
+  live: LivePlace | undefined;
 };
 type BoxEntry = { opened: Promise<OpenBoxState>; isOpen: boolean; owner: BoxOwner };
 
@@ -67,6 +70,7 @@ export type BoxesOptions = {
   workspaces: Pick<Workspaces, 'pathAliases'>;
   layers: Pick<Layers, 'refresh'>;
   gate: TreeGate;
+  liveGuards: Pick<LiveGuards, 'enter' | 'hold'>;
   warden: Pick<Warden, 'start' | 'open'>;
   store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   boxDisks: BoxDisks;
@@ -136,15 +140,18 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
 
   const openBox = async (id: BoxId, body: OpenBoxBody): Promise<OpenBoxState> => {
     const record = toNewBox(id, 'tools', body);
-    const { plan, home, missing, release, box, disk } = await recordingRefusal(record, async () => {
+    const opened = await recordingRefusal(record, async () => {
       assertBoxLevel(body.level);
       return openPlanned(id, body);
     });
+    const { plan, home, missing, release, box, disk, live } = opened;
+    const releaseLive = live && options.liveGuards.hold(live);
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
     void box.ended.then((exit) => {
       entries.delete(id);
       disk.close();
       release();
+      releaseLive?.();
       return close(id, exit, recorded);
     });
     options.failpoint('sandboxd.after-open');
@@ -170,7 +177,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         return execInBox(id, box, { args, env: {}, cwd: '/', limits });
       },
     });
-    return { box, view, limits: plan.limits, files, disk };
+    return { box, view, limits: plan.limits, files, disk, live };
   };
 
   const onStarted = (command: SandboxCommand): void => {
@@ -221,10 +228,9 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     },
     async exec(id, body, signal) {
       const leave = await enterBox(id);
-      const { box, view, limits, owner, disk } = await orElse(leave, findBox(id));
-      const running = disk.run(
-        commandLimits(config, body.limits ?? {}, limits),
-        async (ownLimits) => {
+      const { box, view, limits, owner, disk, live } = await orElse(leave, findBox(id));
+      const run = () =>
+        disk.run(commandLimits(config, body.limits ?? {}, limits), async (ownLimits) => {
           options.failpoint('sandboxd.before-exec');
           assertNotAborted(signal);
           const command = await execInBox(id, box, {
@@ -236,9 +242,11 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
           onStarted(command);
           sendStdin(command, body.stdin_base64);
           return withSealReason(command, box);
-        },
+        });
+      const command = await orElse(
+        leave,
+        renamePathsFor(owner)(startGuarded(options.liveGuards, live, run)),
       );
-      const command = await orElse(leave, renamePathsFor(owner)(running));
       void command.ended.then(leave);
       return command;
     },
@@ -267,22 +275,23 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       const leave = await enter(body);
       const starting = recordingRefusal(record, async () => {
         assertLevel(body.level);
-        const { plan, home, writes, release } = await planBox(id, body, body.level);
+        const { plan, home, writes, release, live } = await planBox(id, body, body.level);
         // Paths that an operator declared for a tool do not count against the agent's quota.
         const disk = await orElse(release, diskFor(body, writes, 0));
         const limits = commandLimits(config, body.limits ?? {}, plan.limits);
-        const running = disk.run(limits, (ownLimits) => {
-          options.failpoint('sandboxd.before-exec');
-          assertNotAborted(signal);
-          return warden.start({
-            ...plan,
-            args: resolveProgram(body.argv),
-            env: { ...baseEnv(body.agent, home), ...body.env },
-            cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
-            limits: ownLimits,
+        const run = () =>
+          disk.run(limits, (ownLimits) => {
+            options.failpoint('sandboxd.before-exec');
+            assertNotAborted(signal);
+            return warden.start({
+              ...plan,
+              args: resolveProgram(body.argv),
+              env: { ...baseEnv(body.agent, home), ...body.env },
+              cwd: body.cwd ?? (body.level === 'L2' ? WORKSPACE : '/'),
+              limits: ownLimits,
+            });
           });
-        });
-        const command = await orElse(release, running);
+        const command = await orElse(release, startGuarded(options.liveGuards, live, run));
         void command.ended.then(release);
         return { command, uid: plan.uid };
       });

@@ -29,6 +29,7 @@ import { makeLayerService } from './layer-service.ts';
 import { makeLayerViews } from './layer-views.ts';
 import { type Layers, makeLayers } from './layers.ts';
 import { makeLevels } from './levels.ts';
+import { makeLiveGuards } from './live-guards.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
@@ -133,6 +134,8 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   });
   const tools = toolBinds(config.boxfs);
   const system = [...systemBinds(config.system_paths), ...tools];
+  const quarantine = join(realpathSync(stateDir), 'quarantine');
+  const liveGuards = makeLiveGuards({ ...common, tools, quarantine });
   const boxes: BoxTable = makeBoxes({
     boxDisks,
     ...common,
@@ -140,6 +143,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     workspaces,
     layers,
     gate,
+    liveGuards,
     hidden: [stateDir, runtimeDir, wardenPaths(runtimeDir).dir].flatMap((dir) => [
       ...new Set([dir, realpathSync(dir)]),
     ]),
@@ -179,12 +183,14 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     async begin() {
       treeFiles?.wake();
       layerService.resume();
+      liveGuards.resume();
     },
     async stop() {
       await treeFiles?.stop();
       await layerService.stop();
       await runners.endAll();
       await boxes.closeAll();
+      await liveGuards.stop();
       warden.close();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();

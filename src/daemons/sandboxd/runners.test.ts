@@ -270,6 +270,10 @@ describe('runners and boxes', () => {
       workspaces,
       layers,
       gate: makeTreeGate(clock),
+      liveGuards: {
+        enter: async () => async () => undefined,
+        hold: () => () => undefined,
+      },
     });
   };
   const body = {

@@ -8,6 +8,7 @@ import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
 import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
 import { LAYER_COMMITS_TABLES, LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
+import { LIVE_TABLES, type LiveMethods, makeLiveMethods } from './live-rows.ts';
 import {
   makeTreeFileMethods,
   markUnmeasured,
@@ -84,6 +85,7 @@ CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   LAYER_TABLES,
   LAYER_KEPT_TABLES,
   LAYER_COMMITS_TABLES,
+  LIVE_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -110,7 +112,8 @@ export type BoxRow = NewBox & {
 };
 
 export type SandboxdStore = TreeFileMethods &
-  LayerMethods & {
+  LayerMethods &
+  LiveMethods & {
     /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
     assignUid(agent: string, range: Range): Promise<number>;
     /** The first call for a task tree fixes its path; throws `conflict` for another one later. */
@@ -164,6 +167,7 @@ export function makeStore(
   return {
     ...makeTreeFileMethods(db, nowMs),
     ...makeLayerMethods(db, nowMs),
+    ...makeLiveMethods(db, outbox, nowMs),
     assignUid: (agent, range) =>
       db.write(async (sql) => {
         const own = 'SELECT uid FROM identities WHERE agent = ?';

@@ -4,6 +4,7 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import type { TaskId } from '../../wire/primitives.ts';
 import type { FileKind } from '../../wire/sandboxd/tree-files.ts';
 import { dropLayer } from './layer-rows.ts';
+import { dropDisarmed } from './live-rows.ts';
 
 export const TREE_FILE_TABLES = `
 ALTER TABLE workspaces ADD COLUMN agent TEXT;
@@ -108,6 +109,7 @@ export function makeTreeFileMethods(db: Database, nowMs: () => number) {
           await dropLayer(sql, rootTaskId);
         } else {
           await dropHomeSizes(sql, rootTaskId);
+          await dropDisarmed(sql, rootTaskId);
           await sql.run(
             'UPDATE workspaces SET homes_pruned_ms = ? WHERE root_task_id = ?',
             nowMs(),

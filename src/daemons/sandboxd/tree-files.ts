@@ -1,7 +1,7 @@
 // Removes the files of ended task trees, and measures trees that were written to. A directory is
 // renamed first, so that none is ever seen half removed; the warden deletes it, because its files
 // belong to agents.
-import { lstat, readdir, rename } from 'node:fs/promises';
+import { lstat, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
@@ -62,6 +62,9 @@ export function makeTreeFiles(options: {
     });
     failpoint('sandboxd.after-rename-files');
     const freed = await withDelete(() => warden.deleteTree(removed));
+    // Files that were removed from a person's directory are this user's, and go with the homes.
+    if (kind === 'homes')
+      await rm(join(stateDir, 'quarantine', rootTaskId), { recursive: true, force: true });
     await store.recordPruned(rootTaskId, kind);
     failpoint('sandboxd.after-prune-files');
     return { ...freed, left: 0 };

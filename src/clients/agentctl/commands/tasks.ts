@@ -13,6 +13,7 @@ import {
   formatSpan,
   pluralize,
 } from '../show/amounts.ts';
+import { describeDisarmed, readDisarmed } from '../show/disarmed.ts';
 import { replaceControls, toOneLine } from '../show/plain.ts';
 import { renderFields, renderTable } from '../show/table.ts';
 import { describeWaitingChanges } from '../show/waiting-changes.ts';
@@ -88,11 +89,13 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
   const took = readTaken(usage, made);
   const { missing } = parts;
   const changes = out.json ? [] : await describeWaitingChanges(runtime(), task);
-  out.print({ task, runs, waits, took, missing }, () => [
+  const disarmed = await readDisarmed(runtime(), task);
+  out.print({ task, runs, waits, took, disarmed, missing }, () => [
     ...renderTask(task, { trouble: describeTrouble(task, last?.calls[0]), took }, out),
     ...runs.map((run) => renderRun(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => renderWait(wait)),
     ...changes,
+    ...describeDisarmed(task, disarmed),
     ...renderMissing(missing, out.paint),
     ...(task.result === null ? [] : ['', replaceControls(task.result)]),
     ...renderRehearsalNotice(task, out.paint),

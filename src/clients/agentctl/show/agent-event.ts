@@ -57,6 +57,8 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
     `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,
+  'workspace.disarmed': (event) =>
+    `made ${readText(event, 'path')} (${readText(event, 'kind')}), which was removed from the workspace`,
   'sandbox.closed': (event) =>
     event.status === 'seal'
       ? 'its box was closed: a denied or protected file was replaced on the host'

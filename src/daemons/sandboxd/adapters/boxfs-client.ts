@@ -11,6 +11,7 @@ import {
 } from '../../../wire/sandboxd/files.ts';
 import { statusFault } from './boxfs-faults.ts';
 import { type BoxfsLayers, makeBoxfsLayers, type SendFrame } from './boxfs-layers.ts';
+import { type BoxfsWatch, makeBoxfsWatch } from './boxfs-watch.ts';
 import {
   decodeHeader,
   decodeResponse,
@@ -25,12 +26,15 @@ import {
 /** A part of the box's tree that boxfs may access. The first writable one is the workspace. */
 export type BoxfsRoot = { path: string; writable: boolean };
 
-export type BoxfsClient = BoxfsLayers & {
-  perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
-  /** Resolves with the reason when no more requests are possible. */
-  ended: Promise<Fault>;
-  close(): void;
-};
+export type BoxfsClient = BoxfsLayers &
+  BoxfsWatch & {
+    perform<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
+    /** The same with a path that boxfs has listed. */
+    performExactly<R extends FileRequestInput>(request: R): Promise<FileResponseTo<R>>;
+    /** Resolves with the reason when no more requests are possible. */
+    ended: Promise<Fault>;
+    close(): void;
+  };
 
 export type BoxfsOptions = {
   stream: Duplex;
@@ -144,22 +148,29 @@ export async function openBoxfs(options: BoxfsOptions): Promise<BoxfsClient> {
     return location;
   };
 
+  const perform = async <R extends FileRequestInput>(
+    input: R,
+    isLossless: boolean,
+  ): Promise<FileResponseTo<R>> => {
+    const request = FileRequest.parse(input);
+    const location = { ...locate(request.path), isLossless };
+    const extraMs = 'limit_ms' in request ? request.limit_ms : 0;
+    const response = await send<FileAnswer>(
+      (id) => encodeRequest(id, request, location),
+      (head, fields) => {
+        if (head.status !== 0) throw statusFault(head.status, request.path, fields.text());
+        return decodeResponse(request, fields);
+      },
+      { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
+    );
+    return response as FileResponseTo<R>;
+  };
+
   return {
     ...makeBoxfsLayers({ send, locate }),
-    async perform<R extends FileRequestInput>(input: R): Promise<FileResponseTo<R>> {
-      const request = FileRequest.parse(input);
-      const location = locate(request.path);
-      const extraMs = 'limit_ms' in request ? request.limit_ms : 0;
-      const response = await send<FileAnswer>(
-        (id) => encodeRequest(id, request, location),
-        (head, fields) => {
-          if (head.status !== 0) throw statusFault(head.status, request.path, fields.text());
-          return decodeResponse(request, fields);
-        },
-        { waitMs: timeoutMs + extraMs, name: `${request.op} of ${request.path}` },
-      );
-      return response as FileResponseTo<R>;
-    },
+    ...makeBoxfsWatch({ send, locate }),
+    perform: (request) => perform(request, false),
+    performExactly: (request) => perform(request, true),
     ended: ended.promise,
     close: () => end(fault('stopping', 'the box was closed')),
   };

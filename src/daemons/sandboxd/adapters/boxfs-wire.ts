@@ -21,6 +21,8 @@ export const OP = {
   changes: 9,
   readMany: 10,
   install: 11,
+  watch: 12,
+  unlock: 13,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
@@ -102,7 +104,7 @@ export function pathField(path: string): Buffer {
   const bytes = encodePath(path);
   return Buffer.concat([u16(bytes.length), bytes]);
 }
-function fileId(value: string | undefined): Buffer[] {
+export function fileId(value: string | undefined): Buffer[] {
   if (value === undefined) return [];
   const bytes = Buffer.alloc(16);
   const [device, inode] = value.split(':').map(BigInt) as [bigint, bigint];
@@ -172,10 +174,15 @@ export function frame(op: number, id: number, parts: Buffer[]): Buffer {
 
 export const encodeHello = (id: number): Buffer => frame(OP.hello, id, []);
 
-export function encodeRequest(id: number, request: FileRequest, location: RootedPath): Buffer {
+/** `isLossless`: the path is one that boxfs has listed, and may be of bytes that are not UTF-8. */
+export function encodeRequest(
+  id: number,
+  request: FileRequest,
+  { root, path, isLossless = false }: RootedPath & { isLossless?: boolean },
+): Buffer {
   return frame(OP[request.op], id, [
-    u16(location.root),
-    text(location.path),
+    u16(root),
+    isLossless ? pathField(path) : text(path),
     ...encodeFields(request),
   ]);
 }

@@ -72,6 +72,18 @@ async function use(file: string): Promise<void> {
   });
   await store.listUnfinished();
   await forEachOf(HISTORY + 10, async () => {
+    const rootTaskId = newId<TaskId>('task');
+    const run = { taskId: rootTaskId, runId: newId<RunId>('run'), agent: 'worker' };
+    const place = { rootTaskId, ...run, path: '/srv/a', isOwned: true, uid: 1, gid: 1 };
+    await store.beginLive({ place, armed: {} });
+    await store.findLive(rootTaskId, 1);
+    const file = { path: '.git', kind: 'gitlink', sha256: null, mode: 0o644 };
+    await store.addDisarmed(place, { id: rootTaskId, ...file, linkTarget: null, kept: null });
+    await store.listDisarmed(rootTaskId, 10);
+    await store.endLive(place);
+  });
+  await store.listLive();
+  await forEachOf(HISTORY + 10, async () => {
     const { id, root_task_id: tree } = await open();
     await store.recordClosed(id, { endedBy: 'exit' });
     await store.freeWorkspace((await store.workspaceUse(tree))!);

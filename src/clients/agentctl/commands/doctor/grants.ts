@@ -1,13 +1,17 @@
 // Doctor checks of the directories that people let agents work in.
-
+import { spawnSync } from 'node:child_process';
 import { quoteWord } from '../../../../platform/quote-word.ts';
 import { Fault } from '../../../../wire/errors.ts';
 import type { Session } from '../../command.ts';
+import type { CommandEnv } from '../../env.ts';
 import type { WorkspaceGrant } from '../../grants/grant-file.ts';
 import { openGrants, readGrantState } from '../../grants/grants.ts';
 import { describeOpenings, inspectDirectory } from '../../grants/inspect.ts';
 import { pluralize } from '../../show/amounts.ts';
 import { type DoctorFinding, no, ok, warn } from './finding.ts';
+
+const SETTING = 'safe.bareRepository';
+const GIT_TIMEOUT_MS = 3_000;
 
 export async function checkGrants(session: Pick<Session, 'stateDir' | 'env'>) {
   let grants: WorkspaceGrant[];
@@ -20,7 +24,25 @@ export async function checkGrants(session: Pick<Session, 'stateDir' | 'env'>) {
   if (grants.length === 0) return [ok('grants', 'agents may work in no directory of a person')];
   const paths = grants.map(({ path }) => path).sort();
   const text = `agents may work in ${pluralize(paths.length, 'directory', 'directories')}`;
-  return [ok('grants', `${text}: ${paths.join(', ')}`), ...grants.flatMap(checkGrant)];
+  return [
+    ok('grants', `${text}: ${paths.join(', ')}`),
+    ...grants.flatMap(checkGrant),
+    ...checkGitSettings(session.env),
+  ];
+}
+
+/** With --live an agent could make a directory look like a bare repository. */
+function checkGitSettings(env: CommandEnv): DoctorFinding[] {
+  const options = { cwd: '/', env, encoding: 'utf8', timeout: GIT_TIMEOUT_MS } as const;
+  const { error, stdout } = spawnSync('git', ['config', '--get', SETTING], options);
+  if (error !== undefined || stdout.trim().toLowerCase() === 'explicit') return [];
+  return [
+    warn(
+      'git',
+      'git uses any directory that looks like a bare repository; agents that work in place (--live) can make one',
+      `git config --global ${SETTING} explicit`,
+    ),
+  ];
 }
 
 function checkGrant(grant: WorkspaceGrant): DoctorFinding[] {
