@@ -34,6 +34,8 @@ struct stdio_pipes {
   int pairs[3][2];
 };
 
+static bool has_pipes(const struct box *box) { return !box->is_open_box && !box->has_terminal; }
+
 static void close_pipes(struct stdio_pipes *pipes) {
   for (int i = 0; i < 3; i++)
     for (int side = 0; side < 2; side++)
@@ -51,13 +53,6 @@ static int open_pipes(const struct plan *plan, struct stdio_pipes *pipes, struct
     if (!bad) bad = fcntl(warden_side, F_SETFL, O_NONBLOCK);
   }
   return bad ? fail(err, REFUSED_OVERLOAD, "out of file descriptors: %s", strerror(errno)) : 0;
-}
-
-static void attach_stream(struct box *box, struct stream *stream, int fd, uint8_t type,
-                          void (*ready)(struct watch *, uint32_t), uint32_t events) {
-  *stream =
-      (struct stream){.watch = {.ready = ready, .fd = fd}, .box = box, .type = type, .open = true};
-  watch_add(&stream->watch, events);
 }
 
 // A socket that does not exist yet is not an error; one outside the bounds is.
@@ -87,6 +82,10 @@ static int check_plan(uint8_t frame, struct plan *plan, struct box **parent, str
     if (plan->limits[which] > (*parent)->limits[which] && which != LIMIT_GRACE_MS)
       return fail(err, REFUSED_PLAN, "limit %d exceeds the open box's", which);
   entry_apply(&(*parent)->entry, plan);
+  if (plan->has_terminal && plan->profile == PROFILE_RUNNER)
+    return fail(err, REFUSED_PLAN, "a terminal is not for runners");
+  if (plan->has_terminal && !plan->terminals)
+    return fail(err, REFUSED_PLAN, "this box was opened without terminals");
   return 0;
 }
 
@@ -116,7 +115,7 @@ static struct spare *dispatch_job(struct box *box, uint8_t frame, const uint8_t 
   if (!bad) job->plan = parsed;
   bad = bad || spare_set_limits(spare, plan->limits, box->is_open_box, err) ||
         (!entry && quota_set(&spare->cgroup, spare->pid, plan->limits[LIMIT_CPU_MILLI], err)) ||
-        spare_send_job(spare, box->is_open_box ? NULL : stdio, &box->paths, err);
+        spare_send_job(spare, has_pipes(box) ? stdio : NULL, &box->paths, err);
   if (!bad) return spare;
   spare_destroy(spare);
   return NULL;
@@ -133,7 +132,7 @@ static void activate(struct box *box, struct spare *spare, const struct plan *pl
   box->usage_us = box->started_us + USAGE_INTERVAL_US;
   attach_stream(box, &box->control, spare->watch.fd, 0, box_on_control, EPOLLIN);
   spare_free(spare);
-  if (!box->is_open_box) {
+  if (has_pipes(box)) {
     attach_stream(box, &box->input, pipes->pairs[0][1], 0, on_stdin, 0);
     attach_stream(box, &box->output[0], pipes->pairs[1][0], FRAME_STDOUT, on_output, EPOLLIN);
     attach_stream(box, &box->output[1], pipes->pairs[2][0], FRAME_STDERR, on_output, EPOLLIN);
@@ -153,6 +152,7 @@ static void save_entry_point(struct box *box, const struct plan *plan) {
   entry->guards_off = plan->guards_off;
   entry->profile = plan->profile;
   entry->owns_files = plan->owns_files;
+  entry->terminals = plan->terminals;
 }
 
 static int save_relays(struct box *box, const struct plan *plan) {
@@ -182,13 +182,14 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
   box->layer = layer;
   box->parent = parent;
   box->is_open_box = frame == FRAME_OPEN;
+  box->has_terminal = plan.has_terminal;
   save_entry_point(box, &plan);
   struct stdio_pipes pipes;
   memset(&pipes, -1, sizeof pipes);
   int bad = paths_open(&bounds, &plan, layer, &box->paths, err) ||
             ((save_relays(box, &plan) || seals_record(box, &plan)) &&
              fail(err, REFUSED_OVERLOAD, "out of memory")) ||
-            (!box->is_open_box && open_pipes(&plan, &pipes, err));
+            (has_pipes(box) && open_pipes(&plan, &pipes, err));
   struct spare *spare = bad ? NULL : dispatch_job(box, frame, bytes, size, &plan, &pipes, err);
   paths_close(&plan, &box->paths);
   if (spare) {

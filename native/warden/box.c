@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #define DRAIN_TIMEOUT_US 5000000
+#define STOPPED_SPACE_MIN 256
 
 static struct box *boxes, *dead_boxes;
 static unsigned box_count;
@@ -143,7 +144,7 @@ void boxes_free_dead(void) {
 }
 
 // A command in an open box has its own process tree, but not its own pid namespace.
-static void kill_command(struct box *box) {
+void box_kill_command(struct box *box) {
   if (box->cgroup.dirs[CGROUP_TREE] >= 0) cgroup_kill(&box->cgroup);
   else if (box->start_reported && box->kill_attempts++ < 50) tree_kill(box->pid, false);
   else kill(box->pid, SIGKILL);  // init has no child left and should have exited
@@ -154,7 +155,7 @@ void box_kill(struct box *box, enum ended_by reason) {
   if (box->ended_by == ENDED_ITSELF) box->ended_by = reason;
   if (box->reaped) return;
   if (box->parent) {
-    kill_command(box);
+    box_kill_command(box);
     return;
   }
   if (box->pid_namespace) kill(box->pid, SIGKILL);
@@ -165,20 +166,13 @@ void box_kill(struct box *box, enum ended_by reason) {
   cgroup_kill(&box->cgroup);
 }
 
-void box_signal(struct box *box, uint8_t number) {
-  if (number != SIGTERM && number != SIGINT && number != SIGHUP) return;
-  if (box->control.open) send(box->control.watch.fd, &number, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+void box_request(struct box *box, uint8_t request) {
+  if (box->control.open) send(box->control.watch.fd, &request, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void expire(struct box *box, enum ended_by reason) {
-  if (box->ended_by != ENDED_ITSELF) return;
-  if (!box->limits[LIMIT_GRACE_MS] || !box->start_reported) {
-    box_kill(box, reason);
-    return;
-  }
-  box->ended_by = reason;
-  box_signal(box, SIGTERM);
-  box->kill_us = now_us() + (int64_t)box->limits[LIMIT_GRACE_MS] * 1000;
+void box_signal(struct box *box, uint8_t number) {
+  if (number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGCONT) return;
+  box_request(box, number);
 }
 
 static uint8_t cgroup_version_code(enum cgroup_resource resource) {  // 0: none
@@ -206,6 +200,7 @@ static void report_started(struct box *box) {
     conn_send(box->conn, box->is_open_box ? FRAME_OPENED : FRAME_STARTED, body,
               (size_t)(at + 9 - body));
   box_resume_output(box);
+  if (box->has_terminal) flush_stdin(box);
 }
 
 // The mounts of an open box do not change, unless a covered file is removed or replaced on the
@@ -245,7 +240,7 @@ static void on_report(struct box *box, const struct report *report, const int *f
       box->command_exited = true;
       box->status = report->status;
       box->tree_exited = report->tree_exited;
-      if (box->parent && !box->tree_exited) kill_command(box);
+      if (box->parent && !box->tree_exited) box_kill_command(box);
       return;
     case REPORT_STARTED:
       if (box->is_open_box && count != ENTRY_COUNT) {
@@ -255,6 +250,17 @@ static void on_report(struct box *box, const struct report *report, const int *f
       if (box->is_open_box) memcpy(box->entry.fds, fds, count * sizeof *fds);
       report_started(box);
       return;
+    case REPORT_TERMINAL:
+      if (count == 1 && box->has_terminal && !box->input.open) attach_terminal(box, fds[0]);
+      else fail_overloaded(box, fds, count);
+      return;
+    case REPORT_STOPPED: {
+      uint8_t signal = (uint8_t)report->status;
+      // A client that does not read would be disconnected.
+      if (box->conn && conn_space(box->conn) > STOPPED_SPACE_MIN)
+        conn_send(box->conn, FRAME_STOPPED, &signal, 1);
+      return;
+    }
     case REPORT_MOUNTS:
       if (count == 2 && !box->mount_watch.open) {
         watch_mounts(box, fds[0], report->status);
@@ -343,6 +349,12 @@ void boxes_reap(void) {
 
 void box_detach_client(struct box *box) {
   box->conn = NULL;
+  if (box->has_terminal && box->start_reported) {
+    // The rest of its output is dropped.
+    box_hang_up(box);
+    box_resume_output(box);
+    return;
+  }
   box_kill(box, ENDED_CLIENT);
   for (int i = 0; i < 2; i++) close_stream(&box->output[i]);
   close_stream(&box->input);
@@ -353,47 +365,11 @@ void boxes_kill(enum ended_by reason) {
   for (struct box *box = boxes; box; box = box->next) box_kill(box, reason);
 }
 
-static void check_usage(struct box *box, int64_t now) {
-  box->usage_us = now + USAGE_INTERVAL_US;
-  int64_t cpu_ms = cgroup_cpu_ms(&box->cgroup), rss = 0;
-  int processes = 0;
-  if (cpu_ms < 0 || box->cgroup.dirs[CGROUP_MEMORY] < 0) {
-    int64_t tree_cpu;
-    tree_usage(box->pid, &tree_cpu, &rss, &processes);
-    if (cpu_ms < 0) cpu_ms = tree_cpu;
-  }
-  if (cpu_ms > (int64_t)box->limits[LIMIT_CPU_MS]) expire(box, ENDED_CPU);
-  if (rss > (int64_t)box->limits[LIMIT_MEMORY_BYTES]) box_kill(box, ENDED_MEMORY);
-}
-
-static int64_t tick_box(struct box *box, int64_t now) {
-  if (box->cleaned_up && !box->cgroup_removed) return now + 1000;
-  if (box->reaped) {
-    // The client stopped reading. The box has ended, so the rest of its output can be dropped.
-    if (now > box->drain_us && now > box->deadline_us)
-      for (int i = 0; i < 2; i++) close_stream(&box->output[i]);
-    return box->drain_us > box->deadline_us ? box->drain_us + 1 : box->deadline_us + 1;
-  }
-  if (now >= box->deadline_us) expire(box, ENDED_WALL);
-  if (box->kill_us && now >= box->kill_us) {
-    if (box->parent && (box->command_exited || box->ended_by != ENDED_ITSELF)) kill_command(box);
-    else box_kill(box, box->ended_by);
-  }
-  if (now >= box->usage_us) {
-    check_usage(box, now);
-    if (!box->is_open_box) seals_check(box, now);
-  }
-  int64_t next = box->usage_us;
-  if (now < box->deadline_us && box->deadline_us < next) next = box->deadline_us;
-  if (box->kill_us && box->kill_us > now && box->kill_us < next) next = box->kill_us;
-  return next;
-}
-
 int boxes_tick(void) {
   int64_t now = now_us(), next = INT64_MAX;
   for (struct box *box = boxes, *next_box; box; box = next_box) {
     next_box = box->next;
-    int64_t at = tick_box(box, now);
+    int64_t at = box_tick(box, now);
     if (at < next) next = at;
     if (box->reaped) box_finish(box);
   }

@@ -5,6 +5,7 @@
 #include "layer.h"
 
 #define USAGE_INTERVAL_US 100000
+#define EOF_BYTES_MAX 2
 
 struct stream {
   struct watch watch;  // must be first
@@ -20,6 +21,7 @@ struct box {
   pid_t pid;
   struct box *parent;  // the open box this command runs in, or NULL
   bool is_open_box;    // has no command itself
+  bool has_terminal;   // instead of pipes: `input` and `output[0]` are its other end
   uint64_t handle;     // of an open box
   struct entry_point entry;
   char *relay_sockets[RELAYS_MAX];
@@ -43,11 +45,17 @@ struct box {
   struct layer *layer;  // NULL: none, or released
   uint64_t limits[LIMIT_COUNT];
   int64_t started_us, deadline_us, kill_us, usage_us, drain_us;
-  uint8_t stdin_bytes[STDIN_WINDOW];
-  size_t stdin_size;
+  uint8_t stdin_bytes[STDIN_WINDOW + EOF_BYTES_MAX];
+  size_t stdin_size, eof_size;  // the last eof_size bytes are not the client's
+  uint8_t last_byte;            // of what the client has sent
+  uint16_t columns, rows;       // 0: as in the plan
   struct box *next;
 };
 
+void attach_stream(struct box *box, struct stream *stream, int fd, uint8_t type,
+                   void (*ready)(struct watch *, uint32_t), uint32_t events);
+void attach_terminal(struct box *box, int master);
+void flush_stdin(struct box *box);
 void close_stream(struct stream *stream);
 void on_output(struct watch *watch, uint32_t events);
 void on_stdin(struct watch *watch, uint32_t events);
@@ -55,6 +63,13 @@ void box_on_control(struct watch *watch, uint32_t events);
 void box_add(struct box *box);
 void box_free(struct box *box);
 void box_finish(struct box *box);
+void box_kill_command(struct box *box);
+void box_request(struct box *box, uint8_t request);  // a signal, or HANG_UP, to the box's init
+
+// ── box-limits.c ──
+// As when a terminal's window is closed; after the grace time the box is killed.
+void box_hang_up(struct box *box);
+int64_t box_tick(struct box *box, int64_t now);  // returns the time of its next call
 
 // ── seals.c ──
 int seals_record(struct box *box, const struct plan *plan);

@@ -176,6 +176,9 @@ int landlock_rules_create(const struct setup *setup, struct failure *err) {
                                  allow_path(ruleset, "/dev/shm", ACCESS_PRIVATE, err) ||
                                  allow_path(ruleset, "/tmp", ACCESS_PRIVATE, err)))
     return -1;
+  if (plan->terminals && (allow_path(ruleset, "/dev/pts", ACCESS_TERMINAL, err) ||
+                          allow_path(ruleset, "/dev/tty", ACCESS_TERMINAL, err)))
+    return -1;
   if (plan->level == LEVEL_1 && allow_path(ruleset, "/dev/null", ACCESS_DEVICE, err)) return -1;
   // Optional; without it the loader searches two dozen directories for each library.
   if (plan->level == LEVEL_1 && !access("/etc/ld.so.cache", R_OK) &&
@@ -256,7 +259,9 @@ static int open_command(struct setup *setup, struct failure *err) {
 
 int confine_self(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
-  if (GUARDED(plan, GUARD_SESSION) && setsid() < 0) return fail_errno(err, "setsid");
+  // On a terminal, the box's init leads the new session (terminal.c).
+  if (setup->terminal < 0 && GUARDED(plan, GUARD_SESSION) && setsid() < 0)
+    return fail_errno(err, "setsid");
   // With one user per agent, the agents of a task share its files through their group. In a layer
   // or an owned bind they are of one user, and become a person's.
   umask(host.root && plan->profile == PROFILE_TOOL && !plan->owns_files ? 007 : 022);

@@ -199,6 +199,12 @@ static void on_frame(struct conn *conn, const struct frame_header *header, const
     case FRAME_SIGNAL:
       if (header->length == 1) box_signal(conn->box, body[0]);
       return;
+    case FRAME_WINSIZE: {
+      uint16_t columns, rows;
+      if (!parse_winsize(body, header->length, &columns, &rows))
+        box_resize(conn->box, columns, rows);
+      return;
+    }
     case FRAME_CLOSE:
     case FRAME_KILL: box_kill(conn->box, ENDED_CLIENT); return;
   }

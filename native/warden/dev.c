@@ -1,5 +1,5 @@
-// The template of /dev that every box gets a copy of: five devices and four links, created once, in
-// the warden's mount namespace.
+// The templates of /dev that boxes get a copy of: five devices and four links, and for boxes with
+// terminals what these need. Created once, in the warden's mount namespace.
 #include "warden.h"
 
 #include <errno.h>
@@ -23,12 +23,10 @@ static int bind_device(int dev, const char *name) {
   return bad ? -1 : 0;
 }
 
-int dev_template_create(struct failure *err) {
+// Returns its descriptor.
+static int create_template(const char *name, bool terminals, struct failure *err) {
   char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s/root", host.run_dir);
-  if (mkdir(path, 0755) && errno != EEXIST)
-    return fail(err, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
-  snprintf(path, sizeof path, "%s/dev", host.run_dir);
+  snprintf(path, sizeof path, "%s/%s", host.run_dir, name);
   if (mkdir(path, 0755) && errno != EEXIST)
     return fail(err, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
   if (mount("dev", path, "tmpfs", MS_NOSUID, "mode=755,size=64k"))
@@ -42,8 +40,20 @@ int dev_template_create(struct failure *err) {
       symlinkat("/proc/self/fd/0", dev, "stdin") || symlinkat("/proc/self/fd/1", dev, "stdout") ||
       symlinkat("/proc/self/fd/2", dev, "stderr"))
     return fail(err, REFUSED_HOST, "populating /dev: %s", strerror(errno));
+  if (terminals && (bind_device(dev, "tty") || mkdirat(dev, "pts", 0755) ||
+                    symlinkat("pts/ptmx", dev, "ptmx")))
+    return fail(err, REFUSED_HOST, "/dev/tty: %s", strerror(errno));
   if (k_mount_setattr(dev, K_ATTR_RDONLY, 0))
     return fail(err, REFUSED_HOST, "making /dev read-only: %s", strerror(errno));
-  host.dev_fd = dev;
-  return 0;
+  return dev;
+}
+
+int dev_templates_create(struct failure *err) {
+  char path[PATH_BYTES];
+  snprintf(path, sizeof path, "%s/root", host.run_dir);
+  if (mkdir(path, 0755) && errno != EEXIST)
+    return fail(err, REFUSED_HOST, "%.200s: %s", path, strerror(errno));
+  host.dev_fd = create_template("dev", false, err);
+  if (host.dev_fd >= 0) host.terminals_dev_fd = create_template("terminals", true, err);
+  return host.dev_fd < 0 || host.terminals_dev_fd < 0 ? -1 : 0;
 }

@@ -123,7 +123,7 @@ int host_probe(const char *run_dir, struct failure *err) {
   host.uid = getuid();
   host.gid = getgid();
   host.root = geteuid() == 0;
-  host.dev_fd = -1;
+  host.dev_fd = host.terminals_dev_fd = -1;
   // The warden must be able to end every box, so its scheduling priority is above theirs. Needs
   // root.
   host.nice = getpriority(PRIO_PROCESS, 0);
@@ -135,7 +135,7 @@ int host_probe(const char *run_dir, struct failure *err) {
   for (int i = 0; i < ENTRY_RULESET; i++)
     host.namespace_ids[i] = own_namespace_id((enum entry_fd)i);
   if (create_probe(run_dir, err)) return -1;
-  if (host.namespaces && dev_template_create(err)) {
+  if (host.namespaces && dev_templates_create(err)) {
     snprintf(host.missing, sizeof host.missing, "namespaces are not available: %.260s", err->text);
     snprintf(host.fix, sizeof host.fix, "start the warden outside the container, or as root");
     host.namespaces = false;

@@ -113,18 +113,21 @@ static int prepare(const struct setup *setup, struct failure *err) {
 }
 
 static int receive_job(struct setup *setup) {
-  int fds[3 + BINDS_MAX];
+  int fds[JOB_FDS_MAX];
   unsigned received = 0, part;
   struct job_message message;
   do {
     ssize_t size = fds_recv(setup->control, &message, sizeof message, fds + received,
-                            3 + BINDS_MAX - received, &part, 0);
+                            JOB_FDS_MAX - received, &part, 0);
     if (size < 0 && errno == EINTR) continue;
     if (size != sizeof message) return -1;
     received += part;
   } while (received < message.fd_count);
   unsigned next = 0;
-  for (int i = 0; i < 3; i++) setup->stdio[i] = setup->job->is_open_box ? -1 : fds[next++];
+  bool has_pipes = !setup->job->is_open_box && !setup->plan->has_terminal;
+  if (received < (has_pipes ? 3u : 0)) return -1;
+  for (int i = 0; i < 3; i++) setup->stdio[i] = has_pipes ? fds[next++] : -1;
+  if (setup->kind == INIT_LEVEL_2 && setup->plan->terminals) setup->terminals_dev = fds[next++];
   for (unsigned i = 0; i < setup->plan->bind_count; i++) {
     setup->fds[i] = bind_is_mounted(&setup->plan->binds[i]) ? fds[next++] : -1;
   }
@@ -201,6 +204,7 @@ static void run_command(struct setup *setup, struct failure *err) {
   sigset_t empty_mask;
   sigemptyset(&empty_mask);
   signal(SIGTERM, SIG_DFL);
+  if (setup->terminal >= 0 && terminal_enter()) _exit(127);
   sigprocmask(SIG_SETMASK, &empty_mask, NULL);
   if (!confine_self(setup, err)) exec_command(setup, err);
   _exit(127);
@@ -227,22 +231,43 @@ static void report_exit(const struct setup *setup, int status) {
   _exit(0);
 }
 
+static void signal_command(const struct setup *setup, pid_t command, int number) {
+  if (number == HANG_UP) terminal_hang_up(setup, command);
+  else if (setup->terminal >= 0) terminal_signal(setup, command, number);
+  else if (kill(-command, number)) kill(command, number);
+}
+
 // Reaps until the command has exited; the init of an open box runs until it is told to stop.
 __attribute__((noreturn)) static void supervise(const struct setup *setup, pid_t command) {
   struct sigaction act = {.sa_handler = on_signal};
   sigaction(SIGCHLD, &act, NULL);
   sigset_t wait_mask;
   sigemptyset(&wait_mask);
+  int wait_flags = WNOHANG | (setup->terminal >= 0 ? WUNTRACED : 0);
+  if (setup->terminal >= 0) terminal_ignore_signals();
+  int status, exit_status = 0;
+  bool hung_up = false, exited = false;
   for (;;) {
-    int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-      if (pid == command) report_exit(setup, status);
+    while ((pid = waitpid(-1, &status, wait_flags)) > 0) {
+      if (pid != command) continue;
+      if (WIFSTOPPED(status)) {
+        // After a hang-up there is no one left who could continue it.
+        if (hung_up) kill(-command, SIGCONT);
+        else report(setup->control, REPORT_STOPPED, WSTOPSIG(status), NULL);
+        continue;
+      }
+      exited = true;
+      exit_status = status;
+    }
+    // After a hang-up, the jobs of a shell get the rest of the grace time too.
+    if (exited && (!hung_up || pid < 0)) report_exit(setup, exit_status);
     struct pollfd poll_fd = {.fd = setup->control, .events = POLLIN};
     if (ppoll(&poll_fd, 1, NULL, &wait_mask) > 0) {
       uint8_t number;
       if (recv(setup->control, &number, 1, MSG_DONTWAIT) == 1) {
-        if (command > 0 && kill(-command, number)) kill(command, number);
+        hung_up |= number == HANG_UP;
+        if (command > 0 && !exited) signal_command(setup, command, number);
       } else if (errno != EAGAIN || poll_fd.revents & POLLHUP) {
         stop_requested = 1;
       }
@@ -252,11 +277,6 @@ __attribute__((noreturn)) static void supervise(const struct setup *setup, pid_t
       _exit(1);
     }
   }
-}
-
-static void close_all_except(int fd) {
-  if (fd) syscall(SYS_close_range, 0, fd - 1, 0);
-  syscall(SYS_close_range, fd + 1, ~0u, 0);
 }
 
 static pid_t start_runner(struct setup *setup) {
@@ -284,6 +304,7 @@ static pid_t start_runner(struct setup *setup) {
 static int start_command(struct setup *setup, pid_t *command, struct failure *err) {
   struct job *job = setup->job;
   const struct plan *plan = setup->plan;
+  if (plan->has_terminal && terminal_open(setup, err)) return -1;
   fail(&job->err, 0, "%s", "");
   pid_t child;
   if (plan->profile == PROFILE_RUNNER && GUARDED(plan, GUARD_SECCOMP)) child = start_runner(setup);
@@ -349,7 +370,8 @@ void init_main(struct setup *setup) {
     report(setup->control, REPORT_FAILED, 0, &err);
     _exit(1);
   }
-  close_all_except(setup->control);
+  int kept[] = {setup->control, setup->terminal};
+  close_fds_except(kept, 2);
   if (!setup->job->is_open_box) report(setup->control, REPORT_STARTED, 0, NULL);
   supervise(setup, command);
 }

@@ -49,6 +49,8 @@ static uint64_t rights_for(enum landlock_access access) {
     case ACCESS_WRITE: return WRITE_RIGHTS;
     case ACCESS_PRIVATE: return WRITE_RIGHTS | LL_MAKE_FIFO | LL_MAKE_SOCK;
     case ACCESS_DEVICE: return LL_READ_FILE | LL_WRITE_FILE | LL_TRUNCATE;
+    case ACCESS_TERMINAL:
+      return LL_READ_FILE | LL_READ_DIR | LL_WRITE_FILE | LL_TRUNCATE | LL_IOCTL_DEV;
   }
   return 0;
 }

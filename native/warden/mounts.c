@@ -178,6 +178,24 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *err)
   return 0;
 }
 
+static int attach_dev(int dev, struct failure *err) {
+  if (attach_mount(dev, "/dev", err)) return -1;
+  int shm = tmpfs_create("64m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
+  int bad = attach_mount(shm, "/dev/shm", err);
+  k_close(shm);
+  return bad;
+}
+
+// Replaces the /dev of every box by one with terminals.
+static int attach_terminals(int dev, struct failure *err) {
+  if (umount2("/dev", MNT_DETACH | UMOUNT_NOFOLLOW)) return mount_error(err, "replacing", "/dev");
+  if (attach_dev(dev, err)) return -1;
+  int terminals = terminals_create();
+  int bad = attach_mount(terminals, "/dev/pts", err);
+  k_close(terminals);
+  return bad;
+}
+
 // Mounts what is the same in every box.
 int mounts_prepare(const struct setup *setup, struct failure *err) {
   int proc;
@@ -185,10 +203,7 @@ int mounts_prepare(const struct setup *setup, struct failure *err) {
   int bad = attach_mount(proc, "/proc", err);
   close(proc);
   if (bad) return -1;
-  if (attach_mount(setup->dev, "/dev", err)) return -1;
-  int shm = tmpfs_create("64m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
-  if (attach_mount(shm, "/dev/shm", err)) return -1;
-  close(shm);
+  if (attach_dev(setup->dev, err)) return -1;
   int tmp = tmpfs_create("256m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV);
   if (attach_mount(tmp, "/tmp", err)) return -1;
   close(tmp);
@@ -198,6 +213,7 @@ int mounts_prepare(const struct setup *setup, struct failure *err) {
 int mounts_build(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (write_etc(plan, err)) return -1;
+  if (plan->terminals && attach_terminals(setup->terminals_dev, err)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (!bind_is_seal(&plan->binds[i]) && attach_bind(setup, i, err)) return -1;
   if (seals_apply(setup->job, err)) return -1;

@@ -1,4 +1,4 @@
-// Decodes frames and plans. Every length is checked before use, every string must end inside its
+// Decodes plans. Every length is checked before use, every string must end inside its
 // field, every path must be absolute and normalized. Invalid input is rejected, never repaired.
 #include "plan.h"
 
@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "plan-values.h"
 
 int fail(struct failure *err, int code, const char *text, ...) {
   va_list args;
@@ -15,61 +17,6 @@ int fail(struct failure *err, int code, const char *text, ...) {
   vsnprintf(err->text, sizeof err->text, text, args);
   va_end(args);
   return -1;
-}
-
-static uint16_t u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static uint32_t u32(const uint8_t *p) { return u16(p) | (uint32_t)u16(p + 2) << 16; }
-static uint64_t u64(const uint8_t *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
-
-int parse_frame_header(const uint8_t *bytes, struct frame_header *header, struct failure *err) {
-  if (u32(bytes) != WARDEN_MAGIC) return fail(err, REFUSED_FRAME, "not a warden frame");
-  if (bytes[4] != WARDEN_VERSION)
-    return fail(err, REFUSED_FRAME, "version %u is not supported, only %u", bytes[4],
-                WARDEN_VERSION);
-  if (u16(bytes + 6)) return fail(err, REFUSED_FRAME, "the reserved bytes are not zero");
-  header->type = bytes[5];
-  header->length = u32(bytes + 8);
-  uint32_t max = 0;
-  switch (header->type) {
-    case FRAME_PLAN:
-    case FRAME_OPEN:
-    case FRAME_EXEC: max = FRAME_MAX; break;
-    case FRAME_STDIN: max = STDIN_WINDOW; break;
-    case FRAME_SIGNAL: max = 1; break;
-    case FRAME_DIRECTORY: max = DIR_HEADER_BYTES + PATH_BYTES; break;
-    case FRAME_LAYER: max = LAYER_HEADER_BYTES + (SEALED_MAX + 2) * PATH_BYTES; break;
-    case FRAME_STDIN_END:
-    case FRAME_KILL:
-    case FRAME_CLOSE:
-    case FRAME_FEATURES: break;
-    default: return fail(err, REFUSED_FRAME, "unknown frame type %u", header->type);
-  }
-  if (header->length > max)
-    return fail(err, REFUSED_FRAME, "a frame of type %u has up to %u bytes, not %u", header->type,
-                max, header->length);
-  return 0;
-}
-
-// Returns the field as a string, or NULL unless it has exactly one NUL, at its end.
-static const char *as_string(const uint8_t *value, size_t size) {
-  if (size == 0 || value[size - 1] != 0) return NULL;
-  if (memchr(value, 0, size - 1)) return NULL;
-  return (const char *)value;
-}
-
-static int is_normalized_path(const char *path) {
-  size_t size = strlen(path);
-  if (path[0] != '/' || size >= PATH_BYTES) return 0;
-  if (size == 1) return 1;
-  for (const char *at = path; *at;) {
-    const char *component = at + 1;
-    size_t length = strcspn(component, "/");
-    if (length == 0 || length > 255) return 0;
-    if (length == 1 && component[0] == '.') return 0;
-    if (length == 2 && component[0] == '.' && component[1] == '.') return 0;
-    at = component + length;
-  }
-  return 1;
 }
 
 static int is_name(const char *name, size_t max) {
@@ -183,6 +130,11 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
+  if (tag == TAG_TERMINALS) {
+    if (size != 1 || value[0] != 1) return fail(err, REFUSED_PLAN, "field %u must be 1", tag);
+    plan->terminals = 1;
+    return 0;
+  }
   if (tag == TAG_BOX) {
     if (size != 8) return fail(err, REFUSED_PLAN, "field %u must have 8 bytes", tag);
     plan->box = u64(value);
@@ -193,6 +145,11 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
   switch (tag) {
     case TAG_UID: plan->uid = number; return 0;
     case TAG_GID: plan->gid = number; return 0;
+    case TAG_PTY:
+      if (parse_winsize(value, size, &plan->columns, &plan->rows))
+        return fail(err, REFUSED_PLAN, "a terminal has at least one column and one row");
+      plan->has_terminal = 1;
+      return 0;
     case TAG_GROUP:
       if (plan->group_count == GROUPS_MAX)
         return fail(err, REFUSED_PLAN, "more than %d groups", GROUPS_MAX);
@@ -271,6 +228,9 @@ static int check_paths(const struct plan *plan, struct failure *err) {
   }
   if (plan->relay_count && (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
     return fail(err, REFUSED_PLAN, "a relay needs level 2, and a profile with a network");
+  if ((plan->terminals || plan->has_terminal) &&
+      (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
+    return fail(err, REFUSED_PLAN, "a terminal needs level 2, and is not for runners");
   return 0;
 }
 
@@ -278,7 +238,7 @@ static int check_paths(const struct plan *plan, struct failure *err) {
 static int check_exec(const struct plan *plan, struct failure *err) {
   if (!plan->box) return fail(err, REFUSED_PLAN, "the box is missing");
   if (plan->id || plan->user || plan->level || plan->relay_count || plan->bind_count ||
-      plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
+      plan->terminals || plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
     return fail(err, REFUSED_PLAN, "identity, level and paths are set by the open box");
   if (plan->profile > PROFILE_RUNNER)
     return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);
@@ -294,64 +254,12 @@ static int check_plan(uint8_t frame, const struct plan *plan, struct failure *er
     return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);
   if (frame == FRAME_OPEN) {
     if (plan->level != LEVEL_2) return fail(err, REFUSED_PLAN, "an open box needs level 2");
-    if (plan->arg_count || plan->env_count || plan->cwd)
+    if (plan->arg_count || plan->env_count || plan->cwd || plan->has_terminal)
       return fail(err, REFUSED_PLAN, "an open box takes no command");
   } else if (check_command(plan, err)) {
     return -1;
   }
   return check_identity(plan, err) || check_limits(plan, err) || check_paths(plan, err) ? -1 : 0;
-}
-
-int parse_dir_request(const uint8_t *bytes, size_t size, struct dir_request *request,
-                      struct failure *err) {
-  if (size < DIR_HEADER_BYTES + 2)
-    return fail(err, REFUSED_PLAN, "the directory request is truncated");
-  request->op = bytes[0];
-  request->uid = u32(bytes + 4);
-  request->gid = u32(bytes + 8);
-  request->path = as_string(bytes + DIR_HEADER_BYTES, size - DIR_HEADER_BYTES);
-  if (request->op < DIR_CHOWN || request->op > DIR_REVOKE || bytes[1] || u16(bytes + 2))
-    return fail(err, REFUSED_PLAN, "unknown directory operation");
-  if (!request->path || !is_normalized_path(request->path) || !request->path[1])
-    return fail(err, REFUSED_PLAN, "the directory is not an absolute, normalized path");
-  if (request->op == DIR_MEASURE)
-    return request->uid ? fail(err, REFUSED_PLAN, "measuring takes no uid") : 0;
-  if (request->op >= DIR_DELETE)
-    return request->uid || request->gid ? fail(err, REFUSED_PLAN, "this takes no uid or gid") : 0;
-  uint32_t unset = UINT32_MAX;
-  if (request->gid == 0 || request->gid == unset || request->uid == unset ||
-      (request->uid == 0) != (request->op == DIR_SHARE))
-    return fail(err, REFUSED_PLAN, "uid or gid is invalid");
-  return 0;
-}
-
-// Takes the next of several strings, each with its NUL: a normalized path that is not /.
-static const char *next_path(const uint8_t **at, const uint8_t *end) {
-  const uint8_t *nul = memchr(*at, 0, (size_t)(end - *at));
-  const char *path = (const char *)*at;
-  if (!nul || !is_normalized_path(path) || !path[1]) return NULL;
-  *at = nul + 1;
-  return path;
-}
-
-int parse_layer_request(const uint8_t *bytes, size_t size, struct layer_request *request,
-                        struct failure *err) {
-  if (size < LAYER_HEADER_BYTES) return fail(err, REFUSED_PLAN, "the layer request is truncated");
-  const uint8_t *at = bytes + LAYER_HEADER_BYTES, *end = bytes + size;
-  uint32_t unset = UINT32_MAX;
-  request->uid = u32(bytes);
-  request->gid = u32(bytes + 4);
-  request->sealed_count = bytes[8];
-  if (!request->uid || !request->gid || request->uid == unset || request->gid == unset)
-    return fail(err, REFUSED_PLAN, "uid and gid are required and must not be 0");
-  if (request->sealed_count > SEALED_MAX)
-    return fail(err, REFUSED_PLAN, "more than %d sealed layers", SEALED_MAX);
-  bool valid = !bytes[9] && !u16(bytes + 10) && (request->lower = next_path(&at, end));
-  for (unsigned i = 0; valid && i < request->sealed_count; i++)
-    valid = (request->sealed[i] = next_path(&at, end));
-  valid = valid && (request->dir = next_path(&at, end)) && at == end;
-  return valid ? 0
-               : fail(err, REFUSED_PLAN, "a path of the layer is not absolute and normalized");
 }
 
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
@@ -385,5 +293,7 @@ int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *pl
     if (bad) return -1;
     at += length;
   }
-  return check_plan(frame, plan, err);
+  if (check_plan(frame, plan, err)) return -1;
+  if (frame == FRAME_PLAN && plan->has_terminal) plan->terminals = 1;
+  return 0;
 }

@@ -8,13 +8,14 @@
 #define WARDEN_VERSION 1
 #define FRAME_HEADER_BYTES 12     // magic u32, version u8, type u8, zero u16, length u32
 #define FRAME_MAX (256 * 1024)    // longest plan
+#define WINSIZE_BYTES 4
 #define STDIN_WINDOW (64 * 1024)  // stdin bytes a client may send before they are acknowledged
 
 enum frame_type {
   FRAME_PLAN = 1,
   FRAME_STDIN = 2,
   FRAME_STDIN_END = 3,
-  FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT or SIGHUP, to the command's process group
+  FRAME_SIGNAL = 4,  // u8: SIGTERM, SIGINT, SIGHUP or SIGCONT, to the command's process group
   FRAME_KILL = 5,
   FRAME_FEATURES = 6,
   FRAME_OPEN = 7,        // a plan without command, environment and directory: opens a box
@@ -22,6 +23,7 @@ enum frame_type {
   FRAME_CLOSE = 9,       // on the connection that opened the box or layer: ends it
   FRAME_DIRECTORY = 10,  // struct dir_request
   FRAME_LAYER = 11,      // struct layer_request; the layer is closed with its connection
+  FRAME_WINSIZE = 12,    // u16 columns, u16 rows of the command's terminal
   FRAME_STARTED = 0x81,       // u32 pid, u8 × 4: cgroup versions for memory, pids, cpu, tree
   FRAME_STDOUT = 0x82,
   FRAME_STDERR = 0x83,
@@ -35,6 +37,7 @@ enum frame_type {
   FRAME_LAYER_OPENED = 0x8b,  // u64 layer
   FRAME_LAYER_CLOSED = 0x8c,  // empty: no box uses the layer any more
   FRAME_NEWEST = 0x8d,        // u64 nanoseconds
+  FRAME_STOPPED = 0x8e,       // u8 signal that stopped the command on a terminal, until SIGCONT
 };
 
 // Body of FRAME_DIRECTORY: u8 op, u8 × 3 zero, u32 uid, u32 gid, path NUL.
@@ -82,6 +85,8 @@ enum plan_tag {
   TAG_GUARDS_OFF = 13,  // test build only
   TAG_BOX = 14,     // u64 of FRAME_OPENED; only in FRAME_EXEC
   TAG_RELAY = 15,   // u16 port, Unix socket NUL: 127.0.0.1:port in the box is relayed to it
+  TAG_PTY = 16,     // u16 columns, u16 rows: the command runs on a terminal of this size
+  TAG_TERMINALS = 17,  // u8 1: processes of the box can open terminals
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -175,6 +180,8 @@ struct plan {
   uint64_t layer;     // of every BIND_LAYER; 0: none
   uint8_t owns_files;  // has a layer or an owned bind: no group shares its files
   uint8_t level, profile;
+  uint8_t terminals, has_terminal;  // of the box; of the command
+  uint16_t columns, rows;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];
   unsigned group_count, arg_count, env_count, bind_count, relay_count;
@@ -220,6 +227,7 @@ int parse_layer_request(const uint8_t *bytes, size_t size, struct layer_request 
                         struct failure *err);
 int parse_plan(uint8_t frame, const uint8_t *bytes, size_t size, struct plan *plan,
                struct failure *err);
+int parse_winsize(const uint8_t *bytes, size_t size, uint16_t *columns, uint16_t *rows);
 
 #define GUARDED(plan, guard) (!((plan)->guards_off & (guard)))
 #define EXPECTED(plan, guard) (GUARDED(plan, guard) || !GUARDED(plan, GUARD_SILENT))

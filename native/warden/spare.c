@@ -34,6 +34,7 @@ void entry_apply(const struct entry_point *entry, struct plan *plan) {
   memcpy(plan->groups, entry->groups, sizeof plan->groups);
   plan->guards_off |= entry->guards_off;
   plan->owns_files = entry->owns_files;
+  plan->terminals = entry->terminals;
   if (!plan->profile) plan->profile = entry->profile;
 }
 
@@ -72,6 +73,8 @@ static pid_t spawn_init(struct spare *spare, int control, int dev, uint64_t flag
                         .dev = dev,
                         .exec_fd = -1,
                         .gate = -1,
+                        .terminals_dev = -1,
+                        .terminal = -1,
                         .mountinfo_fd = -1,
                         .pid_namespace = flags & CLONE_NEWPID};
   init_main(&setup);
@@ -94,6 +97,10 @@ static pid_t spawn_init_in_box(struct spare *spare, int control) {
   return pid;
 }
 
+static int clone_template(int dev) {
+  return k_open_tree(dev, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
+}
+
 static struct spare *spare_create(enum init_kind kind, const struct entry_point *entry,
                                   uint32_t guards_off, struct failure *err) {
   struct spare *spare = calloc(1, sizeof *spare);
@@ -114,8 +121,7 @@ static struct spare *spare_create(enum init_kind kind, const struct entry_point 
   }
   int bad = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control);
   if (!bad && kind == INIT_LEVEL_2) {
-    dev = k_open_tree(host.dev_fd, "",
-                      AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
+    dev = clone_template(host.dev_fd);
     bad = dev < 0;
   }
   uint64_t flags = clone_flags(kind, guards_off);
@@ -213,9 +219,14 @@ struct spare *spare_acquire(enum init_kind kind, const struct entry_point *entry
 int spare_send_job(struct spare *spare, const int *stdio, const struct paths *paths,
                    struct failure *err) {
   struct job *job = spare->job;
-  int fds[3 + BINDS_MAX];
+  int fds[JOB_FDS_MAX], dev = -1;
   unsigned count = 0;
   for (int i = 0; i < 3 && stdio; i++) fds[count++] = stdio[i];
+  if (spare->kind == INIT_LEVEL_2 && job->plan.terminals) {
+    dev = clone_template(host.terminals_dev_fd);
+    if (dev < 0) return fail(err, REFUSED_OVERLOAD, "copying /dev: %s", strerror(errno));
+    fds[count++] = dev;
+  }
   for (unsigned i = 0; i < job->plan.bind_count; i++)
     if (paths->fds[i] >= 0) fds[count++] = paths->fds[i];
   for (unsigned i = 0; paths && i < paths->seal_count; i++) {
@@ -234,10 +245,12 @@ int spare_send_job(struct spare *spare, const int *stdio, const struct paths *pa
       struct report report;  // the spare's last message, if it sent one
       while (recv(spare->watch.fd, &report, sizeof report, MSG_DONTWAIT) == sizeof report)
         if (report.kind == REPORT_FAILED) *err = report.err;
+      k_close(dev);
       return -1;
     }
     sent += batch;
   } while (sent < count);
+  k_close(dev);
   return 0;
 }
 

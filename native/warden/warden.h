@@ -78,6 +78,7 @@ struct host {
   int proc_fd;                   // the host's /proc
   int probe_fd;                  // a directory that no box may read
   int dev_fd;                    // the template of /dev
+  int terminals_dev_fd;          // the same for boxes with terminals
   uint64_t namespace_ids[ENTRY_RULESET];  // the warden's
   int lock_fd;                   // of run_dir, shared with the janitor
   char missing[320], fix[200];   // why namespaces are not available, and the command that helps
@@ -170,7 +171,14 @@ void tree_kill(pid_t root, bool include_root);
 void tree_usage(pid_t root, int64_t *cpu_ms, int64_t *rss_bytes, int *count);
 
 // ── landlock.c ──
-enum landlock_access { ACCESS_READ, ACCESS_LIST, ACCESS_WRITE, ACCESS_PRIVATE, ACCESS_DEVICE };
+enum landlock_access {
+  ACCESS_READ,
+  ACCESS_LIST,
+  ACCESS_WRITE,
+  ACCESS_PRIVATE,
+  ACCESS_DEVICE,
+  ACCESS_TERMINAL
+};
 int landlock_abi(void);
 int landlock_create(int abi, int level, struct failure *err);
 int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_access access,
@@ -209,7 +217,7 @@ struct entry_point {  // how a command enters an open box, and its identity ther
   const struct cgroup *cgroup;
   uint32_t uid, gid, groups[GROUPS_MAX], guards_off;
   unsigned group_count;
-  uint8_t profile, owns_files;
+  uint8_t profile, owns_files, terminals;
 };
 void entry_apply(const struct entry_point *entry, struct plan *plan);
 enum spare_state { SPARE_CREATED, SPARE_JOINING, SPARE_READY };
@@ -260,6 +268,8 @@ struct setup {
   const struct entry_point *entry;
   const struct cgroup *cgroup;
   int stdio[3], control, dev, exec_fd;
+  int terminals_dev;  // another /dev, for a box with terminals; -1: none
+  int terminal;       // the command's; -1: none
   int gate;           // socket on which a runner's process sends its exec listener; -1: none
   int mountinfo_fd;   // reports a mount that disappears; -1: no path is sealed
   int mount_count;
@@ -272,6 +282,8 @@ enum report_kind {
   REPORT_STARTED,
   REPORT_ENDED,
   REPORT_LISTENERS,  // of all relays, in the order of the plan
+  REPORT_TERMINAL,   // with the warden's end
+  REPORT_STOPPED,    // the command, by the signal in status
   REPORT_MOUNTS,  // with mountinfo and the root directory; status: number of mounts
 };
 struct report {
@@ -280,7 +292,9 @@ struct report {
   bool tree_exited;  // no descendant of the command is left
   struct failure err;
 };
+#define HANG_UP 0x80  // to init, instead of a signal
 #define REPORT_FDS_MAX (ENTRY_COUNT > RELAYS_MAX ? (int)ENTRY_COUNT : RELAYS_MAX)
+#define JOB_FDS_MAX (3 + 1 + BINDS_MAX)  // stdio, /dev, binds
 struct job_message {
   uint32_t fd_count;
 };
@@ -300,7 +314,16 @@ int tmpfs_create(const char *size, const char *mode, unsigned attrs);
 int mount_point_create(int dir, const char *name, bool directory);
 int freeze_and_mask(const char *path, struct failure *err);
 int freeze_parents(const char *path, struct failure *err);
-int dev_template_create(struct failure *err);  // dev.c
+int dev_templates_create(struct failure *err);  // dev.c
+
+// ── terminal.c: the box's side of terminals ──
+int terminals_create(void);  // returns a detached devpts
+int terminal_open(struct setup *setup, struct failure *err);
+int terminal_enter(void);
+void terminal_ignore_signals(void);
+void terminal_signal(const struct setup *setup, pid_t command, int number);
+void terminal_hang_up(const struct setup *setup, pid_t command);
+
 int capabilities_drop_bounding(struct failure *err);
 int capabilities_drop(struct failure *err);
 int identity_assume(const struct setup *setup, struct failure *err);
@@ -342,6 +365,7 @@ void box_kill(struct box *box, enum ended_by reason);
 void box_signal(struct box *box, uint8_t number);
 size_t box_write_stdin(struct box *box, const uint8_t *bytes, size_t size);  // 0: window overrun
 void box_close_stdin(struct box *box);
+void box_resize(struct box *box, uint16_t columns, uint16_t rows);
 void box_detach_client(struct box *box);
 void box_resume_output(struct box *box);
 void boxes_kill(enum ended_by reason);

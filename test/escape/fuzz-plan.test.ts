@@ -22,6 +22,8 @@ describe('the plan parser', () => {
       groups: [1001],
       args: ['/bin/sh', '-c', 'true'],
       env: { PATH: '/bin' },
+      pty: { cols: 80, rows: 24 },
+      terminals: true,
       cwd: '/ws',
       user: 'coder',
       egress: '/run/egress.sock',

@@ -1,9 +1,11 @@
 // Streams with a stalled reader: the command blocks, the warden's memory stays bounded, other boxes
 // continue.
 import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { makeWarden } from '../../src/daemons/sandboxd/adapters/warden.ts';
 import { isAlive } from '../support/processes.ts';
 import { eventually } from '../support/runtime.ts';
 import { exited } from './support/cases.ts';
@@ -63,6 +65,37 @@ for (const mode of MODES) {
       const args = ['/bin/sh', '-c', SCRIPT];
       await stall((client) => client.exec(warden.command(box.box, args, LIMITS)));
       box.client.close();
+    });
+
+    it('carries 24 MiB in and out byte for byte, errors apart, past the end of the input', async () => {
+      const link = makeWarden(warden.socket);
+      const script =
+        'sha256sum >&2 </dev/null; cat; echo past the end >&2; head -c 9000000 /dev/zero';
+      const plan = warden.plan(['/bin/sh', '-c', script], { limits: LIMITS });
+      const command = await link.start(plan);
+      const sent = createHash('sha256');
+      const feed = async (): Promise<void> => {
+        for (let part = 0; part < 24; part++) {
+          const bytes = randomBytes(MIB);
+          sent.update(bytes);
+          await command.stdin(bytes);
+        }
+        command.stdinEnd();
+      };
+      const fed = feed();
+      const received = createHash('sha256');
+      let errors = '';
+      for await (const { stream, bytes } of command.readOutput()) {
+        if (stream === 'stdout') received.update(bytes);
+        else errors += bytes.toString();
+      }
+      await fed;
+      const zeros = Buffer.alloc(9_000_000);
+      assert.equal(received.digest('hex'), sent.update(zeros).digest('hex'));
+      assert.match(errors, /^[0-9a-f]{64} {2}-\npast the end\n$/);
+      const exit = await command.ended;
+      assert.ok(exit !== 'gone' && exit.exitCode === 0);
+      link.close();
     });
 
     it('does not suspend the wall-clock limit', async () => {

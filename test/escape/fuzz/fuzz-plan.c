@@ -42,6 +42,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
       if (plan.binds[i].kind == BIND_LAYER ? !plan.layer || plan.level != LEVEL_2
                                            : plan.binds[i].flags & BIND_READONLY)
         abort();
+    if (plan.has_terminal ? !plan.columns || !plan.rows || frame == FRAME_OPEN
+                          : plan.columns || plan.rows)
+      abort();
+    if (frame == FRAME_EXEC ? plan.terminals : plan.has_terminal && !plan.terminals) abort();
+    if (plan.terminals && (plan.level != LEVEL_2 || plan.profile == PROFILE_RUNNER)) abort();
     if (plan.args[plan.arg_count] || plan.envs[plan.env_count]) abort();
     if (plan.uid == 0 || plan.gid == 0) abort();
     for (unsigned i = 0; i < plan.bind_count; i++)
@@ -50,6 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   } else if (!err.code || !err.text[0]) {
     abort();
   }
+  uint16_t columns, rows;
+  if (!parse_winsize(copy, size, &columns, &rows) && (size != WINSIZE_BYTES || !columns || !rows))
+    abort();
   struct layer_request layer;
   // Paths, so that more than the header is decoded.
   if (size > LAYER_HEADER_BYTES + 10 && size % 3 == 1) {

@@ -14,7 +14,8 @@ struct attack {
   const char *name;
   int (*run)(char **argv);
 };
-extern const struct attack file_attacks[], kernel_attacks[], socket_attacks[], process_attacks[];
+extern const struct attack file_attacks[], kernel_attacks[], socket_attacks[], process_attacks[],
+    terminal_attacks[];
 
 static inline int worked(void) {
   printf("worked\n");

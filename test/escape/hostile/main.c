@@ -4,7 +4,7 @@
 
 int main(int argc, char **argv) {
   const struct attack *const all[] = {file_attacks, kernel_attacks, socket_attacks,
-                                      process_attacks};
+                                      process_attacks, terminal_attacks};
   setbuf(stdout, NULL);
   for (unsigned i = 0; argc > 1 && i < sizeof all / sizeof *all; i++)
     for (const struct attack *attack = all[i]; attack->name; attack++)

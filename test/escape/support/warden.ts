@@ -24,6 +24,7 @@ import type {
   Guard,
   PlanLimits,
   Relay,
+  TerminalSize,
   WardenPlan,
 } from '../../../src/daemons/sandboxd/adapters/plan.ts';
 import { LIMITS } from '../../../src/daemons/sandboxd/testing/limits.ts';
@@ -85,7 +86,7 @@ export function buildHostile(): string {
 // The plan parser alone, under the sanitizers.
 export function buildFuzzer(): string {
   const dir = join(REPO, 'test/escape/fuzz');
-  const sources = [join(dir, 'fuzz-plan.c'), join(SOURCE, 'plan.c')];
+  const sources = [join(dir, 'fuzz-plan.c'), join(SOURCE, 'plan.c'), join(SOURCE, 'requests.c')];
   return compile(join(REPO, 'build/escape/fuzz-plan'), sources, BUILD_FLAGS.sanitized, [
     SOURCE,
     dir,
@@ -370,6 +371,8 @@ export type PlanOptions = {
   env: Record<string, string>;
   egress: string;
   relays: Relay[];
+  terminals: boolean;
+  pty: TerminalSize;
 };
 
 const AS_NOBODY = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'];

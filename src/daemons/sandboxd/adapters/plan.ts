@@ -61,6 +61,7 @@ export type PlanLimits = {
   cpuMilli: number;
 };
 
+export type TerminalSize = { cols: number; rows: number };
 export type Relay = { port: number; socket: string };
 const EGRESS_PORT = 3128;
 
@@ -81,14 +82,20 @@ export type WardenPlan = {
   egress?: string;
   /** Other ports of the box's loopback, from 1024 on, each relayed to a Unix socket of the host. */
   relays?: Relay[];
+  /** Level 2: its commands can run on terminals, and its processes can open more. */
+  terminals?: boolean;
+  /** The command runs on a terminal instead of pipes; `stdout` is all of its output. */
+  pty?: TerminalSize;
   guardsOff?: Guard[];
 };
 
 /** A box without a command: commands are started in it later. */
-export type BoxPlan = Omit<WardenPlan, 'args' | 'env' | 'cwd'>;
+export type BoxPlan = Omit<WardenPlan, 'args' | 'env' | 'cwd' | 'pty'>;
 
-/** A command in an open box. */
-export type BoxCommand = Pick<WardenPlan, 'args' | 'env' | 'cwd' | 'limits'> & { box: bigint };
+/** A command in an open box; `pty` only if that has terminals. */
+export type BoxCommand = Pick<WardenPlan, 'args' | 'env' | 'cwd' | 'pty' | 'limits'> & {
+  box: bigint;
+};
 
 function field(tag: number, value: Buffer): Buffer {
   const head = Buffer.alloc(6);
@@ -141,10 +148,18 @@ function limitFields(limits: PlanLimits): Buffer[] {
   });
 }
 
-const commandFields = (command: Pick<WardenPlan, 'args' | 'env' | 'cwd'>): Buffer[] => [
+export function encodeWinsize({ cols, rows }: TerminalSize): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt16LE(cols, 0);
+  bytes.writeUInt16LE(rows, 2);
+  return bytes;
+}
+
+const commandFields = (command: Pick<WardenPlan, 'args' | 'env' | 'cwd' | 'pty'>): Buffer[] => [
   ...command.args.map((arg) => text(7, arg)),
   ...Object.entries(command.env ?? {}).map(([name, value]) => text(8, `${name}=${value}`)),
   text(9, command.cwd),
+  ...(command.pty === undefined ? [] : [field(16, encodeWinsize(command.pty))]),
 ];
 
 export function encodePlan(plan: WardenPlan): Buffer {
@@ -166,6 +181,7 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
     ...(guards === 0 ? [] : [number(13, guards)]),
     ...(plan.egress === undefined ? [] : [relayField({ port: EGRESS_PORT, socket: plan.egress })]),
     ...(plan.relays ?? []).map(relayField),
+    ...(plan.terminals === true ? [byte(17, 1)] : []),
   ]);
 }
 

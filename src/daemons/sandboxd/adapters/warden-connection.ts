@@ -3,6 +3,7 @@
 import { connect, type Socket } from 'node:net';
 import { fault } from '../../../wire/errors.ts';
 import type { EndedBy } from '../../../wire/sandboxd.ts';
+import { encodeWinsize, type TerminalSize } from './plan.ts';
 
 const MAGIC = 0x44525741;
 const HEADER_BYTES = 12;
@@ -21,6 +22,7 @@ export const REQUEST = {
   close: 9,
   directory: 10,
   layer: 11,
+  winsize: 12,
 } as const;
 const REPLY = {
   started: 0x81,
@@ -36,6 +38,7 @@ const REPLY = {
   layerOpened: 0x8b,
   layerClosed: 0x8c,
   newest: 0x8d,
+  stopped: 0x8e,
 } as const;
 
 /** In the order of the warden's `enum`; null: it exited by itself. */
@@ -91,6 +94,8 @@ export type Listener = {
   directoryDone?(unchanged: number): void;
   measured?(amount: { bytes: number; entries: number }): void;
   newest?(changedNs: bigint): void;
+  /** A command on a terminal was stopped, as by Ctrl-Z, until it gets SIGCONT. */
+  stopped?(signal: number): void;
   output(stream: 'stdout' | 'stderr', bytes: Buffer): void;
   exit(exit: ProcessExit): void;
   refused(refusal: WardenRefusal): void;
@@ -181,6 +186,9 @@ export class WardenConnection {
     this.#feed();
   }
 
+  resize(size: TerminalSize): void {
+    this.#send(REQUEST.winsize, encodeWinsize(size));
+  }
   signal(number: number): void {
     this.#send(REQUEST.signal, Buffer.from([number]));
   }
@@ -247,6 +255,7 @@ export class WardenConnection {
       listener?.layerClosed?.();
     } else if (type === REPLY.stdout) listener?.output('stdout', body);
     else if (type === REPLY.stderr) listener?.output('stderr', body);
+    else if (type === REPLY.stopped) listener?.stopped?.(body[0] ?? 0);
     else if (type === REPLY.stdinAck) {
       this.#window += body.readUInt32LE(0);
       this.#feed();

@@ -15,6 +15,7 @@ import {
   encodeNewest,
   encodePlan,
   type LayerRequest,
+  type TerminalSize,
   type WardenPlan,
 } from './plan.ts';
 import {
@@ -28,6 +29,12 @@ export type OutputChunk = { stream: 'stdout' | 'stderr'; bytes: Buffer };
 /** `gone`: the warden died, so how it ended is unknown. `note`: a remark for the caller. */
 export type CommandExit = (ProcessExit & { note?: string }) | 'gone';
 
+/**
+ * A command on a terminal was stopped by this signal, as by Ctrl-Z: it continues with SIGCONT.
+ * Without a listener it continues at once.
+ */
+export type OnStopped = (signal: number) => void;
+
 export type SandboxCommand = {
   /** 0 when it ended before it started. */
   pid: number;
@@ -35,15 +42,19 @@ export type SandboxCommand = {
   readOutput(): AsyncIterable<OutputChunk>;
   discard(): void;
   stdin(bytes: Buffer): Promise<void>;
+  /** On a terminal this types Ctrl-D, if the command reads lines. */
   stdinEnd(): void;
+  /** SIGTERM, SIGINT, SIGHUP or SIGCONT. */
   signal(number: number): void;
+  /** A new size of its terminal. */
+  resize(size: TerminalSize): void;
   kill(): void;
   ended: Promise<CommandExit>;
 };
 
 export type OpenedBox = {
   pid: number;
-  exec(command: Omit<BoxCommand, 'box'>): Promise<SandboxCommand>;
+  exec(command: Omit<BoxCommand, 'box'>, onStopped?: OnStopped): Promise<SandboxCommand>;
   close(): Promise<void>;
   ended: Promise<CommandExit>;
 };
@@ -59,7 +70,7 @@ export type OpenedLayer = {
 
 export type Warden = {
   features(): Promise<Map<string, string>>;
-  start(plan: WardenPlan): Promise<SandboxCommand>;
+  start(plan: WardenPlan, onStopped?: OnStopped): Promise<SandboxCommand>;
   open(plan: BoxPlan): Promise<OpenedBox>;
   layer(request: LayerRequest): Promise<OpenedLayer>;
   /** Changes owners, which needs root. Resolves to the number of files left unchanged. */
@@ -86,6 +97,7 @@ export type Warden = {
   close(): void;
 };
 
+const SIGCONT = 18;
 const IDLE_MAX = 16;
 const BUFFERED_BYTES_MAX = 256 * 1024;
 
@@ -110,7 +122,11 @@ export function makeWarden(socketPath: string): Warden {
   };
 
   /** Resolves when the command runs. */
-  const begin = async (type: number, body: Buffer): Promise<SandboxCommand> => {
+  const begin = async (
+    type: number,
+    body: Buffer,
+    onStopped: OnStopped | undefined,
+  ): Promise<SandboxCommand> => {
     const connection = await acquire();
     const pieces = makeOutputBuffer(connection);
     const ended = Promise.withResolvers<CommandExit>();
@@ -128,6 +144,7 @@ export function makeWarden(socketPath: string): Warden {
     connection.request(type, body, {
       started: started.resolve,
       output: (stream, bytes) => pieces.add({ stream, bytes }),
+      stopped: onStopped ?? (() => connection.signal(SIGCONT)),
       exit(exit) {
         // Ended by a limit or a halt before it started.
         started.resolve(0);
@@ -153,6 +170,7 @@ export function makeWarden(socketPath: string): Warden {
       stdin: (bytes) => (isOver ? Promise.resolve() : connection.stdin(bytes)),
       stdinEnd: () => whileRunning(() => connection.stdinEnd()),
       signal: (number) => whileRunning(() => connection.signal(number)),
+      resize: (size) => whileRunning(() => connection.resize(size)),
       kill: () => whileRunning(() => connection.kill()),
       ended: ended.promise,
     };
@@ -187,7 +205,8 @@ export function makeWarden(socketPath: string): Warden {
     const box = await opened.promise;
     return {
       pid,
-      exec: (command) => begin(REQUEST.exec, encodeBoxCommand({ ...command, box })),
+      exec: (command, onStopped) =>
+        begin(REQUEST.exec, encodeBoxCommand({ ...command, box }), onStopped),
       async close() {
         connection.closeOpened();
         await ended.promise;
@@ -261,7 +280,7 @@ export function makeWarden(socketPath: string): Warden {
         }),
       );
     },
-    start: (plan) => begin(REQUEST.plan, encodePlan(plan)),
+    start: (plan, onStopped) => begin(REQUEST.plan, encodePlan(plan), onStopped),
     open,
     layer,
     chown: (owned) => requestDirectory(encodeChown(owned), 'directoryDone'),

@@ -30,6 +30,7 @@ export function fakeCommand(stderr = ''): {
     stdin: async (bytes) => void sent.push(bytes.toString()),
     stdinEnd: () => void sent.push('end'),
     signal: () => undefined,
+    resize: () => undefined,
     kill: () => end({ ...EXIT, endedBy: 'killed', exitCode: null, signal: 9 }),
     ended,
   };
