@@ -2,6 +2,7 @@
 // route known → caller allowed → input valid → handler → output valid.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, randomUUID } from 'node:crypto';
+import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
@@ -31,6 +32,19 @@ export class RawReply {
   }
 }
 
+/** Continues the connection in another protocol, for routes with `upgrades`. */
+export class UpgradeReply {
+  /** Owns the socket, which is paused. */
+  readonly accept: (socket: Duplex) => void;
+  /** The caller has disconnected meanwhile. */
+  readonly abandon: () => void;
+
+  constructor(reply: { accept(socket: Duplex): void; abandon(): void }) {
+    this.accept = reply.accept;
+    this.abandon = reply.abandon;
+  }
+}
+
 export type Trace = { requestId: string; traceparent: string };
 
 export type HandlerContext<R = Route> = CheckedRequest<R> & {
@@ -50,7 +64,9 @@ export type HandlerContext<R = Route> = CheckedRequest<R> & {
 };
 
 export type Handlers<T extends RouteTable> = {
-  [K in keyof T]: (context: HandlerContext<T[K]>) => Promise<RouteResponseInput<T[K]> | RawReply>;
+  [K in keyof T]: (
+    context: HandlerContext<T[K]>,
+  ) => Promise<RouteResponseInput<T[K]> | RawReply | UpgradeReply>;
 };
 
 export type DispatchRequest = {
@@ -277,7 +293,7 @@ export function makeDispatch<T extends RouteTable>(options: {
       return new RawReply({ ...response, body: withEnd(response.body, watch.end) });
     }
     watch.end();
-    if (response instanceof RawReply) return response;
+    if (response instanceof RawReply || response instanceof UpgradeReply) return response;
     const output = route.output.safeParse(response);
     if (output.success) return output.data;
     log.error('a handler returned an invalid response', {

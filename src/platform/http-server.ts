@@ -5,7 +5,14 @@ import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { findVendor, type Route, type Vendor } from '../wire/route.ts';
-import { assertCaller, type Dispatch, newTrace, RawReply, type Trace } from './dispatch.ts';
+import {
+  assertCaller,
+  type Dispatch,
+  newTrace,
+  RawReply,
+  type Trace,
+  UpgradeReply,
+} from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
@@ -94,6 +101,7 @@ export function makeHttpListener(options: {
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
       const rawBody = await readBody(exchange, sizeBytesMax, budgets);
+      assertUpgrade(route, headers);
       const value = await dispatch.run({
         method,
         path: url.path,
@@ -109,7 +117,11 @@ export function makeHttpListener(options: {
         idempotencyKey: readIdempotencyKey(headers),
       });
       if (value instanceof RawReply) await sendRaw(exchange, value);
-      else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
+      else if (value instanceof UpgradeReply) {
+        const socket = exchange.upgrade(route.upgrades ?? '');
+        if (socket === undefined) value.abandon();
+        else value.accept(socket);
+      } else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
     } catch (error) {
       sendFault(exchange, error, findVendor(target));
     }
@@ -183,6 +195,15 @@ function streamHeadFault(path: string): Fault {
   const allow = 'GET';
   return fault('method_not_allowed', `${path.slice(0, 200)} is a stream: ${allow} it, not HEAD`, {
     details: { allow },
+  });
+}
+
+/** Checked before the handler, which would start what could then not be used. */
+function assertUpgrade(route: Route, headers: Headers): void {
+  const { upgrades } = route;
+  if (upgrades === undefined || headers.upgrade === upgrades) return;
+  throw fault('bad_request', `${route.path} needs the header upgrade: ${upgrades}`, {
+    hint: 'Use agentctl, over the Unix socket of the daemon.',
   });
 }
 

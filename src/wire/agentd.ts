@@ -8,6 +8,7 @@ import { changeRoutes } from './agentd/changes.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { policyRoutes } from './agentd/policy.ts';
+import { programTaskRoutes } from './agentd/programs.ts';
 import { retentionRoutes } from './agentd/retention.ts';
 import { runRoutes } from './agentd/run-routes.ts';
 import {
@@ -45,6 +46,7 @@ export {
   RuleView,
   SimulationView,
 } from './agentd/policy.ts';
+export * from './agentd/programs.ts';
 export * from './agentd/retention.ts';
 export * from './agentd/tasks.ts';
 
@@ -84,6 +86,7 @@ export const agentdRoutes = routes({
     creates: true,
     bodySizeBytesMax: 8_000_000,
   }),
+  ...programTaskRoutes,
   listTasks: route({
     method: 'GET',
     path: '/v1/tasks',

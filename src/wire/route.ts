@@ -29,6 +29,8 @@ export type Route<
   output: O;
   /** True when the handler may respond with a stream instead of one document. */
   streams?: boolean;
+  /** The protocol that the connection continues in; the request must ask for it. */
+  upgrades?: string;
   /** True when a POST creates something: repeats with one Idempotency-Key get one response. */
   creates?: boolean;
   bodySizeBytesMax?: number;

@@ -6,6 +6,7 @@ import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
 import { layerRoutes, WorkspaceMode } from './sandboxd/layers.ts';
 import { liveRoutes } from './sandboxd/live.ts';
+import { programRoutes } from './sandboxd/programs.ts';
 import { treeFileRoutes } from './sandboxd/tree-files.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
@@ -93,6 +94,8 @@ export const OpenBoxBody = z.strictObject({
     /** The socket behind 127.0.0.1:3128 in the box; null: no egress. */
     egress_socket: z.string().max(100).nullable(),
   }),
+  /** The box is for a person's program. */
+  is_program: z.literal(true).optional(),
 });
 export type OpenBoxBody = z.infer<typeof OpenBoxBody>;
 
@@ -192,7 +195,7 @@ export type RunnerEnded = z.infer<typeof RunnerEnded>;
 
 export const BoxView = z.object({
   id: BoxId,
-  kind: z.enum(['runner', 'tools', 'once']),
+  kind: z.enum(['runner', 'tools', 'once', 'program']),
   level: SandboxLevel,
   run_id: RunId,
   fence: z.int(),
@@ -281,6 +284,7 @@ export const sandboxdRoutes = routes({
   ...treeFileRoutes,
   ...layerRoutes,
   ...liveRoutes,
+  ...programRoutes,
   startRunner: route({
     method: 'POST',
     path: '/v1/runners',

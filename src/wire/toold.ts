@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
 import {
   AgentName,
+  BoxId,
   CallId,
   FileProblem,
   Label,
@@ -16,6 +17,7 @@ import {
 import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 import { WorkspaceMode } from './sandboxd/layers.ts';
+import { AttachToken, ProgramCommand } from './sandboxd/programs.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -268,6 +270,16 @@ export const tooldRoutes = routes({
       labels: z.array(Label).max(16),
     }),
     output: z.object({ labels: z.array(Label) }),
+  }),
+  /** Opens the box of a run whose process is a person's program, and prepares the program there. */
+  openProgram: route({
+    method: 'PUT',
+    path: '/v1/runs/{id}/program',
+    callers: ['agentd'],
+    params: z.strictObject({ id: RunId }),
+    body: z.strictObject({ fence: z.int().positive(), command: ProgramCommand }),
+    output: z.object({ box_id: BoxId, epoch: z.string(), token: AttachToken }),
+    bodySizeBytesMax: 8_000_000,
   }),
   prune: pruneRoute('/v1/tools/prune'),
   expireTombstones: expireRoute('/v1/tools/tombstones/expire'),

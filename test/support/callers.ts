@@ -218,6 +218,7 @@ export function callSocket(
           ? {}
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
         ...(key === undefined ? {} : { 'idempotency-key': key }),
+        ...(route.upgrades === undefined ? {} : { connection: 'upgrade', upgrade: route.upgrades }),
         ...headers,
       },
     });

@@ -101,6 +101,17 @@ const tasks = rows({
       ['an unknown key below', (g) => withBody(g, { limits: { max_step: 3 } }), 'bad_request'],
     ],
   },
+  createProgram: {
+    good: async () => ({ body: { agent: 'worker', command: { argv: ['/usr/bin/true'] } } }),
+    check: (response: { task: { status: string; program?: { argv: string[] } } }) => {
+      assert.equal(response.task.status, 'working');
+      assert.deepEqual(response.task.program, { argv: ['/usr/bin/true'] });
+    },
+    bad: [
+      ['no command', (g) => withBody(g, { command: { argv: [] } }), 'bad_request'],
+      ['an unknown agent', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+    ],
+  },
   listTasks: {
     good: async (world) => {
       await newTask(world, { priority: 1 });

@@ -152,6 +152,20 @@ export const ROWS = rows({
       ],
     ],
   },
+  startProgram: {
+    good: async (world) => ({ ...(await openedBox(world)), body: { argv: ['/usr/bin/true'] } }),
+    check: (response: { token: string }) => assert.match(response.token, /^[\w-]{43}$/),
+    bad: [['no command', (good) => withBody(good, { argv: [] }), 'bad_request']],
+  },
+  attachProgram: {
+    // The scenario of programs attaches.
+    refused: 'not_found',
+    good: async () => ({
+      params: { id: deriveId<RunId>('run', 'sandboxd', made++) },
+      body: { token: 'A'.repeat(43) },
+    }),
+    bad: [['a short token', (good) => withBody(good, { token: 'A' }), 'bad_request']],
+  },
   execBox: {
     good: async (world) => ({ ...(await openedBox(world)), body: command() }),
     check: isUid,

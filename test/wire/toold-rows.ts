@@ -106,6 +106,18 @@ export const ROWS = rows({
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, body: forTools() }),
   },
+  openProgram: {
+    good: async (world) => {
+      const id = freshRun();
+      const path = socketPathFor(world.runtimeDir, 'toold', 'peer-agentd');
+      const body = forTools();
+      assert.ok((await callSocket(path, tooldRoutes.admitRun, { params: { id }, body })).ok);
+      return { params: { id }, body: { fence: 1, command: { argv: ['/usr/bin/true'] } } };
+    },
+    check: (response: { token: string }) => assert.match(response.token, /^[\w-]{43}$/),
+    unknownId: 'stale_fence',
+    bad: [['an older fence', (g) => withBody(g, { fence: 9 }), 'stale_fence']],
+  },
   dismissRun: {
     unknownId: 'fine',
     good: async (world) => {

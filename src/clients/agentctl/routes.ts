@@ -24,6 +24,7 @@ export const PATHS = {
     renewBackup: 'POST /v1/backups/{id}/renew',
     endBackup: 'PUT /v1/backups/{id}',
     createTask: 'POST /v1/tasks',
+    createProgram: 'POST /v1/programs',
     listTasks: 'GET /v1/tasks',
     getTask: 'GET /v1/tasks/{id}',
     getTree: 'GET /v1/tasks/{id}/tree',
@@ -82,6 +83,7 @@ export const PATHS = {
     identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
     listDisarmed: 'GET /v1/sandboxes/disarmed',
+    attachProgram: 'POST /v1/sandboxes/programs/{id}/attach',
   },
   approvald: {
     listApprovals: 'GET /v1/approvals',

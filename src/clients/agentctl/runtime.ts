@@ -38,6 +38,12 @@ export type RuntimeClient = {
     request: RouteRequest<RouteTables[D][K]>,
     signal: AbortSignal,
   ): Promise<Readable>;
+  /** Returns the parts of a request that continues in another protocol. */
+  describe<D extends DaemonName, K extends CallableRoute<D>>(
+    daemon: D,
+    name: K,
+    request: RouteRequest<RouteTables[D][K]>,
+  ): { socketPath: string; path: string; headers: Record<string, string>; body: string };
 };
 
 type AnyRequest = {
@@ -72,8 +78,9 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
     'agentd-person': isSendable(person) ? person : undefined,
   };
 
-  const poolFor = (daemon: DaemonName) =>
-    unixPool(`${info.runtime_dir}/${daemon}/operator/${daemon}.sock`);
+  const socketPathFor = (daemon: DaemonName) =>
+    `${info.runtime_dir}/${daemon}/operator/${daemon}.sock`;
+  const poolFor = (daemon: DaemonName) => unixPool(socketPathFor(daemon));
   const buildTarget = (daemon: DaemonName, name: string, { params, query }: AnyRequest) => {
     const [method, path] = listPaths(daemon)[name]!.split(' ') as [string, string];
     return { method, path: withQuery(fillPath(path, params), writeQuery(query)) };
@@ -100,6 +107,16 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
         timeoutMs: deadlineMs + 1_000,
       }).catch(failAs(daemon));
       return readDocument(response, daemon) as never;
+    },
+    describe(daemon, name, request) {
+      const any = request as AnyRequest;
+      const { connection: _, 'agentd-person': sent, ...rest } = headers;
+      return {
+        socketPath: socketPathFor(daemon),
+        path: buildTarget(daemon, name as string, any).path,
+        headers: { ...rest, ...(sent === undefined ? {} : { 'agentd-person': sent }) },
+        body: JSON.stringify(any.body ?? {}),
+      };
     },
     async open(daemon, name, request, signal) {
       const any = request as AnyRequest;

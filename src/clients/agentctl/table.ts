@@ -4,6 +4,7 @@ import { agentCommands } from './table/agents.ts';
 import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
 import { backupCommands } from './table/backup.ts';
+import { boxCommands } from './table/boxes.ts';
 import { changeCommands } from './table/changes.ts';
 import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
@@ -15,6 +16,7 @@ import { workspaceCommands } from './table/workspaces.ts';
 export const GROUPS: readonly { title: string; commands: readonly Command[] }[] = [
   { title: 'Runtime', commands: runtimeCommands },
   { title: 'Tasks and artifacts', commands: taskCommands },
+  { title: 'Programs in a box', commands: boxCommands },
   { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
@@ -53,7 +55,6 @@ export const NOT_YET: readonly string[] = [
   'preset',
   'persona',
   'contract',
-  'box',
   'node',
   'secret',
   'install',

@@ -16,7 +16,7 @@ import type { AgentdConfig } from './config.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RestoredTree } from './store/restores.ts';
-import { type RunRow, readWorkspaceMode, type TaskRow } from './store/rows.ts';
+import { type RunRow, readProgram, readWorkspaceMode, type TaskRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
 export type ActivationDeps = {
@@ -56,6 +56,8 @@ export type LiveActivations = Activations & {
   /** Dismisses, at startup, runs that the previous process may not have dismissed. */
   dismissStale(): Promise<void>;
 };
+
+const PROGRAM_STEPS_MAX = 1_000_000;
 
 const RETRY: BackoffOptions = {
   isTransient,
@@ -102,13 +104,17 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
       agent: run.agent,
       taskId: task.id as TaskId,
     };
-    const maxSteps = limits.max_steps ?? deps.config.limits.max_steps;
+    // A program has no steps of ours; it is bounded by cost, tokens and time.
+    const isProgram = readProgram(task) !== undefined;
+    const maxSteps = isProgram
+      ? PROGRAM_STEPS_MAX
+      : (limits.max_steps ?? deps.config.limits.max_steps);
     await Promise.all([
       deps.toold.admitRun({
         params: { id },
         body: {
           ...common,
-          tools: grant.tools,
+          tools: isProgram ? [] : grant.tools,
           grant_expires_at: grant.expiresAt,
           workspace: task.workspace,
           workspace_mode: readWorkspaceMode(task),
@@ -126,7 +132,8 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           max_cost_microusd: limits.max_cost_microusd ?? null,
         },
       }),
-      deps.runSockets.open(caller),
+      // Nothing in the box of a program may call agentd.
+      isProgram ? undefined : deps.runSockets.open(caller),
     ]);
   };
 

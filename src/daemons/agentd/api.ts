@@ -19,6 +19,7 @@ import type { LegacyBriefing, LegacyBriefings } from './legacy-briefings.ts';
 import type { Agents } from './manifests/agents.ts';
 import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
+import type { Programs } from './programs.ts';
 import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService } from './service.ts';
@@ -36,6 +37,7 @@ export type ApiDeps = {
   artifacts: Artifacts;
   calls: CallHandlers;
   markSync: MarkSync;
+  programs: Programs;
   replays: Replays;
   legacyBriefings: LegacyBriefings;
   halt: Halt;
@@ -75,6 +77,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),
+    createProgram: ({ body, caller }) => deps.programs.create(body, caller.principal),
     ...makeAgentHandlers(deps),
     ...makeThreadHandlers(deps),
     ...makeRunHandlers(deps),

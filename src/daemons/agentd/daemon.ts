@@ -33,6 +33,7 @@ import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.t
 import { makeMarkSync } from './mark-sync.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
+import { makePrograms, type Programs } from './programs.ts';
 import { makeReplays } from './replay.ts';
 import { applyRestore } from './restore.ts';
 import { openRetention } from './retention/open-retention.ts';
@@ -54,9 +55,12 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const audit = context.peer('auditd-ai', auditRoutes);
   let service: AgentdService | undefined;
   let activations: LiveActivations | undefined;
+  let programs: Programs | undefined;
   let manifests: ManifestDir | undefined;
   let haltFile: HaltFile | undefined;
   let halt: Halt | undefined;
+
+  const liveCount = (): number => (activations?.liveCount() ?? 0) + (programs?.liveCount() ?? 0);
 
   const database = openSqlite({
     file: join(stateDir, 'agentd.sqlite'),
@@ -88,7 +92,13 @@ async function start(context: DaemonContext<AgentdConfig>) {
     clock,
     newId,
     log,
-    activations: () => activations!,
+    activations: () => ({
+      start: activations!.start,
+      async stop(run, reason) {
+        await Promise.all([activations!.stop(run, reason), programs?.stop(run, reason)]);
+      },
+      liveCount,
+    }),
     // The warden ends the boxes as soon as the file appears, before the file is polled here; their
     // runs must not start again meanwhile.
     haltReason: () => halt?.reason() ?? haltFile?.readReason(),
@@ -182,6 +192,17 @@ async function start(context: DaemonContext<AgentdConfig>) {
         .checkFile()
         .catch((error: unknown) => log.error('checking the halt file failed', { error })),
   );
+  programs = makePrograms({
+    store,
+    config,
+    log,
+    toold,
+    activations,
+    launcher,
+    service,
+    agents,
+    failpoint: context.failpoint,
+  });
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
   const markSync = makeMarkSync({ store, modeld, toold });
@@ -216,7 +237,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     peers: { toold, modeld, approvald, sandboxd },
     pauses,
     bundle: publisher.bundle,
-    isBusy: () => (activations?.liveCount() ?? 0) > 0,
+    isBusy: () => liveCount() > 0,
   });
   const about = {
     version: context.version,
@@ -246,6 +267,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       artifacts,
       calls,
       markSync,
+      programs,
       replays,
       legacyBriefings: makeLegacyBriefings({ store, modeld, toold }),
       halt,

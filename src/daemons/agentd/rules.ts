@@ -1,5 +1,5 @@
 // Pure decisions about tasks: when one has ended, its limits, its default agent, crash backoff.
-import type { TaskStatus } from '../../wire/agentd.ts';
+import { BOX_AGENT, type TaskStatus } from '../../wire/agentd.ts';
 
 const ENDED: ReadonlySet<string> = new Set<TaskStatus>([
   'completed',
@@ -47,5 +47,7 @@ export function clampToParent(child: TaskLimits, parent: TaskLimits): TaskLimits
 /** Returns the agent for a task that names none. */
 export function defaultAgent(names: readonly string[]): string | undefined {
   if (names.includes('planner')) return 'planner';
-  return names.length === 1 ? names[0] : undefined;
+  // Declared for programs, not for tasks.
+  const others = names.filter((name) => name !== BOX_AGENT);
+  return others.length === 1 ? others[0] : undefined;
 }

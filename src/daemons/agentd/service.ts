@@ -42,6 +42,8 @@ export type AgentdServiceDeps = {
 
 export type AgentdService = {
   createTask(input: CreateTask, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
+  /** Checks a request as `createTask` does, for a task that is created in another way. */
+  prepareTask(input: CreateTask, by: string): Promise<NewTask>;
   retryTask(id: string, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
   /** Wakes the scheduler, because a run may now be able to start. */
   schedule(): void;
@@ -220,9 +222,17 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       const row = await store.createTask(await buildTask(input, by), once);
       return store.viewTask(row);
     },
+    async prepareTask(input, by) {
+      assertAcceptingWork();
+      return buildTask(input, by);
+    },
     async retryTask(id, by, once) {
       assertAcceptingWork();
       const old = await store.task(id);
+      if (old.program !== undefined)
+        throw fault('conflict', `${id} is a program that a person started`, {
+          hint: 'Start it again: agentctl box run … -- COMMAND',
+        });
       if (old.ended_at === null)
         throw fault('conflict', `${id} has not ended; it is ${old.status}`, {
           hint: `agentctl task cancel ${id}`,

@@ -3,23 +3,19 @@
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawReply } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
-import { fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { FileRequestInput } from '../../wire/sandboxd/files.ts';
-import type {
-  BoxView,
-  Collected,
-  CommandEnd,
-  CommandEvent,
-  sandboxdRoutes,
-} from '../../wire/sandboxd.ts';
-import type { CommandExit, SandboxCommand } from './adapters/warden.ts';
+import type { BoxView, Collected, CommandEvent, sandboxdRoutes } from '../../wire/sandboxd.ts';
+import type { SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
+import { toCommandEnd, wardenGoneFault } from './command-end.ts';
 import type { Identities } from './identities.ts';
 import { makeLayerHandlers } from './layer-handlers.ts';
 import type { LayerService } from './layer-service.ts';
 import type { Layers } from './layers.ts';
 import type { Levels } from './levels.ts';
+import type { BoxPrograms } from './programs.ts';
+import type { RunEnds } from './run-ends.ts';
 import type { Runners } from './runners.ts';
 import type { BoxRow, SandboxdStore } from './store.ts';
 import type { TreeFileService } from './tree-files.ts';
@@ -29,6 +25,8 @@ const WRITING_OPS: ReadonlySet<FileRequestInput['op']> = new Set(['write', 'mkdi
 
 export type SandboxdDeps = {
   runners: Runners;
+  programs: BoxPrograms;
+  runEnds: RunEnds;
   boxes: BoxTable;
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
@@ -41,7 +39,7 @@ export type SandboxdDeps = {
 };
 
 export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
-  const { runners, boxes, levels, identities, workspaces, store } = deps;
+  const { runners, programs, runEnds, boxes, levels, identities, workspaces, store } = deps;
   const toRunnerKey = (
     id: RunId,
     query: { fence: number; mode?: 'live' | 'replay' | undefined },
@@ -107,14 +105,17 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
       if (body.mode === 'live') boxes.closeEarlier(body.run_id, body.fence);
       return runners.start(body);
     },
-    runnerEnds: ({ query, signal }) => runners.ends(query, signal),
+    runnerEnds: ({ query, signal }) => runEnds.ends(query, signal),
     tellRunner: async ({ params, query, body }) => ({
       told: runners.sendLine(toRunnerKey(params.id, query), body.line),
     }),
-    endRunner: async ({ params, query }) => ({
-      ended: await runners.end(toRunnerKey(params.id, query)),
-    }),
-    endRunners: async () => ({ ended: await runners.endAll() }),
+    async endRunner({ params, query }) {
+      const key = toRunnerKey(params.id, query);
+      return { ended: (await runners.end(key)) || (await programs.end(key)) };
+    },
+    endRunners: async () => ({ ended: (await runners.endAll()) + (await programs.endAll()) }),
+    startProgram: async ({ params, body }) => programs.prepare(params.id, body),
+    attachProgram: ({ params, body }) => programs.attach(params.id, body.token),
     async openBox({ params, body, signal }) {
       const view = await boxes.open(params.id, body);
       // The caller never learns of the box, so it would not close it.
@@ -174,25 +175,6 @@ async function collect(command: SandboxCommand): Promise<Collected> {
     ...toCommandEnd(exit),
     stdout_base64: Buffer.concat(collected.stdout).toString('base64'),
     stderr_base64: Buffer.concat(collected.stderr).toString('base64'),
-  };
-}
-
-const wardenGoneFault = () =>
-  fault('unavailable', 'the warden died while the command ran, and ended it');
-
-function toCommandEnd(exit: Exclude<CommandExit, 'gone'>): CommandEnd {
-  return {
-    exit_code: exit.exitCode,
-    signal: exit.signal,
-    ended_by: exit.endedBy,
-    ...(exit.note === undefined ? {} : { note: exit.note }),
-    usage: {
-      wall_ms: exit.wallMs,
-      cpu_ms: exit.cpuMs,
-      memory_peak_bytes: exit.memoryPeakBytes,
-      stdout_bytes: exit.stdoutBytes,
-      stderr_bytes: exit.stderrBytes,
-    },
   };
 }
 

@@ -18,7 +18,14 @@ import type { Workspaces } from './workspaces.ts';
 
 export type BoxOwner = Pick<
   OpenBoxBody,
-  'run_id' | 'fence' | 'agent' | 'task_id' | 'root_task_id' | 'workspace_path' | 'workspace_mode'
+  | 'run_id'
+  | 'fence'
+  | 'agent'
+  | 'task_id'
+  | 'root_task_id'
+  | 'workspace_path'
+  | 'workspace_mode'
+  | 'is_program'
 >;
 export type PlannedBox = {
   plan: BoxPlan;
@@ -109,6 +116,7 @@ export function makeBoxPlanner(options: {
       secrets: options.secrets(),
       aliases: (path) => findAliases(path, mounts),
       ...(ground.layer === undefined ? {} : { layer: ground.layer }),
+      isGitFree: body.is_program === true && body.workspace_path === undefined,
     };
     const { binds: plain, missing } =
       level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);

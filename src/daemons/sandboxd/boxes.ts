@@ -34,16 +34,21 @@ import type { NewBox, SandboxdStore } from './store.ts';
 import type { Leave, TreeGate } from './tree-gate.ts';
 import type { Workspaces } from './workspaces.ts';
 
+/** `isStdinOpen`: the caller sends standard input and its end itself. */
+type BoxExecBody = Omit<ExecBody, 'call_id'> & { isStdinOpen?: true };
+
 export type BoxTable = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
   /** Starts nothing when the signal is aborted: the caller is gone. */
-  exec(id: BoxId, body: Omit<ExecBody, 'call_id'>, signal: AbortSignal): Promise<SandboxCommand>;
+  exec(id: BoxId, body: BoxExecBody, signal: AbortSignal): Promise<SandboxCommand>;
   /** `isWrite`: the request needs disk space. */
   files<R extends FileRequestInput>(
     id: BoxId,
     request: R,
     isWrite: boolean,
   ): Promise<FileResponseTo<R>>;
+  /** Undefined when the box is not open. */
+  ownerOf(id: BoxId): BoxOwner | undefined;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody, signal: AbortSignal): Promise<SandboxCommand>;
   /** Closes boxes of the run's earlier activations. */
@@ -139,7 +144,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
   };
 
   const openBox = async (id: BoxId, body: OpenBoxBody): Promise<OpenBoxState> => {
-    const record = toNewBox(id, 'tools', body);
+    const record = toNewBox(id, body.is_program === true ? 'program' : 'tools', body);
     const opened = await recordingRefusal(record, async () => {
       assertBoxLevel(body.level);
       return openPlanned(id, body);
@@ -240,7 +245,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
             limits: ownLimits,
           });
           onStarted(command);
-          sendStdin(command, body.stdin_base64);
+          if (body.isStdinOpen !== true) sendStdin(command, body.stdin_base64);
           return withSealReason(command, box);
         });
       const command = await orElse(
@@ -263,6 +268,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         leave();
       }
     },
+    ownerOf: (id) => entries.get(id)?.owner,
     async close(id) {
       const found = entries.get(id);
       if (found === undefined) return false;

@@ -30,7 +30,9 @@ import { makeLayerViews } from './layer-views.ts';
 import { type Layers, makeLayers } from './layers.ts';
 import { makeLevels } from './levels.ts';
 import { makeLiveGuards } from './live-guards.ts';
+import { makeBoxPrograms } from './programs.ts';
 import { makeQuota } from './quota.ts';
+import { makeRunEnds } from './run-ends.ts';
 import { makeRunners } from './runners.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeTreeFiles, type TreeFileService } from './tree-files.ts';
@@ -103,8 +105,10 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   let runnerFiles: RunnerFiles | undefined;
   const runner = config.runner ?? '';
   const common = { config, clock, identities, warden, store, newId, log, failpoint };
+  const runEnds = makeRunEnds(newId);
   const runners = makeRunners({
     ...common,
+    runEnds,
     runtimeDir,
     records,
     runnerFiles: () => {
@@ -148,6 +152,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
+  const programs = makeBoxPrograms({ boxes, runEnds, log });
   const layerBoxes = makeLayerBoxes({ ...common, layers, tools, system });
   const layerService = makeLayerService({
     layers,
@@ -166,6 +171,8 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   return {
     handlers: makeHandlers({
       runners,
+      programs,
+      runEnds,
       boxes,
       levels,
       identities,
@@ -189,6 +196,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       await treeFiles?.stop();
       await layerService.stop();
       await runners.endAll();
+      await programs.endAll();
       await boxes.closeAll();
       await liveGuards.stop();
       warden.close();

@@ -20,6 +20,8 @@ export type Places = {
   aliases?: (path: string) => readonly string[];
   /** The layer that is mounted as /workspace; then `workspace` is the directory below it. */
   layer?: string;
+  /** The workspace is used by one program only, and nowhere on the host: git is free there. */
+  isGitFree?: boolean;
 };
 
 /** Files in a workspace that would run code or redirect git when git is used there on the host. */
@@ -124,7 +126,8 @@ export function boxBinds(
   const masks = [...seals];
   const isClosed = (path: string) => masks.some(({ dst }) => isWithin(path, dst));
   // Nothing that an agent writes to a layer runs on the host before a person has applied it.
-  for (const { path, kind } of places.layer === undefined ? PROTECTED : []) {
+  const isGitFree = places.layer !== undefined || places.isGitFree === true;
+  for (const { path, kind } of isGitFree ? [] : PROTECTED) {
     if (covering(path)?.kind !== 'rw') continue;
     // Also where the agent may write to the same directory under its host path.
     for (const name of listBoxNames(toHostPath(path, places)))

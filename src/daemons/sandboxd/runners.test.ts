@@ -18,6 +18,7 @@ import { makeBoxes } from './boxes.ts';
 import { sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { makeQuota } from './quota.ts';
+import { makeRunEnds } from './run-ends.ts';
 import { makeRunners } from './runners.ts';
 import type { NewBox } from './store.ts';
 import { EXIT, fakeCommand } from './testing/commands.ts';
@@ -95,13 +96,17 @@ describe('runners and boxes', () => {
       refused: () => [],
     },
   });
-  const runners = () =>
-    makeRunners({
+  let runEnds = makeRunEnds(makeIdMaker(clock));
+  const runners = () => {
+    runEnds = makeRunEnds(makeIdMaker(clock));
+    return makeRunners({
       ...common(),
+      runEnds,
       runtimeDir: dir,
       runnerFiles: () => ({ binds: [], argv: ['/bin/node', '/r.mjs'], env: {} }),
       records: { add: () => () => undefined, sweep: async () => 0 },
     });
+  };
   const whose = {
     run_id: 'run_1' as RunId,
     fence: 2,
@@ -133,7 +138,7 @@ describe('runners and boxes', () => {
     assert.equal(all.sendLine(key, 'hello'), true);
     assert.deepEqual(fake.sent, ['hello\n']);
     fake.end(EXIT);
-    const { ends } = await all.ends({ after: 0 }, never);
+    const { ends } = await runEnds.ends({ after: 0 }, never);
     assert.deepEqual(ends[0]!.end, {
       code: 0,
       signal: null,
@@ -149,17 +154,17 @@ describe('runners and boxes', () => {
     const all = runners();
     await all.start({ ...whose, mode: 'live' });
     fake.end('gone');
-    const first = await all.ends({ after: 0 }, never);
+    const first = await runEnds.ends({ after: 0 }, never);
     assert.deepEqual(
       first.ends.map(({ seq, end }) => [seq, end.ended_by]),
       [[1, 'warden']],
     );
-    const again = await all.ends({ after: 0, epoch: first.epoch }, never);
+    const again = await runEnds.ends({ after: 0, epoch: first.epoch }, never);
     assert.deepEqual(again, first, 'the same request returns the same ends');
-    const elsewhere = await all.ends({ after: 7, epoch: 'life_before' }, never);
+    const elsewhere = await runEnds.ends({ after: 7, epoch: 'life_before' }, never);
     assert.equal(elsewhere.ends.length, 1, 'a reader with another epoch gets all ends');
     const gone = new AbortController();
-    const waiting = all.ends({ after: 1 }, gone.signal);
+    const waiting = runEnds.ends({ after: 1 }, gone.signal);
     gone.abort();
     assert.deepEqual((await waiting).ends, []);
   });
@@ -196,6 +201,7 @@ describe('runners and boxes', () => {
     const identity = { uid: 7, gid: 7, user: 'agent-coder' };
     const all = makeRunners({
       ...common(),
+      runEnds,
       config: sandboxdConfig.parse({}),
       identities: { ...common().identities, identityFor: async () => ({ ...identity }) },
       runtimeDir: dir,

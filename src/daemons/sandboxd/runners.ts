@@ -8,7 +8,7 @@ import type { Log } from '../../platform/log.ts';
 import { RUN_DAEMONS, type RunDaemonName } from '../../wire/daemons.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
-import type { RunnerEnd, RunnerEnded, StartRunnerBody } from '../../wire/sandboxd.ts';
+import type { RunnerEnd, StartRunnerBody } from '../../wire/sandboxd.ts';
 import type { RunnerFiles } from './adapters/host-paths.ts';
 import type { Bind, PlanLimits, WardenPlan } from './adapters/plan.ts';
 import type { ProcessRecords } from './adapters/process-records.ts';
@@ -16,22 +16,15 @@ import type { CommandExit, SandboxCommand, Warden } from './adapters/warden.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities, Identity } from './identities.ts';
 import { makeRefusalRecorder } from './refusals.ts';
+import type { RunEnds } from './run-ends.ts';
 import { makeSpareRunners, type StartedRunner } from './spare-runners.ts';
 import type { SandboxdStore } from './store.ts';
 
 type Sockets = Record<RunDaemonName, string>;
-type RunnerKey = { runId: RunId; fence: number; mode: 'live' | 'replay' };
+export type RunnerKey = { runId: RunId; fence: number; mode: 'live' | 'replay' };
 
 export type Runners = {
   start(body: StartRunnerBody): Promise<{ pid: number; epoch: string; sockets: Sockets }>;
-  /**
-   * Resolves to the ends after a sequence number, waiting for the next if there is none. A caller
-   * with another epoch gets the new one at once: the runners of the old epoch are gone.
-   */
-  ends(
-    known: { after: number; epoch?: string | undefined },
-    signal: AbortSignal,
-  ): Promise<{ epoch: string; ends: RunnerEnded[] }>;
   /** Returns false when the runner is gone. */
   sendLine(key: RunnerKey, line: string): boolean;
   /** Resolves when it is gone; false when there was none. */
@@ -43,9 +36,6 @@ export type Runners = {
 
 type LiveRunner = { command: SandboxCommand; ended: Promise<void> };
 
-const POLL_TIMEOUT_MS = 20_000;
-/** Without a poll for this long, agentd is considered gone, and the runners are ended. */
-const IDLE_TIMEOUT_MS = 3_000;
 const STDERR_TAIL_BYTES = 8_192;
 const YEAR_MS = 365 * 86_400_000;
 
@@ -60,6 +50,7 @@ export type RunnersOptions = {
   warden: Pick<Warden, 'start'>;
   store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   records: ProcessRecords;
+  runEnds: RunEnds;
   newId: NewId;
   log: Log;
   failpoint: (name: string) => void;
@@ -69,9 +60,8 @@ export function makeRunners(options: RunnersOptions): Runners {
   const { config, store, records, log, newId } = options;
   const runtimeDir = realpathSync(options.runtimeDir);
   const live = new Map<string, LiveRunner>();
-  const epoch = newId('life');
-  const endLog = makeEnds();
-  const idleTimer = makeIdleTimer(() => {
+  const { runEnds } = options;
+  runEnds.onIdle(() => {
     if (live.size > 0) log.warn('agentd stopped polling; ending runners', { count: live.size });
     for (const { command } of live.values()) command.kill();
   });
@@ -137,7 +127,7 @@ export function makeRunners(options: RunnersOptions): Runners {
       live.delete(name);
       const end = toRunnerEnd(exit, tail.text());
       const { runId, fence, mode } = key;
-      endLog.add({ run_id: runId, fence, mode, end });
+      runEnds.add({ run_id: runId, fence, mode, end });
       if (recorded === undefined) return;
       const how = { exit_code: end.code, signal: end.signal };
       // The opening is always recorded first, however short-lived the runner was.
@@ -219,7 +209,7 @@ export function makeRunners(options: RunnersOptions): Runners {
         : undefined;
     const entry = watch(command, name, key, recorded);
     live.set(name, entry);
-    idleTimer.restart();
+    runEnds.restartTimer();
     spares.noteUse(body.agent);
     options.failpoint('sandboxd.after-runner');
     await recorded?.opened.catch((error: unknown) => {
@@ -227,7 +217,7 @@ export function makeRunners(options: RunnersOptions): Runners {
       command.kill();
       throw error;
     });
-    return { pid: command.pid, epoch, sockets: toSocketPaths(name) };
+    return { pid: command.pid, epoch: runEnds.epoch, sockets: toSocketPaths(name) };
   };
 
   const endRunner = async (entry: LiveRunner): Promise<void> => {
@@ -245,15 +235,6 @@ export function makeRunners(options: RunnersOptions): Runners {
         () => starting.delete(work),
       );
       return work;
-    },
-    async ends({ after, epoch: known = epoch }, signal) {
-      const leave = idleTimer.enter();
-      try {
-        if (known !== epoch) return { epoch, ends: endLog.all() };
-        return { epoch, ends: await endLog.after(after, signal) };
-      } finally {
-        leave();
-      }
     },
     sendLine(key, line) {
       const entry = find(key);
@@ -281,54 +262,6 @@ function listDir(dir: string): string[] {
   return existsSync(dir) ? readdirSync(dir) : [];
 }
 
-/** Keeps ends in order until the caller acknowledges them. */
-function makeEnds() {
-  let last = 0;
-  let kept: RunnerEnded[] = [];
-  let wake = Promise.withResolvers<void>();
-  return {
-    add(end: Omit<RunnerEnded, 'seq'>): void {
-      kept.push({ seq: ++last, ...end });
-      wake.resolve();
-      wake = Promise.withResolvers();
-    },
-    all: (): RunnerEnded[] => [...kept],
-    async after(seq: number, signal: AbortSignal): Promise<RunnerEnded[]> {
-      kept = kept.filter((end) => end.seq > seq);
-      if (kept.length > 0) return kept;
-      const over = Promise.withResolvers<void>();
-      const timer = setTimeout(over.resolve, POLL_TIMEOUT_MS);
-      signal.addEventListener('abort', () => over.resolve(), { once: true });
-      await Promise.race([wake.promise, over.promise]);
-      clearTimeout(timer);
-      return kept;
-    },
-  };
-}
-
-/** Calls `onIdle` when there has been no caller for a while. */
-function makeIdleTimer(onIdle: () => void) {
-  let inside = 0;
-  let timer: NodeJS.Timeout | undefined;
-  const restart = (): void => {
-    clearTimeout(timer);
-    if (inside > 0) return;
-    timer = setTimeout(onIdle, IDLE_TIMEOUT_MS);
-    timer.unref();
-  };
-  return {
-    restart,
-    enter(): () => void {
-      inside++;
-      clearTimeout(timer);
-      return () => {
-        inside--;
-        restart();
-      };
-    },
-  };
-}
-
 /** Time is limited by the task; the runner itself computes little. */
 function makeLimits(config: SandboxdConfig): PlanLimits {
   return {
@@ -344,7 +277,7 @@ function makeLimits(config: SandboxdConfig): PlanLimits {
   };
 }
 
-function toRunnerEnd(exit: CommandExit, stderrTail: string): RunnerEnd {
+export function toRunnerEnd(exit: CommandExit, stderrTail: string): RunnerEnd {
   if (exit === 'gone')
     return { code: null, signal: null, ended_by: 'warden', stderr_tail: stderrTail };
   const { exitCode, signal, endedBy } = exit;

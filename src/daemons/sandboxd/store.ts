@@ -94,7 +94,7 @@ const RELEASE_RETRY_MS = 86_400_000;
 
 export type NewBox = {
   id: BoxId;
-  kind: 'runner' | 'tools' | 'once';
+  kind: 'runner' | 'tools' | 'once' | 'program';
   level: SandboxLevel;
   run_id: RunId;
   fence: number;

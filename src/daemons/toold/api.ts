@@ -7,11 +7,13 @@ import type { Caller, RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { FileProblem } from '../../wire/primitives.ts';
 import type { PruneAnswer, PruneBody } from '../../wire/prune.ts';
+import type { ProgramCommand } from '../../wire/sandboxd/programs.ts';
 import type { ToolCallView, tooldRoutes } from '../../wire/toold.ts';
+import type { OpenedProgram } from './boxes/run-boxes.ts';
 import type { Containment } from './permission/containment.ts';
 import type { Marks } from './permission/marks.ts';
 import type { WhatIf } from './permission/what-if.ts';
-import type { ToolRuns } from './runs.ts';
+import type { ToolRun, ToolRuns } from './runs.ts';
 import type { TooldService } from './service.ts';
 import type { ToolCallRow, TooldStore } from './store/store.ts';
 import type { Tool } from './tools/tool.ts';
@@ -25,6 +27,7 @@ export function makeHandlers(options: {
   whatIf: WhatIf;
   toolNamed: (name: string) => Tool | undefined;
   problems: () => readonly FileProblem[];
+  openProgram: (run: ToolRun, command: ProgramCommand) => Promise<OpenedProgram>;
   prune: (tree: PruneBody) => Promise<PruneAnswer>;
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks, containment } = options;
@@ -85,6 +88,11 @@ export function makeHandlers(options: {
       findTool(params.name);
       await containment.resume(params.name, caller.principal);
       return findTool(params.name);
+    },
+    async openProgram({ params, body }) {
+      const { fence, command } = body;
+      const run = runs.current({ runId: params.id, fence, mode: 'live' });
+      return options.openProgram(run, command);
     },
     markPlace: async ({ body }) => ({
       labels: await marks.markDirectory(body.root_task_id, body.path, body.labels),

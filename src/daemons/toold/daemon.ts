@@ -213,6 +213,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
       whatIf: makeWhatIf({ policy, containment }),
       toolNamed: registry.get,
       problems: () => declared?.current().problems ?? [],
+      openProgram: boxes.openProgram,
       async prune(tree) {
         failpoint('toold.before-prune');
         // Its dismissal may have been lost.

@@ -46,6 +46,8 @@ export class Connection {
   #isOver = false;
   /** The request has no end, so it has no time limit. */
   #isKeptOpen = false;
+  /** Another protocol is spoken on the socket, which belongs to its speaker. */
+  #isDetached = false;
   #unreadBytes = 0;
   /** The start of the current phase: of the request while it arrives, otherwise of waiting. */
   #since: number;
@@ -73,8 +75,21 @@ export class Connection {
     this.#staysOpen = false;
   }
 
+  /** For exchanges: ends HTTP here. What the client has sent beyond its request is still unread. */
+  detach(): Socket {
+    const { socket } = this;
+    this.#isDetached = true;
+    socket.pause();
+    for (const event of ['data', 'end', 'drain']) socket.removeAllListeners(event);
+    const ahead = this.#ahead;
+    this.#ahead = undefined;
+    if (ahead !== undefined) socket.unshift(ahead);
+    return socket;
+  }
+
   /** The server is closing. */
   closing(): void {
+    if (this.#isDetached) return;
     if (this.isIdle) this.socket.destroy();
     else this.#exchange?.closing();
   }
@@ -98,6 +113,7 @@ export class Connection {
 
   /** Ends a request, or the connection, that takes too long. */
   checkTime(ticksMax: { idle: number; head: number; request: number }): void {
+    if (this.#isDetached) return;
     const ticks = this.#host.tick() - this.#since;
     const { socket } = this;
     if (this.#isOver || this.isIdle) {
@@ -247,6 +263,7 @@ export class Connection {
       isLast: () => true,
       keepOpen() {},
       responseEnded() {},
+      detach: () => this.socket,
     });
     refusal.send(known.http, { 'content-type': 'application/json' }, body);
     this.socket.end();

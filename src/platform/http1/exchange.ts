@@ -20,6 +20,7 @@ export type ConnectionHandle = {
   /** The request has no time limit, and is the last. */
   keepOpen(): void;
   responseEnded(): void;
+  detach(): Socket;
 };
 
 const COPY_BYTES_MAX = 65_536;
@@ -191,6 +192,20 @@ export class Exchange {
     if (this.#isGone || this.#isFinished) return;
     if (this.#isChunked) this.#connection.socket.write('0\r\n\r\n', 'latin1');
     this.#finish();
+  }
+
+  /**
+   * Agrees to speak another protocol, and returns the socket, paused, with its errors handled;
+   * undefined when the client is gone. The request's body must have been read.
+   */
+  upgrade(protocol: string): Socket | undefined {
+    if (this.#isBegun || this.#isGone) return undefined;
+    this.#isBegun = true;
+    this.#isFinished = true;
+    const socket = this.#connection.detach();
+    const lines = `${this.#extra}connection: upgrade\r\nupgrade: ${protocol}\r\n\r\n`;
+    socket.write(`${statusLine(101)}${lines}`, 'latin1');
+    return socket;
   }
 
   /** Closes the connection: a response that has begun cannot be corrected. */

@@ -25,14 +25,18 @@ export async function create(session: Session): Promise<number> {
   const body = { ...buildBody(args, Date.now()), goal } as CreateTask;
   const inputs = await readInputs(runtime(), args.list('input'));
   if (inputs.length > 0) body.inputs = inputs;
-  const { task } = await createGranted(session, body);
+  const { task } = await createGranted(session, body, () =>
+    runtime().call('agentd', 'createTask', { body }, { idempotent: true }),
+  );
   return follow(session, task);
 }
 
 /** Where no root of the site covers the workspace, the person who names it lets agents in. */
-async function createGranted(session: Session, body: CreateTask) {
-  const request = () =>
-    session.runtime().call('agentd', 'createTask', { body }, { idempotent: true });
+export async function createGranted<T>(
+  session: Session,
+  body: Pick<CreateTask, 'workspace' | 'workspace_mode'>,
+  request: () => Promise<T>,
+): Promise<T> {
   try {
     return await request();
   } catch (error) {
@@ -109,14 +113,17 @@ function readDeadline(text: string, nowMs: number): string {
 }
 
 /** Says what a person may not expect: what is changed in place can be more than the directory. */
-async function warnOfOpenings({ out }: Session, { workspace, workspace_mode }: CreateTask) {
+async function warnOfOpenings(
+  { out }: Session,
+  { workspace, workspace_mode }: Pick<CreateTask, 'workspace' | 'workspace_mode'>,
+) {
   if (workspace === undefined || workspace_mode !== 'live') return;
   const { describeOpenings, inspectDirectory } = await import('../grants/inspect.ts');
   for (const text of describeOpenings(workspace, inspectDirectory(workspace)))
     out.info(`Warning: ${replaceControls(text)}`);
 }
 
-function readWorkspace(args: Args): string | undefined {
+export function readWorkspace(args: Args): string | undefined {
   const named = args.text('workspace');
   if (args.flag('live') && named === undefined && !args.flag('here'))
     throw fault('bad_usage', '--live without a directory', {

@@ -30,18 +30,28 @@ export type LaunchPlan = {
   onExit: (exit: RunExit) => void;
 };
 
-export type RunnerProcess = {
+export type FollowPlan = Pick<LaunchPlan, 'runId' | 'fence' | 'mode' | 'onExit'>;
+
+export type FollowedProcess = {
+  /** Resolves when the process has exited. */
+  kill(reason: string): Promise<void>;
+};
+
+export type RunnerProcess = FollowedProcess & {
   pid: number;
   /** Paths inside the runner's box. */
   sockets: Sockets;
   /** Sends a line to its standard input. */
   sendLine(line: string): Promise<void>;
-  /** Resolves when the process has exited. */
-  kill(reason: string): Promise<void>;
 };
 
 export type Launcher = {
   start(plan: LaunchPlan): Promise<RunnerProcess>;
+  /** Follows the process that `open` starts in some other way under sandboxd, until its end. */
+  follow<T extends { epoch: string }>(
+    plan: FollowPlan,
+    open: () => Promise<T>,
+  ): Promise<{ opened: T; process: FollowedProcess }>;
   /**
    * Ends every process, also those of a previous agentd. Resolves to their number when all have
    * exited. New ones can still be started.
@@ -134,46 +144,54 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
     }
   };
 
+  const follow: Launcher['follow'] = async (plan, open) => {
+    const { runId, fence, mode } = plan;
+    const name = formatName(runId, fence, mode);
+    starting++;
+    const opened = await open().finally(() => {
+      starting--;
+    });
+    if (epoch === '') epoch = opened.epoch;
+    const exited = waitForEnd(name, opened.epoch).then((exit) => {
+      if (starting === 0) early.clear();
+      try {
+        plan.onExit(exit);
+      } catch (error) {
+        log.error('handling the exit of a process failed', { run: runId, error });
+      }
+    });
+    const process: FollowedProcess = {
+      async kill(reason) {
+        log.info('ending the process of a run', { run: runId, fence, reason });
+        await requestEnd(name, toRunnerKey(plan));
+        await exited;
+      },
+    };
+    return { opened, process };
+  };
+
   return {
+    follow,
     async start(plan) {
-      const { runId, fence, mode } = plan;
-      const name = formatName(runId, fence, mode);
-      starting++;
-      const started = await sandboxd
-        .startRunner({
+      const { opened, process } = await follow(plan, () =>
+        sandboxd.startRunner({
           body: {
-            run_id: runId as RunId,
-            fence,
-            mode,
+            run_id: plan.runId as RunId,
+            fence: plan.fence,
+            mode: plan.mode,
             agent: plan.agent,
             task_id: plan.taskId as TaskId,
             root_task_id: plan.rootTaskId as TaskId,
           },
-        })
-        .finally(() => {
-          starting--;
-        });
-      const { pid, sockets } = started;
-      if (epoch === '') epoch = started.epoch;
-      const key: Key = { params: { id: runId as RunId }, query: { fence, mode } };
-      const exited = waitForEnd(name, started.epoch).then((exit) => {
-        if (starting === 0) early.clear();
-        try {
-          plan.onExit(exit);
-        } catch (error) {
-          log.error('handling the exit of a runner failed', { run: runId, error });
-        }
-      });
+        }),
+      );
+      const { pid, sockets } = opened;
       return {
+        ...process,
         pid,
         sockets,
         async sendLine(line) {
-          await sandboxd.tellRunner({ ...key, body: { line } });
-        },
-        async kill(reason) {
-          log.info('ending a runner', { run: runId, fence, pid, reason });
-          await requestEnd(name, key);
-          await exited;
+          await sandboxd.tellRunner({ ...toRunnerKey(plan), body: { line } });
         },
       };
     },
@@ -190,6 +208,11 @@ export function makeSandboxLauncher({ sandboxd, log }: { sandboxd: Sandboxd; log
 
 const formatName = (runId: string, fence: number, mode: string): string =>
   `${runId}.${fence}.${mode}`;
+
+const toRunnerKey = ({ runId, fence, mode }: Omit<FollowPlan, 'onExit'>): Key => ({
+  params: { id: runId as RunId },
+  query: { fence, mode },
+});
 
 type Key = {
   params: { id: RunId };

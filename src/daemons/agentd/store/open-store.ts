@@ -9,6 +9,7 @@ import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeKeepMethods } from './kept-trees.ts';
 import { makeLayerActionMethods } from './layer-actions.ts';
+import { makeProgramMethods } from './program-methods.ts';
 import { makePruneMethods } from './prune-methods.ts';
 import { makePrunePartMethods } from './prune-part.ts';
 import { makeRunMethods } from './run-methods.ts';
@@ -44,6 +45,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeAgentMethods(write),
     ...makeTaskMethods(write),
     ...makeRunMethods(write),
+    ...makeProgramMethods(write),
     ...makeCallMethods(write),
     ...makeTimeMethods(write),
     ...makeKeepMethods(write),

@@ -30,6 +30,8 @@ export type TaskRow = {
   workspace: string | null;
   /** Null in rows of earlier releases, which are live, and in recorded responses of them. */
   workspace_mode?: string | null;
+  /** JSON of a TaskProgram; absent in recorded responses of earlier releases. */
+  program?: string | null;
   result: string | null;
   result_ref: string | null;
   error: string | null;
@@ -39,6 +41,13 @@ export type TaskRow = {
   updated_ms: number;
   ended_ms: number | null;
 };
+/** The program that a person started instead of a runner. */
+export type TaskProgram = { argv: string[] };
+
+export function readProgram({ program }: TaskRow): TaskProgram | undefined {
+  return program == null ? undefined : (JSON.parse(program) as TaskProgram);
+}
+
 export type RunRow = {
   id: string;
   task_id: string;
@@ -156,8 +165,11 @@ export function readWorkspaceMode(
 }
 
 export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefined): TaskView {
+  const { program: _, ...columns } = row;
+  const program = readProgram(row);
   return {
-    ...row,
+    ...columns,
+    ...(program === undefined ? {} : { program }),
     workspace_mode: readWorkspaceMode(row),
     after,
     inputs: parse(row.inputs),

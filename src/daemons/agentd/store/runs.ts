@@ -76,7 +76,7 @@ async function findCandidates(
   if (agents.length === 0) return [];
   const live = new Map<string, number>();
   for (const row of await tx.sql.all<{ agent: string; n: number }>(
-    "SELECT agent, COUNT(*) AS n FROM runs WHERE status = 'live' GROUP BY agent",
+    "SELECT agent, COUNT(*) AS n FROM runs WHERE status = 'live' AND program = 0 GROUP BY agent",
   ))
     live.set(row.agent, Number(row.n));
   const candidates: { run: RunRow; limits: TaskLimits }[] = [];
@@ -94,7 +94,7 @@ async function claimRun(
   tx: AgentdTx,
   run: RunRow,
   agent: TaskLimits,
-  options: ClaimOptions,
+  options: Omit<ClaimOptions, 'slots'>,
 ): Promise<Claim> {
   const first = run.activations === 0;
   // The end of its wait sets 0; a crash or a release sets when it may start again.
@@ -134,9 +134,45 @@ async function claimRun(
   return { run, task, first };
 }
 
+/**
+ * Claims the run of a task that was just created, whatever its agent's replicas: the person who
+ * started the program waits for it.
+ */
+export async function claimProgram(
+  tx: AgentdTx,
+  taskId: string,
+  agent: TaskLimits,
+  options: Omit<ClaimOptions, 'slots'>,
+): Promise<Claim> {
+  if ((await tx.sql.one('SELECT id FROM halt')) !== undefined)
+    throw fault('halted', 'the runtime is halted');
+  const run = await tx.sql.one<RunRow>(`SELECT ${RUN_COLUMNS} FROM runs WHERE task_id = ?`, taskId);
+  if (run === undefined) throw fault('internal', `${taskId} has no run`);
+  return claimRun(tx, run, agent, options);
+}
+
+/** `reason`: set when it did not exit by itself. */
+export type ProgramEnd = { code: number | null; signal: string | null; reason?: string };
+
+/** Fails the task of a program that did not end by itself. */
+export function failProgram(tx: AgentdTx, task: TaskRow, reason: string): Promise<void> {
+  return endTask(tx, task, {
+    status: 'failed',
+    reason,
+    by: 'service:agentd',
+    error: {
+      code: 'canceled',
+      message: `the program was ended: ${reason}`,
+      hint: 'Start it again: agentctl box run … -- COMMAND',
+    },
+  });
+}
+
 /** Requeues a run whose activation ended without parking or ending it, or fails its task. */
 export async function requeueRun(tx: AgentdTx, run: RunRow, crash: Crash): Promise<void> {
   const task = await findTask(tx, run.task_id);
+  // Its client is attached to this process: there is nothing to resume.
+  if (task.program != null) return failProgram(tx, task, crash.detail);
   const crashes = run.crashes + (crash.counts ? 1 : 0);
   await tx.event({
     id: `${run.id}.${crash.counts ? 'crashed' : 'released'}.${run.fence}`,

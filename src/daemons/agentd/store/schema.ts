@@ -99,6 +99,11 @@ CREATE TABLE layer_actions (
 CREATE INDEX layer_actions_by_root ON layer_actions (root_task_id);
 CREATE INDEX layer_actions_open ON layer_actions (id) WHERE ended_ms IS NULL;`;
 
+/** Runs whose process is a person's program. */
+const PROGRAMS = `ALTER TABLE tasks ADD COLUMN program TEXT;
+ALTER TABLE runs ADD COLUMN program INTEGER NOT NULL DEFAULT 0;
+`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -254,4 +259,5 @@ ${IDEMPOTENCY_TABLE}
   RESTORED_TREES,
   'ALTER TABLE tasks ADD COLUMN workspace_mode TEXT',
   LAYER_ACTIONS,
+  PROGRAMS,
 ];

@@ -14,7 +14,7 @@ import type { NewMessage } from './messages.ts';
 import type { PruneMethods } from './prune-methods.ts';
 import type { PrunePartMethods } from './prune-part.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
-import type { Claim, ClaimOptions, Crash } from './runs.ts';
+import type { Claim, ClaimOptions, Crash, ProgramEnd } from './runs.ts';
 import type { Ending, NewTask } from './tasks.ts';
 import type { Views } from './views.ts';
 import type { NewWait } from './waits.ts';
@@ -45,6 +45,10 @@ export type AgentdStore = OtherMethods & {
   findRecordedCall<T>(call: RunCall): Promise<T | undefined>;
   addRun(taskId: string): Promise<string>;
   claimRuns(options: ClaimOptions): Promise<Claim[]>;
+  /** Creates the task of a person's program and claims its run. */
+  createProgram(task: NewTask, options: Omit<ClaimOptions, 'slots'>): Promise<Claim>;
+  /** Ends the task of a program whose process has ended. No effect if it has ended already. */
+  endProgram(key: RunKey, end: ProgramEnd): Promise<void>;
   saveBriefing(runId: string, briefing: BriefingMembers): Promise<void>;
   renewLease(key: RunKey, leaseMs: number): Promise<number>;
   inbox(key: RunKey, step: number): Promise<MessageRow[]>;

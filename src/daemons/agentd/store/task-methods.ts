@@ -34,6 +34,7 @@ export function makeTaskMethods(
       write(async (tx) => {
         const task = await findTask(tx, taskId);
         if (isEnded(task.status)) throw fault('ended', `${taskId} is ${task.status}`);
+        if (task.program != null) throw fault('conflict', `${taskId} is a program`);
         return queueRun(tx, task);
       }),
     cancelTask: (id, reason, by) =>

@@ -9,7 +9,7 @@ import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import { inheritRestore } from './restores.ts';
-import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
+import { RUN_COLUMNS, type RunRow, type TaskProgram, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 import { cancelRunWaits, endWait, findWaitsOnChild } from './waits.ts';
@@ -31,6 +31,7 @@ export type NewTask = {
   /** Only for a root task; subtasks use its workspace. */
   workspace?: string | undefined;
   workspaceMode?: WorkspaceMode | undefined;
+  program?: TaskProgram | undefined;
   labels: string[];
 };
 
@@ -59,6 +60,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     expires_ms: task.deadlineMs,
     retry_of: task.retryOf,
     ...workspaceColumns(task),
+    program: task.program === undefined ? null : JSON.stringify(task.program),
     result: null,
     result_ref: null,
     error: null,
@@ -88,6 +90,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
       goal_bytes: Buffer.byteLength(row.goal),
       parent: row.parent_task_id,
       after: task.after.length,
+      ...(task.program === undefined ? {} : { program: true }),
     },
   });
   if (status === 'ready') await queueRun(tx, row);
@@ -120,14 +123,15 @@ export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
   const id = tx.newId<string>('run');
   await tx.sql.run(
     `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations,
-       crashes, not_before_ms, lease_until_ms, briefing, created_ms, queued_ms, ended_ms)
-     VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, ?, NULL)`,
+       crashes, not_before_ms, lease_until_ms, briefing, created_ms, queued_ms, ended_ms, program)
+     VALUES (?, ?, ?, ?, 0, 'queued', NULL, 0, 0, 0, NULL, NULL, ?, ?, NULL, ?)`,
     id,
     task.id,
     task.assigned_to,
     task.priority,
     tx.nowMs,
     tx.nowMs,
+    task.program == null ? 0 : 1,
   );
   return id;
 }

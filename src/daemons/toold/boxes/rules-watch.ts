@@ -16,6 +16,8 @@ export type WatchedCommand = {
 export type RulesWatch = {
   /** Polls while `work` runs. */
   during<T>(watched: WatchedCommand, work: () => Promise<T>): Promise<T>;
+  /** Polls until `isOver`, or until it was ended. */
+  until(watched: WatchedCommand, isOver: () => boolean): void;
 };
 
 export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): RulesWatch {
@@ -23,9 +25,18 @@ export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): Rule
   /** Each is checked by itself, so that a slow check delays no other. */
   const checking = new Set<WatchedCommand>();
   let timer: Timer | undefined;
+  const isOver = new WeakMap<WatchedCommand, () => boolean>();
+
+  const drop = (command: WatchedCommand): void => {
+    all.delete(command);
+    if (all.size > 0) return;
+    timer?.cancel();
+    timer = undefined;
+  };
 
   const check = async (command: WatchedCommand): Promise<void> => {
     if (checking.has(command)) return;
+    if (isOver.get(command)?.() === true) return drop(command);
     checking.add(command);
     try {
       if (!(await command.isNarrower()) || !all.delete(command)) return;
@@ -41,7 +52,7 @@ export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): Rule
     timer = clock.at(clock.nowMs() + POLL_INTERVAL_MS, () => {
       timer = undefined;
       for (const command of all) void check(command);
-      schedule();
+      if (all.size > 0) schedule();
     });
   };
 
@@ -52,12 +63,13 @@ export function makeRulesWatch({ clock, log }: { clock: Clock; log: Log }): Rule
       try {
         return await work();
       } finally {
-        all.delete(watched);
-        if (all.size === 0) {
-          timer?.cancel();
-          timer = undefined;
-        }
+        drop(watched);
       }
+    },
+    until(watched, isDone) {
+      isOver.set(watched, isDone);
+      all.add(watched);
+      schedule();
     },
   };
 }

@@ -10,6 +10,7 @@ import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
 import type { FileRequestInput, FileResponseTo } from '../../../wire/sandboxd/files.ts';
+import type { ProgramCommand } from '../../../wire/sandboxd/programs.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
 import type { ApprovedHosts } from '../permission/approved-hosts.ts';
@@ -28,6 +29,7 @@ import {
 import type { EgressSessions } from './egress-sessions.ts';
 import { makeHostExecutor } from './host-executor.ts';
 import { withDenials } from './network-denials.ts';
+import { programEnvironment } from './program-environment.ts';
 import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
 export type RunBoxes = {
@@ -37,6 +39,8 @@ export type RunBoxes = {
   openEgress(run: ToolRun): Promise<AgentBoxRules['network']>;
   /** Returns the rules of the run's box. */
   loadRules(run: ToolRun): Promise<AgentBoxRules>;
+  /** Opens the box of a run whose process is a person's program, and prepares the program there. */
+  openProgram(run: ToolRun, command: ProgramCommand): Promise<OpenedProgram>;
   /** Runs one command of a declared tool in its own sandbox. */
   host: CommandExecutor;
   /** Applies a new mark to the run's egress at once. */
@@ -44,6 +48,7 @@ export type RunBoxes = {
   close(run: ToolRun): Promise<void>;
 };
 
+export type OpenedProgram = { box_id: BoxId; epoch: string; token: string };
 type BoxCall = { callId: CallId; signal: AbortSignal; touched: readonly string[] };
 type OpenedBox = {
   id: BoxId;
@@ -85,7 +90,11 @@ export function makeRunBoxes(options: {
   const loadRules = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
     policy.planAgentBox(run.agent, await options.grants.hostsFor(run), touched);
 
-  const open = async (run: ToolRun, rules: AgentBoxRules): Promise<OpenedBox> => {
+  const open = async (
+    run: ToolRun,
+    rules: AgentBoxRules,
+    kind: { is_program?: true } = {},
+  ): Promise<OpenedBox> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
     const egressSocket = rules.network.mode === 'none' ? null : await ways.open(run, rules);
@@ -99,6 +108,7 @@ export function makeRunBoxes(options: {
       rules: { read, write, deny, resources: toResources(resources) },
       network: { egress_socket: egressSocket },
       ...toWorkspace(run),
+      ...kind,
     };
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
     if (view.missing.length > 0)
@@ -267,6 +277,34 @@ export function makeRunBoxes(options: {
             });
           }),
       };
+    },
+
+    async openProgram(run, command) {
+      const opened = open(run, await loadRules(run), { is_program: true });
+      const entry: BoxLease = {
+        key: `${run.runId} program`,
+        touched: [],
+        runId: run.runId,
+        fence: run.fence,
+        opened,
+        running: 1,
+        isEnded: false,
+      };
+      leases.set(entry.key, entry);
+      try {
+        const box = await opened;
+        // The dismissal has already closed the run's boxes, and would not close this one.
+        if (run.ended !== undefined) throw run.ended;
+        const env = { ...programEnvironment(run.agent), ...box.env, ...command.env };
+        const asked = { params: { id: box.id }, body: { ...command, env } };
+        const started = await sandboxd.startProgram(asked, peerOptions);
+        watch.until(watchBox(run, entry, box), () => leases.get(entry.key) !== entry);
+        return { box_id: box.id, ...started };
+      } catch (error) {
+        dropLease(entry);
+        await closeBox(entry);
+        throw error;
+      }
     },
 
     host: makeHostExecutor({

@@ -1,0 +1,41 @@
+// Commands for programs of people in boxes.
+import type { Command } from '../command.ts';
+
+export const boxCommands: readonly Command[] = [
+  {
+    path: ['box', 'run'],
+    positionals: [{ name: 'COMMAND', many: true }],
+    options: [
+      { name: 'here', help: 'let it work in the current directory, and change it at once' },
+      {
+        name: 'workspace',
+        value: 'DIR',
+        completes: 'directory',
+        help: 'the same for another directory of your own',
+      },
+      {
+        name: 'layer',
+        help: 'there, keep its changes in a layer: agentctl task diff and apply',
+      },
+      {
+        name: 'agent',
+        value: 'A',
+        completes: 'agent',
+        help: 'agent to run as, whose rules apply (default: box)',
+      },
+      { name: 'budget', value: 'USD', kind: 'usd', help: 'maximum cost of its model calls: 2' },
+      {
+        name: 'max-time',
+        value: 'D',
+        kind: 'duration',
+        help: 'maximum duration: 30s, 10m, 2h, 1d',
+      },
+    ],
+    help: 'run a program of your own in a box, under a budget, and record what it did',
+    details: [
+      'Put -- before COMMAND, so that its options are its own: agentctl box run --here -- make test',
+      'Input and output pass through, and the exit status is that of the program (128+N for signal N).',
+    ],
+    load: async () => (await import('../commands/box-run.ts')).boxRun,
+  },
+];
