@@ -1,6 +1,6 @@
 // Runs git in boxes that hold a layer or a person's directory. No setting of either makes it run a
 // program: no hook, monitor, filter, pager, helper or transport.
-
+import { buildSafeGitEnv, SAFE_GIT_SETTINGS } from '../../policy/safe-git.ts';
 import { fault } from '../../wire/errors.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 
@@ -15,73 +15,27 @@ export type GitBox = {
 /** A working tree in a box. New objects go to `objects` if that is set, and not to its own. */
 export type GitPlace = { box: GitBox; top: string; objects?: string };
 
-/** Override the settings of the repository; the settings of the host and of users are not read. */
-const SETTINGS: readonly (readonly [key: string, value: string])[] = [
-  ['core.hooksPath', '/dev/null'],
-  ['core.fsmonitor', 'false'],
-  ['core.pager', 'cat'],
-  ['core.editor', 'false'],
-  ['core.askPass', 'false'],
-  ['core.sshCommand', 'false'],
-  ['core.gitProxy', ''],
-  ['core.alternateRefsCommand', 'false'],
-  ['core.attributesFile', '/dev/null'],
-  ['core.quotePath', 'false'],
-  ['credential.helper', ''],
-  ['protocol.allow', 'never'],
-  ['protocol.file.allow', 'never'],
-  ['transfer.fsckObjects', 'true'],
-  ['gc.auto', '0'],
-  ['maintenance.auto', 'false'],
-  ['submodule.recurse', 'false'],
-  ['diff.external', ''],
-  ['index.recordEndOfIndexEntries', 'false'],
-];
+const SETTINGS = [
+  ...SAFE_GIT_SETTINGS,
+  ['transfer.fsckobjects', 'true'],
+  ['index.recordendofindexentries', 'false'],
+] as const;
 
-const ENV = {
-  PATH: '/usr/local/bin:/usr/bin:/bin',
-  HOME: '/nonexistent',
-  XDG_CONFIG_HOME: '/nonexistent',
-  LC_ALL: 'C.UTF-8',
-  GIT_CONFIG_NOSYSTEM: '1',
-  GIT_CONFIG_SYSTEM: '/dev/null',
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_ATTR_NOSYSTEM: '1',
-  GIT_TERMINAL_PROMPT: '0',
-  GIT_ASKPASS: 'false',
-  SSH_ASKPASS: 'false',
-  GIT_SSH_COMMAND: 'false',
-  GIT_EDITOR: 'false',
-  GIT_PAGER: 'cat',
-  // Not the name of any protocol, so all are disabled, whatever the settings are.
-  GIT_ALLOW_PROTOCOL: 'none',
-  GIT_NO_LAZY_FETCH: '1',
-  GIT_NO_REPLACE_OBJECTS: '1',
-  GIT_OPTIONAL_LOCKS: '0',
-  GIT_LITERAL_PATHSPECS: '1',
-  // In the reflog.
-  GIT_COMMITTER_NAME: 'agentd',
-  GIT_COMMITTER_EMAIL: 'agentd@agents.invalid',
-} as const;
-
-function envFor({ top, objects }: GitPlace): Record<string, string> {
-  const env: Record<string, string> = {
-    ...ENV,
+const envFor = ({ top, objects }: GitPlace): Record<string, string> =>
+  buildSafeGitEnv(SETTINGS, {
     // Named, so that git neither searches for a repository nor asks who owns it.
     GIT_DIR: `${top}/.git`,
     GIT_WORK_TREE: top,
-    GIT_CONFIG_COUNT: String(SETTINGS.length),
-  };
-  if (objects !== undefined) {
-    env.GIT_OBJECT_DIRECTORY = objects;
-    env.GIT_ALTERNATE_OBJECT_DIRECTORIES = `${top}/.git/objects`;
-  }
-  SETTINGS.forEach(([key, value], at) => {
-    env[`GIT_CONFIG_KEY_${at}`] = key;
-    env[`GIT_CONFIG_VALUE_${at}`] = value;
+    // In the reflog.
+    GIT_COMMITTER_NAME: 'agentd',
+    GIT_COMMITTER_EMAIL: 'agentd@agents.invalid',
+    ...(objects === undefined
+      ? {}
+      : {
+          GIT_OBJECT_DIRECTORY: objects,
+          GIT_ALTERNATE_OBJECT_DIRECTORIES: `${top}/.git/objects`,
+        }),
   });
-  return env;
-}
 
 const startGit = (place: GitPlace, args: readonly string[]): Promise<GitCommand> =>
   place.box.exec({ args: ['git', '--no-pager', ...args], env: envFor(place), cwd: place.top });

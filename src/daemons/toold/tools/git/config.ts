@@ -2,46 +2,7 @@
 // settings name a program to run, so every setting not known to be harmless is emptied, and the
 // repository is refused where that is not possible. Pure.
 
-export type Setting = readonly [key: string, value: string];
-
-/** Override the repository: git runs no program, prompt, signature, fetch or pager. */
-export const ALWAYS: readonly Setting[] = [
-  ['core.hookspath', '/dev/null'],
-  ['core.fsmonitor', 'false'],
-  ['core.pager', 'cat'],
-  ['core.editor', 'false'],
-  ['sequence.editor', 'false'],
-  ['core.askpass', 'false'],
-  ['core.attributesfile', '/dev/null'],
-  ['core.excludesfile', '/dev/null'],
-  ['core.sshcommand', 'false'],
-  ['core.gitproxy', ''],
-  ['core.alternaterefscommand', 'false'],
-  ['core.quotepath', 'false'],
-  ['credential.helper', ''],
-  ['protocol.allow', 'never'],
-  ...['ext', 'file', 'ftp', 'ftps', 'git', 'http', 'https', 'ssh'].map(
-    (name): Setting => [`protocol.${name}.allow`, 'never'],
-  ),
-  ...['gpg.program', 'gpg.openpgp.program', 'gpg.x509.program', 'gpg.ssh.program'].map(
-    (key): Setting => [key, 'false'],
-  ),
-  ['gpg.ssh.defaultkeycommand', ''],
-  ['commit.gpgsign', 'false'],
-  ['tag.gpgsign', 'false'],
-  ['log.showsignature', 'false'],
-  ['diff.external', ''],
-  ['diff.submodule', 'short'],
-  ['diff.ignoresubmodules', 'all'],
-  ['interactive.difffilter', ''],
-  ['submodule.recurse', 'false'],
-  ['status.submodulesummary', 'false'],
-  ['gc.auto', '0'],
-  ['maintenance.auto', 'false'],
-  ['rerere.enabled', 'false'],
-  ['color.ui', 'false'],
-  ['column.ui', 'never'],
-];
+import { SAFE_GIT_SETTINGS, type SafeGitSetting } from '../../../../policy/safe-git.ts';
 
 /** Harmless settings that change what a repository means. Sections and names are in lower case. */
 const KEPT: readonly RegExp[] = [
@@ -63,12 +24,12 @@ const KEPT: readonly RegExp[] = [
   /^(log\.date|status\.showuntrackedfiles|status\.renames)$/,
 ];
 
-export type ConfigCheck = { settings: Setting[] } | { refused: string };
+export type ConfigCheck = { settings: SafeGitSetting[] } | { refused: string };
 
 const SETTINGS_MAX = 180;
 
 /** From the output of `git config --list -z`: key, line end, value, NUL. */
-export function parseSettings(output: string): Setting[] {
+export function parseSettings(output: string): SafeGitSetting[] {
   return output
     .split('\0')
     .filter((part) => part !== '')
@@ -79,8 +40,8 @@ export function parseSettings(output: string): Setting[] {
 }
 
 /** Returns the settings that override the repository's own, or why it is refused. */
-export function overrideSettings(own: readonly Setting[]): ConfigCheck {
-  const always = new Set(ALWAYS.map(([key]) => key));
+export function overrideSettings(own: readonly SafeGitSetting[]): ConfigCheck {
+  const always = new Set(SAFE_GIT_SETTINGS.map(([key]) => key));
   const off = new Set<string>();
   for (const [key, value] of own) {
     const folded = foldKey(key);
@@ -91,9 +52,9 @@ export function overrideSettings(own: readonly Setting[]): ConfigCheck {
     if (folded === 'core.worktree' || always.has(folded)) continue;
     if (!KEPT.some((pattern) => pattern.test(folded))) off.add(key);
   }
-  if (off.size > SETTINGS_MAX - ALWAYS.length)
+  if (off.size > SETTINGS_MAX - SAFE_GIT_SETTINGS.length)
     return { refused: `it has ${off.size} settings that would have to be switched off` };
-  return { settings: [...ALWAYS, ...[...off].map((key): Setting => [key, ''])] };
+  return { settings: [...SAFE_GIT_SETTINGS, ...[...off].map((key): SafeGitSetting => [key, ''])] };
 }
 
 /** Lowercases section and name; the subsection between them is case-sensitive. */

@@ -1,40 +1,18 @@
 // Runs git in the box, never through a shell, and without settings of the repository or the user
 // that could make it run a program, prompt or fetch.
 import { posix } from 'node:path';
+import { buildSafeGitEnv, SAFE_GIT_ENV, type SafeGitSetting } from '../../../../policy/safe-git.ts';
 import { fault } from '../../../../wire/errors.ts';
 import { type Box, describeEnd, type ExecResult, execOnce } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
-import { overrideSettings, parseSettings, type Setting } from './config.ts';
+import { overrideSettings, parseSettings } from './config.ts';
 import { findRepository, type Repository } from './repository.ts';
 
 const WALL_MS = 60_000;
 const OUTPUT_BYTES_MAX = 2_000_000;
 /** Earlier versions silently ignore GIT_CONFIG_COUNT. */
 const VERSION_MIN = [2, 31] as const;
-
-const ENV = {
-  PATH: '/usr/local/bin:/usr/bin:/bin',
-  HOME: '/nonexistent',
-  XDG_CONFIG_HOME: '/nonexistent',
-  LC_ALL: 'C.UTF-8',
-  GIT_CONFIG_NOSYSTEM: '1',
-  GIT_CONFIG_SYSTEM: '/dev/null',
-  GIT_CONFIG_GLOBAL: '/dev/null',
-  GIT_ATTR_NOSYSTEM: '1',
-  GIT_TERMINAL_PROMPT: '0',
-  GIT_ASKPASS: 'false',
-  SSH_ASKPASS: 'false',
-  GIT_SSH_COMMAND: 'false',
-  GIT_EDITOR: 'false',
-  GIT_PAGER: 'cat',
-  // Not the name of any protocol, so all are disabled, whatever the settings are.
-  GIT_ALLOW_PROTOCOL: 'none',
-  GIT_NO_LAZY_FETCH: '1',
-  GIT_NO_REPLACE_OBJECTS: '1',
-  GIT_OPTIONAL_LOCKS: '0',
-  GIT_LITERAL_PATHSPECS: '1',
-} as const;
 
 export type GitOutput = { stdout: string; truncated: boolean };
 export type Git = Repository & {
@@ -51,7 +29,7 @@ let isNewEnough = false;
 
 async function assertVersion(box: Box): Promise<void> {
   if (isNewEnough) return;
-  const { stdout } = await box.exec({ argv: ['git', '--version'], cwd: '/', env: ENV });
+  const { stdout } = await box.exec({ argv: ['git', '--version'], cwd: '/', env: SAFE_GIT_ENV });
   const [, major, minor] = /^git version (\d+)\.(\d+)/.exec(stdout.toString()) ?? [];
   const [minMajor, minMinor] = VERSION_MIN;
   isNewEnough =
@@ -66,12 +44,12 @@ async function assertVersion(box: Box): Promise<void> {
  * Uses git's own parser, so that both read the file alike, and runs outside every repository, so
  * that none of the settings applies yet.
  */
-async function readSettings(box: Box, file: string): Promise<Setting[]> {
+async function readSettings(box: Box, file: string): Promise<SafeGitSetting[]> {
   const argv = ['git', '--no-pager', 'config', '--file', file, '--no-includes', '-z', '--list'];
   const done = await box.exec({
     argv,
     cwd: '/',
-    env: ENV,
+    env: SAFE_GIT_ENV,
     wallMs: 10_000,
     outputBytesMax: 500_000,
   });
@@ -81,8 +59,11 @@ async function readSettings(box: Box, file: string): Promise<Setting[]> {
   });
 }
 
-async function readOverrides(box: Box, { gitDir, commonDir }: Repository): Promise<Setting[]> {
-  const own: Setting[] = [];
+async function readOverrides(
+  box: Box,
+  { gitDir, commonDir }: Repository,
+): Promise<SafeGitSetting[]> {
+  const own: SafeGitSetting[] = [];
   for (const file of [posix.join(commonDir, 'config'), posix.join(gitDir, 'config.worktree')]) {
     if ((await statIfThere(box, file)) !== undefined) own.push(...(await readSettings(box, file)));
   }
@@ -93,23 +74,16 @@ async function readOverrides(box: Box, { gitDir, commonDir }: Repository): Promi
   });
 }
 
-function buildEnv(repository: Repository, settings: readonly Setting[], agent: string) {
-  const env: Record<string, string> = {
-    ...ENV,
+function buildEnv(repository: Repository, settings: readonly SafeGitSetting[], agent: string) {
+  return buildSafeGitEnv(settings, {
     GIT_DIR: repository.gitDir,
     GIT_COMMON_DIR: repository.commonDir,
     GIT_WORK_TREE: repository.top,
-    GIT_CONFIG_COUNT: String(settings.length),
-  };
-  settings.forEach(([key, value], at) => {
-    env[`GIT_CONFIG_KEY_${at}`] = key;
-    env[`GIT_CONFIG_VALUE_${at}`] = value;
+    GIT_AUTHOR_NAME: agent,
+    GIT_AUTHOR_EMAIL: `${agent}@agents.invalid`,
+    GIT_COMMITTER_NAME: agent,
+    GIT_COMMITTER_EMAIL: `${agent}@agents.invalid`,
   });
-  for (const role of ['AUTHOR', 'COMMITTER']) {
-    env[`GIT_${role}_NAME`] = agent;
-    env[`GIT_${role}_EMAIL`] = `${agent}@agents.invalid`;
-  }
-  return env;
 }
 
 function gitFault(args: readonly string[], { stderr, stdout, endedBy }: ExecResult) {
