@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Fault } from '../wire/errors.ts';
 import {
+  assertLocalNames,
   authenticateAs,
   authenticateByKey,
-  authenticateOverTcp,
   loadOperatorKey,
 } from './authenticate.ts';
 
@@ -85,7 +85,11 @@ describe('authenticate: the operator by key', () => {
 });
 
 describe('authenticate: over TCP', () => {
-  const authenticate = authenticateOverTcp(KEY, () => 8080);
+  const byKey = authenticateByKey(KEY);
+  const authenticate = (request: IncomingMessage) => {
+    assertLocalNames(request, 8080);
+    return byKey(request);
+  };
   const asks = (headers: Record<string, string>) =>
     catchCode(() => authenticate(withHeaders({ 'x-api-key': KEY, ...headers })));
 

@@ -1,9 +1,10 @@
-// Authenticates callers: by the socket, if it belongs to one caller, or by the operator's key or a
-// person's key.
+// Authenticates callers: by the socket, if it belongs to one caller, or by the operator's key, a
+// person's key or an API key.
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import type { Caller } from '../wire/caller.ts';
+import type { Caller, KeyCaller } from '../wire/caller.ts';
 import { fault } from '../wire/errors.ts';
+import { isApiKey } from './api-key.ts';
 import type { Authenticate } from './http-server.ts';
 import { PERSON_NAME, type PersonKeys } from './person-keys.ts';
 import { writeAtomically } from './state-dir.ts';
@@ -37,8 +38,26 @@ function readClaimedName(request: AuthRequest): string | undefined {
   return typeof name === 'string' && PERSON_NAME.test(name) ? name : undefined;
 }
 
-/** Accepts the operator's key, or the key of one of these people, who is then the caller. */
-export function authenticateByKey(key: string, people?: PersonKeys): Authenticate {
+/** Returns the caller of an API key, or throws a fault that says why the key does not work. */
+export type VerifyKey = (secret: string) => KeyCaller;
+
+/** For daemons without a route for API keys. It does not say whether the key is valid. */
+const refuseKey: VerifyKey = () => {
+  throw fault('forbidden_caller', 'an API key may call only /openai/… and /anthropic/…', {
+    hint: 'Use the key of a person here (agentctl person add), or the operator key.',
+    details: { reason: 'scope' },
+  });
+};
+
+/**
+ * Accepts the operator's key, the key of one of these people, who is then the caller, and API keys
+ * if the daemon verifies them.
+ */
+export function authenticateByKey(
+  key: string,
+  people?: PersonKeys,
+  verifyKey = refuseKey,
+): Authenticate {
   return (request) => {
     const sent = readBearer(request);
     if (sent === undefined) throw fault('unauthenticated', 'the request has no operator key');
@@ -50,24 +69,12 @@ export function authenticateByKey(key: string, people?: PersonKeys): Authenticat
         });
       return { kind: 'operator', principal: `person:${claimed ?? 'operator'}` };
     }
+    if (isApiKey(sent)) return verifyKey(sent);
     const name = people?.findName(sent);
     if (name === undefined) throw fault('unauthenticated', 'the operator key is wrong');
     if (claimed !== undefined && claimed !== name)
       throw fault('unauthenticated', `this is the key of ${name}, not of ${claimed}`);
     return { kind: 'operator', principal: `person:${name}`, key: `people/${name}` };
-  };
-}
-
-/** For TCP: rejects foreign Host and Origin headers too, so that web pages cannot call. */
-export function authenticateOverTcp(
-  key: string,
-  port: () => number,
-  people?: PersonKeys,
-): Authenticate {
-  const byKey = authenticateByKey(key, people);
-  return (request) => {
-    assertLocalNames(request, port());
-    return byKey(request);
   };
 }
 

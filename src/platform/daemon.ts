@@ -7,7 +7,7 @@ import type { RunCaller } from '../wire/caller.ts';
 import { DAEMON_TABLE, DAEMONS, type DaemonName, findCallers } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
-import { authenticateAs, authenticateByKey } from './authenticate.ts';
+import { authenticateAs, authenticateByKey, type VerifyKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
 import { type Dispatch, type Handlers, makeDispatch, RawReply } from './dispatch.ts';
 import {
@@ -70,6 +70,8 @@ export type DaemonContext<C = unknown> = {
 export type DaemonHandle<T extends RouteTable> = {
   handlers: Handlers<T>;
   dialectErrors?: DialectErrors;
+  /** Verifies API keys, if the daemon has routes for them. */
+  verifyKey?: VerifyKey;
   /** Its database, if it has one: backups copy it, and it shrinks, while the daemon works. */
   database?: SnapshotSource & Partial<Reclaimable>;
   /** Resumes unfinished work. Called when every daemon of this process is reachable. */
@@ -107,8 +109,9 @@ export function defineDaemon<N extends DaemonName, T extends RouteTable, S exten
 export type RunningDaemon = {
   name: DaemonName;
   dispatch: Dispatch;
-  /** Handles a request that another listener of this process has received and authenticated. */
+  /** Handles a request that another listener of this process has received. */
   handle?: HttpListener['handle'];
+  verifyKey?: VerifyKey | undefined;
   begin(): Promise<void>;
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -237,12 +240,13 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     log,
     ...(handle.dialectErrors === undefined ? {} : { dialectErrors: handle.dialectErrors }),
   });
-  await openSockets(listener, name, options);
+  await openSockets(listener, name, { ...options, verifyKey: handle.verifyKey });
 
   const running: RunningDaemon = {
     name,
     dispatch,
     handle: listener.handle,
+    verifyKey: handle.verifyKey,
     begin: async () => handle.begin?.(),
     async drain() {
       stopping = true;
@@ -275,12 +279,13 @@ function findDispatch(here: Map<DaemonName, RunningDaemon>, peer: DaemonName): D
 async function openSockets(
   listener: HttpListener,
   name: DaemonName,
-  options: HostOptions,
+  options: HostOptions & { verifyKey: VerifyKey | undefined },
 ): Promise<void> {
+  const people = openPersonKeys(join(options.stateDir, 'people'));
   makePrivateDir(join(options.runtimeDir, name));
   await listener.listenUnix(
     socketPathFor(options.runtimeDir, name, 'operator'),
-    authenticateByKey(options.operatorKey, openPersonKeys(join(options.stateDir, 'people'))),
+    authenticateByKey(options.operatorKey, people, options.verifyKey),
   );
   for (const peer of findCallers(name)) {
     const caller = { kind: 'daemon', principal: `service:${peer}`, daemon: peer } as const;

@@ -6,7 +6,13 @@ import type { Duplex } from 'node:stream';
 import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import type { CheckedRequest, Route, RouteResponseInput, RouteTable } from '../wire/route.ts';
+import type {
+  CallerKind,
+  CheckedRequest,
+  Route,
+  RouteResponseInput,
+  RouteTable,
+} from '../wire/route.ts';
 import { checkValue } from './check.ts';
 import { findNearest } from './did-you-mean.ts';
 import type { Log } from './log.ts';
@@ -107,11 +113,18 @@ export function deadlineFor(route: Route): number {
 const CALLERS: Readonly<Record<string, string>> = {
   operator: 'a person with the operator key',
   run: 'a run on its own socket',
+  'key:models': 'an API key with the scope models',
 };
 
+function listKinds(caller: Caller): CallerKind[] {
+  if (caller.kind === 'daemon') return [caller.daemon];
+  return caller.kind === 'key'
+    ? caller.scopes.map((scope) => `key:${scope}` as const)
+    : [caller.kind];
+}
+
 export function assertCaller(route: Route, caller: Caller): void {
-  const kind = caller.kind === 'daemon' ? caller.daemon : caller.kind;
-  if (!route.callers.includes(kind)) {
+  if (!listKinds(caller).some((kind) => route.callers.includes(kind))) {
     throw fault(
       'forbidden_caller',
       `${caller.principal} may not call ${route.method} ${route.path}`,

@@ -42,8 +42,8 @@ export type HttpListener = {
     port: number,
     authenticate: Authenticate,
   ): Promise<{ port: number; close(): Promise<void> }>;
-  /** Handles a request that another listener of this process has received and authenticated. */
-  handle(exchange: Exchange, path: string, caller: Caller): void;
+  /** Handles a request that another listener of this process has received. */
+  handle(exchange: Exchange, path: string, authenticate: Authenticate): void;
   closeAll(): Promise<void>;
 };
 
@@ -75,15 +75,14 @@ export function makeHttpListener(options: {
     return makeServer({
       connectionsMax: allowed.connectionsMax,
       limits,
-      onRequest: (exchange) =>
-        void handle(exchange, exchange.target, () => authenticate(exchange), budgets),
+      onRequest: (exchange) => void handle(exchange, exchange.target, authenticate, budgets),
     });
   };
 
   const handle = async (
     exchange: Exchange,
     target: string,
-    authenticate: () => Caller,
+    authenticate: Authenticate,
     budgets: readonly ByteBudget[],
   ) => {
     const { headers } = exchange;
@@ -93,7 +92,7 @@ export function makeHttpListener(options: {
     exchange.addHeader('x-request-id', trace.requestId);
     try {
       const url = parseUrl(target);
-      const caller = authenticate();
+      const caller = authenticate(exchange);
       const matched = dispatch.match(method, url.path);
       const route: Route = matched.route;
       if (exchange.method === 'HEAD' && route.streams === true) throw streamHeadFault(url.path);
@@ -182,8 +181,8 @@ export function makeHttpListener(options: {
       await server.listen({ host, port });
       return { port: server.port(), ...track(server, () => undefined) };
     },
-    handle: (exchange, target, caller) =>
-      void handle(exchange, target, () => caller, [PROCESS_BODIES]),
+    handle: (exchange, target, authenticate) =>
+      void handle(exchange, target, authenticate, [PROCESS_BODIES]),
     async closeAll() {
       await Promise.all([...open].map((handle) => handle.close()));
     },

@@ -1,10 +1,11 @@
-// Serves the TCP port: checks Host, Origin and the operator's key, then passes each request to the
-// daemon that owns its path, in this process or over that daemon's operator socket.
+// Serves the TCP port: checks Host, Origin and the key, then passes each request to the daemon that
+// owns its path, in this process or over that daemon's operator socket.
 import http from 'node:http';
 import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { findVendor } from '../wire/route.ts';
-import { authenticateOverTcp, readBearer } from './authenticate.ts';
+import { isApiKey } from './api-key.ts';
+import { assertLocalNames, authenticateByKey, readBearer } from './authenticate.ts';
 import { type RunningDaemon, socketPathFor } from './daemon.ts';
 import type { DialectErrors } from './http-server.ts';
 import type { Exchange } from './http1/exchange.ts';
@@ -58,7 +59,7 @@ export async function openTcpGateway(options: {
   here?: ReadonlyMap<DaemonName, RunningDaemon> | undefined;
 }): Promise<TcpGateway> {
   let port = options.port;
-  const authenticate = authenticateOverTcp(options.operatorKey, () => port, options.people);
+  const { operatorKey, people } = options;
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
 
   const refuse = (exchange: Exchange, error: Fault): void => {
@@ -72,17 +73,25 @@ export async function openTcpGateway(options: {
   };
 
   const forward = (exchange: Exchange): void => {
-    const caller = authenticate(exchange);
+    // Web pages must not be able to call.
+    assertLocalNames(exchange, port);
     const { daemon, path } = findOwner(exchange.target);
     const local = options.here?.get(daemon);
-    if (local?.handle !== undefined) return void local.handle(exchange, path, caller);
+    const authenticate = authenticateByKey(operatorKey, people, local?.verifyKey);
+    if (local?.handle !== undefined) return void local.handle(exchange, path, authenticate);
+    const sent = readBearer(exchange);
+    // Only the daemon itself can verify an API key.
+    const person =
+      sent !== undefined && isApiKey(sent) && sent !== operatorKey
+        ? undefined
+        : authenticate(exchange).principal.replace(/^person:/, '');
     const socketPath = socketPathFor(options.runtimeDir, daemon, 'operator');
     const headers = {
       ...forwardHeaders(exchange.headers),
       host: 'agentd',
       // The caller's own key, so that the daemon knows whose it is.
-      authorization: `Bearer ${readBearer(exchange)}`,
-      'agentd-person': caller.principal.replace(/^person:/, ''),
+      authorization: `Bearer ${sent}`,
+      ...(person === undefined ? {} : { 'agentd-person': person }),
     };
     const upstream = openUpstream({ agent, socketPath, method: exchange.method, path, headers });
     upstream.on('error', (cause) => {

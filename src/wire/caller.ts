@@ -19,6 +19,20 @@ export type RunCaller = {
   agent: string;
   taskId: TaskId;
 };
+/** The part of the API that an API key opens. A route lists a scope as `key:models`. */
+export type KeyScope = 'models';
+/** A program with an API key. It may call only routes that list one of its scopes. */
+export type KeyCaller = {
+  kind: 'key';
+  /** `key:` and its name. */
+  principal: string;
+  name: string;
+  /** The secret that was used: a rotation ends one and starts another. */
+  secretId: string;
+  /** The person whose usage and budget its calls count towards. */
+  owner: string | null;
+  scopes: readonly KeyScope[];
+};
 export type DaemonCaller = { kind: 'daemon'; principal: string; daemon: DaemonName };
 
-export type Caller = OperatorCaller | RunCaller | DaemonCaller;
+export type Caller = OperatorCaller | RunCaller | KeyCaller | DaemonCaller;

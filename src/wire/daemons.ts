@@ -29,9 +29,9 @@ const TABLE = {
     servesRuns: true,
   },
   modeld: {
-    owns: 'providers and keys, model names, budgets, the record of model calls',
+    owns: 'providers and their keys, API keys, model names, budgets, the record of model calls',
     calls: ['agentd', 'auditd-ai'],
-    paths: ['/v1/models', '/openai', '/anthropic'],
+    paths: ['/v1/models', '/v1/keys', '/openai', '/anthropic'],
     servesRuns: true,
   },
   approvald: {

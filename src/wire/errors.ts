@@ -27,7 +27,7 @@ export const FAULTS = {
   unauthenticated: permanent(
     401,
     3,
-    "Use this state directory's operator key (STATE/operator.key).",
+    "Use this state directory's operator key (STATE/operator.key), or an API key for models.",
   ),
   forbidden_caller: permanent(
     403,

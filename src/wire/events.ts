@@ -65,6 +65,11 @@ export const EVENT_KINDS = [
   'model.part.forgotten',
   'budget.set',
   'provider.set',
+  // API keys; refused: an expired, ended or revoked one was used
+  'key.created',
+  'key.rotated',
+  'key.revoked',
+  'key.refused',
   // policy, and people's decisions
   'policy.loaded',
   'policy.refused',

@@ -10,6 +10,7 @@ import {
   sizeCharsMax,
   Usage,
 } from './modeld/generate.ts';
+import { keyRoutes } from './modeld/keys.ts';
 import {
   BudgetSubject,
   BudgetView,
@@ -25,6 +26,7 @@ import { expireRoute, PruneAnswer, PruneBody, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 
 export * from './modeld/generate.ts';
+export * from './modeld/keys.ts';
 export * from './modeld/views.ts';
 
 const bodySizeBytesMax = sizeCharsMax;
@@ -169,7 +171,7 @@ export const modeldRoutes = routes({
   openaiChat: route({
     method: 'POST',
     path: '/openai/v1/chat/completions',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     body: z.looseObject({}),
     isPlainBody: isObject,
@@ -181,7 +183,7 @@ export const modeldRoutes = routes({
   openaiResponses: route({
     method: 'POST',
     path: '/openai/v1/responses',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     body: z.looseObject({}),
     isPlainBody: isObject,
@@ -193,7 +195,7 @@ export const modeldRoutes = routes({
   openaiModels: route({
     method: 'GET',
     path: '/openai/v1/models',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     output: z.unknown(),
     dialect: 'openai',
@@ -201,7 +203,7 @@ export const modeldRoutes = routes({
   anthropicMessages: route({
     method: 'POST',
     path: '/anthropic/v1/messages',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     headers: ANTHROPIC_HEADERS,
     body: z.looseObject({}),
@@ -215,7 +217,7 @@ export const modeldRoutes = routes({
   anthropicCountTokens: route({
     method: 'POST',
     path: '/anthropic/v1/messages/count_tokens',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     headers: ANTHROPIC_HEADERS,
     body: z.looseObject({}),
@@ -227,7 +229,7 @@ export const modeldRoutes = routes({
   anthropicModels: route({
     method: 'GET',
     path: '/anthropic/v1/models',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     query: z.looseObject({}),
     output: z.unknown(),
     dialect: 'anthropic',
@@ -235,7 +237,7 @@ export const modeldRoutes = routes({
   anthropicModel: route({
     method: 'GET',
     path: '/anthropic/v1/models/{id}',
-    callers: ['run', 'operator'],
+    callers: ['run', 'operator', 'key:models'],
     params: z.strictObject({ id: z.string().min(1).max(128) }),
     query: z.looseObject({}),
     output: z.unknown(),
@@ -281,5 +283,6 @@ export const modeldRoutes = routes({
     }),
   }),
   expireTombstones: expireRoute('/v1/models/tombstones/expire'),
+  ...keyRoutes,
   ...admissionRoutes(AdmitModelRunBody),
 });

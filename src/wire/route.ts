@@ -1,10 +1,14 @@
 // Defines a route: method, path, allowed callers, input and output schemas. Dispatch, typed
 // clients, OpenAPI and the docs are derived from these values.
 import type { z } from 'zod';
+import type { KeyScope } from './caller.ts';
 import type { DaemonName } from './daemons.ts';
 
-/** `run`: a runner through its own socket. `operator`: a person with a key. Else a peer daemon. */
-export type CallerKind = 'run' | 'operator' | DaemonName;
+/**
+ * `run`: a runner through its own socket. `operator`: a person with a key. `key:…`: an API key with
+ * this scope. Else a peer daemon.
+ */
+export type CallerKind = 'run' | 'operator' | `key:${KeyScope}` | DaemonName;
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 

@@ -35,13 +35,15 @@ export async function startForClients(): Promise<VendorClients> {
   default_model: gpt-up
 `,
   });
-  return {
+  const clients: VendorClients = {
     runtime,
     upstream,
     url: `http://127.0.0.1:${runtime.info.port}`,
     async close() {
-      await runtime.remove();
+      // A test may have restarted it.
+      await clients.runtime.remove();
       await upstream.close();
     },
   };
+  return clients;
 }

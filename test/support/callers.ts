@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { commonRoutes, runDirName, socketPathFor } from '../../src/platform/daemon.ts';
 import { RawReply } from '../../src/platform/dispatch.ts';
 import { makeCallId } from '../../src/wire/call-id.ts';
-import type { Caller, RunCaller } from '../../src/wire/caller.ts';
+import type { Caller, KeyCaller, RunCaller } from '../../src/wire/caller.ts';
 import { CONTRACTS } from '../../src/wire/contracts.ts';
 import { DAEMONS, type DaemonName, RUN_DAEMONS } from '../../src/wire/daemons.ts';
 import { Fault, type FaultBody } from '../../src/wire/errors.ts';
@@ -20,7 +20,7 @@ import { eventually, freshDir } from './runtime.ts';
 export const TABLES = Object.fromEntries(
   DAEMONS.map((name): [DaemonName, RouteTable] => [name, { ...CONTRACTS[name], ...commonRoutes }]),
 ) as Record<DaemonName, RouteTable>;
-export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', ...DAEMONS];
+export const CALLER_KINDS: readonly CallerKind[] = ['operator', 'run', 'key:models', ...DAEMONS];
 
 export type LiveRun = {
   id: RunId;
@@ -33,6 +33,8 @@ export type IdleWorld = InProcessWorld & {
   /** A run that stays, for tests that need any run. */
   someRun: LiveRun;
   startRun(goal?: string): Promise<LiveRun>;
+  /** An API key, as a client sends it and as a handler sees it. */
+  apiKey: { secret: string; caller: KeyCaller };
   /** A directory that tasks may work in. */
   workspace: string;
   /** Ends every task but that of `someRun`, which is started again if it was ended. */
@@ -71,6 +73,7 @@ export async function startIdleWorld(options: WorldOptions = {}): Promise<IdleWo
     stop,
     startRun,
     workspace,
+    apiKey: await createApiKey(world),
     someRun: await startRun(),
     async tidyUp() {
       const { tasks } = await world.agentd.listTasks({ query: { limit: 200 } });
@@ -83,6 +86,11 @@ export async function startIdleWorld(options: WorldOptions = {}): Promise<IdleWo
     },
   };
   return quiet;
+}
+
+async function createApiKey({ hosted, modeld }: InProcessWorld): Promise<IdleWorld['apiKey']> {
+  const { key } = await modeld.createKey({ body: { name: 'tester' } });
+  return { secret: key.secret, caller: hosted.get('modeld')!.verifyKey!(key.secret) };
 }
 
 async function startLiveRun(world: InProcessWorld, goal: string): Promise<LiveRun> {
@@ -116,7 +124,7 @@ export type CallerOutcome =
   | { ok: true; status: number; value: unknown; headers: Record<string, unknown> }
   | { ok: false; status: number; code: string | undefined; body: unknown };
 
-export function callerOf(kind: CallerKind, run: LiveRun): Caller {
+export function callerOf(kind: Exclude<CallerKind, 'key:models'>, run: LiveRun): Caller {
   if (kind === 'run') return run.caller;
   if (kind === 'operator') return { kind: 'operator', principal: 'person:tester' };
   return { kind: 'daemon', principal: `service:${kind}`, daemon: kind };
@@ -139,10 +147,11 @@ export function socketOf(
   kind: CallerKind,
   run: LiveRun,
 ): string | undefined {
+  const isWithKey = kind === 'operator' || kind === 'key:models';
   const path =
     kind === 'run'
       ? runSocketOf(world, daemon, run)
-      : socketPathFor(world.runtimeDir, daemon, kind === 'operator' ? kind : `peer-${kind}`);
+      : socketPathFor(world.runtimeDir, daemon, isWithKey ? 'operator' : `peer-${kind}`);
   return existsSync(path) ? path : undefined;
 }
 

@@ -141,6 +141,36 @@ export const ROWS = rows({
     good: async (world) => ({ run: world.someRun, params: { id: 'rehearsal-large' } }),
     check: (response: { id: string }) => assert.equal(response.id, 'rehearsal-large'),
   },
+  createKey: {
+    good: async () => ({ body: { name: `k${made++}`, models: ['gpt-*'], owner: 'alice' } }),
+    check: (response: { key: { secret: string; models: string[] } }) => {
+      assert.match(response.key.secret, /^agentd_[0-9A-Za-z]{61}$/);
+      assert.deepEqual(response.key.models, ['gpt-*']);
+    },
+    bad: [
+      ['a name in use', (g) => withBody(g, { name: 'tester' }), 'conflict'],
+      [
+        'an end in the past',
+        (g) => withBody(g, { expires_at: '2000-01-01T00:00:00Z' }),
+        'bad_request',
+      ],
+    ],
+  },
+  listKeys: {
+    good: nothing,
+    check: (response: { keys: object[] }) => {
+      assert.ok(response.keys.length > 0);
+      assert.ok(response.keys.every((key) => !('secret' in key)));
+    },
+  },
+  getKey: { good: async () => ({ params: { name: 'tester' } }) },
+  revokeKey: {
+    good: async (world) => {
+      const { key } = await world.modeld.createKey({ body: { name: `k${made++}` } });
+      return { params: { name: key.name } };
+    },
+    check: (response: { key: { status: string } }) => assert.equal(response.key.status, 'revoked'),
+  },
   admitRun: {
     unknownId: 'fine',
     good: async () => ({ params: { id: freshRun() }, body: forModels() }),

@@ -12,6 +12,7 @@ import {
   callLocal,
   callSocket,
   type IdleWorld,
+  type LiveRun,
   socketOf,
   startIdleWorld,
   TABLES,
@@ -46,11 +47,16 @@ const operatorHeaders = () => ({
   authorization: `Bearer ${world.operatorKey}`,
   'agentd-person': 'tester',
 });
-const headersFor = (as: CallerKind) => (as === 'operator' ? operatorHeaders() : {});
+const headersFor = (as: CallerKind): Record<string, string> => {
+  if (as === 'key:models') return { authorization: `Bearer ${world.apiKey.secret}` };
+  return as === 'operator' ? operatorHeaders() : {};
+};
+const callerFor = (as: CallerKind, run: LiveRun) =>
+  as === 'key:models' ? world.apiKey.caller : callerOf(as, run);
 
 const links: Record<string, (call: RouteCall, good: Good) => Promise<CallerOutcome>> = {
   local: ({ daemon, route, as }, good) =>
-    callLocal(world, daemon, route, good, callerOf(as, good.run ?? world.someRun)),
+    callLocal(world, daemon, route, good, callerFor(as, good.run ?? world.someRun)),
   socket({ daemon, route, as }, good) {
     const path = socketOf(world, daemon, as, good.run ?? world.someRun);
     assert.ok(path !== undefined, `${daemon} has a socket for ${as}`);
@@ -175,7 +181,7 @@ function testCallers(call: Omit<RouteCall, 'as'>, row: RouteRow): void {
     const good = await row.good(world, route.callers.find((kind) => kind !== daemon)!);
     for (const as of refused) {
       const run = good.run ?? world.someRun;
-      const local = await callLocal(world, daemon, route, good, callerOf(as, run));
+      const local = await callLocal(world, daemon, route, good, callerFor(as, run));
       assertRefused(local, 'forbidden_caller', route, `local: ${as}`);
       const path = socketOf(world, daemon, as, run);
       if (path === undefined) continue;

@@ -16,6 +16,7 @@ export type Completes =
   | 'approval'
   | 'permit'
   | 'person'
+  | 'key'
   | 'file'
   | 'directory'
   | readonly string[];

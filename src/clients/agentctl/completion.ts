@@ -149,6 +149,10 @@ async function listNames(
         .getBuiltinModule('node:fs')
         .readdirSync(`${runtime.stateDir}/people`)
         .flatMap((file) => (file.endsWith('.key') ? [[file.slice(0, -4)] as const] : []));
+    case 'key': {
+      const { keys } = await runtime.call('modeld', 'listKeys', {}, { deadlineMs });
+      return keys.map(({ name, status }) => [name, status]);
+    }
     case 'artifact': {
       const query = { limit: 50 };
       const answer = await runtime.call('agentd', 'listArtifacts', { query }, { deadlineMs });

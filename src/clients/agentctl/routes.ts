@@ -77,6 +77,10 @@ export const PATHS = {
     testModel: 'POST /v1/models/test',
     listCalls: 'GET /v1/models/calls',
     addProvider: 'PUT /v1/models/providers/{name}',
+    createKey: 'POST /v1/keys',
+    listKeys: 'GET /v1/keys',
+    getKey: 'GET /v1/keys/{name}',
+    revokeKey: 'POST /v1/keys/{name}/revoke',
   },
   sandboxd: {
     features: 'GET /v1/sandboxes/features',

@@ -6,6 +6,7 @@ import { auditCommands } from './table/audit.ts';
 import { backupCommands } from './table/backup.ts';
 import { boxCommands } from './table/boxes.ts';
 import { changeCommands } from './table/changes.ts';
+import { keyCommands } from './table/keys.ts';
 import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
@@ -22,6 +23,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Agents and messages', commands: agentCommands },
   { title: 'Approvals and people', commands: approvalCommands },
   { title: 'Tools and models', commands: modelCommands },
+  { title: 'API keys', commands: keyCommands },
   { title: 'Policy', commands: policyCommands },
   { title: 'Audit log', commands: auditCommands },
   { title: 'Backups', commands: backupCommands },

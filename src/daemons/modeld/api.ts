@@ -1,7 +1,13 @@
 // Handles modeld's routes: passes requests to the service and writes its results for the wire.
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { RawReply } from '../../platform/dispatch.ts';
-import type { DialectName, GenerateEvent, ModelView, modeldRoutes } from '../../wire/modeld.ts';
+import type {
+  DialectName,
+  GenerateEvent,
+  keyRoutes,
+  ModelView,
+  modeldRoutes,
+} from '../../wire/modeld.ts';
 import type { ClientResponse } from './service/client-calls.ts';
 import type { ModeldService } from './service/service.ts';
 
@@ -41,6 +47,7 @@ export function makeHandlers(service: ModeldService): ModeldHandlers {
     ...makeModelHandlers(service),
     ...makeSettingHandlers(service),
     ...makeRunHandlers(service),
+    ...makeKeyHandlers(service),
     ...makePruneHandlers(service),
   };
 }
@@ -61,8 +68,14 @@ type ModelRoutes =
 function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRoutes> {
   // A run gets the default model: the manifest check has already reported an unknown name.
   const assertMeant = (caller: HandlerContext['caller'], model: unknown): void => {
-    if (caller.kind === 'operator' && typeof model === 'string')
-      service.providers.assertOffered(model);
+    if (caller.kind !== 'run' && typeof model === 'string') service.providers.assertOffered(model);
+  };
+  /** An API key sees only the models it may use. */
+  const listFor = (caller: HandlerContext['caller']): ModelView[] => {
+    const views = service.providers.listModelViews();
+    return caller.kind === 'key'
+      ? views.filter(({ name }) => service.apiKeys.mayUse(caller.name, name))
+      : views;
   };
   const makeClientHandler = (dialect: DialectName) => async (context: ClientContext) => {
     const { caller } = context;
@@ -89,7 +102,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       service.testModel(context.caller, context.body.name, readDeadline(context)),
     openaiChat: makeClientHandler('openai'),
     openaiResponses: makeClientHandler('responses'),
-    openaiModels: async () => writeOpenaiModels(service.providers.listModelViews()),
+    openaiModels: async ({ caller }) => writeOpenaiModels(listFor(caller)),
     anthropicMessages: makeClientHandler('anthropic'),
     async anthropicCountTokens(context) {
       const { caller } = context;
@@ -97,9 +110,9 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       assertMeant(caller, body.body.model);
       return writeRaw(await service.countTokens(caller, body, readDeadline(context)));
     },
-    anthropicModels: async () => writeAnthropicModels(listChatModels(service)),
-    anthropicModel: async ({ params: { id } }) => {
-      const found = listChatModels(service).find(({ name }) => name === id);
+    anthropicModels: async ({ caller }) => writeAnthropicModels(filterChatModels(listFor(caller))),
+    anthropicModel: async ({ caller, params: { id } }) => {
+      const found = filterChatModels(listFor(caller)).find(({ name }) => name === id);
       if (found === undefined) throw service.providers.unknownModelFault(id);
       return writeAnthropicModel(found);
     },
@@ -140,6 +153,17 @@ function makeSettingHandlers({
     }),
     addProvider: async ({ caller, params, body }) => ({
       provider: await settings.addProvider(caller.principal, params.name, body),
+    }),
+  };
+}
+
+function makeKeyHandlers({ apiKeys }: ModeldService): Pick<ModeldHandlers, keyof typeof keyRoutes> {
+  return {
+    createKey: async ({ caller, body }) => ({ key: await apiKeys.create(caller.principal, body) }),
+    listKeys: async () => ({ keys: apiKeys.list() }),
+    getKey: async ({ params }) => ({ key: apiKeys.get(params.name) }),
+    revokeKey: async ({ caller, params }) => ({
+      key: await apiKeys.revoke(caller.principal, params.name),
     }),
   };
 }
@@ -195,8 +219,8 @@ function writeOpenaiModels(models: readonly ModelView[]) {
   };
 }
 
-function listChatModels({ providers }: ModeldService): ModelView[] {
-  return providers.listModelViews().filter((model) => model.kind === 'chat');
+function filterChatModels(models: readonly ModelView[]): ModelView[] {
+  return models.filter((model) => model.kind === 'chat');
 }
 
 function writeAnthropicModel({ name, context_tokens, max_output_tokens }: ModelView) {

@@ -79,6 +79,7 @@ async function start(
       sockets: context.runSockets,
       clock,
       newId,
+      random: context.random,
       log,
       metrics,
       failpoint,
@@ -94,6 +95,7 @@ async function start(
       handlers: makeHandlers(service),
       database,
       dialectErrors: writeDialectError,
+      verifyKey: (secret) => service.apiKeys.verify(secret),
       begin: () => service.runs.reopen(),
       drain: () => drainCalls(DRAIN_TIMEOUT_MS),
       async stop() {

@@ -1,5 +1,4 @@
-// Property test: under any concurrency, order and crash, no budget is overspent, no reservation
-// leaks, and the ledger never shows less than the provider has billed.
+// Property test: no interleaving or crash overspends, leaks a reservation or hides what was billed.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { copyFileSync, existsSync, rmSync } from 'node:fs';
@@ -192,6 +191,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     sockets: { open: async () => '/test', close: async () => {}, sweep: () => {} },
     clock,
     newId: makeIdMaker(clock, randomBytes),
+    random: randomBytes,
     log: silentLog,
     metrics: makeMetrics('test'),
     policy: { warm: async () => {}, decide: async () => ALLOWED },

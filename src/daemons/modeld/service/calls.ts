@@ -13,6 +13,7 @@ import { filterRoutes } from '../rules/labels.ts';
 import type { ModelRoute } from '../rules/models.ts';
 import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
+import type { KeyUse } from './api-keys.ts';
 import { BudgetQueue, type ReserveAttempt } from './budget-queue.ts';
 import { makeRefusedEvent } from './events.ts';
 import {
@@ -36,6 +37,8 @@ export type CallResponse = ProviderResult & {
 
 export type CallsDeps = {
   checkModelUse: CheckModelUse;
+  /** Throws if this API key may not make this call. */
+  admitKey(key: KeyUse, model: string): void;
   upstream: Upstream;
   budgets: Budgets;
   journal: Journal;
@@ -65,6 +68,8 @@ const WAIT_MARGIN_MS = 60_000;
 export class ModelCalls {
   readonly #deps: CallsDeps;
   readonly #inFlight = new Set<InFlightCall>();
+  /** Those of API keys, also while they wait for a budget. */
+  readonly #ofKeys = new Set<ModelCall>();
   readonly #queue: BudgetQueue;
   /** Calls with a response that are not settled and written. */
   #ending = 0;
@@ -128,6 +133,12 @@ export class ModelCalls {
     return this.#queue.count();
   }
 
+  /** Aborts the calls that these secrets of API keys opened; each is settled as usual. */
+  cutCalls(secretIds: ReadonlySet<string>, reason: Fault): void {
+    for (const { identity, controller } of this.#ofKeys)
+      if (secretIds.has(identity.key!.secretId)) controller.abort(reason);
+  }
+
   async #waitUntilIdle(waitMs: number): Promise<boolean> {
     const end = performance.now() + waitMs;
     while (this.#inFlight.size > 0 && performance.now() < end) await sleepBriefly();
@@ -158,6 +169,10 @@ export class ModelCalls {
     // While it waits, too, it ends with its activation.
     identity.run?.inFlight.add(controller);
     try {
+      if (identity.key !== undefined) {
+        this.#deps.admitKey(identity.key, call.model.name);
+        this.#ofKeys.add(call);
+      }
       const plan = makePlanner(call, this.#deps.upstream);
       const inFlight = await this.#queue.reserve({
         keys: listBudgets({ ...identity, day: toDay(startMs) }),
@@ -170,6 +185,7 @@ export class ModelCalls {
       return inFlight;
     } catch (error) {
       identity.run?.inFlight.delete(controller);
+      this.#ofKeys.delete(call);
       this.#recordRefusal(call, error);
       throw error;
     }
@@ -218,6 +234,7 @@ export class ModelCalls {
   #remove(inFlight: InFlightCall): void {
     const { controller, identity } = inFlight.call;
     identity.run?.inFlight.delete(controller);
+    this.#ofKeys.delete(inFlight.call);
     this.#inFlight.delete(inFlight);
   }
 

@@ -124,7 +124,7 @@ export function makeUnknownEvent(row: ModelCallRow): EventDraft {
 export function makeRefusedEvent(id: string, call: ModelCall, reason: Fault): EventDraft {
   const { subject, name, unit, left, labels } = reason.details ?? {};
   const decision =
-    reason.code === 'denied'
+    reason.code === 'denied' && call.identity.run !== undefined
       ? recordModelUse(reason.details as unknown as ModelUseDecision)
       : undefined;
   return {

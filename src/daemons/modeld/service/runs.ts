@@ -19,6 +19,7 @@ import { countSteps } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { addRunLabels, readRunLabels, runRows } from '../store/run-rows.ts';
 import { readLimit, readSpent } from '../store/settings.ts';
+import type { KeyUse } from './api-keys.ts';
 
 export type ModelRun = AdmittedRun & {
   stepsMax: number;
@@ -133,6 +134,8 @@ export type CallerIdentity = {
   labels: number;
   mode: 'live' | 'replay';
   run: ModelRun | undefined;
+  /** The API key of a caller that is a program. */
+  key?: KeyUse;
 };
 
 export type ClaimedIdentity = { agent?: string | undefined; taskId?: string | undefined };
@@ -156,6 +159,7 @@ export function identify(
       labels: PERSON,
       mode: 'live',
       run: undefined,
+      ...(caller.kind === 'key' ? { key: { name: caller.name, secretId: caller.secretId } } : {}),
     };
   }
   const run = runs.current(caller);

@@ -1,7 +1,7 @@
 // Assembles modeld's service.
 import type { Clock } from '../../../platform/clock.ts';
 import type { RunSockets } from '../../../platform/daemon.ts';
-import type { NewId } from '../../../platform/ids.ts';
+import type { NewId, Random } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -17,6 +17,7 @@ import { readLastSeq } from '../store/calls.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { readCurrentSpent, readStandingLimits } from '../store/settings.ts';
+import { ApiKeys } from './api-keys.ts';
 import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
@@ -42,6 +43,7 @@ export type ModeldServiceDeps = {
   sockets: RunSockets;
   clock: Clock;
   newId: NewId;
+  random: Random;
   log: Log;
   metrics: Metrics;
   policy: Pick<PolicySource, 'decide' | 'warm'>;
@@ -70,8 +72,15 @@ export async function openService(parts: ModeldServiceDeps) {
     );
   };
   const { failpoint } = parts;
+  const apiKeys = await ApiKeys.open({
+    ...parts,
+    isOffered: (model) => providers.isOffered(model),
+    cutCalls: (secretIds, reason) => calls.cutCalls(secretIds, reason),
+    recordRefusal: refused,
+  });
   const calls = new ModelCalls({
     checkModelUse: makeCheckModelUse(policy),
+    admitKey: (key, model) => apiKeys.admit(key, model),
     upstream,
     budgets,
     journal,
@@ -87,6 +96,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const embed = makeEmbed(common);
 
   return {
+    apiKeys,
     providers,
     runs,
     budgets,

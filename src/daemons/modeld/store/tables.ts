@@ -3,6 +3,7 @@
 // Released migrations never change: later changes are added after them.
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
+import { API_KEYS } from './api-keys.ts';
 import { PARTS_BY_KEY } from './parts.ts';
 import { USAGE_HOURS, USAGE_TOTALS } from './usage.ts';
 
@@ -209,4 +210,5 @@ export const MIGRATIONS: Migrations = [
   `DROP INDEX parts_by_hash;\n${PARTS_BY_KEY}`,
   RETENTION,
   USAGE_TOTALS,
+  API_KEYS,
 ];

@@ -1,0 +1,85 @@
+// API keys: what operators see of them, and the routes that create, list and end them. A secret
+// crosses the wire once, in the response that creates it.
+import * as z from 'zod';
+import { Timestamp } from '../primitives.ts';
+import { route } from '../route.ts';
+
+/** The calendar month or day (UTC) after which a budget renews; `total` never does. */
+export const BudgetPeriod = z.enum(['day', 'month', 'total']);
+export type BudgetPeriod = z.infer<typeof BudgetPeriod>;
+
+export const KeyName = z
+  .string()
+  .regex(
+    /^[a-z0-9][a-z0-9._-]{0,63}$/,
+    'must be 1 to 64 lowercase letters, digits and . _ -, starting with a letter or digit',
+  );
+export const PersonName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/);
+/** A model name, in which * stands for any characters. */
+const ModelPattern = z.string().regex(/^[\x21-\x7e]{1,128}$/);
+
+export const KeyView = z.object({
+  name: z.string(),
+  status: z.enum(['active', 'expired', 'revoked']),
+  scopes: z.array(z.enum(['models'])),
+  owner: z.string().nullable(),
+  /** Null: every model. */
+  models: z.array(z.string()).nullable(),
+  requests_per_min: z.int().nullable(),
+  /** The secrets that work, by the first characters of each. */
+  secrets: z.array(
+    z.object({ prefix: z.string(), created_at: Timestamp, ends_at: Timestamp.nullable() }),
+  ),
+  created_by: z.string(),
+  created_at: Timestamp,
+  expires_at: Timestamp.nullable(),
+  revoked_at: Timestamp.nullable(),
+});
+export type KeyView = z.infer<typeof KeyView>;
+
+const NewKeyView = KeyView.extend({
+  /** Shown once: only its hash is stored. */
+  secret: z.string(),
+});
+
+const params = z.strictObject({ name: KeyName });
+
+export const CreateKeyBody = z.strictObject({
+  name: KeyName,
+  owner: PersonName.optional(),
+  models: z.array(ModelPattern).min(1).max(64).optional(),
+  requests_per_min: z.int().min(1).max(10_000).optional(),
+  expires_at: Timestamp.optional(),
+});
+export type CreateKeyBody = z.infer<typeof CreateKeyBody>;
+
+export const keyRoutes = {
+  createKey: route({
+    method: 'POST',
+    path: '/v1/keys',
+    callers: ['operator'],
+    body: CreateKeyBody,
+    output: z.object({ key: NewKeyView }),
+  }),
+  listKeys: route({
+    method: 'GET',
+    path: '/v1/keys',
+    callers: ['operator'],
+    output: z.object({ keys: z.array(KeyView) }),
+  }),
+  getKey: route({
+    method: 'GET',
+    path: '/v1/keys/{name}',
+    callers: ['operator'],
+    params,
+    output: z.object({ key: KeyView }),
+  }),
+  /** Ends all its secrets and cuts the streams that they opened. */
+  revokeKey: route({
+    method: 'POST',
+    path: '/v1/keys/{name}/revoke',
+    callers: ['operator'],
+    params,
+    output: z.object({ key: KeyView }),
+  }),
+};
