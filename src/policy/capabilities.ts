@@ -38,6 +38,15 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['prod.deploy', ['prod.deploy']],
   ['prod.write', ['prod.write']],
   ['production.change', ['prod.deploy', 'prod.write']],
+  // Run by the provider of a model, not by toold; modeld checks them.
+  ['model.web_search', ['model.web_search']],
+  ['model.web_fetch', ['model.web_fetch']],
+  ['model.code_execution', ['model.code_execution']],
+  ['model.mcp', ['model.mcp']],
+  [
+    'model.server_tools',
+    ['model.web_search', 'model.web_fetch', 'model.code_execution', 'model.mcp', 'model.other'],
+  ],
   ['test.tools', ['test.count_effect', 'test.echo']],
 ]);
 

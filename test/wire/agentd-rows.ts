@@ -354,6 +354,11 @@ const calls = rows({
     check: (response: { labels: string[] }) => assert.ok(response.labels.includes('outside')),
     bad: [['an unknown label', (g) => withBody(g, { labels: ['nice'] }), 'bad_request']],
   },
+  modelFetch: {
+    good: asTool(() => ({ tools: [], hosts: ['a.example'] })),
+    check: (response: { labels: string[] }) => assert.ok(response.labels.includes('outside')),
+    bad: [['a tool that its grant lacks', (g) => withBody(g, { tools: ['model.mcp'] }), 'denied']],
+  },
   runMarks: { good: async (world) => ({ params: { id: world.someRun.id } }) },
   toolBreak: {
     unknownFence: 'fine',

@@ -41,6 +41,7 @@ type CallName =
   | 'approvalEnded'
   | 'toolBreak'
   | 'toolMark'
+  | 'modelFetch'
   | 'runMarks';
 export type CallHandlers = Pick<Handlers<Routes>, CallName>;
 
@@ -294,6 +295,21 @@ export function makeCalls(deps: CallDeps): CallHandlers {
 
     async toolMark({ body }) {
       await store.mark(toRunCall(body, body.part), body.labels, body.why);
+      return { labels: await deps.markSync.sync(body.run_id) };
+    },
+
+    async modelFetch({ body }) {
+      const { run, task } = await findRunAndTask(body);
+      const grant = await grantFor(store, run.agent, task);
+      const isExpired = grant.expiresAt !== null && Date.parse(grant.expiresAt) <= clock.nowMs();
+      const excluded = body.tools.find((tool) => isExpired || !grant.tools.includes(tool));
+      if (excluded !== undefined)
+        throw fault('denied', `the delegation of ${task.id} does not include ${excluded}`, {
+          hint: 'Delegate it by name, or leave the tool out of the request.',
+        });
+      const what = [...body.tools, ...body.hosts].join(', ');
+      const why = `the provider of its model fetches for it: ${what}`.slice(0, 200);
+      await store.mark(toRunCall(body), ['outside'], why);
       return { labels: await deps.markSync.sync(body.run_id) };
     },
 

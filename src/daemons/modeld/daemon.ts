@@ -12,12 +12,12 @@ import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
-import type { ArtifactId, RunId } from '../../wire/primitives.ts';
+import type { ArtifactId, CallId, RunId } from '../../wire/primitives.ts';
 import { writeDialectError } from './adapters/dialects.ts';
 import { makePriceBook, makePriceRow } from './adapters/prices.ts';
 import { makeHandlers } from './api.ts';
 import { type ModeldConfig, modeldConfig } from './config.ts';
-import type { ReadArtifact } from './service/ports.ts';
+import type { ReadArtifact, RecordFetches } from './service/ports.ts';
 import { fetchLostEvents } from './service/restore-from-audit.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
@@ -76,6 +76,7 @@ async function start(
       upstream,
       policy,
       readArtifact: makeReadArtifact(context),
+      recordFetches: makeRecordFetches(context),
       sockets: context.runSockets,
       clock,
       newId,
@@ -121,6 +122,20 @@ function makeReadArtifact(context: DaemonContext<ModeldConfig>): ReadArtifact {
       throw fault('bad_request', `input_ref: artifact ${id} is ${artifact.mime_type}, not text`);
     return { text, labels: artifact.labels };
   };
+}
+
+function makeRecordFetches(context: DaemonContext<ModeldConfig>): RecordFetches {
+  const agentd = context.peer('agentd', agentdRoutes);
+  return ({ runId, fence, callId, tools, hosts }) =>
+    agentd.modelFetch({
+      body: {
+        run_id: runId as RunId,
+        fence,
+        call_id: callId as CallId,
+        tools: [...tools],
+        hosts: [...hosts],
+      },
+    });
 }
 
 export const modeld = defineDaemon({

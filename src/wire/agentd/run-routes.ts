@@ -189,6 +189,21 @@ export const runRoutes = routes({
     }),
     output: z.object({ labels: z.array(Label) }),
   }),
+  /**
+   * Checks that no delegation excludes these tools of the provider, and marks the run's task with
+   * what the provider may fetch for it. Called before the run's model call is sent.
+   */
+  modelFetch: route({
+    method: 'POST',
+    path: '/v1/run-calls/model-fetch',
+    callers: ['modeld'],
+    body: z.strictObject({
+      ...forRun,
+      tools: z.array(z.string().max(64)).max(16),
+      hosts: z.array(z.string().max(255)).max(64),
+    }),
+    output: z.object({ labels: z.array(Label) }),
+  }),
   /** Returns the current labels of the run's task. */
   runMarks: route({
     method: 'GET',

@@ -194,7 +194,8 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     random: randomBytes,
     log: silentLog,
     metrics: makeMetrics('test'),
-    policy: { warm: async () => {}, decide: async () => ALLOWED },
+    recordFetches: () => Promise.reject(new Error('none')),
+    policy: { warm: async () => {}, decide: async () => ALLOWED, decideAll: async () => ALLOWED },
     failpoint: () => {},
   });
   return { service, db, outbox, upstream, parts, losePower, comeBack };

@@ -25,7 +25,7 @@ import {
   multiply,
 } from './in-flight-call.ts';
 import { type ModelCall, type ModelUseDecision, makeAbortFault } from './model-call.ts';
-import type { CheckModelUse } from './permission.ts';
+import type { CheckFetches, CheckModelUse } from './permission.ts';
 import type { ModelResult, ProviderResult, RoutePlan, Upstream } from './ports.ts';
 import { readLabels } from './runs.ts';
 
@@ -39,6 +39,7 @@ export type CallsDeps = {
   checkModelUse: CheckModelUse;
   /** Throws if this API key may not make this call. */
   admitKey(key: KeyUse, model: string): void;
+  checkFetches: CheckFetches;
   upstream: Upstream;
   budgets: Budgets;
   journal: Journal;
@@ -147,7 +148,9 @@ export class ModelCalls {
 
   async #decide(call: ModelCall): Promise<ModelUseDecision> {
     try {
-      return await this.#deps.checkModelUse(call);
+      const decision = await this.#deps.checkModelUse(call);
+      await this.#deps.checkFetches(call);
+      return decision;
     } catch (error) {
       this.#recordRefusal(call, error);
       throw error;

@@ -6,6 +6,7 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { REHEARSAL } from '../rules/models.ts';
+import { findProviderFetches } from '../rules/provider-fetches.ts';
 import type { ModelCalls } from './calls.ts';
 import { makeClientContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
@@ -56,6 +57,7 @@ export function makeClientCalls(parts: {
       routes,
       purpose: '',
       context,
+      fetches: findProviderFetches(body),
       inputTokensMax: undefined,
       ...patience,
       isReplayed: false,

@@ -1,10 +1,11 @@
 // Makes the audit events of model calls: ids, hashes, counts and sums, never content. Event ids
 // derive from call and attempt, so that journal and log compare one to one.
-import { recordModelUse } from '../../../policy/recorded.ts';
+import { joinRules, recordModelUse } from '../../../policy/recorded.ts';
 import type { Fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Amount } from '../rules/budget.ts';
 import type { ModelRoute } from '../rules/models.ts';
+import { hasFetches, type ProviderFetches } from '../rules/provider-fetches.ts';
 import type { ModelCallRow } from '../store/calls.ts';
 import type { ModelCall, ModelUseDecision } from './model-call.ts';
 import type { ModelResult, TryStats } from './ports.ts';
@@ -28,7 +29,7 @@ function writeSubject({ principal, agent, taskId, rootTaskId, runId }: Subject) 
 }
 
 export function makeAttemptedEvent(call: ModelCall, route: ModelRoute, bound: Amount): EventDraft {
-  const { callId, attempt, identity, model, context, via } = call;
+  const { callId, attempt, identity, model, context, via, fetches } = call;
   const decision = call.decision && recordModelUse(call.decision);
   return {
     id: `${callId}.attempted.${attempt}`,
@@ -45,10 +46,17 @@ export function makeAttemptedEvent(call: ModelCall, route: ModelRoute, bound: Am
       upstream_model: route.model,
       request_hash: context.requestHash,
       parts: context.messages.length,
+      ...(fetches === undefined || !hasFetches(fetches) ? {} : { fetches: listFetches(fetches) }),
       reserved_tokens: bound.tokens,
       reserved_microusd: bound.costMicrousd,
     },
   };
+}
+
+/** As many as fit into an event; paths are left out, because they may contain secrets. */
+function listFetches({ tools, urls }: ProviderFetches): string {
+  const hosts = urls.map(({ host, port }) => `${host}:${port}`);
+  return [...tools, ...new Set(hosts)].join(' ').slice(0, 1_024);
 }
 
 export type CallEndFacts = {
@@ -122,9 +130,9 @@ export function makeUnknownEvent(row: ModelCallRow): EventDraft {
 }
 
 export function makeRefusedEvent(id: string, call: ModelCall, reason: Fault): EventDraft {
-  const { subject, name, unit, left, labels } = reason.details ?? {};
+  const { subject, name, unit, left, labels, fetch, rules, answer } = reason.details ?? {};
   const decision =
-    reason.code === 'denied' && call.identity.run !== undefined
+    reason.code === 'denied' && answer !== undefined
       ? recordModelUse(reason.details as unknown as ModelUseDecision)
       : undefined;
   return {
@@ -136,9 +144,14 @@ export function makeRefusedEvent(id: string, call: ModelCall, reason: Fault): Ev
     allowed: false,
     status: reason.code,
     ...(decision === undefined ? {} : { policy: decision.policy }),
+    // Without an answer: it was not the use of the model that was denied.
+    ...(typeof fetch === 'string' && Array.isArray(rules)
+      ? { policy: joinRules(rules as string[]) }
+      : {}),
     data: {
       request_hash: call.context.requestHash,
       ...(typeof subject === 'string' ? { subject } : {}),
+      ...(typeof fetch === 'string' ? { fetch: fetch.slice(0, 1_024) } : {}),
       ...(typeof name === 'string' ? { name } : {}),
       ...(typeof unit === 'string' ? { unit } : {}),
       ...(typeof left === 'number' ? { left } : {}),

@@ -3,6 +3,7 @@
 import type { PolicyDecision } from '../../../policy/request.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
+import type { ProviderFetches } from '../rules/provider-fetches.ts';
 import type { Intent } from '../store/entries.ts';
 import type { CallContext } from './context.ts';
 import type { ModelInput } from './ports.ts';
@@ -23,6 +24,8 @@ export type ModelCall = {
   purpose: string;
   context: CallContext;
   input: ModelInput;
+  /** For a vendor's body: what it would make the provider fetch. */
+  fetches?: ProviderFetches;
   /** The caller's own limit. */
   inputTokensMax: number | undefined;
   /** Aborted when the caller disconnects, the run is dismissed or the daemon stops. */

@@ -117,4 +117,16 @@ export type ReadArtifact = (
   runId: string | null,
 ) => Promise<{ text: string; labels: Message['labels'] }>;
 
+/**
+ * Has agentd check a run's delegation for these tools of the provider and mark its task, before
+ * the provider fetches anything.
+ */
+export type RecordFetches = (call: {
+  runId: string;
+  fence: number;
+  callId: string;
+  tools: readonly string[];
+  hosts: readonly string[];
+}) => Promise<unknown>;
+
 export type { ResponseEvent };

@@ -22,8 +22,8 @@ import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
 import { type CallDeadline, Generate } from './generate.ts';
-import { makeCheckModelUse } from './permission.ts';
-import type { ReadArtifact, Upstream } from './ports.ts';
+import { makeCheckFetches, makeCheckModelUse } from './permission.ts';
+import type { ReadArtifact, RecordFetches, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { makePruning } from './pruning.ts';
 import { Reports, type TryRoute, testModel } from './reports.ts';
@@ -40,13 +40,14 @@ export type ModeldServiceDeps = {
   keys: Keys;
   upstream: Upstream;
   readArtifact: ReadArtifact;
+  recordFetches: RecordFetches;
   sockets: RunSockets;
   clock: Clock;
   newId: NewId;
   random: Random;
   log: Log;
   metrics: Metrics;
-  policy: Pick<PolicySource, 'decide' | 'warm'>;
+  policy: Pick<PolicySource, 'decide' | 'decideAll' | 'warm'>;
   failpoint(name: string): void;
 };
 
@@ -81,6 +82,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const calls = new ModelCalls({
     checkModelUse: makeCheckModelUse(policy),
     admitKey: (key, model) => apiKeys.admit(key, model),
+    checkFetches: makeCheckFetches(policy, parts.recordFetches),
     upstream,
     budgets,
     journal,
