@@ -6,7 +6,6 @@ import { writeDialectError } from '../daemons/modeld/adapters/dialects.ts';
 import { wardenPaths } from '../daemons/sandboxd/bounds.ts';
 import type { HostOptions } from '../platform/daemon.ts';
 import { type Lock, tryLock } from '../platform/lock.ts';
-import { openPersonKeys } from '../platform/person-keys.ts';
 import {
   makePrivateDir,
   prepareStateDir,
@@ -15,7 +14,6 @@ import {
   writeAtomically,
 } from '../platform/state-dir.ts';
 import { type SupervisedProcess, supervise } from '../platform/supervise.ts';
-import { openTcpGateway } from '../platform/tcp-gateway.ts';
 import type { DaemonName } from '../wire/daemons.ts';
 import { fault } from '../wire/errors.ts';
 import {
@@ -30,6 +28,7 @@ import {
   runAllSteps,
   VERSION,
 } from './options.ts';
+import { makePort } from './port.ts';
 import { acquireRuntimeDir } from './runtime-dir.ts';
 import { startWarden } from './warden.ts';
 
@@ -103,7 +102,6 @@ export function stateInUseFault(stateDir: string) {
 
 function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runtime {
   const children: SupervisedProcess[] = [];
-  let closeGateway: () => Promise<void> = async () => {};
   const config = options.config as RuntimeConfig;
   const outdated = new Set<string>();
   let known: RuntimeInfo | undefined;
@@ -112,6 +110,16 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
     writeAtomically(join(args.stateDir, 'runtime.json'), `${JSON.stringify(known)}\n`);
     return known;
   };
+  const port = makePort({
+    ...options,
+    hostNames: config.runtime.host_names,
+    dialectErrors: writeDialectError,
+    onChange(state) {
+      if (known === undefined) return;
+      const { port_problem: _, ...info } = known;
+      writeInfo({ ...info, ...state });
+    },
+  });
   const recordOutdated = (name: string, isOutdated: boolean): void => {
     if (isOutdated) outdated.add(name);
     else outdated.delete(name);
@@ -171,20 +179,7 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
         ],
       }),
     async up() {
-      let port: number | null = null;
-      if (args.port !== undefined) {
-        const gateway = await openTcpGateway({
-          port: args.port,
-          runtimeDir: options.runtimeDir,
-          operatorKey: options.operatorKey,
-          people: openPersonKeys(join(args.stateDir, 'people')),
-          log: options.log,
-          dialectErrors: writeDialectError,
-          here: options.here,
-        });
-        port = gateway.port;
-        closeGateway = gateway.close;
-      }
+      const opened = await port.start(args.port ?? config.runtime.port);
       return writeInfo({
         // With a keeper its pid counts: stopping the keeper stops the runtime.
         pid: args.runtimeDir === undefined ? process.pid : process.ppid,
@@ -192,7 +187,10 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
         mode: args.mode,
         runtime_dir: options.runtimeDir,
         started_at: new Date().toISOString(),
-        port,
+        port: opened,
+        ...(args.port === undefined ? {} : { port_requested: args.port }),
+        ...(args.agentsDir === undefined ? {} : { agents_dir: args.agentsDir }),
+        ...(args.configFile === undefined ? {} : { config_file: args.configFile }),
         rehearsal: args.rehearsal !== undefined,
         version: VERSION,
         outdated: [],
@@ -200,7 +198,7 @@ function makeRuntime(args: RuntimeArgs, options: HostOptions, lock: Lock): Runti
     },
     async down() {
       await runAllSteps([
-        closeGateway,
+        () => port.close(),
         ...children.toReversed().map((child) => () => child.stop(10_000)),
         () => rmSync(join(args.stateDir, 'runtime.json'), { force: true }),
         () => removeRuntimeDir(options.runtimeDir, args.runtimeDir !== undefined),

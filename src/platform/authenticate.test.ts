@@ -7,9 +7,10 @@ import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import type { Fault } from '../wire/errors.ts';
 import {
-  assertLocalNames,
+  assertHostNames,
   authenticateAs,
   authenticateByKey,
+  listHostNames,
   loadOperatorKey,
 } from './authenticate.ts';
 
@@ -86,15 +87,22 @@ describe('authenticate: the operator by key', () => {
 
 describe('authenticate: over TCP', () => {
   const byKey = authenticateByKey(KEY);
+  const names = listHostNames(8080, ['agentd.example']);
   const authenticate = (request: IncomingMessage) => {
-    assertLocalNames(request, 8080);
+    assertHostNames(request, names);
     return byKey(request);
   };
   const asks = (headers: Record<string, string>) =>
     catchCode(() => authenticate(withHeaders({ 'x-api-key': KEY, ...headers })));
 
   it('accepts its own names as Host and Origin, and no Origin', () => {
-    const own = ['127.0.0.1:8080', 'localhost:8080', '[::1]:8080', 'LOCALHOST:8080'];
+    const own = [
+      '127.0.0.1:8080',
+      'localhost:8080',
+      '[::1]:8080',
+      'LOCALHOST:8080',
+      'agentd.example',
+    ];
     for (const host of own) {
       assert.equal(asks({ host }), 'taken', host);
       for (const origin of own)
@@ -107,6 +115,7 @@ describe('authenticate: over TCP', () => {
     const hosts = [
       '',
       'localhost',
+      'agentd.example:8080',
       '127.0.0.1',
       '127.0.0.1:80',
       'localhost:8081',

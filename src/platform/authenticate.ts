@@ -78,22 +78,17 @@ export function authenticateByKey(
   };
 }
 
-let local = { port: 0, names: new Set<string>() };
+/** The names that a request to this port of 127.0.0.1 may be sent to. */
+export const listHostNames = (port: number, more: readonly string[] = []): ReadonlySet<string> =>
+  new Set([...['127.0.0.1', 'localhost', '[::1]'].map((at) => `${at}:${port}`), ...more]);
 
-function namesFor(port: number): ReadonlySet<string> {
-  if (local.port !== port)
-    local = {
-      port,
-      names: new Set(['127.0.0.1', 'localhost', '[::1]'].map((at) => `${at}:${port}`)),
-    };
-  return local.names;
-}
-
-export function assertLocalNames(request: AuthRequest, port: number): void {
-  const allowed = namesFor(port);
+/** Rejects foreign Host and Origin headers, so that web pages cannot call over TCP. */
+export function assertHostNames(request: AuthRequest, allowed: ReadonlySet<string>): void {
   const host = String(request.headers.host ?? '');
   if (!allowed.has(host.toLowerCase()))
-    throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`);
+    throw fault('forbidden_origin', `the Host header ${host.slice(0, 100)} is not this host`, {
+      hint: 'Send requests to 127.0.0.1, or add the name to runtime.host_names in agentd.yaml.',
+    });
   const origin = request.headers.origin?.toString();
   if (origin !== undefined && !allowed.has(origin.toLowerCase().replace(/^https?:\/\//, ''))) {
     throw fault('forbidden_origin', `the Origin ${origin.slice(0, 100)} may not call here`);

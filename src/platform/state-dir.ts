@@ -125,6 +125,13 @@ export type RuntimeInfo = {
   runtime_dir: string;
   started_at: string;
   port: number | null;
+  /** Asked for with `up --port`, not by the configuration. */
+  port_requested?: number;
+  /** Why the port that was asked for last is not open. */
+  port_problem?: { port: number; message: string; hint: string };
+  /** Options it was started with, for agentctl restart. */
+  agents_dir?: string;
+  config_file?: string;
   rehearsal: boolean;
   version: string;
   /** Processes that are not restarted, because their program changed since the start. */

@@ -5,7 +5,7 @@ import { DAEMONS, type DaemonName, PATH_OWNERS } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { findVendor } from '../wire/route.ts';
 import { isApiKey } from './api-key.ts';
-import { assertLocalNames, authenticateByKey, readBearer } from './authenticate.ts';
+import { assertHostNames, authenticateByKey, listHostNames, readBearer } from './authenticate.ts';
 import { type RunningDaemon, socketPathFor } from './daemon.ts';
 import type { DialectErrors } from './http-server.ts';
 import type { Exchange } from './http1/exchange.ts';
@@ -51,6 +51,8 @@ export async function openTcpGateway(options: {
   port: number;
   runtimeDir: string;
   operatorKey: string;
+  /** Further names that requests may be sent to. */
+  hostNames?: readonly string[];
   people?: PersonKeys;
   log: Log;
   /** For what is refused here, below the paths of a vendor. */
@@ -58,7 +60,7 @@ export async function openTcpGateway(options: {
   /** The daemons of this process. */
   here?: ReadonlyMap<DaemonName, RunningDaemon> | undefined;
 }): Promise<TcpGateway> {
-  let port = options.port;
+  let names: ReadonlySet<string> = new Set();
   const { operatorKey, people } = options;
   const agent = new http.Agent({ keepAlive: true, maxSockets: 256 });
 
@@ -74,7 +76,7 @@ export async function openTcpGateway(options: {
 
   const forward = (exchange: Exchange): void => {
     // Web pages must not be able to call.
-    assertLocalNames(exchange, port);
+    assertHostNames(exchange, names);
     const { daemon, path } = findOwner(exchange.target);
     const local = options.here?.get(daemon);
     const authenticate = authenticateByKey(operatorKey, people, local?.verifyKey);
@@ -112,11 +114,12 @@ export async function openTcpGateway(options: {
       }
     },
   });
-  await server.listen({ host: '127.0.0.1', port }).catch((error: unknown) => {
+  await server.listen({ host: '127.0.0.1', port: options.port }).catch((error: unknown) => {
     if (!(error instanceof Fault)) throw error;
-    throw fault('conflict', `port ${port} is in use`, { hint: 'Choose another --port.' });
+    throw fault('conflict', `port ${options.port} is in use`, { hint: 'Choose another --port.' });
   });
-  port = server.port();
+  const port = server.port();
+  names = listHostNames(port, options.hostNames);
   return {
     port,
     async close() {

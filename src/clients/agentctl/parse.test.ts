@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../wire/errors.ts';
 import { parse } from './parse.ts';
-import { COMMANDS, NOT_YET } from './table.ts';
+import { COMMANDS, NOT_YET, OTHER_NAMES } from './table.ts';
 
 const good = (line: string) => {
   const { parsed, problem } = parse(line.split(' '));
@@ -167,4 +167,17 @@ test('no input makes it throw', () => {
       assert.ok(problem === undefined || problem instanceof Fault, String(problem));
     }),
   );
+});
+
+test('the names that other programs use lead to the command', () => {
+  for (const [typed, use] of Object.entries(OTHER_NAMES)) {
+    const { problem } = parse(typed.split(' '));
+    assert.ok(problem instanceof Fault, typed);
+    assert.equal(problem.hint, `Use: agentctl ${use}`);
+    const words = use.split(/[ ,]/);
+    assert.ok(
+      COMMANDS.some(({ path }) => path.every((word, i) => words[i] === word)),
+      use,
+    );
+  }
 });

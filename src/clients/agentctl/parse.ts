@@ -5,7 +5,7 @@ import { fault } from '../../wire/errors.ts';
 import { checkId } from './check-ids.ts';
 import type { Args, Command, Option } from './command.ts';
 import { readDuration, readUsd } from './read-amounts.ts';
-import { COMMANDS, GLOBAL_OPTIONS, NOT_YET } from './table.ts';
+import { COMMANDS, GLOBAL_OPTIONS, NOT_YET, OTHER_NAMES } from './table.ts';
 
 type Value = string | number | true | string[];
 type Values = Map<string, Value>;
@@ -123,6 +123,9 @@ function unknownCommandFault(word: string, path: readonly string[]) {
       hint: 'List the commands: agentctl --help',
     });
   }
+  const other = OTHER_NAMES[typed];
+  if (other !== undefined)
+    return fault('bad_usage', `unknown command '${typed}'`, { hint: `Use: agentctl ${other}` });
   const known = commandsBelow(path).map((command) => command.path[path.length]!);
   const near = findNearest(word, known);
   const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;

@@ -32,10 +32,13 @@ test('up starts the runtime and prints what responds; down stops it', () =>
     ]);
     assert.ok(existsSync(join(state, 'logs', 'runtime.log')));
 
-    const twice = await ctl(state, 'up');
-    assert.equal(twice.code, 1);
-    const holder = / .*: pid \d+, embedded, since .* \(state_in_use\)/;
-    assert.match(twice.stderr, holder);
+    const twice = await ctl(state, 'up', '--agents', '/other/dir');
+    assert.equal(twice.code, 0, twice.stderr);
+    assert.match(twice.stdout, /^The runtime is already up: embedded, pid \d+\n/);
+    assert.match(twice.stderr, /--agents: no effect on a running runtime; use agentctl restart\./);
+    const stay = await ctl(state, 'up', '--foreground');
+    assert.equal(stay.code, 1);
+    assert.match(stay.stderr, / .*: pid \d+, embedded, since .* \(state_in_use\)/);
 
     const down = await ctl(state, 'down');
     assert.equal(down.code, 0, down.stderr);
@@ -44,6 +47,24 @@ test('up starts the runtime and prints what responds; down stops it', () =>
     assert.equal((await ctl(state, 'status')).code, 6);
     assert.match((await ctl(state, 'down')).stdout, /^No runtime is running on/);
   }));
+
+test('restart keeps the options that it had, unless others are given', () =>
+  withState(async (state) => {
+    const readArgs = () => JSON.parse(readFileSync(join(state, 'argv'), 'utf8')) as string[];
+    await ctl(state, 'up', '--restarts', '3');
+    const again = await ctl(state, 'restart', '--port', '7878', '--json');
+    assert.equal(again.code, 0, again.stderr);
+    assert.equal(documentOf<{ runtime: object }>(again).runtime !== undefined, true);
+    assert.deepEqual(readArgs().slice(2, 6), ['--mode', 'embedded', '--port', '7878']);
+    assert.equal(readSupervisorMax(state), 3);
+
+    await ctl(state, 'down');
+    assert.equal((await ctl(state, 'restart')).code, 0, 'it starts one that is down');
+  }));
+
+const readSupervisorMax = (state: string): number =>
+  (JSON.parse(readFileSync(join(state, 'supervisor.json'), 'utf8')) as { restarts_max: number })
+    .restarts_max;
 
 test('up --json prints one document', () =>
   withState(async (state) => {

@@ -1,18 +1,30 @@
 // agentctl up: starts the runtime under its supervisor, waits until it is ready, and prints a
 // summary.
 import { spawn } from 'node:child_process';
-import { closeSync, constants, openSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
+import type { RuntimeInfo } from '../../../platform/state-dir.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
+import { sleep } from '../follow.ts';
 import { EXIT_INTERRUPTED, onInterrupt } from '../interrupt.ts';
 import { makeStateDir, runAsOwner } from '../make-state-dir.ts';
 import { findNative, findProgram } from '../programs.ts';
-import { findRunning } from '../running.ts';
+import { findRunning, type RuntimeState } from '../running.ts';
 import { pluralize } from '../show/amounts.ts';
 import { renderProblem } from '../show/problem.ts';
 import { renderFields } from '../show/table.ts';
+import { readRuntimeInfo } from '../state.ts';
 import { describeRestart, readSupervisor, SUPERVISOR_FILE } from '../supervisor.ts';
 import { describeNoAgents } from './agents.ts';
 import { describeModels } from './catalog.ts';
@@ -20,6 +32,7 @@ import { readLastError } from './runtime-log.ts';
 import { waitUntilReady, waitUntilUp } from './up-ready.ts';
 
 const LOG_BYTES_MAX = 20_000_000;
+const PORT_TIMEOUT_MS = 10_000;
 const READY_FD = 3;
 const STATUS_FD = 4;
 /** In ten minutes. */
@@ -27,7 +40,7 @@ const RESTARTS_DEFAULT = 10;
 
 export async function up(session: Session): Promise<number> {
   const { args, stateDir, out } = session;
-  await assertFree(stateDir);
+  if (await isAlreadyUp(session)) return 0;
   const program = [
     ...listProgram(args),
     ...buildEntryArgs(args, stateDir),
@@ -123,8 +136,57 @@ function runtimeEnv(env: Session['env']): NodeJS.ProcessEnv {
   return Object.fromEntries(kept);
 }
 
-async function assertFree(stateDir: string): Promise<void> {
+/** Describes a runtime that is up, after opening the port that was asked for. */
+async function isAlreadyUp(session: Session): Promise<boolean> {
+  const { args, stateDir, out } = session;
   const running = await findRunning(stateDir);
+  if (running?.answers !== true || args.flag('foreground')) {
+    assertFree(stateDir, running);
+    return false;
+  }
+  const { info } = running;
+  const port = args.number('port');
+  const opened = port === undefined ? info : await requestPort(stateDir, checkPort(port));
+  await describeStart({ ...session, info: opened, already: true }, []);
+  const changed = listChangedOptions(args, info);
+  if (changed.length > 0)
+    out.info(`${changed.join(', ')}: no effect on a running runtime; use agentctl restart.`);
+  return true;
+}
+
+function listChangedOptions(args: Args, info: RuntimeInfo): string[] {
+  const isChanged = {
+    split: args.flag('split') && info.mode !== 'split',
+    agents: isOtherPath(args.text('agents'), info.agents_dir),
+    config: isOtherPath(args.text('config'), info.config_file),
+    restarts: args.number('restarts') !== undefined,
+    'no-restart': args.flag('no-restart'),
+  };
+  return Object.entries(isChanged).flatMap(([name, is]) => (is ? [`--${name}`] : []));
+}
+
+const isOtherPath = (given: string | undefined, now: string | undefined): boolean =>
+  given !== undefined && resolve(given) !== now;
+
+/** The runtime reads the file, opens the port, and writes the result to runtime.json. */
+async function requestPort(stateDir: string, port: number): Promise<RuntimeInfo> {
+  runAsOwner(stateDir, (here) =>
+    writeFileSync(join(here, 'port-request'), `${port}\n`, { mode: 0o600 }),
+  );
+  const endMs = Date.now() + PORT_TIMEOUT_MS;
+  while (Date.now() < endMs) {
+    const info = readRuntimeInfo(stateDir);
+    if (info?.port === port) return info;
+    const problem = info?.port_problem;
+    if (problem?.port === port) throw fault('conflict', problem.message, { hint: problem.hint });
+    await sleep(50);
+  }
+  throw fault('deadline', `port ${port} was not opened within ${PORT_TIMEOUT_MS / 1_000} s`, {
+    hint: 'See logs/runtime.log in the state directory.',
+  });
+}
+
+function assertFree(stateDir: string, running: RuntimeState | undefined): void {
   const supervisor = readSupervisor(stateDir);
   if (running === undefined && supervisor?.isAlive === true)
     throw fault('state_in_use', `${stateDir} is in use: ${describeRestart(supervisor)}`, {
@@ -148,18 +210,20 @@ export function buildEntryArgs(args: Args, stateDir: string): string[] {
     return value === undefined ? [] : [`--${name}`, resolve(value)];
   };
   const port = args.number('port');
-  if (port !== undefined && port > 65_535) {
-    throw fault('bad_usage', `invalid port ${port}`, { hint: 'Use one from 1 to 65535.' });
-  }
   return [
     '--state',
     stateDir,
     '--mode',
     args.flag('split') ? 'split' : 'embedded',
-    ...(port === undefined ? [] : ['--port', String(port)]),
+    ...(port === undefined ? [] : ['--port', String(checkPort(port))]),
     ...path('agents'),
     ...path('config'),
   ];
+}
+
+function checkPort(port: number): number {
+  if (port <= 65_535) return port;
+  throw fault('bad_usage', `invalid port ${port}`, { hint: 'Use one from 1 to 65535.' });
 }
 
 /** Rotates a large log; keeps one old file. */
@@ -205,10 +269,11 @@ async function runInForeground(
 }
 
 async function describeStart(
-  { out, stateDir, runtime }: Session,
+  session: Session & { info?: RuntimeInfo; already?: true },
   copies: readonly string[],
 ): Promise<void> {
-  const { info } = runtime();
+  const { out, stateDir, runtime, already } = session;
+  const info = session.info ?? runtime().info;
   const [models, team] = await Promise.all([
     runtime().call('modeld', 'listModels', {}),
     runtime().call('agentd', 'listAgents', {}),
@@ -217,6 +282,7 @@ async function describeStart(
   const names = team.agents.map(({ name }) => name);
   const document = {
     ...info,
+    already_up: already === true,
     state_dir: stateDir,
     rehearsal,
     agents: names,
@@ -224,7 +290,7 @@ async function describeStart(
     copies,
   };
   out.print({ runtime: document }, () => [
-    `${out.paint('green', 'The runtime is up')}: ${info.mode}, pid ${info.pid}`,
+    `${out.paint('green', `The runtime is ${already === true ? 'already up' : 'up'}`)}: ${info.mode}, pid ${info.pid}`,
     ...renderFields(
       [
         ['state', stateDir],

@@ -75,6 +75,21 @@ const commands: readonly Command[] = [
     load: async () => (await import('../commands/agents.ts')).show,
   },
   {
+    path: ['agent', 'init'],
+    positionals: [{ name: 'NAME' }],
+    options: [
+      {
+        name: 'out',
+        value: 'FILE',
+        completes: 'file',
+        help: 'file to write (default: NAME.yaml); - prints it',
+      },
+    ],
+    help: 'write a commented manifest to start from',
+    details: ['Example: agentctl agent init reviewer'],
+    load: async () => (await import('../commands/init.ts')).initAgent,
+  },
+  {
     path: ['agent', 'create'],
     positionals: [{ name: 'NAME' }],
     options: manifestOptions,

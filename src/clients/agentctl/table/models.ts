@@ -16,6 +16,21 @@ export const modelCommands: readonly Command[] = [
     load: async () => (await import('../commands/tools.ts')).show,
   },
   {
+    path: ['tool', 'init'],
+    positionals: [{ name: 'NAME' }],
+    options: [
+      {
+        name: 'out',
+        value: 'FILE',
+        completes: 'file',
+        help: 'file to write (default: NAME.yaml); - prints it',
+      },
+    ],
+    help: 'write a commented declaration of a tool to start from',
+    details: ['Example: agentctl tool init word.count'],
+    load: async () => (await import('../commands/init.ts')).initTool,
+  },
+  {
     path: ['tool', 'suspend'],
     positionals: [{ name: 'NAME', completes: 'tool' }],
     options: [{ name: 'reason', value: 'TEXT', help: 'reason, shown to agents' }],

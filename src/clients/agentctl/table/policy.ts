@@ -4,6 +4,21 @@ import { MARKS } from '../marks.ts';
 
 export const policyCommands: readonly Command[] = [
   {
+    path: ['policy', 'init'],
+    positionals: [{ name: 'NAME' }],
+    options: [
+      {
+        name: 'out',
+        value: 'FILE',
+        completes: 'file',
+        help: 'file to write (default: NAME.cedar); - prints it',
+      },
+    ],
+    help: 'write a commented rule file to start from',
+    details: ['Example: agentctl policy init network'],
+    load: async () => (await import('../commands/init.ts')).initPolicy,
+  },
+  {
     path: ['policy', 'check'],
     positionals: [{ name: 'FILE', completes: 'file' }],
     help: 'check a rule file (.cedar) or a manifest (.yaml)',

@@ -1,6 +1,6 @@
 // Commands for the runtime itself.
 import type { RetentionKind } from '../../../wire/agentd.ts';
-import type { Command } from '../command.ts';
+import type { Command, Option } from '../command.ts';
 
 /** The contracts have this list too; they are not imported here because they load the schemas. */
 const KINDS = [
@@ -11,34 +11,47 @@ const KINDS = [
   'model_contexts',
 ] as const satisfies readonly RetentionKind[];
 
+const upOptions: readonly Option[] = [
+  { name: 'split', help: 'one process per daemon' },
+  {
+    name: 'foreground',
+    help: 'stay and show the log; Ctrl-C stops the runtime, and a crash ends this command',
+  },
+  {
+    name: 'restarts',
+    value: 'N',
+    kind: 'count',
+    most: 100,
+    help: 'after a crash, restart up to N times in ten minutes (default: 10)',
+  },
+  { name: 'no-restart', help: 'after a crash, stay down until the next agentctl up' },
+  { name: 'port', value: 'N', kind: 'count', help: 'also listen on this port of 127.0.0.1' },
+  {
+    name: 'agents',
+    value: 'DIR',
+    completes: 'directory',
+    help: 'agent manifests (default: the starter team)',
+  },
+  { name: 'config', value: 'FILE', completes: 'file', help: 'configuration (agentd.yaml)' },
+];
+
 export const runtimeCommands: readonly Command[] = [
   {
     path: ['up'],
     help: 'start the runtime; returns when it is ready and says which model responds',
-    options: [
-      { name: 'split', help: 'one process per daemon' },
-      {
-        name: 'foreground',
-        help: 'stay and show the log; Ctrl-C stops the runtime, and a crash ends this command',
-      },
-      {
-        name: 'restarts',
-        value: 'N',
-        kind: 'count',
-        most: 100,
-        help: 'after a crash, restart up to N times in ten minutes (default: 10)',
-      },
-      { name: 'no-restart', help: 'after a crash, stay down until the next agentctl up' },
-      { name: 'port', value: 'N', kind: 'count', help: 'also listen on this port of 127.0.0.1' },
-      {
-        name: 'agents',
-        value: 'DIR',
-        completes: 'directory',
-        help: 'agent manifests (default: the starter team)',
-      },
-      { name: 'config', value: 'FILE', completes: 'file', help: 'configuration (agentd.yaml)' },
+    details: [
+      'On a runtime that is up, --port opens the port; other options need agentctl restart.',
+      'Example: agentctl up --port 7000',
     ],
+    options: upOptions,
     load: async () => (await import('../commands/up.ts')).up,
+  },
+  {
+    path: ['restart'],
+    help: 'stop the runtime and start it again, with the same options unless others are given',
+    details: ['Unfinished work resumes. Example: agentctl restart --split'],
+    options: upOptions.filter(({ name }) => name !== 'foreground'),
+    load: async () => (await import('../commands/restart.ts')).restart,
   },
   {
     path: ['down'],

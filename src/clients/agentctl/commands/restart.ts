@@ -1,0 +1,41 @@
+// agentctl restart: stops the runtime and starts it with the options that it had.
+import { fault } from '../../../wire/errors.ts';
+import type { Args, Session } from '../command.ts';
+import { readRuntimeInfo } from '../state.ts';
+import { readSupervisor } from '../supervisor.ts';
+import { down } from './down.ts';
+import { up } from './up.ts';
+
+export async function restart(session: Session): Promise<number> {
+  const { stateDir, args } = session;
+  const options = keepOptions(args, stateDir);
+  // Its result is not this command's: --json prints one document.
+  await down({ ...session, out: { ...session.out, print: () => undefined } });
+  if (readRuntimeInfo(stateDir) !== undefined)
+    throw fault('state_in_use', `the runtime on ${stateDir} was not stopped`);
+  return up({ ...session, args: options });
+}
+
+function keepOptions(args: Args, stateDir: string): Args {
+  const info = readRuntimeInfo(stateDir);
+  const supervisor = info === undefined ? undefined : readSupervisor(stateDir);
+  const texts: Record<string, string | undefined> = {
+    agents: info?.agents_dir,
+    config: info?.config_file,
+  };
+  const numbers: Record<string, number | undefined> = {
+    port: info?.port_requested,
+    restarts: supervisor?.restarts_max,
+  };
+  const flags: Record<string, boolean> = {
+    split: info?.mode === 'split',
+    'no-restart':
+      info !== undefined && supervisor === undefined && args.number('restarts') === undefined,
+  };
+  return {
+    ...args,
+    flag: (name) => args.flag(name) || flags[name] === true,
+    text: (name) => args.text(name) ?? texts[name],
+    number: (name) => args.number(name) ?? numbers[name],
+  };
+}

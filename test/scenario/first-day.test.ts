@@ -1,0 +1,93 @@
+// A newcomer's first commands: files to start from, a port on a runtime that is up, a restart.
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { agentctl } from '../../src/clients/agentctl/testing/run-agentctl.ts';
+import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+describe('the first day', () => {
+  let runtime: TestRuntime;
+  const dir = freshDir();
+
+  before(async () => {
+    runtime = await startRuntime({ config: 'runtime: { host_names: [agentd.example] }\n' });
+  });
+  after(() => runtime.remove());
+  const run = (...args: string[]) => agentctl(args, { state: runtime.stateDir });
+
+  it('agent init writes a manifest that loads as it is', async () => {
+    const file = join(dir, 'reviewer.yaml');
+    const wrote = await run('agent', 'init', 'reviewer', '--out', file);
+    assert.equal(wrote.code, 0, wrote.stderr);
+    assert.match(wrote.stdout, new RegExp(`agentctl agent create reviewer --file ${file}`));
+    const made = await run('agent', 'create', 'reviewer', '--file', file);
+    assert.equal(made.code, 0, made.stderr);
+
+    const again = await run('agent', 'init', 'reviewer', '--out', file);
+    assert.equal(again.code, 1);
+    assert.match(again.stderr, /reviewer\.yaml exists \(conflict\)\n.*--out FILE/);
+    assert.match(readFileSync(file, 'utf8'), /name: reviewer/);
+  });
+
+  it('tool init writes a declaration that loads as it is', async () => {
+    const printed = await run('tool', 'init', 'word.count', '--out', '-');
+    mkdirSync(join(runtime.stateDir, 'tools'), { recursive: true });
+    writeFileSync(join(runtime.stateDir, 'tools', 'word.count.yaml'), printed.stdout, {
+      mode: 0o644,
+    });
+    await eventually('the tool is loaded', async () => {
+      const shown = await run('tool', 'show', 'word.count');
+      return shown.code === 0 || undefined;
+    });
+  });
+
+  it('policy init writes rules that are valid and change nothing', async () => {
+    const file = join(dir, 'network.cedar');
+    assert.equal((await run('policy', 'init', 'network', '--out', file)).code, 0);
+    const checked = await run('policy', 'check', file);
+    assert.equal(checked.code, 0, checked.stderr);
+    const rules = readFileSync(file, 'utf8').replaceAll(/^\/\/ (?=[fp@ );]|\)$)/gm, '');
+    writeFileSync(file, rules);
+    const uncommented = await run('policy', 'check', file);
+    assert.equal(uncommented.code, 0, uncommented.stderr);
+  });
+
+  it('up opens a port on a runtime that is up, and says if it cannot', async () => {
+    const port = await findFreePort();
+    const opened = await run('up', '--port', String(port));
+    assert.equal(opened.code, 0, opened.stderr);
+    assert.match(opened.stdout, new RegExp(`already up[^]*127\\.0\\.0\\.1:${port}`));
+    const get = (host: string): Promise<number | undefined> =>
+      new Promise((resolve, reject) => {
+        const headers = { host, authorization: `Bearer ${runtime.operatorKey}` };
+        const request = http.get({ port, path: '/v1/status', headers }, (response) => {
+          response.resume();
+          resolve(response.statusCode);
+        });
+        request.on('error', reject);
+      });
+    assert.equal(await get(`127.0.0.1:${port}`), 200);
+    assert.equal(await get('agentd.example'), 200);
+    assert.equal(await get('other.example'), 403);
+
+    const taken = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => taken.once('listening', resolve));
+    const other = (taken.address() as { port: number }).port;
+    const refused = await run('up', '--port', String(other));
+    taken.close();
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, new RegExp(`port ${other} is in use \\(conflict\\)`));
+    assert.equal(await get('agentd.example'), 200, 'the open port stays open');
+  });
+});
