@@ -76,6 +76,7 @@ export const PATHS = {
     setBudget: 'PUT /v1/models/budgets',
     testModel: 'POST /v1/models/test',
     listCalls: 'GET /v1/models/calls',
+    getCall: 'GET /v1/models/calls/{id}',
     addProvider: 'PUT /v1/models/providers/{name}',
     createKey: 'POST /v1/keys',
     listKeys: 'GET /v1/keys',

@@ -150,6 +150,13 @@ export const taskCommands: readonly Command[] = [
     load: async () => (await import('../commands/task-explain.ts')).explain,
   },
   {
+    path: ['task', 'transcript'],
+    positionals: [ID],
+    options: [{ name: 'full', help: 'print every text whole' }],
+    help: 'print a task as a conversation: what models said, calls with their results, answers',
+    load: async () => (await import('../commands/task-transcript.ts')).transcript,
+  },
+  {
     path: ['task', 'replay'],
     positionals: [ID],
     help: 'run it again with the recorded responses and report differences',
