@@ -1,6 +1,7 @@
 // The limits of a box that the event loop enforces: time, CPU, memory where cgroups are missing,
 // and how long a box that was asked to end may take.
 #include "box.h"
+#include "init.h"
 
 #include <signal.h>
 

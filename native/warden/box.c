@@ -1,6 +1,7 @@
 // The life of a box in the event loop: its process, limits and end. Single-threaded; every box is a
 // child of the warden, so its pid cannot be reused before it is reaped.
 #include "box.h"
+#include "init.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Drops every privilege: identity and capabilities (in the box's init), then Landlock, seccomp and
 // limits (in the command's process). Verifies each layer before the command starts.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <grp.h>

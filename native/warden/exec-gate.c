@@ -1,7 +1,7 @@
 // Lets a runner exec exactly once. A seccomp filter sees call numbers, not paths, so every exec of
 // the runner's process waits for permission. The box's init permits the first and closes the gate;
 // then no process can permit another.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <linux/seccomp.h>

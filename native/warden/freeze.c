@@ -2,7 +2,7 @@
 // on the host, and a path that does not exist cannot be covered. So each read-only directory above
 // a denied path is replaced by a copy of its current entries on a tmpfs of the box: what appears on
 // the host later is not in the box. Runs in the box's init.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <stdio.h>

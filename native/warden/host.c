@@ -1,5 +1,6 @@
 // Probes what this machine supports and enters the warden's mount namespace. Without root the
 // warden first enters a user namespace, after which both cases are handled alike.
+#include "init.h"
 #include "layer.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // The init process of a box: builds the box, starts the command, reaps, reports the exit. It has no
 // privileges once the command runs, cannot be traced, and dies with the warden.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -1,6 +1,6 @@
 // Landlock rules, limited to the host's ABI: the rights of a box below each declared path, and none
 // elsewhere. Rules refer to descriptors that were opened before privileges were dropped.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <stdio.h>

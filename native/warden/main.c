@@ -1,5 +1,6 @@
 // The warden: cleans up after a crash, then runs one event loop. The bounds file limits what it may
 // do; requests come from one socket.
+#include "init.h"
 #include "layer.h"
 
 #include <errno.h>

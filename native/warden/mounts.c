@@ -1,7 +1,7 @@
 // Builds the file tree of a box: an empty root on a tmpfs, the declared paths attached to it,
 // protected paths sealed, then the root read-only. Runs in the box's init, in its own mount
 // namespace.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // The only network access of a box: listeners on its loopback, and one relay process outside that
 // forwards each connection to the Unix socket of the host that belongs to its port. The relay does
 // not interpret the data, has no privileges, and ends with the box.
-#include "warden.h"
+#include "init.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

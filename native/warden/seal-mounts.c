@@ -1,6 +1,6 @@
 // Seals the protected paths of a box: pins or masks each by a mount, and records the mounts, so
 // that the warden notices when one disappears. Runs in the box's init.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <linux/stat.h>

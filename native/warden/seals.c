@@ -3,6 +3,7 @@
 // mount moves along without a report, so the paths are checked before each command and while one
 // runs.
 #include "box.h"
+#include "init.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Compiles each column of seccomp-table.h into a BPF program: a binary search over call numbers,
 // because the kernel runs the filter once for every number when it is installed.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // The spare pool: init processes created in advance, because joining a cgroup waits for the kernel
 // and creating namespaces takes longer than everything else. A spare serves one box only.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 // The terminal of a command, on the box's side: the box has a devpts of its own, its init leads the
 // session, so that job control works in it, and the warden gets the other end.
-#include "warden.h"
+#include "init.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -89,6 +89,7 @@ int host_probe(const char *run_dir, struct failure *err);
 uint64_t own_namespace_id(enum entry_fd which);  // 0: unknown
 int write_file(int dir, const char *path, const char *text);  // 0, or -1 with errno
 DIR *open_dir(int dir);  // a new descriptor; NULL with errno
+int dev_templates_create(struct failure *err);  // dev.c
 
 // ── paths.c: bind sources, protected paths, stubs for missing ones ──
 // In the order in which seals are applied: a link shows its target as already sealed.
@@ -170,37 +171,6 @@ unsigned child_pids(pid_t pid, pid_t *out, unsigned capacity);
 void tree_kill(pid_t root, bool include_root);
 void tree_usage(pid_t root, int64_t *cpu_ms, int64_t *rss_bytes, int *count);
 
-// ── landlock.c ──
-enum landlock_access {
-  ACCESS_READ,
-  ACCESS_LIST,
-  ACCESS_WRITE,
-  ACCESS_PRIVATE,
-  ACCESS_DEVICE,
-  ACCESS_TERMINAL
-};
-int landlock_abi(void);
-int landlock_create(int abi, int level, struct failure *err);
-int landlock_allow(int ruleset, int abi, int path_fd, enum landlock_access access,
-                   struct failure *err);
-int landlock_restrict(int ruleset, struct failure *err);
-
-// ── seccomp.c ──
-enum filter {
-  FILTER_TOOL_L1, FILTER_TOOL_L2, FILTER_RUNNER,
-  FILTER_COLUMNS,  // of the table
-  FILTER_TOOL_OWNED = FILTER_COLUMNS,  // as FILTER_TOOL_L2, without setgid files
-  FILTER_COUNT,
-};
-void seccomp_compile(void);
-int seccomp_install(enum filter filter, struct failure *err);
-// Returns a listener: from now on each exec of this process waits for its permission.
-int seccomp_notify_exec(struct failure *err);
-
-// ── exec-gate.c: lets a runner exec once ──
-int gate_install(int sock, struct failure *err);
-void gate_allow_first_exec(int sock);
-
 // ── spare.c: the pool of prepared init processes; each serves at most one box ──
 enum init_kind { INIT_LEVEL_1, INIT_LEVEL_2, INIT_EXEC };  // INIT_EXEC: a command in an open box
 struct job {  // shared memory of warden and spare, at the same address in both
@@ -259,76 +229,6 @@ void spares_add_open_box(const struct entry_point *entry);
 void spares_remove_open_box(const struct entry_point *entry);
 void spares_destroy_all(void);
 void spares_free_dead(void);
-
-// ── init.c, mounts.c, seal-mounts.c, freeze.c, confine.c: the init process of a box ──
-struct setup {
-  enum init_kind kind;
-  struct job *job;
-  const struct plan *plan;  // the job's
-  const struct entry_point *entry;
-  const struct cgroup *cgroup;
-  int stdio[3], control, dev, exec_fd;
-  int terminals_dev;  // another /dev, for a box with terminals; -1: none
-  int terminal;       // the command's; -1: none
-  int gate;           // socket on which a runner's process sends its exec listener; -1: none
-  int mountinfo_fd;   // reports a mount that disappears; -1: no path is sealed
-  int mount_count;
-  int fds[BINDS_MAX];  // level 1: O_PATH; level 2: detached mounts
-  bool pid_namespace;
-};
-enum report_kind {
-  REPORT_FAILED = 1,
-  REPORT_READY,  // prepared, waits for its job
-  REPORT_STARTED,
-  REPORT_ENDED,
-  REPORT_LISTENERS,  // of all relays, in the order of the plan
-  REPORT_TERMINAL,   // with the warden's end
-  REPORT_STOPPED,    // the command, by the signal in status
-  REPORT_MOUNTS,  // with mountinfo and the root directory; status: number of mounts
-};
-struct report {
-  uint32_t kind;
-  int32_t status;
-  bool tree_exited;  // no descendant of the command is left
-  struct failure err;
-};
-#define HANG_UP 0x80  // to init, instead of a signal
-#define REPORT_FDS_MAX (ENTRY_COUNT > RELAYS_MAX ? (int)ENTRY_COUNT : RELAYS_MAX)
-#define JOB_FDS_MAX (3 + 1 + BINDS_MAX)  // stdio, /dev, binds
-struct job_message {
-  uint32_t fd_count;
-};
-void init_main(struct setup *setup) __attribute__((noreturn));
-int mounts_prepare(const struct setup *setup, struct failure *err);
-int mounts_build(struct setup *setup, struct failure *err);
-int mount_error(struct failure *err, const char *step, const char *path);  // adds errno; -1
-int seals_apply(const struct job *job, struct failure *err);
-int mounts_record(struct setup *setup, struct failure *err);
-int mounts_count(int mountinfo);  // -1: not readable
-// Returns whether one of these seals masks a directory above path.
-bool is_below_mask(const struct seal *seals, unsigned count, const char *path);
-int box_open_path(const char *path);  // O_PATH; symbolic links are not followed
-bool is_box_fs(int fd);               // on a file system created for this box
-bool is_mount_root(int fd);
-int tmpfs_create(const char *size, const char *mode, unsigned attrs);
-int mount_point_create(int dir, const char *name, bool directory);
-int freeze_and_mask(const char *path, struct failure *err);
-int freeze_parents(const char *path, struct failure *err);
-int dev_templates_create(struct failure *err);  // dev.c
-
-// ── terminal.c: the box's side of terminals ──
-int terminals_create(void);  // returns a detached devpts
-int terminal_open(struct setup *setup, struct failure *err);
-int terminal_enter(void);
-void terminal_ignore_signals(void);
-void terminal_signal(const struct setup *setup, pid_t command, int number);
-void terminal_hang_up(const struct setup *setup, pid_t command);
-
-int capabilities_drop_bounding(struct failure *err);
-int capabilities_drop(struct failure *err);
-int identity_assume(const struct setup *setup, struct failure *err);
-int confine_self(struct setup *setup, struct failure *err);
-int landlock_rules_create(const struct setup *setup, struct failure *err);
 
 // ── fds.c: file descriptors over a Unix socket ──
 #define FDS_PER_MESSAGE 250
