@@ -91,7 +91,7 @@ void runtime_dirs_remove(const struct launch_spec *spec) {
   const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
                          "/probe/file", "/lock",        "/probe", "/root",
                          "/dev",        "/layers",      SECRETS,  "/grants",
-                         GRANT_SOCKET,  ""};
+                         "/terminals",  GRANT_SOCKET,   ""};
   char path[PATH_MAX];
   wait_for_janitor(spec);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
