@@ -13,6 +13,7 @@ import {
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { canAllEnter, runInSecondPlace } from './test/enterable.ts';
 import { hasFailed, makeFileRunner } from './test/run-file.ts';
 import { type FileResult, printOutcome, printRerun, printSummary } from './test/summary.ts';
 
@@ -34,6 +35,7 @@ const { values: options, positionals } = parseArgs({
   options: { root: { type: 'string' }, 'limit-s': { type: 'string' } },
 });
 const root = resolve(options.root ?? join(import.meta.dirname, '..'));
+if (process.getuid?.() === 0 && !canAllEnter(root)) await runElsewhere();
 const isLong = process.env.FUZZ === 'long';
 const limitMs = Number(options['limit-s'] ?? (isLong ? 6 * 3600 : 900)) * 1000;
 // Tests make everything below their temporary directory, so removing it also removes what an
@@ -45,6 +47,16 @@ chmodSync(scratch, 0o755);
 // Tests see neither the runtime of the person who runs them nor a test runner around this one.
 const { AGENTD_STATE: _state, NODE_TEST_CONTEXT: _context, ...others } = process.env;
 const runner = makeFileRunner({ root, env: { ...others, TMPDIR: scratch }, limitMs });
+
+/** Ends this process with the tests, unless this host refuses mounts. */
+async function runElsewhere(): Promise<void> {
+  const limit = options['limit-s'] === undefined ? [] : ['--limit-s', options['limit-s']];
+  const files = positionals.map((path) => relative(root, resolve(root, path)));
+  const program = [process.execPath, import.meta.filename, ...limit, ...files, '--root'];
+  const status = await runInSecondPlace(root, program);
+  if (status !== undefined) process.exit(status);
+  console.log(`test: only root can enter ${root}, so tests as another user fail there`);
+}
 
 function usage(what: string, next: string): never {
   console.error(`test: ${what}\n      ${next}`);

@@ -2,8 +2,8 @@
 // nothing behind, even when it is interrupted: tests write below its own directory, and processes
 // that they started get time to exit.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, watch } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, statSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type Files, makeTree, projectRoot, runTool, type ToolRunResult } from './fixture.ts';
@@ -157,4 +157,27 @@ test('a long fuzz run is not repeated: a second run could hide what the first fo
   assert.equal(lastLine, '1 passed, 1 failed, 0 skipped');
   assert.equal(status, 1);
   assert.doesNotMatch(output, /FLAKY/);
+});
+
+const IS_ROOT = process.getuid?.() === 0;
+const skip = IS_ROOT ? false : 'needs root';
+test('below a directory that only root can enter, another user can run programs', { skip }, (t) => {
+  const reads = [
+    "import { spawnSync } from 'node:child_process';",
+    "import { test } from 'node:test';",
+    "const who = ['--reuid=65534', '--regid=65534', '--clear-groups'];",
+    "test('reads', () => {",
+    "  const { status } = spawnSync('setpriv', [...who, 'cat', import.meta.filename]);",
+    "  if (status !== 0) throw new Error('cannot read ' + import.meta.filename);",
+    '});',
+  ];
+  const closed = makeTree(t, { 'clone/src/reads.test.ts': reads });
+  const clone = join(closed, 'clone');
+  assert.equal(statSync(closed).mode & 0o777, 0o700);
+  const { status, output } = runTool('test.ts', '--root', clone, 'src');
+  assert.equal(status, 0, output);
+  assert.deepEqual(readdirSync(join(clone, 'src')), ['reads.test.ts']);
+  const file = join(clone, 'src/reads.test.ts');
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  assert.equal(spawnSync(process.execPath, [file], { env }).status, 1, 'control: in its own place');
 });
