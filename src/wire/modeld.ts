@@ -12,6 +12,8 @@ import {
 } from './modeld/generate.ts';
 import { keyRoutes } from './modeld/keys.ts';
 import {
+  AliasPattern,
+  AliasView,
   BudgetSubject,
   BudgetView,
   DialectName,
@@ -72,7 +74,19 @@ export const modeldRoutes = routes({
     method: 'GET',
     path: '/v1/models',
     callers: ['run', 'operator', 'agentd'],
-    output: z.object({ models: z.array(ModelView), providers: z.array(ProviderView) }),
+    output: z.object({
+      models: z.array(ModelView),
+      providers: z.array(ProviderView),
+      aliases: z.array(AliasView),
+    }),
+  }),
+  /** Lets a name, or those that a pattern fits, stand for a model; null removes it. */
+  setAlias: route({
+    method: 'PUT',
+    path: '/v1/models/aliases',
+    callers: ['operator'],
+    body: z.strictObject({ pattern: AliasPattern, model: z.string().min(1).max(128).nullable() }),
+    output: z.object({ aliases: z.array(AliasView) }),
   }),
   usage: route({
     method: 'GET',
@@ -196,6 +210,15 @@ export const modeldRoutes = routes({
     method: 'GET',
     path: '/openai/v1/models',
     callers: ['run', 'operator', 'key:models'],
+    query: z.looseObject({}),
+    output: z.unknown(),
+    dialect: 'openai',
+  }),
+  openaiModel: route({
+    method: 'GET',
+    path: '/openai/v1/models/{id}',
+    callers: ['run', 'operator', 'key:models'],
+    params: z.strictObject({ id: z.string().min(1).max(128) }),
     query: z.looseObject({}),
     output: z.unknown(),
     dialect: 'openai',

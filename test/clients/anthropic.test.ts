@@ -28,6 +28,7 @@ describe('the @anthropic-ai/sdk package', () => {
     ['claude-up', 'its own wire'],
     ['gpt-up', 'the other wire'],
     ['coder-large', 'a name from the configuration'],
+    ['claude-sonnet-4-5', 'the other wire, under a vendor’s own name'],
   ] as const) {
     const body = { model, max_tokens: 100, messages: [question] };
     describe(`to a provider of ${provider}`, () => {
@@ -38,6 +39,7 @@ describe('the @anthropic-ai/sdk package', () => {
           ['Hello there.'],
         );
         assert.equal(response.stop_reason, 'end_turn');
+        if (model === 'claude-sonnet-4-5') assert.equal(response.model, model);
         assert.equal(response.usage.input_tokens, 12);
         assert.equal(response.usage.output_tokens, 5);
       });

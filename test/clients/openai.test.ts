@@ -34,12 +34,14 @@ describe('the openai package', () => {
     ['gpt-up', 'its own wire'],
     ['claude-up', 'the other wire'],
     ['coder-large', 'a name from the configuration'],
+    ['o3-mini', 'the other wire, under an alias'],
   ] as const) {
     describe(`to a provider of ${provider}`, () => {
       it('gets text and token counts', async () => {
         const response = await openai.chat.completions.create({ model, messages: [question] });
         assert.equal(response.choices[0]!.message.content, 'Hello there.');
         assert.equal(response.choices[0]!.finish_reason, 'stop');
+        if (model === 'o3-mini') assert.equal(response.model, model);
         assert.equal(response.usage?.prompt_tokens, 12);
         assert.equal(response.usage?.completion_tokens, 5);
       });

@@ -32,6 +32,7 @@ export async function startForClients(): Promise<VendorClients> {
     anth: ${provider('anthropic', '', 'claude-up')}
   models:
     coder-large: { routes: [{ provider: anth, model: claude-up }], max_output_tokens: 4096 }
+  aliases: { "o3*": claude-up }
   default_model: gpt-up
 `,
   });

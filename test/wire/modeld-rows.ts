@@ -62,6 +62,15 @@ export const ROWS = rows({
       ['a name for the site', () => ({ body: { subject: 'site', name: 'x' } }), 'bad_request'],
     ],
   },
+  setAlias: {
+    good: async () => ({ body: { pattern: `alias-${made++}-*`, model: 'default' } }),
+    check: (response: { aliases: { set_by: string }[] }) =>
+      assert.equal(response.aliases[0]!.set_by, 'operator'),
+    bad: [
+      ['a model that nobody offers', (g) => withBody(g, { model: 'gone' }), 'not_found'],
+      ['the name default', (g) => withBody(g, { pattern: 'default' }), 'bad_request'],
+    ],
+  },
   testModel: {
     good: async () => ({ body: { name: 'default' } }),
     check: (response: { ok: boolean }) => assert.equal(response.ok, true),
@@ -113,6 +122,10 @@ export const ROWS = rows({
   openaiModels: {
     good: async (world) => ({ run: world.someRun }),
     check: (response: { object: string }) => assert.equal(response.object, 'list'),
+  },
+  openaiModel: {
+    good: async (world) => ({ run: world.someRun, params: { id: 'rehearsal-large' } }),
+    check: (response: { id: string }) => assert.equal(response.id, 'rehearsal-large'),
   },
   anthropicMessages: {
     vendor: true,

@@ -77,6 +77,7 @@ export const PATHS = {
     testModel: 'POST /v1/models/test',
     listCalls: 'GET /v1/models/calls',
     getCall: 'GET /v1/models/calls/{id}',
+    setAlias: 'PUT /v1/models/aliases',
     addProvider: 'PUT /v1/models/providers/{name}',
     createKey: 'POST /v1/keys',
     listKeys: 'GET /v1/keys',

@@ -60,6 +60,7 @@ type ModelRoutes =
   | 'openaiChat'
   | 'openaiResponses'
   | 'openaiModels'
+  | 'openaiModel'
   | 'anthropicMessages'
   | 'anthropicCountTokens'
   | 'anthropicModels'
@@ -76,6 +77,17 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     return caller.kind === 'key'
       ? views.filter(({ name }) => service.apiKeys.mayUse(caller.name, name))
       : views;
+  };
+  /** An alias is answered under the name that was asked for. */
+  const findFor = (caller: HandlerContext['caller'], id: string): ModelView => {
+    const views = listFor(caller);
+    const byName = (name: string) => views.find((view) => view.name === name);
+    const { providers, runs } = service;
+    const own = caller.kind === 'run' ? runs.current(caller).model : undefined;
+    const meant = providers.listMeanings(id, providers.getKind(id), own);
+    const found = byName(id) ?? meant.flatMap((name) => byName(name) ?? [])[0];
+    if (found === undefined) throw providers.unknownModelFault(id);
+    return { ...found, name: id };
   };
   const makeClientHandler = (dialect: DialectName) => async (context: ClientContext) => {
     const { caller } = context;
@@ -97,12 +109,14 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     listModels: async () => ({
       models: service.providers.listModelViews(),
       providers: service.providers.listViews(),
+      aliases: service.providers.listAliases(),
     }),
     testModel: (context) =>
       service.testModel(context.caller, context.body.name, readDeadline(context)),
     openaiChat: makeClientHandler('openai'),
     openaiResponses: makeClientHandler('responses'),
     openaiModels: async ({ caller }) => writeOpenaiModels(listFor(caller)),
+    openaiModel: async ({ caller, params: { id } }) => writeOpenaiModel(findFor(caller, id)),
     anthropicMessages: makeClientHandler('anthropic'),
     async anthropicCountTokens(context) {
       const { caller } = context;
@@ -112,8 +126,8 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
     },
     anthropicModels: async ({ caller }) => writeAnthropicModels(filterChatModels(listFor(caller))),
     anthropicModel: async ({ caller, params: { id } }) => {
-      const found = filterChatModels(listFor(caller)).find(({ name }) => name === id);
-      if (found === undefined) throw service.providers.unknownModelFault(id);
+      const found = findFor(caller, id);
+      if (found.kind !== 'chat') throw service.providers.unknownModelFault(id);
       return writeAnthropicModel(found);
     },
   };
@@ -126,11 +140,13 @@ type SettingRoutes =
   | 'listCalls'
   | 'getCall'
   | 'forgetPart'
-  | 'addProvider';
+  | 'addProvider'
+  | 'setAlias';
 
 function makeSettingHandlers({
   settings,
   reports,
+  providers,
 }: ModeldService): Pick<ModeldHandlers, SettingRoutes> {
   return {
     usage: ({ query }) =>
@@ -154,6 +170,10 @@ function makeSettingHandlers({
     addProvider: async ({ caller, params, body }) => ({
       provider: await settings.addProvider(caller.principal, params.name, body),
     }),
+    async setAlias({ caller, body }) {
+      await settings.setAlias(caller.principal, body.pattern, body.model);
+      return { aliases: providers.listAliases() };
+    },
   };
 }
 
@@ -210,12 +230,16 @@ const LISTED_AT = '2026-01-01T00:00:00Z';
 function writeOpenaiModels(models: readonly ModelView[]) {
   return {
     object: 'list',
-    data: models.map(({ name, routes }) => ({
-      id: name,
-      object: 'model',
-      created: Date.parse(LISTED_AT) / 1000,
-      owned_by: routes[0]?.provider ?? 'agentd',
-    })),
+    data: models.map(writeOpenaiModel),
+  };
+}
+
+function writeOpenaiModel({ name, routes }: ModelView) {
+  return {
+    id: name,
+    object: 'model',
+    created: Date.parse(LISTED_AT) / 1000,
+    owned_by: routes[0]?.provider ?? 'agentd',
   };
 }
 

@@ -1,7 +1,7 @@
 // The section `modeld` of agentd.yaml: providers, the names that map to them, prices and budgets.
 // Keys are never here: a provider names the file or the credential that holds its key.
 import * as z from 'zod';
-import { DialectName } from '../../wire/modeld.ts';
+import { AliasPattern, DialectName } from '../../wire/modeld.ts';
 import { Label } from '../../wire/primitives.ts';
 
 export const LABELS = Label.options;
@@ -81,6 +81,8 @@ export type LimitConfig = z.output<typeof Limit>;
 export const modeldConfig = z.strictObject({
   providers: z.record(name, ProviderConfig).default({}),
   models: z.record(modelName, ModelConfig).default({}),
+  /** Names of clients, with * for any characters → the model they stand for. */
+  aliases: z.record(AliasPattern, modelName).default({}),
   /** The fallback for unknown names; without it, the first available model. */
   default_model: modelName.optional(),
   /** Upstream model → price, over the built-in list. */

@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { Timestamp } from '../primitives.ts';
 import { route } from '../route.ts';
+import { ModelPattern } from './views.ts';
 
 /** The calendar month or day (UTC) after which a budget renews; `total` never does. */
 export const BudgetPeriod = z.enum(['day', 'month', 'total']);
@@ -15,9 +16,6 @@ export const KeyName = z
     'must be 1 to 64 lowercase letters, digits and . _ -, starting with a letter or digit',
   );
 export const PersonName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/);
-/** A model name, in which * stands for any characters. */
-const ModelPattern = z.string().regex(/^[\x21-\x7e]{1,128}$/);
-
 export const KeyView = z.object({
   name: z.string(),
   status: z.enum(['active', 'expired', 'revoked']),

@@ -25,6 +25,25 @@ export const ModelView = z.object({
 });
 export type ModelView = z.infer<typeof ModelView>;
 
+/** A model name, in which * stands for any characters. */
+export const ModelPattern = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,128}$/, 'must be a name of visible ASCII characters; * stands for any');
+
+/** The name `default` already has a meaning. */
+export const AliasPattern = ModelPattern.refine((pattern) => pattern !== 'default', {
+  message: 'default stands for the default model; set modeld.default_model',
+});
+
+/** Names that stand for a model of another name, unless a provider offers them. */
+export const AliasView = z.object({
+  pattern: z.string(),
+  /** `default`: for a run its own model, else the default one. */
+  model: z.string(),
+  set_by: z.enum(['operator', 'config', 'built-in']),
+});
+export type AliasView = z.infer<typeof AliasView>;
+
 /** `openai` is Chat Completions; `responses` is OpenAI's newer API of that name. */
 export const DialectName = z.enum(['anthropic', 'openai', 'responses']);
 export type DialectName = z.infer<typeof DialectName>;

@@ -154,7 +154,7 @@ test('agent show names the words that stand for no tool', async () => {
 test('agent create builds a manifest from options, or reads a file', async () => {
   fake.script({
     agentd: { putAgent: async () => ({ agent: agent('tester') }) },
-    modeld: { listModels: async () => ({ models: [model('any')], providers: [] }) },
+    modeld: { listModels: async () => ({ models: [model('any')], providers: [], aliases: [] }) },
   });
   await run(
     'agent',
@@ -215,7 +215,7 @@ test('agent update changes only what is named', async () => {
       getAgent: async () => ({ agent: agent('coder'), manifest }),
       putAgent: async () => ({ agent: agent('coder') }),
     },
-    modeld: { listModels: async () => ({ models: [real('new')], providers: [] }) },
+    modeld: { listModels: async () => ({ models: [real('new')], providers: [], aliases: [] }) },
   });
   assert.equal((await run('agent', 'update', 'coder', '--model', 'new')).code, 0);
   const body = last().body as { manifest_yaml: string; create_only?: boolean };

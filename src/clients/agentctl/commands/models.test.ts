@@ -84,7 +84,9 @@ test('model list marks rehearsals and models that do not respond', async () => {
       reason: 'no key',
     }),
   ];
-  fake.script({ modeld: { listModels: async () => ({ models, providers: [provider] }) } });
+  fake.script({
+    modeld: { listModels: async () => ({ models, providers: [provider], aliases: [] }) },
+  });
   const { stdout } = await run('model', 'list');
   assert.match(
     stdout,
@@ -109,7 +111,7 @@ test('model list marks rehearsals and models that do not respond', async () => {
 });
 
 test('model add reads the key from a file or stdin, never from the command line', async () => {
-  const listModels = async () => ({ models: [], providers: [] });
+  const listModels = async () => ({ models: [], providers: [], aliases: [] });
   fake.script({ modeld: { addProvider: async () => ({ provider }), listModels } });
   const keyFile = join(dir, 'key');
   writeFileSync(keyFile, 'sk-secret\n');
@@ -147,7 +149,7 @@ test('model add prints the price it will charge, and accepts another', async () 
     fake.script({
       modeld: {
         addProvider: async () => ({ provider: there }),
-        listModels: async () => ({ models, providers: [there] }),
+        listModels: async () => ({ models, providers: [there], aliases: [] }),
       },
     });
   script([tiny]);
@@ -181,7 +183,7 @@ test('model add changes only what is named of an existing provider', async () =>
   fake.script({
     modeld: {
       addProvider: async () => ({ provider: there as typeof provider }),
-      listModels: async () => ({ models: [], providers: [there as typeof provider] }),
+      listModels: async () => ({ models: [], providers: [there as typeof provider], aliases: [] }),
     },
   });
   assert.equal((await run('model', 'add', 'local', '--model', 'small')).code, 0);
@@ -310,4 +312,25 @@ test('artifacts are listed, printed verbatim, written to a file', async () => {
   assert.deepEqual([...readFileSync(file)], [0xff, 0xfe, 0]);
   assert.equal((await run('artifact', 'get', artifact.id, '-o', join(dir, 'no', 'x'))).code, 2);
   assert.equal(existsSync(join(dir, 'no')), false);
+});
+
+test('model alias lists, sets and removes names that stand for models', async () => {
+  const built = { pattern: 'gpt-*', model: 'default', set_by: 'built-in' as const };
+  const own = { pattern: 'claude-*', model: 'big', set_by: 'operator' as const };
+  fake.script({
+    modeld: {
+      listModels: async () => ({ models: [], providers: [], aliases: [built] }),
+      setAlias: async () => ({ aliases: [own, built] }),
+    },
+  });
+  assert.match((await run('model', 'alias')).stdout, /gpt-\* +default +built-in\n/);
+  const set = await run('model', 'alias', 'claude-*', 'big');
+  assert.match(set.stdout, /claude-\* +big +operator\n/);
+  assert.deepEqual(last().body, { pattern: 'claude-*', model: 'big' });
+  const json = JSON.parse((await run('model', 'alias', 'claude-*', 'big', '--json')).stdout);
+  assert.deepEqual(json.aliases, [own, built]);
+  await run('model', 'alias', 'claude-*', '--remove');
+  assert.deepEqual(last().body, { pattern: 'claude-*', model: null });
+  for (const wrong of [['claude-*'], ['claude-*', 'big', '--remove'], ['--remove']])
+    assert.equal((await run('model', 'alias', ...wrong)).code, 2, wrong.join(' '));
 });

@@ -44,7 +44,7 @@ test('status is one screen; --json prints all of it', async () => {
     },
     modeld: {
       usage: async () => usage(12_300),
-      listModels: async () => ({ models: [model('coder-large')], providers: [] }),
+      listModels: async () => ({ models: [model('coder-large')], providers: [], aliases: [] }),
     },
   });
   const { stdout, code } = await run('status');
@@ -231,7 +231,9 @@ test('doctor prints what works, what does not, what is not protected', async () 
       listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }),
       getPolicy: async () => ({ policy: policyWith({ ...problem, file: '10-site.cedar' }) }),
     },
-    modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
+    modeld: {
+      listModels: async () => ({ models: [model('coder-large')], providers: [], aliases: [] }),
+    },
     sandboxd: { features: async () => sandboxes },
     toold: { listTools: async () => ({ tools: [], problems: [{ ...problem, file: 'x.yaml' }] }) },
   });

@@ -84,6 +84,20 @@ export const modelCommands: readonly Command[] = [
     load: async () => (await import('../commands/model-add.ts')).add,
   },
   {
+    path: ['model', 'alias'],
+    positionals: [
+      { name: 'NAME', optional: true },
+      { name: 'MODEL', optional: true, completes: 'model' },
+    ],
+    options: [{ name: 'remove', help: 'NAME no longer stands for another model' }],
+    help: 'list the names that stand for a model, or let NAME stand for MODEL',
+    details: [
+      'In NAME, * stands for any characters; quote it. MODEL is a name of agentctl model list,',
+      "PROVIDER/MODEL, or default. For example: agentctl model alias 'claude-*' default",
+    ],
+    load: async () => (await import('../commands/model-alias.ts')).alias,
+  },
+  {
     path: ['model', 'test'],
     positionals: [MODEL],
     help: 'send a model a short test prompt and report the result',

@@ -38,7 +38,7 @@ const fake = await startFake({
     listAgents: async () => ({ agents: [agent('planner')], problems: [] }),
     status: async () => status(),
   },
-  modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [] }) },
+  modeld: { listModels: async () => ({ models: [model('coder-large')], providers: [], aliases: [] }) },
 }, state);
 process.on('SIGTERM', async () => {
   rmSync(state + '/runtime.json');

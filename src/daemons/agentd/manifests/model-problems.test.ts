@@ -10,7 +10,7 @@ const providers = [{ name: 'local' }];
 
 it('reports a model that no provider offers, with a suggestion and the model used instead', () => {
   const agents = [agent('a', 'opus-lrage'), agent('b', 'zzz'), agent('c', 'opus-large')];
-  const found = findModelProblems(agents, { models: [real, rehearsed], providers });
+  const found = findModelProblems(agents, { models: [real, rehearsed], providers, aliases: [] });
   assert.deepEqual(
     found.map(({ file, message }) => `${file}: ${message}`),
     [
@@ -23,9 +23,25 @@ it('reports a model that no provider offers, with a suggestion and the model use
 
 it('accepts default, provider/model, and any name in a rehearsal', () => {
   const agents = [agent('a', 'default'), agent('b', 'local/any'), agent('c', 'rehearsal-large')];
-  assert.deepEqual(findModelProblems(agents, { models: [real, rehearsed], providers }), []);
   assert.deepEqual(
-    findModelProblems([agent('d', 'zzz')], { models: [rehearsed], providers: [] }),
+    findModelProblems(agents, { models: [real, rehearsed], providers, aliases: [] }),
     [],
+  );
+  assert.deepEqual(
+    findModelProblems([agent('d', 'zzz')], { models: [rehearsed], providers: [], aliases: [] }),
+    [],
+  );
+});
+
+it('accepts an alias that somebody set', () => {
+  const agents = [agent('a', 'claude-x'), agent('b', 'gpt-x')];
+  const aliases = [
+    { pattern: 'claude-*', model: 'opus-large', set_by: 'operator' as const },
+    { pattern: 'gpt-*', model: 'default', set_by: 'built-in' as const },
+  ];
+  const found = findModelProblems(agents, { models: [real], providers, aliases });
+  assert.deepEqual(
+    found.map(({ file }) => file),
+    ['/a/b.yaml'],
   );
 });

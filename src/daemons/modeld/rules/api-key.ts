@@ -1,4 +1,5 @@
 // Rules of API keys: whether a secret works at a time, and which models a key may use.
+import { fitsPattern } from '../../../platform/name-pattern.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 
 export type KeyTimes = { name: string; expiresMs: number | null; revokedMs: number | null };
@@ -56,20 +57,6 @@ export function modelNotAllowedFault(
   });
 }
 
-/** Compares without backtracking: * stands for any characters, everything else for itself. */
 export function isModelAllowed(patterns: readonly string[] | null, model: string): boolean {
-  return patterns === null || patterns.some((pattern) => fitsPattern(pattern.split('*'), model));
-}
-
-function fitsPattern([first = '', ...rest]: readonly string[], text: string): boolean {
-  if (rest.length === 0) return text === first;
-  if (!text.startsWith(first)) return false;
-  const last = rest.at(-1)!;
-  let from = first.length;
-  for (const piece of rest.slice(0, -1)) {
-    const at = text.indexOf(piece, from);
-    if (at < 0) return false;
-    from = at + piece.length;
-  }
-  return text.length - last.length >= from && text.endsWith(last);
+  return patterns === null || patterns.some((pattern) => fitsPattern(pattern, model));
 }

@@ -161,6 +161,7 @@ describe('model names', () => {
     models: new Map(),
     providers: [],
     defaultModel: undefined,
+    aliases: [],
     hasRehearsal: false,
     ...more,
   });

@@ -24,6 +24,7 @@ import {
   modelNotAllowedFault,
   readKeyStatus,
 } from '../rules/api-key.ts';
+import type { ModelKind, ResolvedModel } from '../rules/models.ts';
 import {
   markRevoked,
   readKeys,
@@ -44,6 +45,8 @@ export type ApiKeysDeps = {
   random: Random;
   newId: NewId;
   isOffered(model: string): boolean;
+  /** The names by which a list of models may allow this one. */
+  listMeanings(model: string, kind: ModelKind): string[];
   /** Aborts the calls in flight that these secrets opened. */
   cutCalls(secretIds: ReadonlySet<string>, reason: Fault): void;
   recordRefusal(makeEvent: (id: string) => EventDraft): void;
@@ -100,19 +103,25 @@ export class ApiKeys {
   }
 
   /** Called before each model call: the key may have ended since the request was authenticated. */
-  admit({ name, secretId }: KeyUse, model: string): void {
+  admit({ name, secretId }: KeyUse, model: Pick<ResolvedModel, 'asked' | 'kind'>): void {
     const key = this.#get(name);
     const secret = this.#secrets.get(secretId)!;
     const end = findKeyEnd(key, secret, this.#deps.clock.nowMs());
     if (end !== undefined) throw keyEndFault(key, secret, end);
-    if (!this.mayUse(name, model)) throw modelNotAllowedFault(name, model, key.models ?? []);
+    const { asked, kind } = model;
+    if (!this.mayUse(name, asked, kind)) throw modelNotAllowedFault(name, asked, key.models ?? []);
   }
 
-  /** A limited key may not use a name that nobody offers: it falls back to another model. */
-  mayUse(name: string, model: string): boolean {
+  /**
+   * A limited key may not use a name that nobody offers: it falls back to another model. Of an
+   * alias, the model that it stands for must be allowed.
+   */
+  mayUse(name: string, model: string, kind: ModelKind = 'chat'): boolean {
     const { models } = this.#get(name);
     if (models === null) return true;
-    return isModelAllowed(models, model) && this.#deps.isOffered(model);
+    const { isOffered, listMeanings } = this.#deps;
+    const isAllowed = listMeanings(model, kind).some((meant) => isModelAllowed(models, meant));
+    return isAllowed && isOffered(model);
   }
 
   list(): KeyView[] {

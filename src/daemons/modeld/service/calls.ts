@@ -10,7 +10,7 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
 import { type Amount, budgetFault, listBudgets, toDay } from '../rules/budget.ts';
 import { filterRoutes } from '../rules/labels.ts';
-import type { ModelRoute } from '../rules/models.ts';
+import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 import type { CallOutcome } from '../store/entries.ts';
 import type { Journal, WrittenIntent } from '../store/journal.ts';
 import type { KeyUse } from './api-keys.ts';
@@ -38,7 +38,7 @@ export type CallResponse = ProviderResult & {
 export type CallsDeps = {
   checkModelUse: CheckModelUse;
   /** Throws if this API key may not make this call. */
-  admitKey(key: KeyUse, model: string): void;
+  admitKey(key: KeyUse, model: Pick<ResolvedModel, 'asked' | 'kind'>): void;
   checkFetches: CheckFetches;
   upstream: Upstream;
   budgets: Budgets;
@@ -173,7 +173,7 @@ export class ModelCalls {
     identity.run?.inFlight.add(controller);
     try {
       if (identity.key !== undefined) {
-        this.#deps.admitKey(identity.key, call.model.name);
+        this.#deps.admitKey(identity.key, call.model);
         this.#ofKeys.add(call);
       }
       const plan = makePlanner(call, this.#deps.upstream);

@@ -47,7 +47,7 @@ export function makeClientCalls(parts: {
       throw fault('replay_differs', 'calls of a vendor SDK have no call_id and cannot be replayed');
     const { labels, principal: source } = identity;
     const context = makeClientContext({ dialect, body, source, labels });
-    const { model, routes } = providers.resolve(context.model, 'chat');
+    const { model, routes } = providers.resolve(context.model, 'chat', identity.run?.model);
     const callId = newId<CallId>('call');
     return {
       identity,
@@ -75,6 +75,7 @@ export function makeClientCalls(parts: {
       ...output.headers,
       'agentd-call-id': call.callId,
       'agentd-provider': route.provider,
+      'agentd-model': route.model,
       ...(route.provider === REHEARSAL ? { 'agentd-rehearsal': 'true' } : {}),
     };
     return { headers, body: output.type === 'bytes' ? output.body : output.items };

@@ -182,7 +182,7 @@ export class Generate {
   async #callModel(call: GenerateCall, attempt: number): Promise<GenerateResult> {
     const { providers, calls } = this.#deps;
     const { identity, request, callId, controller, deadlineMs } = call;
-    const { model, routes } = providers.resolve(request.model, 'chat');
+    const { model, routes } = providers.resolve(request.model, 'chat', identity.run?.model);
     const { messages, context } = await this.#withArtifact(call);
     const modelCall: ModelCall = {
       identity,

@@ -5,14 +5,23 @@ import { checkValue } from '../../../platform/check.ts';
 import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { DialectName, ModelView, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
+import type {
+  AliasView,
+  DialectName,
+  ModelView,
+  ProviderPrice,
+  ProviderView,
+} from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
+import { DEFAULT, findAlias, VENDOR_NAMES } from '../rules/model-aliases.ts';
 import {
   guessKind,
   hasRealModel,
+  isNamed,
   isOffered,
+  listMeanings,
   listModels,
   type ModelEntry,
   type ModelKind,
@@ -23,7 +32,7 @@ import {
   resolveModel,
 } from '../rules/models.ts';
 import { type Keys, readPrivateFile } from '../store/keys.ts';
-import { readProviders, type StoredProvider } from '../store/settings.ts';
+import { readAliases, readProviders, type StoredProvider } from '../store/settings.ts';
 import type { LabeledRoute } from './model-call.ts';
 import type { ProviderSettings, Upstream } from './ports.ts';
 
@@ -50,6 +59,8 @@ export class Providers {
   readonly #deps: ProvidersDeps;
   readonly #providers = new Map<string, ProviderEntry>();
   readonly #models: ReadonlyMap<string, ModelEntry>;
+  /** By pattern; set by operators, where the configuration has none. */
+  readonly #aliases = new Map<string, string>();
   #offer: ModelOffer | undefined;
 
   private constructor(parts: ProvidersDeps) {
@@ -75,13 +86,19 @@ export class Providers {
       own.#connect(fromConfig(name, provider, readKey(name, provider, config.credentials_dir)));
     for (const stored of await db.read(readProviders))
       if (!own.#providers.has(stored.name)) own.#connect(fromStore(stored, keys.read(stored.name)));
+    for (const { pattern, model } of await db.read(readAliases)) own.#aliases.set(pattern, model);
     if (config.rehearsal !== undefined) own.#connect(makeRehearsal(config.rehearsal.address));
     own.#assertRoutes();
     return own;
   }
 
-  resolve(name: string, kind: ModelKind): { model: ResolvedModel; routes: LabeledRoute[] } {
-    const model = resolveModel(this.#getOffer(), name, kind);
+  /** `own` is the model that a run was started with. */
+  resolve(
+    name: string,
+    kind: ModelKind,
+    own?: string,
+  ): { model: ResolvedModel; routes: LabeledRoute[] } {
+    const model = resolveModel(this.#getOffer(), name, kind, own);
     return { model, routes: this.withLabels(model.routes) };
   }
 
@@ -105,13 +122,57 @@ export class Providers {
       throw this.unknownModelFault(name);
   }
 
+  /** Returns the names that this one stands for. `own` is the model that a run was started with. */
+  listMeanings(name: string, kind: ModelKind, own?: string): string[] {
+    return listMeanings(this.#getOffer(), name, { kind, own });
+  }
+
   unknownModelFault(name: string): Fault {
     const known = [...this.listModelViews().map((model) => model.name), ...this.#providers.keys()];
     const near = findNearest(name, known);
     const guess = near === undefined ? '' : `; did you mean ${near}?`;
+    const target = findAlias(this.#getOffer().aliases, name);
+    if (target !== undefined)
+      return fault('not_found', `model ${name} stands for ${target}, which no provider offers`, {
+        hint: 'Choose another for it: agentctl model alias.',
+      });
     return fault('not_found', `model ${name} not found${guess}`, {
-      hint: 'Choose one from agentctl model list, or add it with agentctl model add.',
+      hint: 'Choose one from agentctl model list, add it with agentctl model add, or let the name stand for another with agentctl model alias.',
     });
+  }
+
+  /** Throws unless an operator may let this name stand for this model. */
+  assertCanAlias(pattern: string, model: string | null): void {
+    if (Object.hasOwn(this.#deps.config.aliases, pattern))
+      throw fault('conflict', `alias ${pattern} is set in the configuration`, {
+        hint: 'Change it in agentd.yaml: modeld.aliases.',
+      });
+    if (model === null && !this.#aliases.has(pattern))
+      throw fault('not_found', `alias ${pattern} not found`, {
+        hint: 'List the aliases: agentctl model alias.',
+      });
+    if (model === null) return;
+    if (model !== DEFAULT && !isNamed(this.#getOffer(), model)) throw this.unknownModelFault(model);
+  }
+
+  setAlias(pattern: string, model: string | null): void {
+    if (model === null) this.#aliases.delete(pattern);
+    else this.#aliases.set(pattern, model);
+    this.#offer = undefined;
+  }
+
+  listAliases(): AliasView[] {
+    const { aliases: configured } = this.#deps.config;
+    const set = this.#getOffer().aliases.map(({ pattern, model }) => ({
+      pattern,
+      model,
+      set_by: Object.hasOwn(configured, pattern) ? ('config' as const) : ('operator' as const),
+    }));
+    const builtIn = VENDOR_NAMES.filter((pattern) => !set.some((one) => one.pattern === pattern));
+    return [
+      ...set.sort((a, b) => (a.pattern < b.pattern ? -1 : 1)),
+      ...builtIn.map((pattern) => ({ pattern, model: DEFAULT, set_by: 'built-in' as const })),
+    ];
   }
 
   getKind(name: string): ModelKind {
@@ -203,6 +264,12 @@ export class Providers {
         .filter(({ settings }) => settings.name !== REHEARSAL)
         .map(({ settings, models }) => ({ name: settings.name, models })),
       defaultModel: this.#deps.config.default_model,
+      aliases: [
+        ...Object.entries(this.#deps.config.aliases),
+        ...[...this.#aliases].filter(
+          ([pattern]) => !Object.hasOwn(this.#deps.config.aliases, pattern),
+        ),
+      ].map(([pattern, model]) => ({ pattern, model })),
       hasRehearsal: this.#providers.has(REHEARSAL),
     };
     return this.#offer;

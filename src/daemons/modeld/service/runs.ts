@@ -23,6 +23,8 @@ import type { KeyUse } from './api-keys.ts';
 
 export type ModelRun = AdmittedRun & {
   stepsMax: number;
+  /** The model of its manifest. */
+  model: string;
   /** From its admission and added since. */
   labels: number;
   /** Model calls made by all its activations. */
@@ -79,6 +81,7 @@ export function makeRuns(options: {
     if (before !== undefined) releaseBudgets(before);
     return {
       stepsMax: body.max_steps,
+      model: body.model,
       labels: toMask(body.labels) | marks | (before?.labels ?? 0),
       steps: Math.max(steps, before?.steps ?? 0),
       budgets: budgetKeys,

@@ -75,6 +75,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const { failpoint } = parts;
   const apiKeys = await ApiKeys.open({
     ...parts,
+    listMeanings: (model, kind) => providers.listMeanings(model, kind),
     isOffered: (model) => providers.isOffered(model),
     cutCalls: (secretIds, reason) => calls.cutCalls(secretIds, reason),
     recordRefusal: refused,

@@ -1,4 +1,4 @@
-// Changes settings: budgets, providers, and parts to forget.
+// Changes settings: budgets, providers, aliases, and parts to forget.
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -14,6 +14,7 @@ import {
   readLimit,
   readSpent,
   readTaskLimits,
+  writeAlias,
   writeLimit,
   writeProvider,
 } from '../store/settings.ts';
@@ -173,6 +174,18 @@ export class Settings {
     });
     outbox.wake();
     return providers.add(stored);
+  }
+
+  async setAlias(principal: string, pattern: string, model: string | null): Promise<void> {
+    const { db, outbox, providers, newId } = this.#deps;
+    providers.assertCanAlias(pattern, model);
+    await db.write(async (sql) => {
+      await writeAlias(sql, pattern, model);
+      const data = { pattern, model };
+      await outbox.add(sql, { id: newId('alias'), event: 'alias.set', principal, data });
+    });
+    outbox.wake();
+    providers.setAlias(pattern, model);
   }
 
   /** Deletes the body. The hash stays, so that the record stays verifiable. */

@@ -1,8 +1,9 @@
-// Stores limits, providers and the budgets' spending. Admitted runs are in run-rows.ts.
+// Stores limits, providers, aliases and the budgets' spending. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { DialectName, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, SpentAmount } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
+import type { ModelAlias } from '../rules/model-aliases.ts';
 
 type LimitRow = {
   subject: BudgetSubject;
@@ -139,4 +140,19 @@ export async function writeProvider(
     provider.price === undefined ? null : JSON.stringify(provider.price),
     nowMs,
   );
+}
+
+export async function readAliases(sql: Sql): Promise<ModelAlias[]> {
+  return sql.all<ModelAlias>('SELECT pattern, model FROM model_aliases');
+}
+
+export async function writeAlias(sql: Sql, pattern: string, model: string | null): Promise<void> {
+  if (model === null) await sql.run('DELETE FROM model_aliases WHERE pattern = ?', pattern);
+  else
+    await sql.run(
+      `INSERT INTO model_aliases (pattern, model) VALUES (?, ?)
+       ON CONFLICT (pattern) DO UPDATE SET model = excluded.model`,
+      pattern,
+      model,
+    );
 }

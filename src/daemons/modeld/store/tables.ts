@@ -198,6 +198,10 @@ CREATE TABLE pruned_calls (call_id TEXT PRIMARY KEY, pruned_ms INTEGER NOT NULL)
 CREATE INDEX pruned_calls_by_time ON pruned_calls (pruned_ms);
 CREATE INDEX model_calls_by_people ON model_calls (created_ms) WHERE run_id IS NULL;`;
 
+/** Names that operators let stand for a model. */
+const ALIASES = `
+CREATE TABLE model_aliases (pattern TEXT PRIMARY KEY, model TEXT NOT NULL) WITHOUT ROWID;`;
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${PARTS_WITH_KEYS}${OUTBOX_IN_ONE_TREE}`,
@@ -211,4 +215,5 @@ export const MIGRATIONS: Migrations = [
   RETENTION,
   USAGE_TOTALS,
   API_KEYS,
+  ALIASES,
 ];

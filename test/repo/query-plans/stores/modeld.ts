@@ -1,6 +1,7 @@
 // Runs every statement of modeld's store.
 import { makePruning } from '../../../../src/daemons/modeld/service/pruning.ts';
 import { restoreFromAudit } from '../../../../src/daemons/modeld/service/restore-from-audit.ts';
+import * as keys from '../../../../src/daemons/modeld/store/api-keys.ts';
 import * as calls from '../../../../src/daemons/modeld/store/calls.ts';
 import { findVectors, writeVectors } from '../../../../src/daemons/modeld/store/embeddings.ts';
 import { Journal } from '../../../../src/daemons/modeld/store/journal.ts';
@@ -95,6 +96,19 @@ const LOST: NewEvent[] = ['model.call.attempted', 'model.call.ended'].map((event
   },
 }));
 
+async function useKeys(db: Database): Promise<void> {
+  const key = { name: 'ci', scopes: ['models'], owner: null, models: null, createdBy: 'person:a' };
+  const times = { createdMs: 1, expiresMs: null, revokedMs: null, requestsPerMin: null };
+  const secret = { id: 'x', keyName: 'ci', hash: Buffer.alloc(32), createdMs: 1, endsMs: null };
+  await db.write(async (sql) => {
+    await keys.writeKey(sql, { ...key, ...times } as keys.StoredKey);
+    await keys.writeSecret(sql, secret);
+    await keys.markRevoked(sql, 'ci', 2);
+    await keys.readKeys(sql);
+    await keys.readSecrets(sql);
+  });
+}
+
 async function readAll(db: Database): Promise<void> {
   await db.read(async (sql) => {
     await calls.readAttempts(sql, 'x');
@@ -121,6 +135,7 @@ async function readAll(db: Database): Promise<void> {
     await settings.readCurrentSpent(sql, '2026-01-01');
     await settings.readSpent(sql, { subject: 'task', name: 'x', period: '' });
     await settings.readProviders(sql);
+    await settings.readAliases(sql);
     await readPart(sql, 'x');
   });
 }
@@ -169,7 +184,10 @@ async function use(file: string): Promise<void> {
     await forgetBody(sql, hashOf(2 * HISTORY - 1));
     const provider = { name: 'p', dialect: 'openai', baseUrl: 'http://x', models: [] } as const;
     await settings.writeProvider(sql, { ...provider, models: [] }, 1);
+    await settings.writeAlias(sql, 'a*', 'x');
+    await settings.writeAlias(sql, 'a*', null);
   });
+  await useKeys(db);
   await readAll(db);
   outbox.stop();
   await db.close();
@@ -178,11 +196,14 @@ async function use(file: string): Promise<void> {
 export const modeld: StoreUse = {
   daemon: 'modeld',
   smallTables: {
+    api_keys: 'one row for each key; all are in memory',
+    api_key_secrets: 'one or two rows for each key; all are in memory',
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
     context_sizes: 'one row for each agent',
     parts_counted: 'one row',
     providers: 'one row for each provider',
+    model_aliases: 'one row for each alias',
     usage_hours: 'one row for each hour, agent and model, however many calls there were',
     usage_totals: 'one row for each agent and model',
   },
