@@ -18,25 +18,32 @@ import { type HttpListener, makeHttpListener } from './http-server.ts';
 import { silentLog } from './log.ts';
 import { makeMetrics } from './metrics.ts';
 
-const table = routes({
-  put: route({
+const post = (path: string) =>
+  route({
     method: 'POST',
-    path: '/v1/put',
+    path,
     callers: ['operator'],
     body: z.unknown(),
     output: z.looseObject({}),
-  }),
-});
+  });
+const table = routes({ put: post('/v1/put'), wait: post('/v1/wait') });
 
 describe('http-body', () => {
   const dir = mkdtempSync(join(tmpdir(), 'agentd-b-'));
   const [tight, wide] = [join(dir, 'a', 'x.sock'), join(dir, 'b', 'x.sock')];
   const open: net.Socket[] = [];
   let face: HttpListener;
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
 
   before(async () => {
     const metrics = makeMetrics('test');
-    const handlers = { put: async () => ({}) };
+    const handlers = {
+      put: async () => ({}),
+      async wait() {
+        await answered;
+        return {};
+      },
+    };
     const dispatch = makeDispatch({ routes: table, handlers, log: silentLog, metrics });
     face = makeHttpListener({ dispatch, log: silentLog });
     const caller = authenticateAs({ kind: 'operator', principal: 'person:ann' });
@@ -90,6 +97,20 @@ describe('http-body', () => {
     } finally {
       PROCESS_BODIES.bytesMax = before;
     }
+  });
+
+  it('a body counts until its request has ended, also when nobody reads the response', async () => {
+    const text = requestText('POST', '/v1/wait', {}, '1'.repeat(400_000));
+    const waiting = exchange({ path: tight }, text);
+    await held(400_000);
+    assert.equal(await put(tight, 200_000), 'overloaded');
+    answer();
+    assert.equal((await waiting).responses[0]!.status, 200);
+    await held(0);
+    assert.equal(await put(tight, 200_000), 'ok');
+    const malformed = await exchange({ path: tight }, requestText('POST', '/v1/put', {}, '{'));
+    assert.equal(malformed.responses[0]!.status, 400);
+    await held(0);
   });
 
   it('a connection beyond the limit of its socket is closed', async () => {

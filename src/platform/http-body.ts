@@ -4,22 +4,25 @@ import { type Fault, fault } from '../wire/errors.ts';
 import type { BodySink, Exchange } from './http1/exchange.ts';
 import { decodeUtf8 } from './json.ts';
 
-/** Limits and counts the bytes of bodies that are still arriving. */
+/** Limits and counts the bytes of bodies that arrive, and of those whose request is in progress. */
 export type ByteBudget = { bytesMax: number; bytes: number };
 
-/** For all sockets of this process together: incomplete bodies use memory. */
+/** For all sockets of this process together: bodies use memory until their request has ended. */
 export const PROCESS_BODIES: ByteBudget = { bytesMax: 256_000_000, bytes: 0 };
 
 /** Up to this much of a refused body is discarded, so that the client reads the response. */
 const LINGER_BYTES_MAX = 64_000_000;
 const JSON_TYPE = /^application\/([^;]+\+)?json\s*(;|$)/i;
 
-/** Resolves to the text of the body, or undefined if there is none. */
+/** `text` is undefined if there is no body. `release` is called when nobody needs it any more. */
+export type ReceivedBody = { text: string | undefined; release(): void };
+
+/** Throws a fault for a body that is too large, or not JSON, or more than the budgets allow. */
 export function readBody(
   exchange: Exchange,
   sizeBytesMax: number,
   budgets: readonly ByteBudget[],
-): Promise<string | undefined> {
+): Promise<ReceivedBody> {
   const isTooLarge = Number(exchange.headers['content-length'] ?? 0) > sizeBytesMax;
   if (!isTooLarge) exchange.sendContinue();
   return new Promise((resolve, reject) => {
@@ -37,7 +40,7 @@ function decodeBody(bytes: Buffer, type: string | undefined): string | undefined
   return decodeUtf8(bytes);
 }
 
-type BodyPromise = { resolve(text: string | undefined): void; reject(reason: unknown): void };
+type BodyPromise = { resolve(body: ReceivedBody): void; reject(reason: unknown): void };
 
 const tooLargeFault = (sizeBytesMax: number): Fault =>
   fault('too_large', `the body is larger than ${sizeBytesMax} bytes`);
@@ -82,12 +85,13 @@ class Collector implements BodySink {
 
   end(): void {
     const chunks = this.#chunks;
-    this.#discard();
+    this.#chunks = [];
     try {
       const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-      this.#done.resolve(decodeBody(bytes, this.#exchange.headers['content-type']));
+      const text = decodeBody(bytes, this.#exchange.headers['content-type']);
+      this.#done.resolve({ text, release: () => this.#discard() });
     } catch (reason) {
-      this.#done.reject(reason);
+      this.refuse(reason);
     }
   }
 
@@ -96,7 +100,7 @@ class Collector implements BodySink {
     this.#done.reject(fault('canceled', 'the caller disconnected'));
   }
 
-  refuse(why: Fault): void {
+  refuse(why: unknown): void {
     this.#isRefused = true;
     this.#discard();
     this.#done.reject(why);

@@ -13,7 +13,7 @@ import {
   type Trace,
   UpgradeReply,
 } from './dispatch.ts';
-import { type ByteBudget, PROCESS_BODIES, readBody } from './http-body.ts';
+import { type ByteBudget, PROCESS_BODIES, type ReceivedBody, readBody } from './http-body.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { type HttpServer, makeServer, type ServerLimits } from './http1/server.ts';
@@ -53,8 +53,11 @@ const SOCKET_LIMITS: SocketLimits = {
   connectionsMax: 2_048,
   bodiesBytesMax: PROCESS_BODIES.bytesMax,
 };
-/** A run is one untrusted process: it must not use up what other callers need. */
-export const RUN_SOCKET_LIMITS: SocketLimits = { connectionsMax: 64, bodiesBytesMax: 64_000_000 };
+/** A run is one untrusted process: it must not use up what other callers need. Two large bodies. */
+export const RUN_SOCKET_LIMITS: SocketLimits = {
+  connectionsMax: 64,
+  bodiesBytesMax: 64 * 1024 * 1024,
+};
 
 const BODY_BYTES_MAX = 1_000_000;
 export const SOCKET_PATH_BYTES_MAX = 100;
@@ -90,6 +93,7 @@ export function makeHttpListener(options: {
     const method = exchange.method === 'HEAD' ? 'GET' : exchange.method;
     const trace = readTrace(headers);
     exchange.addHeader('x-request-id', trace.requestId);
+    let received: ReceivedBody | undefined;
     try {
       const url = parseUrl(target);
       const caller = authenticate(exchange);
@@ -99,7 +103,8 @@ export function makeHttpListener(options: {
       // Dispatch checks this too; here, so that a forbidden caller's body is not read.
       assertCaller(route, caller);
       const sizeBytesMax = route.bodySizeBytesMax ?? BODY_BYTES_MAX;
-      const rawBody = await readBody(exchange, sizeBytesMax, budgets);
+      received = await readBody(exchange, sizeBytesMax, budgets);
+      const rawBody = received.text;
       assertUpgrade(route, headers);
       const value = await dispatch.run({
         method,
@@ -123,6 +128,8 @@ export function makeHttpListener(options: {
       } else exchange.send(200, JSON_HEADERS, JSON.stringify(value));
     } catch (error) {
       sendFault(exchange, error, findVendor(target));
+    } finally {
+      received?.release();
     }
   };
 

@@ -32,6 +32,8 @@ export * from './modeld/keys.ts';
 export * from './modeld/views.ts';
 
 const bodySizeBytesMax = sizeCharsMax;
+/** As the vendors accept it: images and documents are in the body. */
+const VENDOR_BODY_BYTES_MAX = 32 * 1024 * 1024;
 
 /** The caller's choice of version and betas reaches a provider of the same dialect. */
 const ANTHROPIC_HEADERS = ['anthropic-version', 'anthropic-beta'];
@@ -191,7 +193,7 @@ export const modeldRoutes = routes({
     isPlainBody: isObject,
     output: z.unknown(),
     streams: true,
-    bodySizeBytesMax,
+    bodySizeBytesMax: VENDOR_BODY_BYTES_MAX,
     dialect: 'openai',
   }),
   openaiResponses: route({
@@ -203,7 +205,7 @@ export const modeldRoutes = routes({
     isPlainBody: isObject,
     output: z.unknown(),
     streams: true,
-    bodySizeBytesMax,
+    bodySizeBytesMax: VENDOR_BODY_BYTES_MAX,
     dialect: 'openai',
   }),
   openaiModels: route({
@@ -233,7 +235,7 @@ export const modeldRoutes = routes({
     isPlainBody: isObject,
     output: z.unknown(),
     streams: true,
-    bodySizeBytesMax,
+    bodySizeBytesMax: VENDOR_BODY_BYTES_MAX,
     dialect: 'anthropic',
   }),
   /** The provider's count, which is free; an estimate where the provider has none. */
@@ -246,7 +248,7 @@ export const modeldRoutes = routes({
     body: z.looseObject({}),
     isPlainBody: isObject,
     output: z.unknown(),
-    bodySizeBytesMax,
+    bodySizeBytesMax: VENDOR_BODY_BYTES_MAX,
     dialect: 'anthropic',
   }),
   anthropicModels: route({

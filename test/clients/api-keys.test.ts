@@ -130,8 +130,12 @@ describe('API keys', () => {
         assert.match(error.message, /key leaked was revoked at/);
         return true;
       });
-    const { events } = await clients.runtime.audit.events({ query: { limit: 1_000 } });
-    const refused = events.filter(({ event }) => event === 'key.refused');
+    // The refusal is sent to the log after the response.
+    const refused = await eventually('the refusal in the log', async () => {
+      const { events } = await clients.runtime.audit.events({ query: { limit: 1_000 } });
+      const found = events.filter(({ event }) => event === 'key.refused');
+      return found.length > 0 ? found : undefined;
+    });
     assert.equal(refused.length, 1);
     assert.deepEqual([refused[0]!.principal, refused[0]!.status], ['key:leaked', 'revoked']);
     const again = await ctl('key', 'create', 'leaked');
