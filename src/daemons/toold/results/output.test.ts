@@ -22,6 +22,16 @@ describe('neutralise', () => {
 });
 
 describe('showResult', () => {
+  it('[R96] finds secrets anywhere in a result, keys included, and names their kind', () => {
+    const key = `ghp_${'a7Kq2ZxP9mB4'.repeat(3)}`;
+    const { value, text, redacted } = showResult({ lines: [{ [key]: 1, text: `x ${key}\u0007` }] });
+    assert.ok(!text.includes(key));
+    assert.deepEqual(redacted, ['GitHub token']);
+    assert.deepEqual(value, {
+      lines: [{ '[redacted GitHub token]': 1, text: 'x [redacted GitHub token][U+0007]' }],
+    });
+  });
+
   it('shows hidden characters by name, and of very many only that they exist', () => {
     const of = (text: string) => showResult({ text }).value.text as string;
     const few = '\u0000'.repeat(65_536);

@@ -1,6 +1,6 @@
 // Makes a result safe to show to a model: removes secrets of known shapes, and escapes control and
 // bidirectional characters that could hide text or steer a terminal.
-import { mayHoldSecret, redact } from './secrets.ts';
+import { mayHoldSecret, redact } from '../../../platform/secrets/shapes.ts';
 
 /**
  * C0 but tab and line ends, DEL, C1, bidirectional marks and overrides, line separators, tag

@@ -131,6 +131,13 @@ export const SHAPES: readonly Shape[] = [
     hints: ['authorization'],
   },
   {
+    name: 'session cookie',
+    pattern:
+      /cookie["']?\s*:[^\n]{0,200}?(?:sess|sid|auth|token)[\w-]{0,40}=(?<secret>[\w%.~+/=-]{16,4096})/gi,
+    hints: ['cookie'],
+    isSecret: looksRandom,
+  },
+  {
     name: 'secret',
     pattern: new RegExp(
       `(?:${SECRET_WORDS.join('|')})["']?\\s{0,3}[:=]\\s{0,3}["']?` +
