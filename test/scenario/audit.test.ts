@@ -72,9 +72,10 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds that need a person, the network, old data or a backup, and have their own tests. */
+/** Kinds that need a person, a key, the network, old data or a backup, and have their own tests. */
 const ELSEWHERE = new RegExp(
-  '^(run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
+  '^(key\\.|workspace\\.disarmed|run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|' +
+    'network\\.|audit\\.archived|' +
     'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
 );
 

@@ -2,7 +2,7 @@
 import { findKeptSecrets } from './kept-rules.ts';
 import { redact } from './shapes.ts';
 
-/** As people write them down. Only a word with digits: a password may be wrong, long or forgotten. */
+/** As people write them down. Only what has digits: a password may also be wrong or forgotten. */
 const PASSWORD_IN_WORDS =
   /\b(?:password|passphrase|passcode|pin)\b[\w ]{0,40}?(?:\bis\b|[:=])\s*["'`]?(?=\S{0,63}\d)[^\s"'`${(<]{4,64}/i;
 

@@ -133,7 +133,7 @@ export const SHAPES: readonly Shape[] = [
   {
     name: 'session cookie',
     pattern:
-      /cookie["']?\s*:[^\n]{0,200}?(?:sess|sid|auth|token)[\w-]{0,40}=(?<secret>[\w%.~+/=-]{16,4096})/gi,
+      /cookie["']?\s*:[^\n]{0,200}?(?:sess|sid|auth)[\w-]{0,40}=(?<secret>[\w%.~+/=-]{16,999})/gi,
     hints: ['cookie'],
     isSecret: looksRandom,
   },
