@@ -241,9 +241,9 @@ describe('refused before the chat is read', () => {
   });
 
   test('an unknown path, and a wrong method', async () => {
-    const unknown = await post(`${server.url}/v1/responses`, OPENAI_HEADERS, base);
+    const unknown = await post(`${server.url}/v1/assistants`, OPENAI_HEADERS, base);
     assert.equal(unknown.status, 404);
-    assert.match(readPath(unknown.json, 'error.message'), /Invalid URL \(POST \/v1\/responses\)/);
+    assert.match(readPath(unknown.json, 'error.message'), /Invalid URL \(POST \/v1\/assistants\)/);
     const wrong = await fetch(`${server.url}/v1/chat/completions`, { headers: OPENAI_HEADERS });
     assert.equal(wrong.status, 405);
   });
