@@ -2,6 +2,7 @@
 // dialects (/openai, /anthropic) are passed through as those vendors define them.
 import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
+import { liveRoute } from './live.ts';
 import {
   EmbedRequest,
   EmbedResponse,
@@ -90,6 +91,7 @@ export const modeldRoutes = routes({
     body: z.strictObject({ pattern: AliasPattern, model: z.string().min(1).max(128).nullable() }),
     output: z.object({ aliases: z.array(AliasView) }),
   }),
+  watchLive: liveRoute('/v1/models/live'),
   usage: route({
     method: 'GET',
     path: '/v1/models/usage',

@@ -1,6 +1,7 @@
 // sandboxd's contract: runners, tool boxes and their commands, and the sandbox features of this
 // host. Paths are those inside a box.
 import * as z from 'zod';
+import { liveRoute } from './live.ts';
 import { AgentName, BoxId, CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
@@ -119,6 +120,8 @@ const command = {
   limits: CommandLimits.optional(),
   /** Returns one response at the end instead of a stream. */
   collect: z.boolean().optional(),
+  /** The tool under whose name people who watch the task see the output as it comes. */
+  live_as: z.string().min(1).max(128).optional(),
 };
 
 export const ExecBody = z.strictObject({ call_id: CallId, ...command });
@@ -239,6 +242,7 @@ export const sandboxdRoutes = routes({
     callers: ['operator'],
     output: FeaturesView,
   }),
+  watchLive: liveRoute('/v1/sandboxes/live'),
   listBoxes: route({
     method: 'GET',
     path: '/v1/sandboxes',

@@ -24,6 +24,8 @@ export type ScriptedText = {
   /** Sends no response until the caller disconnects or the server closes. */
   hang?: boolean;
   delayMs?: number;
+  /** The time before each further word, where the caller asked for a stream. */
+  wordMs?: number;
   /** A provider error instead of a response. */
   status?: number;
   headers?: Record<string, string>;
@@ -130,7 +132,9 @@ const USAGE = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
 
 function respond(response: http.ServerResponse, scene: ScriptedScene, reply: ScriptedText): void {
   const { status = 200, text, calls = [], usage = USAGE, headers = {} } = reply;
-  response.writeHead(status, { 'content-type': 'application/json', ...headers });
+  const isStream = scene.body.stream === true && status < 400;
+  const type = isStream ? 'text/event-stream' : 'application/json';
+  response.writeHead(status, { 'content-type': type, ...headers });
   if (status >= 400) {
     response.end(JSON.stringify({ error: { message: text ?? 'played', type: 'server_error' } }));
     return;
@@ -146,6 +150,18 @@ function respond(response: http.ServerResponse, scene: ScriptedScene, reply: Scr
     ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
   };
   const finish_reason = toolCalls.length === 0 ? 'stop' : 'tool_calls';
+  if (isStream) {
+    const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'm' };
+    const chunk = (delta: object, more: object = {}) => ({
+      ...head,
+      choices: [{ index: 0, delta, finish_reason: null, ...more }],
+    });
+    const texts = (text ?? '').split(/(?<= )/).map((content) => chunk({ content }));
+    const called = toolCalls.map((one, index) => chunk({ tool_calls: [{ index, ...one }] }));
+    const end = [chunk({}, { finish_reason }), { ...head, choices: [], usage }];
+    void writeStream(response, [...texts, ...called, ...end], reply.wordMs ?? 0);
+    return;
+  }
   response.end(
     JSON.stringify({
       id: 'chatcmpl-1',
@@ -156,4 +172,16 @@ function respond(response: http.ServerResponse, scene: ScriptedScene, reply: Scr
       usage,
     }),
   );
+}
+
+async function writeStream(
+  response: http.ServerResponse,
+  chunks: readonly object[],
+  pauseMs: number,
+): Promise<void> {
+  for (const chunk of chunks) {
+    response.write(`data: ${JSON.stringify(chunk)}\n\n`);
+    if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
+  }
+  response.end('data: [DONE]\n\n');
 }

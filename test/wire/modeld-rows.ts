@@ -50,6 +50,10 @@ export const ROWS = rows({
     check: (response: { embeddings: unknown[] }) => assert.equal(response.embeddings.length, 2),
     bad: [['an empty text', (g) => withBody(g, { input: [''] }), 'bad_request']],
   },
+  watchLive: {
+    good: async (world) => ({ query: { root_task_id: world.someRun.taskId, seconds: '1' } }),
+    bad: [['no task', (good) => ({ ...good, query: { seconds: '1' } }), 'bad_request']],
+  },
   listModels: { cites: '[R292]', good: async (world) => ({ run: world.someRun }) },
   usage: { cites: '[R293]', good: async () => ({ query: { since: '2026-01-01T00:00:00Z' } }) },
   listBudgets: { good: nothing },

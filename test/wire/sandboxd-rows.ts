@@ -93,6 +93,11 @@ export const ROWS = rows({
         JSON.stringify(response),
       ),
   },
+  watchLive: {
+    unknownId: 'fine',
+    good: async () => ({ query: { root_task_id: fresh().root_task_id, seconds: '1' } }),
+    bad: [['no task', (good) => ({ ...good, query: { seconds: '1' } }), 'bad_request']],
+  },
   listBoxes: {
     good: async () => ({ query: { limit: '10' } }),
     check: (response: { boxes: unknown[] }) => assert.ok(response.boxes.length > 0),

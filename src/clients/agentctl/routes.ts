@@ -71,6 +71,7 @@ export const PATHS = {
   },
   modeld: {
     listModels: 'GET /v1/models',
+    watchLive: 'GET /v1/models/live',
     usage: 'GET /v1/models/usage',
     listBudgets: 'GET /v1/models/budgets',
     setBudget: 'PUT /v1/models/budgets',
@@ -86,6 +87,7 @@ export const PATHS = {
   },
   sandboxd: {
     features: 'GET /v1/sandboxes/features',
+    watchLive: 'GET /v1/sandboxes/live',
     identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
     listDisarmed: 'GET /v1/sandboxes/disarmed',

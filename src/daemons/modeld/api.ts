@@ -54,6 +54,7 @@ export function makeHandlers(service: ModeldService): ModeldHandlers {
 
 type ModelRoutes =
   | 'generate'
+  | 'watchLive'
   | 'embed'
   | 'listModels'
   | 'testModel'
@@ -106,6 +107,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       assertMeant(context.caller, context.body.model);
       return service.embed(context.caller, context.body, readDeadline(context));
     },
+    watchLive: async ({ query, signal }) => service.feed.watch(query, signal),
     listModels: async () => ({
       models: service.providers.listModelViews(),
       providers: service.providers.listViews(),

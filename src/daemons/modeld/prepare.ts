@@ -25,7 +25,13 @@ import { startEvents, startTranslation } from './adapters/stream-response.ts';
 import { boundEmbedTokens, boundInputTokens } from './adapters/tokens.ts';
 import { NO_USAGE } from './rules/budget.ts';
 import { type ModelRoute, REHEARSAL, type ResolvedModel } from './rules/models.ts';
-import type { ModelInput, ProviderResult, ProviderSettings } from './service/ports.ts';
+import type {
+  ModelInput,
+  ProviderResult,
+  ProviderSettings,
+  ResponseObserver,
+  UpstreamOptions,
+} from './service/ports.ts';
 
 type ReadResult = Omit<ProviderResult, 'route'>;
 export type PreparedRequest = {
@@ -47,7 +53,12 @@ export type PreparedRoute = {
   price: PriceRow;
   times: number;
   boundCost(inputTokens: number, outputTokens: number): number;
-  makeRequest(limit: { outputTokensMax: number; isLimited: boolean }): PreparedRequest;
+  makeRequest(
+    run: Pick<UpstreamOptions, 'outputTokensMax' | 'isLimited' | 'observer'> & {
+      /** A response that nobody asked to be streamed may be, to show it. */
+      prefersStream: boolean;
+    },
+  ): PreparedRequest;
 };
 
 export type Preparation = {
@@ -124,10 +135,13 @@ function computeWantedOutput(model: ResolvedModel, requested: number | undefined
   return model.isExact ? Math.min(wanted, model.maxOutputTokens) : wanted;
 }
 
-type WrittenReaders = {
-  body: string;
-  headers: Record<string, string>;
-  readers: Pick<PreparedRequest, 'readWhole' | 'readStream'>;
+type Reading = {
+  readers(
+    written: WrittenRequest,
+    observer: ResponseObserver | undefined,
+  ): Pick<PreparedRequest, 'readWhole' | 'readStream'>;
+  /** A stream is read to its end before the caller gets the response, unless it asked for one. */
+  isWholeAnyway?: true;
 };
 
 /** Writes a neutral request, and again when the output limit is lower than wanted. */
@@ -135,15 +149,15 @@ function prepareWritten(
   p: Preparation,
   dialect: Dialect,
   request: ModelRequest,
-  readers: (written: WrittenRequest) => WrittenReaders['readers'],
+  { readers, isWholeAnyway }: Reading,
 ): PreparedRoute {
   const wanted = computeWantedOutput(p.model, request.maxOutputTokens);
-  const write = (maxOutputTokens: number) => {
+  const write = (maxOutputTokens: number, stream = request.stream) => {
     const written = dialect.writeRequest(request, {
       provider: p.route.provider,
       model: p.route.model,
       maxOutputTokens,
-      stream: request.stream,
+      stream,
       maxTokensField: p.settings.maxTokensField,
     });
     return { ...written, text: JSON.stringify(written.body) };
@@ -158,14 +172,16 @@ function prepareWritten(
   });
   return {
     ...makeCosts(p, { inputTokens, sizeBytes, outputTokensWanted: wanted }),
-    makeRequest({ outputTokensMax }) {
-      const written = outputTokensMax < wanted ? write(outputTokensMax) : first;
+    makeRequest({ outputTokensMax, observer, prefersStream }) {
+      const stream = request.stream || (isWholeAnyway === true && prefersStream);
+      const isFirst = outputTokensMax >= wanted && stream === request.stream;
+      const written = isFirst ? first : write(Math.min(outputTokensMax, wanted), stream);
       return {
         dialect: dialect.name,
         body: written.text,
         headers: written.headers,
-        stream: request.stream,
-        ...readers(written),
+        stream,
+        ...readers(written, observer),
       };
     },
   };
@@ -173,17 +189,23 @@ function prepareWritten(
 
 function prepareNeutral(p: Preparation, dialect: Dialect, request: ModelRequest): PreparedRoute {
   const { provider } = p.route;
-  return prepareWritten(p, dialect, request, ({ names }) => ({
+  const readers: Reading['readers'] = ({ names }, observer) => ({
     readWhole: ({ json }) => ({
       ended: Promise.resolve({ response: dialect.readResponse(json, names) }),
       output: { type: 'answer' },
     }),
     async readStream(upstream) {
       const reader = dialect.readStream(names);
-      const { items, ended } = await startEvents({ upstream, reader, provider });
-      return { ended, output: { type: 'events', items } };
+      const { items, ended } = await startEvents({ upstream, reader, provider, observer });
+      if (request.stream) return { ended, output: { type: 'events', items } };
+      // Like a whole response: one that breaks off is tried again.
+      for await (const _ of items);
+      const end = await ended;
+      if (end.fault !== undefined) throw end.fault;
+      return { ended, output: { type: 'answer' } };
     },
-  }));
+  });
+  return prepareWritten(p, dialect, request, { readers, isWholeAnyway: true });
 }
 
 type ClientInput = Extract<ModelInput, { form: 'client' }>;
@@ -199,7 +221,7 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientInput): 
     ...(request.streamUsage === undefined ? {} : { streamUsage: request.streamUsage }),
   };
   const { provider } = p.route;
-  return prepareWritten(p, dialect, request, ({ names, dropped = [] }) => {
+  const readers: Reading['readers'] = ({ names, dropped = [] }, observer) => {
     const lost = listDropped([...(request.dropped ?? []), ...dropped]);
     return {
       readWhole({ json }) {
@@ -211,12 +233,13 @@ function prepareTranslated(p: Preparation, dialect: Dialect, ask: ClientInput): 
       async readStream(upstream) {
         const reader = dialect.readStream(names);
         const writer = client.writeStream(meta);
-        const started = await startTranslation({ upstream, reader, provider, writer, client });
-        const { items, ended } = started;
+        const reading = { upstream, reader, provider, observer };
+        const { items, ended } = await startTranslation({ ...reading, writer, client });
         return { ended, output: { type: 'stream', headers: { ...SSE_HEADERS, ...lost }, items } };
       },
     };
-  });
+  };
+  return prepareWritten(p, dialect, request, { readers });
 }
 
 const DROPPED_LENGTH_MAX = 1_000;
@@ -255,7 +278,7 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
       times,
     }),
     outputTokensMin: perChoiceMin * choices,
-    makeRequest({ outputTokensMax, isLimited }) {
+    makeRequest({ outputTokensMax, isLimited, observer }) {
       const allowed = Math.max(1, Math.floor(outputTokensMax / choices));
       const isCut = own.tokens === undefined ? isLimited : allowed < own.tokens;
       const passed = passRequest({
@@ -277,7 +300,7 @@ function preparePassthrough(p: Preparation, dialect: Dialect, ask: ClientInput):
         }),
         async readStream(upstream) {
           const { hidesUsage } = passed;
-          const tap = { dialect, upstream, model, provider, hidesUsage };
+          const tap = { dialect, upstream, model, provider, hidesUsage, observer };
           const { items, ended } = await passStream(tap);
           const headers = { ...SSE_HEADERS, ...upstream.headers };
           return { ended, output: { type: 'stream', headers, items } };

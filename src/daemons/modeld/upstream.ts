@@ -22,6 +22,7 @@ import type {
   ModelResult,
   ProviderResult,
   ProviderSettings,
+  ResponseObserver,
   RoutePlan,
   Upstream,
   UpstreamOptions,
@@ -32,6 +33,8 @@ type Connection = {
   rateLimiter: RateLimiter;
   circuit: Circuit;
   limits: CallLimits;
+  /** False once a stream did not: then its cost is not known, and none is asked for to be shown. */
+  reportsStreamedUsage: boolean;
 };
 export type Hop = { route: ModelRoute; connection: Connection; prepared: PreparedRoute };
 
@@ -86,6 +89,7 @@ export function makeUpstream(options: {
         firstByteTimeoutMs: timeouts.firstByteMs,
         idleTimeoutMs: timeouts.idleMs,
       },
+      reportsStreamedUsage: true,
     });
   };
 
@@ -176,18 +180,22 @@ function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Provide
     random,
     signal,
     async attempt({ route: hop, budgetMs, commit }) {
+      const { connection } = hop;
       await run.beforeTry();
-      const pass = await hop.connection.rateLimiter.acquire({ tokens: run.tokensReserved, signal });
+      const pass = await connection.rateLimiter.acquire({ tokens: run.tokensReserved, signal });
       tries.count++;
       tries.chain.push(hop.route.provider);
       try {
-        const sending = hop.prepared.makeRequest(run);
+        const prefersStream = connection.reportsStreamedUsage && run.observer?.isWatched() === true;
+        const sending = hop.prepared.makeRequest({ ...run, prefersStream });
         const call = makeProviderCall({ hop, sending, run, budgetMs });
         const read = sending.stream
           ? await sending.readStream(await client.callProvider({ ...call, stream: true }))
           : sending.readWhole(await client.callProvider({ ...call, stream: false }));
         const performed = { route: hop.route, ...read };
         commit();
+        if (sending.stream) noteUsage(read.ended, connection);
+        else if (run.observer !== undefined) showWhole(read.ended, run.observer);
         releaseWhenEnded(pass, performed.ended);
         return performed;
       } catch (error) {
@@ -197,6 +205,22 @@ function runPlan({ hops, run, client, clock, random }: PlanRun): Promise<Provide
       }
     },
   });
+}
+
+function noteUsage(ended: Promise<ModelResult>, connection: Connection): void {
+  const note = ({ response, fault }: ModelResult): void => {
+    if (fault === undefined && !response.usageReported) connection.reportsStreamedUsage = false;
+  };
+  void ended.then(note, () => undefined);
+}
+
+/** Shows a response that came as a whole. */
+function showWhole(ended: Promise<ModelResult>, observer: ResponseObserver): void {
+  const show = ({ response }: ModelResult): void => {
+    const { parts } = response.message;
+    if (observer.isWatched()) observer.show(parts.filter((part) => part.type !== 'tool_result'));
+  };
+  void ended.then(show, () => undefined);
 }
 
 function releaseWhenEnded(pass: Admission, ended: Promise<ModelResult>): void {

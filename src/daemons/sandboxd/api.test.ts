@@ -29,7 +29,7 @@ for (const route of ['execBox', 'runOnce'] as const) {
         if (disconnects === 'before') caller.abort();
         return command;
       };
-      const boxes = { exec: start, runOnce: start };
+      const boxes = { exec: start, runOnce: start, ownerOf: () => undefined };
       const handlers = makeHandlers({ boxes } as unknown as SandboxdDeps);
       const asked = { params: { id: 'box_1' }, body: {}, signal: caller.signal };
       const answered = Promise.resolve(handlers[route](asked as never));

@@ -2,6 +2,7 @@
 // the command is killed when its reader disconnects.
 import { toTimestamp } from '../../platform/clock.ts';
 import { type Handlers, RawReply } from '../../platform/dispatch.ts';
+import type { LiveFeed } from '../../platform/live-feed.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { FileRequestInput } from '../../wire/sandboxd/files.ts';
@@ -14,6 +15,7 @@ import { makeLayerHandlers } from './layer-handlers.ts';
 import type { LayerService } from './layer-service.ts';
 import type { Layers } from './layers.ts';
 import type { Levels } from './levels.ts';
+import { makeShowOutput, type ShowOutput } from './live-output.ts';
 import type { BoxPrograms } from './programs.ts';
 import type { RunEnds } from './run-ends.ts';
 import type { Runners } from './runners.ts';
@@ -34,12 +36,13 @@ export type SandboxdDeps = {
   layers: Pick<Layers, 'assertAvailable'>;
   layerService: LayerService;
   treeFiles: Pick<TreeFileService, 'prune'>;
+  feed: LiveFeed;
   store: Pick<SandboxdStore, 'list' | 'rangeUse' | 'listTreeFiles' | 'fileSizes' | 'listDisarmed'>;
   ranges: Parameters<SandboxdStore['rangeUse']>[0];
 };
 
 export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes> {
-  const { runners, programs, runEnds, boxes, levels, identities, workspaces, store } = deps;
+  const { runners, programs, runEnds, boxes, levels, identities, workspaces, store, feed } = deps;
   const toRunnerKey = (
     id: RunId,
     query: { fence: number; mode?: 'live' | 'replay' | undefined },
@@ -51,6 +54,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
   return {
     ...makeLayerHandlers(deps.layerService),
     features: () => levels.view(),
+    watchLive: async ({ query, signal }) => feed.watch(query, signal),
     async identity() {
       const { mode, nobody } = identities;
       const ranges = await store.rangeUse(deps.ranges);
@@ -123,22 +127,24 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
       return view;
     },
     async execBox({ params, body, signal }) {
+      const show = makeShowOutput(feed, boxes.ownerOf(params.id), body);
       const command = await boxes.exec(params.id, body, signal);
-      return respond(command, body.collect === true, signal);
+      return respond(command, { isCollected: body.collect === true, show }, signal);
     },
     boxFiles: ({ params, body }) => boxes.files(params.id, body, WRITING_OPS.has(body.op)),
     closeBox: async ({ params }) => ({ closed: await boxes.close(params.id) }),
     closeBoxes: async () => ({ closed: await boxes.closeAll() }),
     async runOnce({ body, signal }) {
       const command = await boxes.runOnce(body, signal);
-      return respond(command, body.collect === true, signal);
+      const show = makeShowOutput(feed, body, body);
+      return respond(command, { isCollected: body.collect === true, show }, signal);
     },
   };
 }
 
 function respond(
   command: SandboxCommand,
-  isCollected: boolean,
+  { isCollected, show }: { isCollected: boolean; show: ShowOutput | undefined },
   signal: AbortSignal,
 ): Promise<Collected> | RawReply {
   const onAbort = (): void => command.kill();
@@ -146,7 +152,7 @@ function respond(
   if (signal.aborted) onAbort();
   signal.addEventListener('abort', onAbort, { once: true });
   void command.ended.then(() => signal.removeEventListener('abort', onAbort));
-  if (isCollected) return collect(command);
+  if (isCollected) return collect(command, show);
   const headers = { 'content-type': 'application/x-ndjson' };
   return new RawReply({ status: 200, headers, body: streamLines(command) });
 }
@@ -166,9 +172,12 @@ async function* streamLines(command: SandboxCommand): AsyncGenerator<string> {
   }
 }
 
-async function collect(command: SandboxCommand): Promise<Collected> {
+async function collect(command: SandboxCommand, show?: ShowOutput): Promise<Collected> {
   const collected: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
-  for await (const { stream, bytes } of command.readOutput()) collected[stream].push(bytes);
+  for await (const { stream, bytes } of command.readOutput()) {
+    collected[stream].push(bytes);
+    show?.(stream, bytes);
+  }
   const exit = await command.ended;
   if (exit === 'gone') throw wardenGoneFault();
   return {

@@ -2,6 +2,7 @@
 import { mkdirSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
+import { LiveFeed } from '../../platform/live-feed.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -178,6 +179,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       identities,
       workspaces,
       treeFiles,
+      feed: new LiveFeed(),
       layers,
       layerService,
       store,

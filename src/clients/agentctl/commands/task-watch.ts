@@ -1,15 +1,18 @@
-// agentctl task watch: redraws a task's tree in place on a terminal, and prints changes line by
-// line elsewhere.
+// agentctl task watch: a task's tree, redrawn in place on a terminal, below what models say and
+// commands print. Elsewhere its changes line by line, or one document per line.
 import type { TreeNode } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
+import type { LiveGap, LiveItem } from '../../../wire/live.ts';
 import type { Session } from '../command.ts';
 import { onInterrupt } from '../interrupt.ts';
 import { type Out, toJsonText } from '../out.ts';
 import { retryWhileDown } from '../retry-while-down.ts';
 import type { RuntimeClient } from '../runtime.ts';
+import { followLive } from '../timeline/follow-live.ts';
 import { followTree } from '../timeline/follow-tree.ts';
 import { addCalls, CallReader } from '../timeline/gather.ts';
+import { makeLiveLines } from '../timeline/live-lines.ts';
 import { findOpenQuestion } from '../timeline/progress.ts';
 import { renderTree } from '../timeline/render-tree.ts';
 import { makeReporter, printEnd } from './task-wait.ts';
@@ -18,20 +21,31 @@ export async function watch(session: Session): Promise<number> {
   const { args, out, runtime } = session;
   const id = args.positionals[0] ?? (await findNewestRoot(runtime()));
   const { signal, done } = onInterrupt();
+  const live = new AbortController();
   const view = out.json
     ? makeJsonView(out)
     : out.terminal
-      ? makeLiveView(out, runtime(), signal)
+      ? makeTreeView(out, runtime(), signal)
       : makeLineView(out, runtime());
   let last: TreeNode | undefined;
+  /** Leaves out what other parts of the tree do than the subtask that is watched. */
+  const onItem = (item: LiveItem | LiveGap): void => {
+    const isShown = 'left_out_chars' in item || last === undefined || isWithin(last, item.task_id);
+    if (isShown) view.onItem(item);
+  };
   try {
     for await (const tree of followTree(runtime(), id, signal, view.onEvent)) {
-      if (last === undefined && !out.json) out.writeLine(out.paint('dim', id));
-      await view.show(tree);
+      if (last === undefined) {
+        if (!out.json) out.writeLine(out.paint('dim', id));
+        if (tree.task.ended_at === null)
+          void followLive(runtime(), tree.task.root_task_id, onItem, live.signal);
+      }
       last = tree;
+      await view.show(tree);
       if (args.flag('no-wait') && findOpenQuestion(tree) !== undefined) break;
     }
   } finally {
+    live.abort();
     view.stop();
     done();
   }
@@ -42,6 +56,10 @@ export async function watch(session: Session): Promise<number> {
   out.writeLine();
   return printEnd(end, signal.aborted, out);
 }
+
+/** A root has every task of its tree, also those that it has created since. */
+const isWithin = ({ task, children }: TreeNode, id: string): boolean =>
+  task.id === task.root_task_id || task.id === id || children.some((child) => isWithin(child, id));
 
 async function findNewestRoot(runtime: RuntimeClient): Promise<string> {
   const { tasks } = await runtime.call('agentd', 'listTasks', { query: { limit: 100 } });
@@ -54,11 +72,13 @@ async function findNewestRoot(runtime: RuntimeClient): Promise<string> {
 
 type View = {
   show(tree: TreeNode): Promise<void>;
+  onItem(item: LiveItem | LiveGap): void;
   onEvent?: (event: AuditEvent) => void;
+  /** Prints what is left of live items. */
   stop(): void;
 };
 
-/** Prints each changed task as one document. */
+/** Prints each changed task, and each live item, as one document. */
 function makeJsonView(out: Out): View {
   const seen = new Map<string, string>();
   const show = (node: TreeNode): void => {
@@ -67,12 +87,40 @@ function makeJsonView(out: Out): View {
     seen.set(node.task.id, text);
     for (const child of node.children) show(child);
   };
-  return { show: async (tree) => show(tree), stop() {} };
+  return {
+    show: async (tree) => show(tree),
+    onItem: (live) => out.writeLine(toJsonText({ live })),
+    stop() {},
+  };
+}
+
+/** A line without an end is printed after this time without more of it. */
+const PAUSE_MS = 700;
+
+/** Prints live items as lines, once each line is complete. */
+function makeLinePrinter(out: Out, print: (lines: readonly string[]) => void) {
+  const live = makeLiveLines(out, Date.now);
+  let timer: NodeJS.Timeout | undefined;
+  const printSome = (lines: readonly string[]): void => {
+    if (lines.length > 0) print(lines);
+  };
+  return {
+    onItem(item: LiveItem | LiveGap): void {
+      clearTimeout(timer);
+      timer = setTimeout(() => printSome(live.flush()), PAUSE_MS);
+      printSome(live.add(item));
+    },
+    stop(): void {
+      clearTimeout(timer);
+      printSome(live.flush());
+    },
+  };
 }
 
 function makeLineView(out: Out, runtime: RuntimeClient): View {
   let reporter: ReturnType<typeof makeReporter> | undefined;
   return {
+    ...makeLinePrinter(out, (lines) => out.write(`${lines.join('\n')}\n`)),
     onEvent: (event) => reporter?.onEvent(event),
     async show(tree) {
       reporter ??= makeReporter(tree.task.created_at, { out, runtime }, (line) =>
@@ -80,33 +128,41 @@ function makeLineView(out: Out, runtime: RuntimeClient): View {
       );
       await reporter.show(tree);
     },
-    stop() {},
   };
 }
 
 const REDRAW_INTERVAL_MS = 1_000;
 
-/** Redraws over its last output, also between events so that elapsed times advance. */
-function makeLiveView(out: Out, runtime: RuntimeClient, signal: AbortSignal): View {
+/** Redraws the tree over its last output, also between events so that elapsed times advance. */
+function makeTreeView(out: Out, runtime: RuntimeClient, signal: AbortSignal): View {
   const reader = new CallReader(runtime);
   let height = 0;
-  let draw: (() => void) | undefined;
-  const timer = setInterval(() => draw?.(), REDRAW_INTERVAL_MS);
+  let readTree: () => string[] = () => [];
+  const draw = (above: readonly string[] = []): void => {
+    const tree = readTree();
+    const back = height > 0 ? `\u001b[${height}A\r` : '';
+    const text = [...above, ...tree].map((line) => `${line}\n`).join('');
+    out.write(`${back}\u001b[J${text}`);
+    height = tree.length;
+  };
+  const timer = setInterval(draw, REDRAW_INTERVAL_MS);
+  const printer = makeLinePrinter(out, draw);
   return {
+    onItem: printer.onItem,
     async show(tree) {
       const record = await retryWhileDown(() => addCalls(tree, reader), runtime, signal);
-      draw = () => {
+      readTree = () => {
         const size = {
           columns: process.stdout.columns || 80,
           rows: (process.stdout.rows || 24) - 2,
         };
-        const lines = renderTree(record, { nowMs: Date.now(), paint: out.paint, ...size });
-        const back = height > 0 ? `\u001b[${height}A\r` : '';
-        out.write(`${back}\u001b[J${lines.join('\n')}\n`);
-        height = lines.length;
+        return renderTree(record, { nowMs: Date.now(), paint: out.paint, ...size });
       };
       draw();
     },
-    stop: () => clearInterval(timer),
+    stop() {
+      clearInterval(timer);
+      printer.stop();
+    },
   };
 }

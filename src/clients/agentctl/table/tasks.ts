@@ -110,7 +110,11 @@ export const taskCommands: readonly Command[] = [
     path: ['task', 'watch'],
     positionals: [{ ...ID, optional: true }],
     options: [NO_WAIT],
-    help: 'follow a task as a live tree of subtasks and calls (default: the newest task)',
+    help: 'follow a task as a live tree, with what models say and commands print (default: the newest)',
+    details: [
+      'Ctrl-C ends the watch; the task continues. With --json: {"task":…} at each change of a task,',
+      '{"live":…} for each piece of text. Texts are as programs and models wrote them.',
+    ],
     load: async () => (await import('../commands/task-watch.ts')).watch,
   },
   {

@@ -53,6 +53,12 @@ export type ResponseEvent =
   | { type: 'tool_call_end'; id: string }
   | { type: 'done'; response: ModelResponse };
 
+/** Somebody who may watch responses as they arrive. */
+export type ResponseObserver = {
+  isWatched(): boolean;
+  show(events: readonly ResponseEvent[]): void;
+};
+
 export type StreamReader = {
   /** Reads a block. Throws the fault of an error event. */
   push(block: SseBlock): ResponseEvent[];

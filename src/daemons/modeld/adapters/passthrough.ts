@@ -1,6 +1,6 @@
 // Passes a call through when client and provider share a dialect: only the model and the output
 // limit of the body change, and the response's bytes are unchanged while a tap reads the usage.
-import type { Dialect, ModelResponse } from './dialect.ts';
+import type { Dialect, ModelResponse, ResponseObserver } from './dialect.ts';
 import type { StreamedResponse, WholeResponse } from './provider-client.ts';
 import { asObject, type JsonObject } from './reading.ts';
 import { spliceJson } from './splice-json.ts';
@@ -51,11 +51,13 @@ export function passStream(options: {
   model: string;
   provider: string;
   hidesUsage: boolean;
+  observer?: ResponseObserver | undefined;
 }): Promise<StartedStream<Buffer>> {
-  const { dialect, upstream, model, provider, hidesUsage } = options;
+  const { dialect, upstream, model, provider, hidesUsage, observer } = options;
   return startStream<Buffer>({
     upstream,
     provider,
+    observer,
     reader: dialect.readStream(unchangedNames(model, provider)),
     convert: (blocks) => joinBlocks(blocks, hidesUsage),
     writeEnd: () => undefined,

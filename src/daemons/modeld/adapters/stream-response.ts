@@ -6,6 +6,7 @@ import type {
   Dialect,
   ModelResponse,
   ResponseEvent,
+  ResponseObserver,
   StreamReader,
   StreamWriter,
 } from './dialect.ts';
@@ -21,6 +22,7 @@ export type StreamPlan<T> = {
   upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
+  observer?: ResponseObserver | undefined;
   /** Returns the client's item for blocks that arrived together, if any. */
   convert(blocks: ReadBlock[]): T | undefined;
   writeEnd(response: ModelResponse): T | undefined;
@@ -94,6 +96,8 @@ async function* readChunks<T>(plan: StreamPlan<T>): AsyncGenerator<T, void> {
   const parser = new SseParser();
   for await (const chunk of upstream.body) {
     const { read, broken } = readBlocks(parser.push(chunk), reader);
+    if (plan.observer?.isWatched() === true)
+      plan.observer.show(read.flatMap(({ events }) => events));
     const item = plan.convert(read);
     if (item !== undefined) yield item;
     if (broken !== undefined) throw broken;
@@ -139,6 +143,7 @@ export function startEvents(options: {
   upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
+  observer?: ResponseObserver | undefined;
 }): Promise<StartedStream<ResponseEvent[]>> {
   return startStream<ResponseEvent[]>({
     ...options,
@@ -157,6 +162,7 @@ export function startTranslation(options: {
   upstream: StreamedResponse;
   reader: StreamReader;
   provider: string;
+  observer?: ResponseObserver | undefined;
   writer: StreamWriter;
   client: Dialect;
 }): Promise<StartedStream<string>> {

@@ -26,7 +26,13 @@ import {
 } from './in-flight-call.ts';
 import { type ModelCall, type ModelUseDecision, makeAbortFault } from './model-call.ts';
 import type { CheckFetches, CheckModelUse } from './permission.ts';
-import type { ModelResult, ProviderResult, RoutePlan, Upstream } from './ports.ts';
+import type {
+  ModelResult,
+  ProviderResult,
+  ResponseObserver,
+  RoutePlan,
+  Upstream,
+} from './ports.ts';
 import { readLabels } from './runs.ts';
 
 /** A call whose provider has responded, or started to. */
@@ -48,6 +54,7 @@ export type CallsDeps = {
   log: Log;
   metrics: Metrics;
   recordRefusal(makeEvent: (id: string) => EventDraft): void;
+  observerFor(call: ModelCall): ResponseObserver | undefined;
   failpoint(name: string): void;
 };
 
@@ -251,6 +258,7 @@ export class ModelCalls {
       signal: call.controller.signal,
       tries,
       beforeTry: () => this.#coverTry(inFlight),
+      observer: this.#deps.observerFor(call),
     });
   }
 

@@ -7,7 +7,7 @@ import type {
   ModelView,
   ProviderPrice,
 } from '../../../wire/modeld.ts';
-import type { ModelResponse, ResponseEvent } from '../adapters/dialect.ts';
+import type { ModelResponse, ResponseEvent, ResponseObserver } from '../adapters/dialect.ts';
 import type { CostBound } from '../rules/budget.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 
@@ -67,6 +67,7 @@ export type UpstreamOptions = {
   tries: TryStats;
   /** Runs before every try: reserves for one more when an earlier one may be billed. */
   beforeTry(): Promise<void>;
+  observer?: ResponseObserver | undefined;
 };
 
 export type ModelResult = { response: ModelResponse; fault?: Fault };
@@ -129,4 +130,4 @@ export type RecordFetches = (call: {
   hosts: readonly string[];
 }) => Promise<unknown>;
 
-export type { ResponseEvent };
+export type { ResponseEvent, ResponseObserver };

@@ -2,6 +2,7 @@
 import type { Clock } from '../../../platform/clock.ts';
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { NewId, Random } from '../../../platform/ids.ts';
+import { LiveFeed } from '../../../platform/live-feed.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { Metrics } from '../../../platform/metrics.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
@@ -22,6 +23,7 @@ import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
 import { type CallDeadline, Generate } from './generate.ts';
+import { makeObserver } from './live-calls.ts';
 import { makeCheckFetches, makeCheckModelUse } from './permission.ts';
 import type { ReadArtifact, RecordFetches, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
@@ -80,6 +82,7 @@ export async function openService(parts: ModeldServiceDeps) {
     cutCalls: (secretIds, reason) => calls.cutCalls(secretIds, reason),
     recordRefusal: refused,
   });
+  const feed = new LiveFeed();
   const calls = new ModelCalls({
     checkModelUse: makeCheckModelUse(policy),
     admitKey: (key, model) => apiKeys.admit(key, model),
@@ -92,6 +95,7 @@ export async function openService(parts: ModeldServiceDeps) {
     log,
     metrics,
     recordRefusal: refused,
+    observerFor: (call) => makeObserver(feed, call),
     failpoint,
   });
   const common = { ...parts, calls, runs, providers, journal, budgets };
@@ -105,6 +109,7 @@ export async function openService(parts: ModeldServiceDeps) {
     budgets,
     journal,
     calls,
+    feed,
     embed,
     generate: generate.generate.bind(generate),
     ...makeClientCalls(common),

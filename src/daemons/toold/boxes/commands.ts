@@ -11,12 +11,13 @@ export type SandboxdClient = Client<typeof sandboxdRoutes>;
 export const EXEC_GRACE_MS = 10_000;
 
 export function toCommand(request: ExecRequest, env: Record<string, string>) {
-  const { argv, cwd, stdin, wallMs, outputBytesMax } = request;
+  const { argv, cwd, stdin, wallMs, outputBytesMax, liveAs } = request;
   return {
     argv: [...argv],
     env: { ...env, ...request.env },
     ...(cwd === undefined ? {} : { cwd }),
     ...(stdin === undefined ? {} : { stdin_base64: stdin.toString('base64') }),
+    ...(liveAs === undefined ? {} : { live_as: liveAs }),
     limits: {
       ...(wallMs === undefined ? {} : { wall_ms: wallMs }),
       ...(outputBytesMax === undefined ? {} : { output_bytes: outputBytesMax }),

@@ -188,6 +188,7 @@ test('a command on the host sees no path that a rule denies, and does not run wh
     ...paths,
     wallMs: 1_000,
     outputBytesMax: 1_000,
+    liveAs: 'a.tool',
     level: 'L2',
     hasNetwork: false,
     signal: new AbortController().signal,

@@ -40,6 +40,7 @@ export type HostCommand = {
   hasNetwork: boolean;
   wallMs: number;
   outputBytesMax: number;
+  liveAs: string;
   signal: AbortSignal;
 };
 /** Throws a fault only when the command was certainly not started, as Box.exec does. */
@@ -135,7 +136,11 @@ function listTouches({ place, network, cwd, read, write }: Declaration): Touch[]
 function makeCommandRunner(declared: Declaration, places: { host: CommandExecutor }) {
   const { argv, env, cwd, level, read, write, timeout_s } = declared;
   const network = listHosts(declared);
-  const limits = { wallMs: timeout_s * 1_000, outputBytesMax: OUTPUT_BYTES_MAX };
+  const always = {
+    wallMs: timeout_s * 1_000,
+    outputBytesMax: OUTPUT_BYTES_MAX,
+    liveAs: declared.name,
+  };
   return async (values: Values, context: ToolContext): Promise<ExecResult> => {
     const command = { argv: fillIn(argv, values), env: { PATH, LANG: 'C.UTF-8', ...env } };
     const { signal } = context;
@@ -143,10 +148,10 @@ function makeCommandRunner(declared: Declaration, places: { host: CommandExecuto
       declared.idempotent ? running : running.catch(rethrowAsUncertain);
     if (declared.place === 'host') {
       const sandbox = { level, read, write, hasNetwork: network.length > 0, cwd: cwd ?? '/' };
-      return settle(places.host.run(context, { ...command, ...sandbox, ...limits, signal }));
+      return settle(places.host.run(context, { ...command, ...sandbox, ...always, signal }));
     }
     const box = await context.box();
-    return settle(box.exec({ ...command, cwd: cwd ?? box.roots.workspace, ...limits, signal }));
+    return settle(box.exec({ ...command, cwd: cwd ?? box.roots.workspace, ...always, signal }));
   };
 }
 

@@ -20,6 +20,8 @@ export type ExecRequest = {
   wallMs?: number;
   /** Limit on stdout and stderr together; a command that prints more is ended. */
   outputBytesMax?: number;
+  /** People who watch the task see its output as it comes, as that of this tool. */
+  liveAs?: string;
   /** Aborted: the command and everything it started is killed. */
   signal?: AbortSignal;
 };

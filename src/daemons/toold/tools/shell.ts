@@ -26,6 +26,7 @@ const buildEnv = ({ roots }: Box) => ({
 });
 
 type ShellCommand = {
+  tool: string;
   argv: readonly string[];
   cwd: string;
   timeoutS: number;
@@ -35,7 +36,7 @@ type ShellCommand = {
 /** `isRepeatable`: it may run twice when the end of the first run is unknown. */
 async function runCommand(
   context: ToolContext,
-  { argv, cwd, timeoutS, isRepeatable }: ShellCommand,
+  { tool: liveAs, argv, cwd, timeoutS, isRepeatable }: ShellCommand,
 ) {
   const box = await context.box();
   const request = {
@@ -44,6 +45,7 @@ async function runCommand(
     env: buildEnv(box),
     wallMs: timeoutS * 1_000,
     outputBytesMax: OUTPUT_BYTES_MAX,
+    liveAs,
     signal: context.signal,
   };
   return toExecOutput(await (isRepeatable ? box.exec(request) : execOnce(box, request)));
@@ -78,9 +80,8 @@ const shellExec = (workspace: string): Tool =>
     preview: async ({ command, cwd }) => `in ${cwd}:\n${command}\n`,
     async perform({ command, cwd, timeout_s }, context) {
       const argv = ['/bin/sh', '-c', command];
-      return {
-        result: await runCommand(context, { argv, cwd, timeoutS: timeout_s, isRepeatable: false }),
-      };
+      const shell = { tool: 'shell.exec', argv, cwd, timeoutS: timeout_s, isRepeatable: false };
+      return { result: await runCommand(context, shell) };
     },
   });
 
@@ -114,6 +115,7 @@ const testsRun = (commands: TestCommands, workspace: string): Tool =>
           hint: `Use one of: ${Object.keys(commands).join(', ') || 'none is declared'}.`,
         });
       const done = await runCommand(context, {
+        tool: 'tests.run',
         argv,
         cwd,
         timeoutS: timeout_s,
