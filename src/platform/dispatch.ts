@@ -124,6 +124,10 @@ function listKinds(caller: Caller): CallerKind[] {
 }
 
 export function assertCaller(route: Route, caller: Caller): void {
+  if (caller.kind === 'run' && caller.isProgram === true && route.dialect === undefined)
+    throw fault('forbidden_caller', `a program may not call ${route.method} ${route.path}`, {
+      hint: 'Of the runtime, a program in a box has only the models: /openai/… and /anthropic/….',
+    });
   if (!listKinds(caller).some((kind) => route.callers.includes(kind))) {
     throw fault(
       'forbidden_caller',

@@ -17,6 +17,7 @@ export type AdmittedRun = {
   agent: string;
   taskId: TaskId;
   rootTaskId: TaskId;
+  isProgram: boolean;
   /** The socket's path; empty until it is open. */
   socket: string;
   /** Set when the activation is over. A call that had to wait checks it before it has an effect. */
@@ -107,7 +108,9 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
     // Refused from here on, even if what follows fails.
     if (before !== undefined) end(before, 'replaced', staleFault(before, fence));
     const kept = await options.load(runId, admission, before);
-    const base = { runId, fence, mode, agent, taskId, rootTaskId, socket: '', ended: undefined };
+    const isProgram = admission.is_program === true;
+    const own = { runId, fence, mode, agent, taskId, rootTaskId, isProgram };
+    const base = { ...own, socket: '', ended: undefined };
     const run: Run = { ...kept, ...base };
     runs[mode].set(runId, run);
     return run;
@@ -198,8 +201,10 @@ export function makeRunRegistry<A extends RunAdmission, K extends object>(
   };
 }
 
-function toCaller({ runId, fence, mode, agent, taskId }: AdmittedRun): RunCaller {
-  return { kind: 'run', principal: `agent:${agent}`, runId, fence, mode, agent, taskId };
+function toCaller(run: AdmittedRun): RunCaller {
+  const { runId, fence, mode, agent, taskId, isProgram } = run;
+  const caller = { runId, fence, mode, agent, taskId, ...(isProgram ? { isProgram } : {}) };
+  return { kind: 'run', principal: `agent:${agent}`, ...caller };
 }
 
 function staleFault({ runId, fence }: { runId: string; fence: number }, last = 0): Fault {

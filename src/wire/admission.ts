@@ -12,6 +12,8 @@ export const admissionFields = {
   task_id: TaskId,
   root_task_id: TaskId,
   labels: z.array(Label).max(16),
+  /** The process of the run is a person's program. */
+  is_program: z.literal(true).optional(),
 };
 export type RunAdmission = z.infer<z.ZodObject<typeof admissionFields>>;
 

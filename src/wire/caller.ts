@@ -18,6 +18,8 @@ export type RunCaller = {
   mode: 'live' | 'replay';
   agent: string;
   taskId: TaskId;
+  /** Its process is a person's program, which may call only the vendors' routes. */
+  isProgram?: true;
 };
 /** The part of the API that an API key opens. A route lists a scope as `key:models`. */
 export type KeyScope = 'models';

@@ -27,7 +27,11 @@ export const EgressRule = z.strictObject({
 export type EgressRule = z.infer<typeof EgressRule>;
 
 /** A rule that a person added for this run. */
-export const GrantedRule = EgressRule.extend({ expires_at: Timestamp.optional() });
+export const GrantedRule = EgressRule.extend({
+  expires_at: Timestamp.optional(),
+  /** A person opened it for a program, to read and to send whatever else the program has read. */
+  chosen: z.literal(true).optional(),
+});
 export type GrantedRule = z.infer<typeof GrantedRule>;
 
 export const PutEgressBody = z.strictObject({

@@ -48,7 +48,10 @@ function isObject(body: unknown): boolean {
 /** Sent by agentd when it starts an activation. */
 export const AdmitModelRunBody = z.strictObject({
   ...admissionFields,
+  /** That of its agent. */
   model: z.string().max(128),
+  /** A person's choice for a program, instead of any model it asks for. */
+  chosen_model: z.string().max(128).optional(),
   max_steps: z.int().positive(),
   max_tokens: z.int().positive().nullable(),
   max_cost_microusd: z.int().nonnegative().nullable(),

@@ -139,6 +139,11 @@ export const AdmitToolRunBody = z.strictObject({
   /** Null without such a directory, and for tasks of earlier releases, which are live. */
   workspace_mode: WorkspaceMode.nullable().default(null),
   max_calls: z.int().positive(),
+  /** Hosts that a person opened for a program, whatever it reads. */
+  hosts: z
+    .array(z.strictObject({ host: z.string().max(260), port: z.int().min(1).max(65_535) }))
+    .max(128)
+    .optional(),
   /**
    * Set when its task tree was restored from a backup while open: it may have acted afterwards, so
    * that calls could repeat what happened. `changed`: its files are newer than the record.

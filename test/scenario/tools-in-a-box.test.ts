@@ -94,6 +94,7 @@ for (const mode of MODES) {
         ways: { close: async () => undefined } as never,
         policy: { planAgentBox: rulesOf as never, planDeclaredPaths: async () => ({ deny: [] }) },
         grants: { hostsFor: async () => [] },
+        markProgram: async () => undefined,
         newBoxId: () => deriveId<BoxId>('box', 'tools-in-a-box', mode, made++),
         runOf: () => runOf('coder'),
         clock: systemClock(),
@@ -102,7 +103,15 @@ for (const mode of MODES) {
       const runs = new Map<string, ToolRun>();
       const runOf = (agent: string): ToolRun => {
         const runId = deriveId<RunId>('run', 'tools-in-a-box', mode, agent);
-        const run = { runId, fence: 1, agent, taskId, rootTaskId: taskId, workspace: null };
+        const run = {
+          runId,
+          fence: 1,
+          agent,
+          taskId,
+          rootTaskId: taskId,
+          chosenHosts: [],
+          workspace: null,
+        };
         const found = runs.get(agent) ?? ({ ...run, labels: new Set() } as unknown as ToolRun);
         runs.set(agent, found);
         return found;

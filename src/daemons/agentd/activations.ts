@@ -13,6 +13,7 @@ import type { Label, RunId, TaskId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Launcher, RunExit, RunnerProcess } from './adapters/sandbox-launcher.ts';
 import type { AgentdConfig } from './config.ts';
+import { readHosts } from './program-hosts.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RestoredTree } from './store/restores.ts';
@@ -87,6 +88,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     ]);
     const id = run.id as RunId;
     const labels = JSON.parse(task.labels) as Label[];
+    const program = readProgram(task);
     const common = {
       fence: run.fence,
       mode,
@@ -94,6 +96,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
       task_id: task.id as TaskId,
       root_task_id: task.root_task_id as TaskId,
       labels,
+      ...(program === undefined ? {} : { is_program: true as const }),
     };
     const caller: RunCaller = {
       kind: 'run',
@@ -105,7 +108,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
       taskId: task.id as TaskId,
     };
     // A program has no steps of ours; it is bounded by cost, tokens and time.
-    const isProgram = readProgram(task) !== undefined;
+    const isProgram = program !== undefined;
     const maxSteps = isProgram
       ? PROGRAM_STEPS_MAX
       : (limits.max_steps ?? deps.config.limits.max_steps);
@@ -119,6 +122,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           workspace: task.workspace,
           workspace_mode: readWorkspaceMode(task),
           max_calls: maxSteps * 16,
+          ...(program?.hosts === undefined ? {} : { hosts: program.hosts.flatMap(readHosts) }),
           restored: toRestored(restored),
         },
       }),
@@ -127,6 +131,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
         body: {
           ...common,
           model: spec.model,
+          ...(program?.model === undefined ? {} : { chosen_model: program.model }),
           max_steps: maxSteps,
           max_tokens: limits.max_tokens ?? null,
           max_cost_microusd: limits.max_cost_microusd ?? null,

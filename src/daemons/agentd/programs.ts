@@ -11,6 +11,7 @@ import type { FollowedProcess, Launcher, RunExit } from './adapters/sandbox-laun
 import { BOX_MANIFEST } from './box-manifest.ts';
 import type { AgentdConfig } from './config.ts';
 import type { Agents } from './manifests/agents.ts';
+import { readHosts } from './program-hosts.ts';
 import { effectiveLimits, type TaskLimits } from './rules.ts';
 import type { Activations, AgentdService } from './service.ts';
 import type { Claim } from './store/runs.ts';
@@ -108,7 +109,8 @@ export function makePrograms(deps: Deps): Programs {
 
   return {
     liveCount: () => live.size,
-    async create({ command, ...input }, by) {
+    async create({ command, model, allow_hosts: hosts, ...input }, by) {
+      for (const host of hosts ?? []) readHosts(host);
       const agent = input.agent ?? BOX_AGENT;
       if (input.agent === undefined) await declareBoxAgent(by);
       if (deps.activations.liveCount() + live.size >= config.runs_live_max)
@@ -122,7 +124,14 @@ export function makePrograms(deps: Deps): Programs {
       const goal = formatCommand(command.argv);
       const task = await deps.service.prepareTask({ ...input, agent, goal }, by);
       const claim = await store.createProgram(
-        { ...task, program: { argv: command.argv } },
+        {
+          ...task,
+          program: {
+            argv: command.argv,
+            ...(model === undefined ? {} : { model }),
+            ...(hosts === undefined ? {} : { hosts }),
+          },
+        },
         {
           leaseMs,
           maxTimeS: (row, limits) =>

@@ -110,7 +110,7 @@ export function makeConnector(options: ConnectorOptions): Connector {
   /** Every request of a tool was decided by toold, which knows the run's marks. */
   const matchRun = (run: EgressRun, dest: Destination, kind: ConnectionKind): MatchResult => {
     const match = matchRules(run.rules, dest, clock.nowMs());
-    if (!match.allowed || kind === 'fetch') return match;
+    if (!match.allowed || match.isChosen || kind === 'fetch') return match;
     const { responder } = run;
     const isOpen = isOpenAfterResponse({ responder, isMirror: options.isMirror }, dest);
     return isOpen ? match : { allowed: false, reason: 'outside' };

@@ -263,6 +263,21 @@ describe('after the first byte of a host', () => {
     assert.equal((await exchange(socket, send(B, sink, 'POST', TEXT))).status, 403);
   });
 
+  it('hosts that a person chose for a program stay open, and no others', async () => {
+    const host = await start([]);
+    const chosen = { chosen: true as const };
+    const granted = [
+      { host: A, port: pages.port, ...chosen },
+      { host: B, port: sink.port, ...chosen },
+    ];
+    const allow = [{ host: M, port: sink.port }];
+    const run = await host.open(`run ${count++}`, allow, { granted });
+    const text = await readFirst(run.socket);
+    assert.equal((await exchange(run.socket, send(B, sink, 'POST', text))).status, 200);
+    await arrived();
+    assert.equal((await exchange(run.socket, send(M, sink, 'POST', text))).status, 403);
+  });
+
   it('mirrors may answer first, and are reached afterwards', async () => {
     const host = await start(['*.m.good.test', M]);
     const { socket } = await open(host);

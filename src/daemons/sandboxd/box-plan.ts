@@ -1,12 +1,14 @@
 // Plans the box of a run: its user, its mounts and its limits, from the run's rules and the
 // workspace of its task tree.
+import { runDirName, socketPathFor } from '../../platform/daemon.ts';
+import { MODEL_PORT } from '../../policy/box-models.ts';
 import { isWithin } from '../../policy/paths.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId } from '../../wire/primitives.ts';
 import type { BoxRules, OpenBoxBody } from '../../wire/sandboxd.ts';
 import { pathExists } from './adapters/host-paths.ts';
 import { findAliases, readMounts } from './adapters/mount-aliases.ts';
-import type { Bind, BoxPlan } from './adapters/plan.ts';
+import type { Bind, BoxPlan, Relay } from './adapters/plan.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
@@ -71,6 +73,7 @@ export function makeBoxPlanner(options: {
   store: Pick<SandboxdStore, 'recordWrites'>;
   system: readonly Bind[];
   secrets: () => readonly string[];
+  runtimeDir: string;
 }): PlanBox {
   const { config, identities, workspaces, layers, store } = options;
 
@@ -132,6 +135,7 @@ export function makeBoxPlanner(options: {
       binds,
       limits: boxLimits(config, body.rules),
       ...(egress_socket === null ? {} : { egress: egress_socket }),
+      ...(body.is_program === true ? { relays: [modelRelay(body)], terminals: true } : {}),
     };
     const writes = binds.flatMap(({ kind, src, readonly }) => {
       if (kind === 'layer') return readonly === true ? [] : ground.written;
@@ -142,6 +146,12 @@ export function makeBoxPlanner(options: {
     if (outside.length > 0) await store.recordWrites(root_task_id, outside);
     return { plan, home, missing, writes, live: findLivePlace(ground, body) };
   };
+
+  /** The listener is the identity: behind the port is the socket of this run, and of no other. */
+  const modelRelay = ({ run_id: runId, fence }: BoxOwner): Relay => ({
+    port: MODEL_PORT,
+    socket: socketPathFor(options.runtimeDir, 'modeld', runDirName({ runId, fence })),
+  });
 
   return async (id, body, level) => {
     const { uid } = await identities.identityFor(body.agent);

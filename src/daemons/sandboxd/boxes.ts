@@ -15,8 +15,14 @@ import {
   type RunOnceBody,
 } from '../../wire/sandboxd.ts';
 import type { BoxfsRoot } from './adapters/boxfs-client.ts';
-import type { Bind, PlanLimits } from './adapters/plan.ts';
-import type { CommandExit, OpenedBox, SandboxCommand, Warden } from './adapters/warden.ts';
+import type { Bind, PlanLimits, TerminalSize } from './adapters/plan.ts';
+import type {
+  CommandExit,
+  OnStopped,
+  OpenedBox,
+  SandboxCommand,
+  Warden,
+} from './adapters/warden.ts';
 import type { BoxDisk, BoxDisks } from './box-disk.ts';
 import { type BoxFileService, makeBoxFiles } from './box-files.ts';
 import { commandLimits, diskLimit } from './box-limits.ts';
@@ -35,7 +41,11 @@ import type { Leave, TreeGate } from './tree-gate.ts';
 import type { Workspaces } from './workspaces.ts';
 
 /** `isStdinOpen`: the caller sends standard input and its end itself. */
-type BoxExecBody = Omit<ExecBody, 'call_id'> & { isStdinOpen?: true };
+type BoxExecBody = Omit<ExecBody, 'call_id'> & {
+  isStdinOpen?: true;
+  pty?: TerminalSize;
+  onStopped?: OnStopped;
+};
 
 export type BoxTable = {
   open(id: BoxId, body: OpenBoxBody): Promise<OpenBox>;
@@ -238,12 +248,14 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         disk.run(commandLimits(config, body.limits ?? {}, limits), async (ownLimits) => {
           options.failpoint('sandboxd.before-exec');
           assertNotAborted(signal);
-          const command = await execInBox(id, box, {
+          const asked = {
             args: resolveProgram(body.argv),
             env: { ...baseEnv(owner.agent, view.home), ...body.env },
             cwd: body.cwd ?? view.workspace,
             limits: ownLimits,
-          });
+            ...(body.pty === undefined ? {} : { pty: body.pty }),
+          };
+          const command = await execInBox(id, box, asked, body.onStopped);
           onStarted(command);
           if (body.isStdinOpen !== true) sendStdin(command, body.stdin_base64);
           return withSealReason(command, box);
@@ -371,8 +383,13 @@ const boxNotOpenFault = (id: BoxId) =>
   });
 
 /** When the warden reports that the box has ended, nothing was started. */
-const execInBox = (id: BoxId, box: OpenedBox, command: Parameters<OpenedBox['exec']>[0]) =>
-  box.exec(command).catch((error: unknown) => {
+const execInBox = (
+  id: BoxId,
+  box: OpenedBox,
+  command: Parameters<OpenedBox['exec']>[0],
+  onStopped?: OnStopped,
+) =>
+  box.exec(command, onStopped).catch((error: unknown) => {
     throw error instanceof Fault && error.details?.refused === 'box' ? boxNotOpenFault(id) : error;
   });
 

@@ -144,7 +144,14 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   const boxes: BoxTable = makeBoxes({
     boxDisks,
     ...common,
-    planBox: makeBoxPlanner({ ...common, workspaces, layers, system, secrets }),
+    planBox: makeBoxPlanner({
+      ...common,
+      workspaces,
+      layers,
+      system,
+      secrets,
+      runtimeDir: realpathSync(runtimeDir),
+    }),
     workspaces,
     layers,
     gate,

@@ -9,6 +9,7 @@ import {
   PROGRAM_FRAME_BYTES_MAX,
   STDIN_WINDOW_BYTES,
 } from '../../wire/sandboxd/programs.ts';
+import type { TerminalSize } from './adapters/plan.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
 import { toCommandEnd, wardenGoneFault } from './command-end.ts';
 
@@ -20,7 +21,7 @@ export function connectClient(options: {
   /** Called once, if the client has gone before the end. */
   onGone: () => void;
   log: Log;
-}): void {
+}): { stopped(signal: number): void } {
   const { socket, process, onGone, log } = options;
   let isOver = false;
   let unacknowledgedBytes = 0;
@@ -51,7 +52,8 @@ export function connectClient(options: {
     else if (type === PROGRAM_FRAME.signal) {
       const number = body[0] ?? 0;
       if (number > 0 && number <= SIGNAL_MAX) process.signal(number);
-    } else throw fault('bad_request', `the client sent a frame of type ${type}`);
+    } else if (type === PROGRAM_FRAME.size) process.resize(readSize(body));
+    else throw fault('bad_request', `the client sent a frame of type ${type}`);
   };
 
   const read = makeFrameReader(PROGRAM_FRAME_BYTES_MAX, receive);
@@ -95,4 +97,15 @@ export function connectClient(options: {
     socket.destroy();
   });
   socket.resume();
+  return {
+    stopped(signal) {
+      if (!isOver) socket.write(encodeFrame(PROGRAM_FRAME.stopped, Buffer.from([signal])));
+    },
+  };
+}
+
+function readSize(body: Buffer): TerminalSize {
+  const [cols, rows] = body.length === 4 ? [body.readUInt16BE(0), body.readUInt16BE(2)] : [0, 0];
+  if (cols === 0 || rows === 0) throw fault('bad_request', 'the client sent an invalid size');
+  return { cols, rows };
 }

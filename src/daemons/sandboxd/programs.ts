@@ -8,7 +8,7 @@ import { type Fault, fault } from '../../wire/errors.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
 import type { ProgramCommand } from '../../wire/sandboxd/programs.ts';
 import type { RunnerEnd } from '../../wire/sandboxd.ts';
-import type { SandboxCommand } from './adapters/warden.ts';
+import type { OnStopped, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import { connectClient } from './program-connection.ts';
 import type { RunEnds } from './run-ends.ts';
@@ -32,6 +32,8 @@ type Program = {
   isAttached: boolean;
   /** Set while it runs. */
   process: SandboxCommand | undefined;
+  /** Called when a signal stopped it on its terminal. */
+  onStopped: OnStopped;
   /** It was to be ended before it started. */
   isCanceled: boolean;
   over: PromiseWithResolvers<void>;
@@ -73,11 +75,19 @@ export function makeBoxPrograms(options: {
 
   const start = async (program: Program): Promise<SandboxCommand> => {
     const limits = { wall_ms: YEAR_MS, cpu_ms: YEAR_MS, output_bytes: OUTPUT_BYTES_MAX };
-    const asked = { ...program.command, limits, isStdinOpen: true as const };
+    const { terminal, ...command } = program.command;
+    const asked = {
+      ...command,
+      limits,
+      isStdinOpen: true as const,
+      ...(terminal === undefined ? {} : { pty: terminal }),
+      onStopped: (signal: number) => program.onStopped(signal),
+    };
     return boxes.exec(program.boxId, asked, new AbortController().signal);
   };
 
-  const hangUp = (process: SandboxCommand): void => {
+  const hangUp = (program: Program, process: SandboxCommand): void => {
+    program.onStopped = () => process.signal(constants.signals.SIGCONT);
     process.discard();
     process.signal(constants.signals.SIGHUP);
     const timer = setTimeout(() => process.kill(), HANGUP_GRACE_MS);
@@ -98,6 +108,7 @@ export function makeBoxPrograms(options: {
         token: randomBytes(TOKEN_BYTES).toString('base64url'),
         isAttached: false,
         process: undefined,
+        onStopped: () => program.process?.signal(constants.signals.SIGCONT),
         isCanceled: false,
         over: Promise.withResolvers(),
       };
@@ -127,8 +138,11 @@ export function makeBoxPrograms(options: {
       if (program.isCanceled) process.kill();
       void process.ended.then((exit) => finish(program, toRunnerEnd(exit, '')));
       return new UpgradeReply({
-        accept: (socket) => connectClient({ socket, process, onGone: () => hangUp(process), log }),
-        abandon: () => hangUp(process),
+        accept(socket) {
+          const onGone = (): void => hangUp(program, process);
+          program.onStopped = connectClient({ socket, process, onGone, log }).stopped;
+        },
+        abandon: () => hangUp(program, process),
       });
     },
 

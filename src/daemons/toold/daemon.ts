@@ -83,6 +83,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     grants,
     newBoxId: () => context.newId<BoxId>('box'),
     runOf: (runId) => runs.live(runId),
+    markProgram: (run) => marks.markProgram(run),
     policy,
     clock,
     log,

@@ -10,6 +10,7 @@ import {
   type RunRows,
 } from '../../platform/run-registry.ts';
 import type { Database } from '../../platform/sql/database.ts';
+import type { HostPort } from '../../policy/box-hosts.ts';
 import type { Label } from '../../wire/primitives.ts';
 import type { AdmitToolRunBody } from '../../wire/toold.ts';
 import { countCall, countOutcome, newProgress, type Progress } from './rules.ts';
@@ -19,6 +20,8 @@ export type ToolRun = AdmittedRun & {
   tools: ReadonlySet<string>;
   grantExpiresMs: number | null;
   callsMax: number;
+  /** Opened by a person for a program: marks do not narrow them. */
+  chosenHosts: readonly HostPort[];
   /** A directory on this host; null: the task tree has its own. */
   workspace: string | null;
   /** The directory stays as it is: changes are in a layer above it, which belongs to the tree. */
@@ -88,6 +91,7 @@ function makeRunState(
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
+    chosenHosts: body.hosts ?? [],
     // Absent in admissions stored by earlier versions, as is `restored`.
     workspace: body.workspace ?? null,
     isLayered: body.workspace_mode === 'layer',

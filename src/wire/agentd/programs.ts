@@ -14,6 +14,13 @@ export const CreateProgram = z.strictObject({
   limits: Limits.optional(),
   workspace: WorkspacePath.optional(),
   workspace_mode: WorkspaceMode.optional(),
+  /** Answers for every model that the program asks for; absent: one that its agent may use. */
+  model: z.string().min(1).max(128).optional(),
+  /**
+   * Hosts that it may reach beyond its agent's rules, also after it has read text from outside:
+   * `name`, `*.name`, each with or without a port.
+   */
+  allow_hosts: z.array(z.string().min(1).max(260)).max(64).optional(),
   command: ProgramCommand,
 });
 export type CreateProgram = z.infer<typeof CreateProgram>;

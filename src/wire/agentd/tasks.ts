@@ -114,7 +114,13 @@ export const TaskView = z.object({
   /** True when the rehearsal answered any of its model calls. */
   rehearsal: z.boolean(),
   /** Set when its run is a program that a person started: everything in its box is the agent. */
-  program: z.object({ argv: z.array(z.string()) }).optional(),
+  program: z
+    .object({
+      argv: z.array(z.string()),
+      model: z.string().optional(),
+      hosts: z.array(z.string()).optional(),
+    })
+    .optional(),
   created_at: Timestamp,
   updated_at: Timestamp,
   ended_at: Timestamp.nullable(),

@@ -9,6 +9,9 @@ const path = z
   .regex(/^\/[^\0]*$/, 'must be an absolute path')
   .max(4_095);
 
+const length = z.int().min(1).max(65_535);
+const TerminalSize = z.strictObject({ cols: length, rows: length });
+
 /** Paths are those inside the box. */
 export const ProgramCommand = z.strictObject({
   argv: z.array(z.string().max(131_072)).min(1).max(1_023),
@@ -20,6 +23,8 @@ export const ProgramCommand = z.strictObject({
     .optional(),
   /** Absent: the workspace. */
   cwd: path.optional(),
+  /** It runs on a terminal of this size instead of pipes. */
+  terminal: TerminalSize.optional(),
 });
 export type ProgramCommand = z.infer<typeof ProgramCommand>;
 
@@ -36,11 +41,15 @@ export const PROGRAM_FRAME = {
   stdinEnd: 2,
   /** One byte: the number of a signal for the program. */
   signal: 3,
+  /** Two numbers of two bytes, big endian: columns and rows of its terminal. */
+  size: 4,
   // to the client
   stdout: 17,
   stderr: 18,
   /** Four bytes, big endian: this many bytes of standard input were passed on. */
   stdinAck: 19,
+  /** One byte: the signal that stopped a program on a terminal; SIGCONT continues it. */
+  stopped: 22,
   /** JSON of a CommandEnd; the last frame. */
   end: 20,
   /** JSON of a fault, instead of an end. */

@@ -12,11 +12,13 @@ export const FRAME = {
   stdin: 1,
   stdinEnd: 2,
   signal: 3,
+  size: 4,
   stdout: 17,
   stderr: 18,
   stdinAck: 19,
   end: 20,
   fault: 21,
+  stopped: 22,
 } as const;
 export const PROTOCOL = 'agentd-program';
 export const STDIN_WINDOW_BYTES = 262_144;
@@ -33,6 +35,9 @@ export type ProgramStreams = {
 
 export type AttachedProgram = {
   signal(name: NodeJS.Signals): void;
+  resize(size: { cols: number; rows: number }): void;
+  /** Called when a signal such as Ctrl-Z stopped the program on its terminal. */
+  onStopped(listener: () => void): void;
   /** Rejects with a fault if the connection breaks, or the runtime ends, before the program. */
   ended: Promise<CommandEnd>;
 };
@@ -103,6 +108,10 @@ function readRefusal(bytes: Buffer): Error {
 
 function speak(socket: Socket, ahead: Buffer, streams: ProgramStreams): AttachedProgram {
   const ended = Promise.withResolvers<CommandEnd>();
+  let wasStopped = false;
+  let stopped = (): void => {
+    wasStopped = true;
+  };
   const feed = makeFeeder(socket, streams.stdin);
   /** Output that a slow reader has not taken yet; the socket is not read meanwhile. */
   const write = (to: NodeJS.WritableStream, bytes: Buffer): void => {
@@ -115,6 +124,7 @@ function speak(socket: Socket, ahead: Buffer, streams: ProgramStreams): Attached
     else if (type === FRAME.stderr) write(streams.stderr, body);
     else if (type === FRAME.stdinAck) feed.acknowledge(body.readUInt32BE(0));
     else if (type === FRAME.end) ended.resolve(JSON.parse(body.toString()) as CommandEnd);
+    else if (type === FRAME.stopped) stopped();
     else if (type === FRAME.fault)
       ended.reject(faultFromBody({ error: JSON.parse(body.toString()) }));
   });
@@ -124,14 +134,15 @@ function speak(socket: Socket, ahead: Buffer, streams: ProgramStreams): Attached
       socket.destroy();
       ended.reject(fault('canceled', 'the output was closed'));
     });
-  socket.on('data', (chunk: Buffer) => {
+  const receive = (chunk: Buffer): void => {
     try {
       read(chunk);
     } catch (error) {
       socket.destroy();
       ended.reject(error);
     }
-  });
+  };
+  socket.on('data', receive);
   socket.on('close', () =>
     ended.reject(
       fault('unavailable', 'the connection to the program was lost; it has been ended', {
@@ -140,12 +151,22 @@ function speak(socket: Socket, ahead: Buffer, streams: ProgramStreams): Attached
     ),
   );
   void ended.promise.then(feed.stop, feed.stop).finally(() => socket.end());
-  if (ahead.length > 0) read(ahead);
+  if (ahead.length > 0) receive(ahead);
   socket.resume();
   feed.start();
   return {
     signal(name) {
       socket.write(encodeFrame(FRAME.signal, Buffer.from([constants.signals[name]])));
+    },
+    resize({ cols, rows }) {
+      const body = Buffer.alloc(4);
+      body.writeUInt16BE(cols, 0);
+      body.writeUInt16BE(rows, 2);
+      socket.write(encodeFrame(FRAME.size, body));
+    },
+    onStopped(listener) {
+      stopped = listener;
+      if (wasStopped) listener();
     },
     ended: ended.promise,
   };

@@ -4,6 +4,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { CommandEnd } from '../../../wire/sandboxd.ts';
 import { makeGenericProfile } from '../box/profile.ts';
 import { attachProgram } from '../box/program-client.ts';
+import { findTerminal, type Terminal } from '../box/terminal.ts';
 import type { Args, Session } from '../command.ts';
 import { replaceControls } from '../show/plain.ts';
 import { createGranted, readWorkspace } from './task-create.ts';
@@ -15,7 +16,8 @@ const SIGNAL_STATUS = 128;
 
 export async function boxRun(session: Session): Promise<number> {
   const runtime = session.runtime();
-  const body = buildBody(session);
+  const terminal = findTerminal(process);
+  const body = buildBody(session, terminal);
   const { task, run_id, token } = await createGranted(session, body, () =>
     runtime.call('agentd', 'createProgram', { body }),
   );
@@ -26,14 +28,16 @@ export async function boxRun(session: Session): Promise<number> {
   );
   const listeners = FORWARDED.map((name) => [name, () => program.signal(name)] as const);
   for (const [name, forward] of listeners) process.on(name, forward);
+  const giveBack = terminal?.lend(program);
   try {
-    return toStatus(await program.ended, session, task.id);
+    const end = await program.ended.finally(giveBack);
+    return toStatus(end, session, task.id);
   } finally {
     for (const [name, forward] of listeners) process.removeListener(name, forward);
   }
 }
 
-function buildBody({ args, env }: Session): CreateProgram {
+function buildBody({ args, env }: Session, terminal: Terminal | undefined): CreateProgram {
   const { argv, env: own } = makeGenericProfile(env).prepare(args.positionals);
   const workspace = readWorkspace(args);
   if (args.flag('layer') && workspace === undefined)
@@ -42,11 +46,18 @@ function buildBody({ args, env }: Session): CreateProgram {
     });
   const mode = args.flag('layer') ? 'layer' : 'live';
   const limits = readLimits(args);
+  const hosts = args.list('allow-host');
   return {
     ...(args.text('agent') === undefined ? {} : { agent: args.text('agent') as never }),
     ...(workspace === undefined ? {} : { workspace, workspace_mode: mode }),
     ...(limits === undefined ? {} : { limits }),
-    command: { argv: [...argv], env: own },
+    ...(args.text('model') === undefined ? {} : { model: args.text('model') as string }),
+    ...(hosts.length === 0 ? {} : { allow_hosts: [...hosts] }),
+    command: {
+      argv: [...argv],
+      env: own,
+      ...(terminal === undefined ? {} : { terminal: terminal.size }),
+    },
   };
 }
 

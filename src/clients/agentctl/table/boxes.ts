@@ -25,6 +25,17 @@ export const boxCommands: readonly Command[] = [
       },
       { name: 'budget', value: 'USD', kind: 'usd', help: 'maximum cost of its model calls: 2' },
       {
+        name: 'model',
+        value: 'M',
+        help: 'model that answers, whatever name the program asks for',
+      },
+      {
+        name: 'allow-host',
+        value: 'H',
+        many: true,
+        help: 'host it may reach, whatever it has read: github.com, *.npmjs.org, db.test:5000; repeatable',
+      },
+      {
         name: 'max-time',
         value: 'D',
         kind: 'duration',
@@ -34,7 +45,9 @@ export const boxCommands: readonly Command[] = [
     help: 'run a program of your own in a box, under a budget, and record what it did',
     details: [
       'Put -- before COMMAND, so that its options are its own: agentctl box run --here -- make test',
-      'Input and output pass through, and the exit status is that of the program (128+N for signal N).',
+      'On a terminal the program has one too; otherwise input and output are pipes. The exit status is',
+      'that of the program (128+N for signal N).',
+      'Models are at OPENAI_BASE_URL and ANTHROPIC_BASE_URL in the box, which need no key; --model sets which.',
     ],
     load: async () => (await import('../commands/box-run.ts')).boxRun,
   },

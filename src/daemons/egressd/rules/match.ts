@@ -15,6 +15,8 @@ export type ParsedEgressRule = {
   methods: ReadonlySet<string> | undefined;
   paths: readonly string[] | undefined;
   plain: boolean;
+  /** Stays open whatever the run has read. */
+  isChosen: boolean;
   expiresMs: number;
 };
 
@@ -32,7 +34,7 @@ export type Destination = { host: Host; port: number } & (
 );
 
 export type MatchResult =
-  | { allowed: true; plain: boolean }
+  | { allowed: true; plain: boolean; isChosen: boolean }
   | { allowed: false; reason: DenialReason };
 
 export function parseRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
@@ -45,6 +47,7 @@ export function parseRule(rule: GrantedRule): ParseOutcome<ParsedEgressRule> {
       methods: rule.methods === undefined ? undefined : new Set(rule.methods),
       paths: rule.paths,
       plain: rule.plain === true,
+      isChosen: rule.chosen === true,
       expiresMs: rule.expires_at === undefined ? Infinity : Date.parse(rule.expires_at),
     },
   };
@@ -83,14 +86,17 @@ export function matchRules(
   nowMs: number,
 ): MatchResult {
   let reason: DenialReason = 'host';
-  let isAllowed = false;
+  const fitting: ParsedEgressRule[] = [];
   for (const rule of rules) {
     if (rule.expiresMs <= nowMs) continue;
     const mismatch = checkRule(rule, dest);
-    if (mismatch === undefined) {
-      if (rule.plain) return { allowed: true, plain: true };
-      isAllowed = true;
-    } else if (REASON_ORDER.indexOf(mismatch) > REASON_ORDER.indexOf(reason)) reason = mismatch;
+    if (mismatch === undefined) fitting.push(rule);
+    else if (REASON_ORDER.indexOf(mismatch) > REASON_ORDER.indexOf(reason)) reason = mismatch;
   }
-  return isAllowed ? { allowed: true, plain: false } : { allowed: false, reason };
+  if (fitting.length === 0) return { allowed: false, reason };
+  return {
+    allowed: true,
+    plain: fitting.some(({ plain }) => plain),
+    isChosen: fitting.some(({ isChosen }) => isChosen),
+  };
 }

@@ -1,6 +1,7 @@
 // Makes calls for clients of a vendor's SDK: passed unchanged to a provider of the same dialect,
 // translated for one of another. Journaled and charged like every other call.
 import type { NewId } from '../../../platform/ids.ts';
+import type { PolicySource } from '../../../policy/source.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from '../../../wire/modeld.ts';
@@ -12,6 +13,7 @@ import { makeClientContext } from './context.ts';
 import type { CallDeadline } from './generate.ts';
 import type { ModelCall } from './model-call.ts';
 import type { Upstream } from './ports.ts';
+import { makeChooseModel } from './program-model.ts';
 import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
@@ -32,22 +34,25 @@ export function makeClientCalls(parts: {
   runs: ModelRuns;
   providers: Providers;
   upstream: Pick<Upstream, 'estimateInputTokens'>;
+  policy: Pick<PolicySource, 'decide'>;
   newId: NewId;
 }) {
   const { calls, runs, providers, upstream, newId } = parts;
+  const chooseModel = makeChooseModel(parts);
 
-  const makeCall = (
+  const makeCall = async (
     caller: Caller,
     dialect: DialectName,
     { body }: ClientBody,
     patience: CallDeadline,
-  ): Omit<ModelCall, 'via' | 'input'> & { callId: CallId } => {
+  ): Promise<Omit<ModelCall, 'via' | 'input'> & { callId: CallId }> => {
     const identity = identify(runs, caller);
     if (identity.mode === 'replay')
       throw fault('replay_differs', 'calls of a vendor SDK have no call_id and cannot be replayed');
     const { labels, principal: source } = identity;
     const context = makeClientContext({ dialect, body, source, labels });
-    const { model, routes } = providers.resolve(context.model, 'chat', identity.run?.model);
+    const name = await chooseModel(identity, context.model);
+    const { model, routes } = providers.resolve(name, 'chat', identity.run?.model);
     const callId = newId<CallId>('call');
     return {
       identity,
@@ -88,7 +93,7 @@ export function makeClientCalls(parts: {
       asked: ClientBody,
       patience: CallDeadline,
     ): Promise<ClientResponse> {
-      const call = makeCall(caller, dialect, asked, patience);
+      const call = await makeCall(caller, dialect, asked, patience);
       const { callId } = call;
       return perform({
         ...call,
@@ -103,7 +108,7 @@ export function makeClientCalls(parts: {
       asked: ClientBody,
       patience: CallDeadline,
     ): Promise<ClientResponse> {
-      const call = makeCall(caller, 'anthropic', asked, patience);
+      const call = await makeCall(caller, 'anthropic', asked, patience);
       const routes = call.routes.filter(
         ({ provider }) => providers.getDialect(provider) === 'anthropic',
       );

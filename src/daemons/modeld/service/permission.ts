@@ -23,10 +23,13 @@ export type CheckModelUse = (query: ModelUseQuery) => Promise<ModelUseDecision>;
 export function makeCheckModelUse(policy: Pick<PolicySource, 'decide'>): CheckModelUse {
   return async ({ identity, model, context }) => {
     const labels = fromMask(context.labels | readLabels(identity));
-    const { agent, taskId, rootTaskId } = identity;
-    const decision = await policy.decide(
-      modelRequest({ agent, model: model.name, taskId, rootTaskId, labels }),
-    );
+    const { agent, taskId, rootTaskId, run } = identity;
+    const decide = (name: string) =>
+      policy.decide(modelRequest({ agent, model: name, taskId, rootTaskId, labels }));
+    const own = await decide(model.name);
+    // A person's choice for a program replaces the agent's own model, unless a rule forbids it.
+    const isReplacement = run?.chosenModel === model.name && own.rules.length === 0;
+    const decision = own.answer !== 'allow' && isReplacement ? await decide(run.model) : own;
     if (decision.answer === 'allow') return { ...decision, labels };
     const approval = decision.answer === 'ask' ? ' without approval, and a step cannot wait' : '';
     const what = `model ${model.name}${approval}`;

@@ -25,6 +25,8 @@ export type ModelRun = AdmittedRun & {
   stepsMax: number;
   /** The model of its manifest. */
   model: string;
+  /** A person's choice for a program. */
+  chosenModel: string | undefined;
   /** From its admission and added since. */
   labels: number;
   /** Model calls made by all its activations. */
@@ -82,6 +84,7 @@ export function makeRuns(options: {
     return {
       stepsMax: body.max_steps,
       model: body.model,
+      chosenModel: body.chosen_model,
       labels: toMask(body.labels) | marks | (before?.labels ?? 0),
       steps: Math.max(steps, before?.steps ?? 0),
       budgets: budgetKeys,

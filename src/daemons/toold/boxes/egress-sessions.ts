@@ -51,6 +51,8 @@ export function makeEgressSessions(options: {
     async open(run, { network }) {
       const marked = run.labels.has('outside');
       const narrowed = (rule: HostPort) => (marked ? { ...rule, methods: ONLY_READS } : rule);
+      const isChosen = ({ host, port }: HostPort): boolean =>
+        run.chosenHosts.some((chosen) => chosen.host === host && chosen.port === port);
       const { runId, fence, agent, taskId, rootTaskId, labels } = run;
       const body = {
         fence,
@@ -58,7 +60,9 @@ export function makeEgressSessions(options: {
         task_id: taskId,
         root_task_id: rootTaskId,
         allow: network.allow.map(narrowed),
-        granted: network.granted.map(narrowed),
+        granted: network.granted.map((rule) =>
+          isChosen(rule) ? { ...rule, chosen: true as const } : narrowed(rule),
+        ),
         bytes_max: options.bytesMax,
         labels: [...labels],
       };

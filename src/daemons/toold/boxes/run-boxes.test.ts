@@ -38,6 +38,7 @@ const run = {
   workspace: null,
   isLayered: false,
   labels: new Set(),
+  chosenHosts: [],
 } as unknown as ToolRun;
 
 function makePeers() {
@@ -60,6 +61,7 @@ function makePeers() {
     ways: { close: async () => undefined } as never,
     policy: { planAgentBox: () => rules.promise, planDeclaredPaths: async () => ({ deny: [] }) },
     grants: { hostsFor: async () => [] },
+    markProgram: async () => undefined,
     newBoxId: () => deriveId<BoxId>('box', 'one'),
     runOf: () => run,
     clock: manualClock(0),
@@ -127,6 +129,7 @@ describe('a fault from sandboxd', () => {
       egressd: {} as never,
       ways: {} as never,
       grants: { hostsFor: async () => [] },
+      markProgram: async () => undefined,
       policy: { planAgentBox: async () => RULES, planDeclaredPaths: async () => ({ deny: [] }) },
       newBoxId: () => deriveId<BoxId>('box', count),
       runOf: () => run,
@@ -174,6 +177,7 @@ test('a command on the host sees no path that a rule denies, and does not run wh
     egressd: {} as never,
     ways: {} as never,
     grants: { hostsFor: async () => [] },
+    markProgram: async () => undefined,
     policy: { planAgentBox: async () => RULES, planDeclaredPaths: async () => rules },
     newBoxId: () => deriveId<BoxId>('box', 'one'),
     runOf: () => run,
@@ -239,6 +243,7 @@ describe('while a command runs', () => {
       clock,
       log: silentLog,
       grants: { hostsFor: async () => [] },
+      markProgram: async () => undefined,
       ways,
       policy: {
         planAgentBox: async () => world.rules,

@@ -14,6 +14,7 @@ import type { ProgramCommand } from '../../../wire/sandboxd/programs.ts';
 import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
 import type { ApprovedHosts } from '../permission/approved-hosts.ts';
+import type { Marks } from '../permission/marks.ts';
 import type { ToolRun } from '../runs.ts';
 import { type Box, type ExecResult, notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
@@ -76,6 +77,7 @@ export function makeRunBoxes(options: {
   ways: Pick<EgressSessions, 'open' | 'has' | 'close'>;
   policy: Pick<PolicySource, 'planAgentBox' | 'planDeclaredPaths'>;
   grants: Pick<ApprovedHosts, 'hostsFor'>;
+  markProgram: Marks['markProgram'];
   newBoxId: () => BoxId;
   runOf: (runId: RunId) => ToolRun;
   clock: Clock;
@@ -87,8 +89,13 @@ export function makeRunBoxes(options: {
   /** Opened under earlier rules that allowed no more; closed when their commands have ended. */
   const closing = new Set<BoxLease>();
 
-  const loadRules = async (run: ToolRun, touched: readonly string[] = []): Promise<AgentBoxRules> =>
-    policy.planAgentBox(run.agent, await options.grants.hostsFor(run), touched);
+  const loadRules = async (
+    run: ToolRun,
+    touched: readonly string[] = [],
+  ): Promise<AgentBoxRules> => {
+    const granted = [...(await options.grants.hostsFor(run)), ...run.chosenHosts];
+    return policy.planAgentBox(run.agent, granted, touched);
+  };
 
   const open = async (
     run: ToolRun,
@@ -280,6 +287,7 @@ export function makeRunBoxes(options: {
     },
 
     async openProgram(run, command) {
+      await options.markProgram(run);
       const opened = open(run, await loadRules(run), { is_program: true });
       const entry: BoxLease = {
         key: `${run.runId} program`,
@@ -298,7 +306,12 @@ export function makeRunBoxes(options: {
         const env = { ...programEnvironment(run.agent), ...box.env, ...command.env };
         const asked = { params: { id: box.id }, body: { ...command, env } };
         const started = await sandboxd.startProgram(asked, peerOptions);
-        watch.until(watchBox(run, entry, box), () => leases.get(entry.key) !== entry);
+        const watched = watchBox(run, entry, box);
+        const isNarrower = async (): Promise<boolean> => {
+          if (box.hasEgress) await options.markProgram(run);
+          return watched.isNarrower();
+        };
+        watch.until({ ...watched, isNarrower }, () => leases.get(entry.key) !== entry);
         return { box_id: box.id, ...started };
       } catch (error) {
         dropLease(entry);

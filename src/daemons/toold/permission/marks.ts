@@ -2,6 +2,7 @@
 // those of places, so that a file carries them from one run to the next.
 import { posix } from 'node:path';
 import { isWithin } from '../../../policy/paths.ts';
+import { makeCallId } from '../../../wire/call-id.ts';
 import { type CallId, type Label, MARKS } from '../../../wire/primitives.ts';
 import type { ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
@@ -17,6 +18,11 @@ export type Marks = {
    * or if another run did so meanwhile into files that this call may have read.
    */
   markAfterCall(call: MarkedCall): Promise<void>;
+  /**
+   * Marks the run of a program with what its files have, and with what it has received so far;
+   * and its files with its own.
+   */
+  markProgram(run: ToolRun): Promise<void>;
   /** Adds marks that agentd reported. */
   addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
   /** Marks a directory like a tree whose changes are about to be written into it. */
@@ -26,6 +32,7 @@ export type Marks = {
 };
 
 type MarkedCall = { run: ToolRun; callId: CallId; tool: Tool };
+type NamedCall = Omit<MarkedCall, 'tool'>;
 
 export function makeMarks(options: {
   agentd: Pick<AgentdClient, 'runMarks' | 'toolMark'>;
@@ -48,7 +55,7 @@ export function makeMarks(options: {
   };
 
   const sendMarks = async (
-    { run, callId }: MarkedCall,
+    { run, callId }: NamedCall,
     labels: Label[],
     why: string,
   ): Promise<void> => {
@@ -116,6 +123,16 @@ export function makeMarks(options: {
         await sendMarks(call, ['outside'], `what ${tool.name} fetched`);
       if (!run.labels.has('outside')) await markDownloadsAround(run);
       await markByFiles(call);
+    },
+
+    async markProgram(run) {
+      // It makes no calls: the marks are recorded under an id that none has.
+      const call = { run, callId: makeCallId(run.runId, 't', 0) };
+      const here = await store.placeMarks(listPlaces(run));
+      await sendMarks(call, here, 'files in the workspace');
+      if (await markFetched(run)) await sendMarks(call, ['outside'], 'what the program received');
+      const own = MARKS.filter((mark) => run.labels.has(mark) && !here.includes(mark));
+      if (own.length > 0) await store.markPlaces(listWritten(run), own);
     },
 
     addLabels: learn,
