@@ -112,7 +112,11 @@ for (const { name, compiler, run, others, skip } of machines)
     const prepare = (): void => {
       if (program !== '') return;
       calls = callsOf(compiler);
-      const sources = ['test/escape/filters/filters.c', 'native/warden/plan.c'];
+      const sources = [
+        'test/escape/filters/filters.c',
+        'native/warden/plan.c',
+        'native/warden/requests.c',
+      ];
       const flags = ['-O1', ...(run.length > 0 ? ['-static'] : [])];
       program = compile(
         compiler,
