@@ -65,6 +65,7 @@ export const EVENT_KINDS = [
   'model.part.forgotten',
   'budget.set',
   'provider.set',
+  'provider.removed',
   'alias.set',
   // API keys; refused: an expired, ended or revoked one was used
   'key.created',

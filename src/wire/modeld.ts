@@ -19,6 +19,7 @@ import {
   BudgetView,
   DialectName,
   ModelCallView,
+  ModelTest,
   ModelView,
   ProviderPrice,
   ProviderView,
@@ -132,14 +133,8 @@ export const modeldRoutes = routes({
     path: '/v1/models/test',
     callers: ['operator'],
     body: z.strictObject({ name: z.string().min(1).max(128) }),
-    output: z.object({
-      ok: z.boolean(),
-      provider: z.string(),
-      model: z.string(),
-      latency_ms: z.int(),
-      rehearsal: z.boolean(),
-      message: z.string(),
-    }),
+    output: ModelTest,
+    streams: true,
   }),
   listCalls: route({
     method: 'GET',
@@ -187,6 +182,16 @@ export const modeldRoutes = routes({
       price: ProviderPrice.optional(),
     }),
     output: z.object({ provider: ProviderView }),
+  }),
+  /** Removes a provider that was added, with its key; or only this model of it. */
+  removeProvider: route({
+    method: 'DELETE',
+    path: '/v1/models/providers/{name}',
+    callers: ['operator'],
+    params: z.strictObject({ name: z.string().regex(/^[a-z][a-z0-9-]{0,31}$/) }),
+    query: z.strictObject({ model: z.string().min(1).max(128).optional() }),
+    /** Null when it was removed. */
+    output: z.object({ provider: ProviderView.nullable() }),
   }),
   // The vendors' dialects, for unmodified SDKs.
   openaiChat: route({

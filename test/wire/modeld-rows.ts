@@ -213,6 +213,16 @@ export const ROWS = rows({
       assert.equal(response.provider.has_key, true),
     bad: [['an invalid base URL', (g) => withBody(g, { base_url: 'ftp://x' }), 'bad_request']],
   },
+  removeProvider: {
+    good: async (world) => {
+      const name = `p${made++}`;
+      const body = { dialect: 'openai', base_url: 'http://127.0.0.1:9/v1', models: ['n'] } as const;
+      await world.modeld.addProvider({ params: { name }, body: { ...body, models: ['n'] } });
+      return { params: { name } };
+    },
+    check: (response: { provider: null }) => assert.equal(response.provider, null),
+    bad: [['a model it does not have', (g) => ({ ...g, query: { model: 'x' } }), 'not_found']],
+  },
   prune: pruneRow,
   pruneContexts: pruneRow,
   prunePeoplesCalls: {

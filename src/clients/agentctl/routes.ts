@@ -80,6 +80,7 @@ export const PATHS = {
     getCall: 'GET /v1/models/calls/{id}',
     setAlias: 'PUT /v1/models/aliases',
     addProvider: 'PUT /v1/models/providers/{name}',
+    removeProvider: 'DELETE /v1/models/providers/{name}',
     createKey: 'POST /v1/keys',
     listKeys: 'GET /v1/keys',
     getKey: 'GET /v1/keys/{name}',

@@ -143,6 +143,7 @@ type SettingRoutes =
   | 'getCall'
   | 'forgetPart'
   | 'addProvider'
+  | 'removeProvider'
   | 'setAlias';
 
 function makeSettingHandlers({
@@ -171,6 +172,9 @@ function makeSettingHandlers({
     }),
     addProvider: async ({ caller, params, body }) => ({
       provider: await settings.addProvider(caller.principal, params.name, body),
+    }),
+    removeProvider: async ({ caller, params, query }) => ({
+      provider: await settings.removeProvider(caller.principal, params.name, query.model),
     }),
     async setAlias({ caller, body }) {
       await settings.setAlias(caller.principal, body.pattern, body.model);

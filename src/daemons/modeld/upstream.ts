@@ -1,7 +1,7 @@
 // Implements the service's Upstream port with the adapters: plans a call (its maximum cost over all
 // routes) and runs it (tries, rate limits, circuits). Budgets and records belong to the service.
 import type { Clock } from '../../platform/clock.ts';
-import { Fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import { type Circuit, makeCircuit } from './adapters/circuit.ts';
 import { costMicrousd, type PriceBook } from './adapters/prices.ts';
 import {
@@ -93,13 +93,20 @@ export function makeUpstream(options: {
     });
   };
 
+  /** The provider may have been removed while the call waited. */
+  const getConnection = (provider: string): Connection => {
+    const connection = connections.get(provider);
+    if (connection === undefined) throw fault('unavailable', `provider ${provider} was removed`);
+    return connection;
+  };
+
   const plan = (
     ask: ModelInput,
     model: ResolvedModel,
     routes: readonly ModelRoute[],
   ): RoutePlan => {
     const hops = routes.map((route): Hop => {
-      const connection = connections.get(route.provider)!;
+      const connection = getConnection(route.provider);
       return {
         route,
         connection,
@@ -135,6 +142,7 @@ export function makeUpstream(options: {
 
   return {
     connect,
+    disconnect: (provider) => void connections.delete(provider),
     plan,
     state(provider) {
       const connection = connections.get(provider);

@@ -60,6 +60,48 @@ export const ProviderView = z.object({
 });
 export type ProviderView = z.infer<typeof ProviderView>;
 
+export const AbilityName = z.enum([
+  'chat',
+  'streaming',
+  'tools',
+  'images',
+  'responses',
+  'count_tokens',
+  'embeddings',
+]);
+export type AbilityName = z.infer<typeof AbilityName>;
+
+export const AbilityView = z.object({
+  ability: AbilityName,
+  /** `translated` and `estimated`: clients can use it, because modeld does it for the provider. */
+  result: z.enum(['yes', 'translated', 'estimated', 'no', 'untried']),
+  message: z.string(),
+});
+export type AbilityView = z.infer<typeof AbilityView>;
+
+const RouteTest = z.object({
+  provider: z.string(),
+  model: z.string(),
+  kind: z.enum(['chat', 'embedding']),
+  ok: z.boolean(),
+  message: z.string(),
+  abilities: z.array(AbilityView),
+});
+export type RouteTest = z.infer<typeof RouteTest>;
+
+/** Found out by trying, with one small call for each ability. */
+export const ModelTest = z.object({
+  ok: z.boolean(),
+  /** The provider of the first route that responded. */
+  provider: z.string(),
+  model: z.string(),
+  latency_ms: z.int(),
+  rehearsal: z.boolean(),
+  message: z.string(),
+  routes: z.array(RouteTest),
+});
+export type ModelTest = z.infer<typeof ModelTest>;
+
 export const UsageRow = z.object({
   agent: z.string(),
   model: z.string(),

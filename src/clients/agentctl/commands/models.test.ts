@@ -202,6 +202,19 @@ test('model test exits 1 when the model did not respond', async () => {
     latency_ms: 12,
     rehearsal: true,
     message: 'hi',
+    routes: [
+      {
+        provider: 'rehearsal',
+        model: 'x',
+        kind: 'chat' as const,
+        ok: true,
+        message: 'hi',
+        abilities: [
+          { ability: 'chat' as const, result: 'yes' as const, message: 'hi' },
+          { ability: 'images' as const, result: 'no' as const, message: 'it cannot see' },
+        ],
+      },
+    ],
   };
   fake.script({ modeld: { testModel: async () => answer } });
   const good = await run('model', 'test', 'coder-large');
@@ -210,6 +223,8 @@ test('model test exits 1 when the model did not respond', async () => {
     good.stdout,
     /^ok {2}coder-large by the rehearsal, not a real model \(x\) in 12 ms\nhi\n/,
   );
+  assert.match(good.stdout, /CAN +rehearsal\/x\nchat +yes\nimages +no\n\n/);
+  assert.match(good.stdout, /rehearsal\/x: images: it cannot see\n$/);
   fake.script({ modeld: { testModel: async () => ({ ...answer, ok: false }) } });
   assert.equal((await run('model', 'test', 'coder-large')).code, 1);
 });
@@ -333,4 +348,25 @@ test('model alias lists, sets and removes names that stand for models', async ()
   assert.deepEqual(last().body, { pattern: 'claude-*', model: null });
   for (const wrong of [['claude-*'], ['claude-*', 'big', '--remove'], ['--remove']])
     assert.equal((await run('model', 'alias', ...wrong)).code, 2, wrong.join(' '));
+});
+
+test('model remove finds out whether a provider or a model is meant', async () => {
+  const there = { ...provider, name: 'local' };
+  const models = [model('qwen', { routes: [{ provider: 'local', model: 'qwen' }] })];
+  fake.script({
+    modeld: {
+      listModels: async () => ({ models, providers: [there], aliases: [] }),
+      removeProvider: async ({ query }) => ({
+        provider: query.model === undefined ? null : there,
+      }),
+    },
+  });
+  const removed = await run('model', 'remove', 'local');
+  assert.match(removed.stdout, /^Removed provider local and its key/);
+  assert.deepEqual([last().params, last().query], [{ name: 'local' }, {}]);
+  for (const name of ['qwen', 'local/qwen']) {
+    assert.match((await run('model', 'remove', name)).stdout, /local no longer offers qwen\./);
+    assert.deepEqual(last().query, { model: 'qwen' });
+  }
+  assert.equal((await run('model', 'remove', 'qwne')).code, 5);
 });

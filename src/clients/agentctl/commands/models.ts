@@ -1,9 +1,8 @@
-// agentctl model list, test and usage.
-import { FAULTS } from '../../../wire/errors.ts';
+// agentctl model list and usage.
 import type { ModelView, Usage } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
 import { readTime } from '../read-amounts.ts';
-import { formatCount, formatMoney, formatSpan, pluralize, startOfDay } from '../show/amounts.ts';
+import { formatCount, formatMoney, pluralize, startOfDay } from '../show/amounts.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
 import { wrap } from '../show/width.ts';
@@ -97,23 +96,6 @@ function renderGuessedPrices(names: readonly string[]): string[] {
     `~ ${names.join(', ')}: no known price, so charged at the rate of the most expensive model. Set it:`,
     '  agentctl model add PROVIDER --free, or --price-in USD --price-out USD',
   ];
-}
-
-export async function test({ args, out, runtime }: Session): Promise<number> {
-  const name = args.positionals[0]!;
-  const answer = await runtime().call(
-    'modeld',
-    'testModel',
-    { body: { name } },
-    { deadlineMs: 120_000 },
-  );
-  const head = answer.ok ? out.paint('green', 'ok') : out.paint('red', 'failed');
-  const who = answer.rehearsal ? 'the rehearsal, not a real model' : answer.provider;
-  out.print({ test: answer }, () => [
-    `${head}  ${name} by ${who} (${answer.model}) in ${formatSpan(answer.latency_ms)}`,
-    replaceControls(answer.message),
-  ]);
-  return answer.ok ? 0 : FAULTS.provider_down.exit;
 }
 
 const USAGE_HEADERS = [

@@ -84,6 +84,16 @@ export const modelCommands: readonly Command[] = [
     load: async () => (await import('../commands/model-add.ts')).add,
   },
   {
+    path: ['model', 'remove'],
+    positionals: [MODEL],
+    help: 'remove a provider that was added, with its key, or a model of it',
+    details: [
+      'NAME is a provider, a model, or PROVIDER/MODEL. Its usage stays in the record.',
+      'For example: agentctl model remove local/qwen3-coder',
+    ],
+    load: async () => (await import('../commands/model-remove.ts')).remove,
+  },
+  {
     path: ['model', 'alias'],
     positionals: [
       { name: 'NAME', optional: true },
@@ -100,8 +110,13 @@ export const modelCommands: readonly Command[] = [
   {
     path: ['model', 'test'],
     positionals: [MODEL],
-    help: 'send a model a short test prompt and report the result',
-    load: async () => (await import('../commands/models.ts')).test,
+    help: 'try what a model, or the models of a provider, can do',
+    details: [
+      'Sends each route some small calls: chat, streaming, tools, images, token counts, embeddings.',
+      '"translated" and "estimated" work for clients, because agentd does it for the provider.',
+      'They are charged and recorded. For example: agentctl model test local/qwen3-coder',
+    ],
+    load: async () => (await import('../commands/model-test.ts')).test,
   },
   {
     path: ['model', 'usage'],

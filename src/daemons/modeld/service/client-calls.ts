@@ -27,6 +27,7 @@ export type ClientBody = {
   body: Record<string, unknown>;
   /** The caller's own headers that concern the provider. */
   headers: Readonly<Record<string, string>>;
+  purpose?: string;
 };
 
 export function makeClientCalls(parts: {
@@ -43,7 +44,7 @@ export function makeClientCalls(parts: {
   const makeCall = async (
     caller: Caller,
     dialect: DialectName,
-    { body }: ClientBody,
+    { body, purpose = '' }: ClientBody,
     patience: CallDeadline,
   ): Promise<Omit<ModelCall, 'via' | 'input'> & { callId: CallId }> => {
     const identity = identify(runs, caller);
@@ -60,7 +61,7 @@ export function makeClientCalls(parts: {
       attempt: 1,
       model,
       routes,
-      purpose: '',
+      purpose,
       context,
       fetches: findProviderFetches(body),
       inputTokensMax: undefined,
@@ -95,10 +96,11 @@ export function makeClientCalls(parts: {
     ): Promise<ClientResponse> {
       const call = await makeCall(caller, dialect, asked, patience);
       const { callId } = call;
+      const { text, body, headers } = asked;
       return perform({
         ...call,
         via: dialect,
-        input: { form: 'client', dialect, ...asked, callId },
+        input: { form: 'client', dialect, text, body, headers, callId },
       });
     },
 
@@ -115,7 +117,9 @@ export function makeClientCalls(parts: {
       const estimate = () => writeEstimate(upstream.estimateInputTokens(asked.body));
       if (routes.length === 0) return estimate();
       try {
-        return await perform({ ...call, routes, via: 'count', input: { form: 'count', ...asked } });
+        const { text, body, headers } = asked;
+        const input = { form: 'count', text, body, headers } as const;
+        return await perform({ ...call, routes, via: 'count', input });
       } catch (error) {
         if (error instanceof Fault && cannotCount(error)) return estimate();
         throw error;

@@ -104,6 +104,8 @@ export type RoutePlan = {
 
 export type Upstream = {
   connect(settings: ProviderSettings): void;
+  /** Calls in flight end by themselves; later ones are refused. */
+  disconnect(provider: string): void;
   state(provider: string): ProviderState;
   getPrice(provider: string, model: string): ModelView['price'];
   plan(ask: ModelInput, model: ResolvedModel, routes: readonly ModelRoute[]): RoutePlan;

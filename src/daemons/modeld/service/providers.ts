@@ -1,6 +1,5 @@
 // Holds the providers from the configuration and from operators, and resolves model names to them.
 // An added provider is usable at once.
-import { join } from 'node:path';
 import { checkValue } from '../../../platform/check.ts';
 import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Database } from '../../../platform/sql/database.ts';
@@ -13,8 +12,8 @@ import type {
   ProviderView,
 } from '../../../wire/modeld.ts';
 import type { Label } from '../../../wire/primitives.ts';
-import { LABELS, type ModeldConfig, ProviderConfig } from '../config.ts';
-import { fromMask, toMask } from '../rules/labels.ts';
+import { type ModeldConfig, ProviderConfig } from '../config.ts';
+import { fromMask } from '../rules/labels.ts';
 import { DEFAULT, findAlias, VENDOR_NAMES } from '../rules/model-aliases.ts';
 import {
   guessKind,
@@ -31,18 +30,17 @@ import {
   type ResolvedModel,
   resolveModel,
 } from '../rules/models.ts';
-import { type Keys, readPrivateFile } from '../store/keys.ts';
+import type { Keys } from '../store/keys.ts';
 import { readAliases, readProviders, type StoredProvider } from '../store/settings.ts';
 import type { LabeledRoute } from './model-call.ts';
-import type { ProviderSettings, Upstream } from './ports.ts';
-
-type ProviderEntry = {
-  settings: ProviderSettings;
-  labelsAllowed: number;
-  models: readonly string[];
-  isConfigured: boolean;
-  hasKey: boolean;
-};
+import type { Upstream } from './ports.ts';
+import {
+  fromConfig,
+  fromStore,
+  makeRehearsal,
+  type ProviderEntry,
+  readKey,
+} from './provider-entry.ts';
 
 export type ProvidersDeps = {
   config: ModeldConfig;
@@ -50,10 +48,6 @@ export type ProvidersDeps = {
   keys: Keys;
   upstream: Upstream;
 };
-
-/** Removed from errors like any key, so it must not be a word of theirs. */
-const REHEARSAL_KEY = 'rehearsal-needs-no-key';
-const REHEARSAL_CONCURRENCY = 256;
 
 export class Providers {
   readonly #deps: ProvidersDeps;
@@ -213,6 +207,35 @@ export class Providers {
     return this.view(stored.name);
   }
 
+  /** Returns a provider that operators have added, or throws. */
+  readAdded(name: string): StoredProvider {
+    const live = this.#providers.get(name);
+    if (live === undefined || name === REHEARSAL)
+      throw fault('not_found', `provider ${name} not found`, {
+        hint: 'Name a provider or model that was added: agentctl model list.',
+      });
+    if (live.isConfigured) throw this.#configuredFault(name);
+    const { dialect, baseUrl, price } = live.settings;
+    return { name, dialect, baseUrl, models: [...live.models], price };
+  }
+
+  /** Without it, the models of the configuration would have no provider at the next start. */
+  assertNotRouted(name: string): void {
+    if (this.#isRouted(name)) throw this.#configuredFault(name);
+  }
+
+  #configuredFault(name: string): Fault {
+    return fault('conflict', `provider ${name} is used by the configuration`, {
+      hint: 'Remove it from modeld.providers and modeld.models in agentd.yaml, and restart.',
+    });
+  }
+
+  remove(name: string): void {
+    this.#providers.delete(name);
+    this.#offer = undefined;
+    this.#deps.upstream.disconnect(name);
+  }
+
   view(name: string): ProviderView {
     const live = this.#providers.get(name)!;
     const { inFlight, available, reason } = this.#deps.upstream.state(name);
@@ -299,76 +322,4 @@ export class Providers {
       );
     }
   }
-}
-
-/** Read once: the key lives in a closure that only the provider client calls. */
-function readKey(
-  name: string,
-  provider: ProviderConfig,
-  credentialsDir: string | undefined,
-): string | undefined {
-  if (provider.key_file !== undefined) return readPrivateFile(provider.key_file, 'owner');
-  if (provider.key_credential === undefined) return undefined;
-  if (credentialsDir === undefined) {
-    throw fault(
-      'bad_config',
-      `modeld.providers.${name} uses a credential, but no credentials were passed`,
-      {
-        hint: 'Start it with LoadCredential=, or use key_file.',
-      },
-    );
-  }
-  return readPrivateFile(join(credentialsDir, provider.key_credential), 'any');
-}
-
-function fromConfig(
-  name: string,
-  provider: ProviderConfig,
-  key: string | undefined,
-): ProviderEntry {
-  const { timeouts } = provider;
-  return {
-    settings: {
-      name,
-      dialect: provider.dialect,
-      baseUrl: provider.base_url,
-      readKey: () => key,
-      concurrency: provider.concurrency,
-      requestsPerMinute: provider.requests_per_min,
-      tokensPerMinute: provider.tokens_per_min,
-      maxTokensField: provider.max_tokens_field,
-      timeouts: {
-        connectMs: timeouts.connect_ms,
-        firstByteMs: timeouts.first_byte_ms,
-        idleMs: timeouts.idle_ms,
-        totalMs: timeouts.total_ms,
-      },
-    },
-    labelsAllowed: toMask(provider.labels_allowed),
-    models: provider.models,
-    isConfigured: true,
-    hasKey: key !== undefined,
-  };
-}
-
-function fromStore(stored: StoredProvider, key: string | undefined): ProviderEntry {
-  const provider = ProviderConfig.parse({
-    dialect: stored.dialect,
-    base_url: stored.baseUrl,
-    models: stored.models,
-  });
-  const live = fromConfig(stored.name, provider, key);
-  return { ...live, settings: { ...live.settings, price: stored.price }, isConfigured: false };
-}
-
-/** It is part of this runtime and stores nothing, so it may see all labels. */
-function makeRehearsal(address: string): ProviderEntry {
-  const provider = ProviderConfig.parse({
-    dialect: 'anthropic',
-    base_url: address,
-    labels_allowed: LABELS,
-    concurrency: REHEARSAL_CONCURRENCY,
-  });
-  const live = fromConfig(REHEARSAL, provider, REHEARSAL_KEY);
-  return { ...live, hasKey: false };
 }

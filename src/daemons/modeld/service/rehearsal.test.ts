@@ -89,6 +89,11 @@ describe('the rehearsal', () => {
       const result = await modeld.operator.testModel({ body: { name } });
       assert.equal(result.ok, true, result.message);
       assert.equal(result.rehearsal, true);
+      const { abilities } = result.routes[0]!;
+      assert.ok(
+        abilities.every((one) => one.result === 'yes'),
+        JSON.stringify(abilities),
+      );
     }
   });
 

@@ -1,19 +1,15 @@
-// Reports usage and recorded calls, and tests models.
+// Reports usage and recorded calls.
 import { cutPage, readNumberCursor } from '../../../platform/page.ts';
 import type { Database } from '../../../platform/sql/database.ts';
-import type { Caller } from '../../../wire/caller.ts';
-import { Fault, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
 import type { RunId } from '../../../wire/primitives.ts';
-import { guessKind, type ModelKind, type ModelRoute, REHEARSAL } from '../rules/models.ts';
 import { listCalls, readHashes, readLatest, toCallView } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
 import { findPrunedCall, findPrunedRun, listContextRuns } from '../store/prune.ts';
 import { sumUsage } from '../store/usage.ts';
-import type { CallDeadline } from './generate.ts';
 import type { Upstream } from './ports.ts';
-import type { Providers } from './providers.ts';
 
 const FORGOTTEN = '[forgotten]';
 
@@ -132,74 +128,4 @@ function sumRows(rows: readonly UsageRow[]): {
     },
     cost_microusd: sum((row) => row.cost_microusd),
   };
-}
-
-export type TestResult = {
-  ok: boolean;
-  provider: string;
-  model: string;
-  latency_ms: number;
-  rehearsal: boolean;
-  message: string;
-};
-
-/** Makes one small call. Throws when there is no response. */
-export type TryRoute = (caller: Caller, name: string, patience: CallDeadline) => Promise<string>;
-
-const ROUTES_TESTED_MAX = 8;
-
-/** Tests every route of a model, or the first models of a provider, with a small call each. */
-export async function testModel(
-  parts: {
-    providers: Providers;
-    chat: TryRoute;
-    embed: TryRoute;
-    nowMs: () => number;
-  },
-  caller: Caller,
-  name: string,
-  patience: CallDeadline,
-): Promise<TestResult> {
-  const routes = chooseRoutes(parts.providers, name);
-  const results: { route: ModelRoute; ok: boolean; tookMs: number; message: string }[] = [];
-  for (const route of routes) {
-    const started = parts.nowMs();
-    const attempt = route.kind === 'embedding' ? parts.embed : parts.chat;
-    const full = route.provider === REHEARSAL ? route.model : `${route.provider}/${route.model}`;
-    try {
-      const message = await attempt(caller, full, patience);
-      results.push({ route, ok: true, tookMs: parts.nowMs() - started, message });
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      results.push({ route, ok: false, tookMs: parts.nowMs() - started, message: error.message });
-    }
-  }
-  const best = results.find((result) => result.ok) ?? results[0]!;
-  const lines = results.map(
-    ({ route, ok, message }) =>
-      `${route.provider}/${route.model}: ${ok ? 'ok' : 'failed'}, ${message}`,
-  );
-  return {
-    ok: results.every((result) => result.ok),
-    provider: best.route.provider,
-    model: best.route.model,
-    latency_ms: Math.round(best.tookMs),
-    rehearsal: best.route.provider === REHEARSAL,
-    message: lines.join('\n'),
-  };
-}
-
-function chooseRoutes(providers: Providers, name: string): (ModelRoute & { kind: ModelKind })[] {
-  if (name === REHEARSAL) return chooseRoutes(providers, 'rehearsal-large');
-  if (providers.has(name)) {
-    const models = providers.getModels(name).slice(0, ROUTES_TESTED_MAX);
-    if (models.length === 0)
-      throw fault('not_found', `provider ${name} has no models`, {
-        hint: `agentctl model add ${name} --model MODEL`,
-      });
-    return models.map((model) => ({ provider: name, model, kind: guessKind(model) }));
-  }
-  if (!providers.isOffered(name)) throw providers.unknownModelFault(name);
-  const kind = providers.getKind(name);
-  return providers.resolve(name, kind).model.routes.map((route) => ({ ...route, kind }));
 }

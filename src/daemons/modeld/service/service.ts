@@ -24,11 +24,12 @@ import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
 import { type CallDeadline, Generate } from './generate.ts';
 import { makeObserver } from './live-calls.ts';
+import { testModel } from './model-test.ts';
 import { makeCheckFetches, makeCheckModelUse } from './permission.ts';
 import type { ReadArtifact, RecordFetches, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { makePruning } from './pruning.ts';
-import { Reports, type TryRoute, testModel } from './reports.ts';
+import { Reports } from './reports.ts';
 import { restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
 import { makeRuns } from './runs.ts';
 import { Settings } from './settings.ts';
@@ -101,6 +102,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const common = { ...parts, calls, runs, providers, journal, budgets };
   const generate = new Generate(common);
   const embed = makeEmbed(common);
+  const clients = makeClientCalls(common);
 
   return {
     apiKeys,
@@ -112,41 +114,13 @@ export async function openService(parts: ModeldServiceDeps) {
     feed,
     embed,
     generate: generate.generate.bind(generate),
-    ...makeClientCalls(common),
+    ...clients,
     settings: new Settings(common),
     reports: new Reports(common),
     pruning: makePruning(common),
-    testModel: (caller: Caller, name: string, patience: CallDeadline) => {
-      const { chat, embedding } = makeTries(generate, embed);
-      return testModel({ providers, chat, embed: embedding, nowMs }, caller, name, patience);
-    },
+    testModel: (caller: Caller, name: string, patience: CallDeadline) =>
+      testModel({ providers, generate, embed, clients, nowMs }, caller, name, patience),
   };
-}
-
-const TEST_OUTPUT_TOKENS = 32;
-
-function makeTries(generate: Generate, embed: ReturnType<typeof makeEmbed>) {
-  const purpose = 'model test';
-  const chat: TryRoute = async (caller, model, patience) => {
-    const made = await generate.generate(
-      caller,
-      {
-        model,
-        messages: [{ role: 'user', parts: [{ type: 'text', text: 'Answer with the word ok.' }] }],
-        limits: { max_output_tokens: TEST_OUTPUT_TOKENS },
-        purpose,
-      },
-      patience,
-    );
-    if (!('response' in made)) return 'answered';
-    const text = made.response.message.parts.find((part) => part.type === 'text')?.text ?? '';
-    return `answered ${JSON.stringify(text.slice(0, 80))}`;
-  };
-  const embedding: TryRoute = async (caller, model, patience) => {
-    const { embeddings } = await embed(caller, { model, input: ['ok'], purpose }, patience);
-    return `returned a vector of ${embeddings[0]?.length ?? 0} numbers`;
-  };
-  return { chat, embedding };
 }
 
 function toLimit(subject: 'site' | 'day', { tokens, cost_usd }: LimitConfig): Limit {

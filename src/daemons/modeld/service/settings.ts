@@ -11,6 +11,7 @@ import type { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { forgetBody } from '../store/parts.ts';
 import {
+  deleteProvider,
   readLimit,
   readSpent,
   readTaskLimits,
@@ -174,6 +175,39 @@ export class Settings {
     });
     outbox.wake();
     return providers.add(stored);
+  }
+
+  /** Removes an operator's provider with its key, or one of its models. */
+  async removeProvider(
+    principal: string,
+    name: string,
+    model: string | undefined,
+  ): Promise<ProviderView | null> {
+    const { db, outbox, providers, keys, newId } = this.#deps;
+    if (model !== undefined) return this.#removeModel(principal, name, model);
+    providers.readAdded(name);
+    providers.assertNotRouted(name);
+    await db.write(async (sql) => {
+      await deleteProvider(sql, name);
+      const data = { provider: name };
+      await outbox.add(sql, { id: newId('provider'), event: 'provider.removed', principal, data });
+    });
+    outbox.wake();
+    providers.remove(name);
+    // The key last: a provider stored without its key would fail after the next restart.
+    keys.remove(name);
+    return null;
+  }
+
+  #removeModel(principal: string, name: string, model: string): Promise<ProviderView> {
+    const { providers } = this.#deps;
+    const { dialect, baseUrl: base_url, models } = providers.readAdded(name);
+    if (!models.includes(model))
+      throw fault('not_found', `provider ${name} has no model ${model}`, {
+        hint: 'List the models: agentctl model list.',
+      });
+    const left = models.filter((one) => one !== model);
+    return this.addProvider(principal, name, { dialect, base_url, models: left });
   }
 
   async setAlias(principal: string, pattern: string, model: string | null): Promise<void> {

@@ -1,6 +1,6 @@
 // Reads and writes providers' keys in files that only this user can read. A key never appears in a
 // row, a log, an error or a response.
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { makePrivateDir, writeAtomically } from '../../../platform/state-dir.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
@@ -8,6 +8,7 @@ import { type Fault, fault } from '../../../wire/errors.ts';
 export type Keys = {
   read(provider: string): string | undefined;
   write(provider: string, key: string): void;
+  remove(provider: string): void;
 };
 
 /** Keys set by operators, one file per provider. */
@@ -18,6 +19,7 @@ export function openKeys(stateDir: string): Keys {
     read: (provider) =>
       existsSync(keyFile(provider)) ? readPrivateFile(keyFile(provider), 'owner') : undefined,
     write: (provider, key) => writeAtomically(keyFile(provider), `${key}\n`),
+    remove: (provider) => rmSync(keyFile(provider), { force: true }),
   };
 }
 

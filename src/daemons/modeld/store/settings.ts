@@ -142,6 +142,10 @@ export async function writeProvider(
   );
 }
 
+export async function deleteProvider(sql: Sql, name: string): Promise<void> {
+  await sql.run('DELETE FROM providers WHERE name = ?', name);
+}
+
 export async function readAliases(sql: Sql): Promise<ModelAlias[]> {
   return sql.all<ModelAlias>('SELECT pattern, model FROM model_aliases');
 }

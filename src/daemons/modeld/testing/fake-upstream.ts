@@ -73,6 +73,8 @@ export class FakeUpstream implements Upstream {
   }
 
   connect(): void {}
+
+  disconnect(): void {}
   close(): void {}
   estimateInputTokens(): number {
     return 1;

@@ -184,6 +184,7 @@ async function use(file: string): Promise<void> {
     await forgetBody(sql, hashOf(2 * HISTORY - 1));
     const provider = { name: 'p', dialect: 'openai', baseUrl: 'http://x', models: [] } as const;
     await settings.writeProvider(sql, { ...provider, models: [] }, 1);
+    await settings.deleteProvider(sql, 'other');
     await settings.writeAlias(sql, 'a*', 'x');
     await settings.writeAlias(sql, 'a*', null);
   });
