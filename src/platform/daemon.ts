@@ -10,6 +10,7 @@ import { type CallerKind, type RouteTable, route, routes } from '../wire/route.t
 import { authenticateAs, authenticateByKey, type VerifyKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
 import { type Dispatch, type Handlers, makeDispatch, RawReply } from './dispatch.ts';
+import { findIds, findIdsRoute, type IdSource } from './find-ids.ts';
 import {
   type DialectErrors,
   type HttpListener,
@@ -74,6 +75,8 @@ export type DaemonHandle<T extends RouteTable> = {
   verifyKey?: VerifyKey;
   /** Its database, if it has one: backups copy it, and it shrinks, while the daemon works. */
   database?: SnapshotSource & Partial<Reclaimable>;
+  /** The ids that people may shorten. */
+  ids?: IdSource;
   /** Resumes unfinished work. Called when every daemon of this process is reachable. */
   begin?(): Promise<void>;
   /** Accepts no new work, and ends or requeues the work in progress. */
@@ -149,6 +152,7 @@ export const commonRoutes = routes({
     }),
   }),
   metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
+  findIds: findIdsRoute,
   ...snapshotRoutes,
 });
 
@@ -225,6 +229,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     ...handle.handlers,
     ...commonHandlers(context, {
       snapshots,
+      ids: handle.ids,
       isStopping: () => stopping,
       dispatch: () => dispatch,
     }),
@@ -365,11 +370,17 @@ function makeRunSockets(options: {
 
 function commonHandlers(
   context: DaemonContext,
-  parts: { snapshots: Snapshots; isStopping: () => boolean; dispatch: () => Dispatch },
+  parts: {
+    snapshots: Snapshots;
+    ids: IdSource | undefined;
+    isStopping: () => boolean;
+    dispatch: () => Dispatch;
+  },
 ): Handlers<typeof commonRoutes> {
   const { snapshots, isStopping, dispatch } = parts;
   return {
     ...snapshots.handlers,
+    findIds: async ({ params }) => ({ ids: await findIds(parts.ids, params.prefix) }),
     health: async () => ({
       daemon: context.name,
       version: context.version,

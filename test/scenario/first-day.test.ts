@@ -63,6 +63,22 @@ describe('the first day', () => {
     assert.equal(uncommented.code, 0, uncommented.stderr);
   });
 
+  it('an id is as good as its beginning, where no other begins so', async () => {
+    const made = await run('task', 'create', 'Say hello', '--json');
+    const { task } = JSON.parse(made.stdout) as { task: { id: string } };
+    for (const text of [task.id.slice(0, -8), `${task.id.slice(5, -8)}…`]) {
+      const shown = await run('task', 'show', text, '--json');
+      assert.equal(shown.code, 0, shown.stderr);
+      assert.equal((JSON.parse(shown.stdout) as { task: { id: string } }).task.id, task.id);
+    }
+    const second = await run('task', 'create', 'Say more', '--json');
+    const other = (JSON.parse(second.stdout) as { task: { id: string } }).task.id;
+    const common = [...task.id].findIndex((letter, i) => letter !== other[i]);
+    const several = await run('task', 'show', task.id.slice(0, common));
+    assert.equal(several.code, 2);
+    assert.match(several.stderr, new RegExp(`Type more of it: .*${task.id}.*${other}`));
+  });
+
   it('up opens a port on a runtime that is up, and says if it cannot', async () => {
     const port = await findFreePort();
     const opened = await run('up', '--port', String(port));

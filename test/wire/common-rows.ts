@@ -31,6 +31,22 @@ export function commonRows(daemon: DaemonName): Rows {
       check: (response: string) =>
         assert.match(response, /^# TYPE agentd_requests_total counter$/m),
     },
+    findIds: {
+      unknownId: 'fine',
+      good: async ({ someRun }) => ({ params: { prefix: someRun.taskId.slice(0, 12) } }),
+      check: ({ ids }: { ids: string[] }) =>
+        assert.ok(
+          ids.every((id) => id.startsWith('task_')) && ids.length > 0 === (daemon === 'agentd'),
+        ),
+      bad: [
+        [
+          'a whole id',
+          (good) => ({ ...good, params: { prefix: `task_${'0'.repeat(26)}` } }),
+          'bad_request',
+        ],
+        ['no kind', (good) => ({ ...good, params: { prefix: '0123' } }), 'bad_request'],
+      ],
+    },
     openSnapshot: {
       good: async () => ({ body: { hold_ms: 1 } }),
       check({ snapshot }: Opened) {

@@ -12,6 +12,7 @@ export type Completes =
   | 'model'
   | 'artifact'
   | 'call'
+  | 'event'
   | 'context'
   | 'approval'
   | 'permit'

@@ -11,6 +11,10 @@ const EXITS =
   '4 waiting for a person (--no-wait) · 5 not found · 6 runtime not reachable · ' +
   '7 budget or limit reached · 70 internal · 78 bad config';
 
+const IDS =
+  'An id may be shortened to a beginning that no other has, with or without its kind: ' +
+  'task_01kq8zt or 01kq8zt. Scripts should use whole ids: what is unique now need not stay so.';
+
 const indent = (text: string, columns: number): string[] =>
   wrap(text, Math.min(columns, 100) - 2).map((line) => `  ${line}`);
 
@@ -82,9 +86,18 @@ function renderOverview(path: readonly string[], out: Out): string[] {
     '',
     paint('bold', 'Global options'),
     ...renderOptions(GLOBAL_OPTIONS, out.columns),
-    ...(path.length > 0 ? [] : ['', paint('bold', 'Exit status'), ...indent(EXITS, out.columns)]),
+    ...(path.length > 0 ? [] : renderNotes(out)),
   ];
 }
+
+const renderNotes = ({ paint, columns }: Out): string[] => [
+  '',
+  paint('bold', 'Ids'),
+  ...indent(IDS, columns),
+  '',
+  paint('bold', 'Exit status'),
+  ...indent(EXITS, columns),
+];
 
 const toRow = ({ path, positionals = [], help }: Command): readonly [string, string] => {
   const wordTexts = positionals.map(formatPositional);

@@ -6,6 +6,7 @@ import type { CommandEnv } from './env.ts';
 import { makeOut, toJsonText } from './out.ts';
 import { type Parsed, parse } from './parse.ts';
 import { connectRuntime, type RuntimeClient } from './runtime.ts';
+import { completeIds } from './short-ids.ts';
 import { replaceControls } from './show/plain.ts';
 import { findStateDir } from './state.ts';
 
@@ -39,16 +40,12 @@ async function runParsed(parsed: Parsed, env: CommandEnv): Promise<number> {
   const run = await parsed.command.load();
   const stateDir = findStateDir(parsed.state, env);
   let runtime: RuntimeClient | undefined;
-  const session: Session = {
-    args: parsed.args,
-    out,
-    stateDir,
-    env,
-    runtime() {
-      runtime ??= connectRuntime(stateDir, parsed.as);
-      return runtime;
-    },
+  const connect = (): RuntimeClient => {
+    runtime ??= connectRuntime(stateDir, parsed.as);
+    return runtime;
   };
+  const args = await completeIds(parsed.command, parsed.args, connect);
+  const session: Session = { args, out, stateDir, env, runtime: connect };
   return (await run(session)) ?? 0;
 }
 

@@ -77,7 +77,7 @@ test('an invalid id or choice is reported in command-line terms', () => {
     return problem instanceof Fault ? `${problem.message} | ${problem.hint}` : problem;
   };
   const notAnId =
-    "'foo' is not an approval id: expected approval_ followed by 26 letters and digits";
+    "'foo' is not an approval id: expected approval_ followed by 26 letters and digits, or the first of them";
   assert.equal(messageFor('approve foo'), `${notAnId} | Look it up: agentctl approvals`);
   assert.match(String(messageFor('run coder --task 01m7')), /^'01m7' is not a task id/);
   const other = `approval_${'0'.repeat(26)}`;

@@ -40,7 +40,7 @@ import { openRetention } from './retention/open-retention.ts';
 import { makeBackupPauses } from './retention/pauses.ts';
 import { type AgentdService, makeService } from './service.ts';
 import { openStore } from './store/open-store.ts';
-import { MIGRATIONS } from './store/schema.ts';
+import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 import { withdrawApprovals } from './withdraw-approvals.ts';
 
 /** No service accepts messages yet. */
@@ -279,6 +279,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       about,
     }),
     database,
+    ids: { db: database, columns: ID_COLUMNS },
     async begin() {
       const swept = await launcher.stopAll();
       if (swept > 0) log.warn('ended runners left from before the restart', { runners: swept });

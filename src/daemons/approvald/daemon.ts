@@ -19,7 +19,7 @@ import { type ApprovaldConfig, approvaldConfig } from './config.ts';
 import { makeDelivery, type SendNotice } from './delivery.ts';
 import { makeMayDecide } from './may-decide.ts';
 import { makeService } from './service.ts';
-import { MIGRATIONS } from './store/rows.ts';
+import { ID_COLUMNS, MIGRATIONS } from './store/rows.ts';
 import { makeStore } from './store/store.ts';
 import { makeWaitNotifier } from './wait-notifier.ts';
 
@@ -94,6 +94,7 @@ async function start(
   return {
     handlers: makeHandlers({ service, store, signing, clock, prune }),
     database: db,
+    ids: { db, columns: ID_COLUMNS },
     async begin() {
       for (const loop of loops) loop.wake();
     },

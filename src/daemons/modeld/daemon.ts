@@ -21,7 +21,7 @@ import type { ReadArtifact, RecordFetches } from './service/ports.ts';
 import { fetchLostEvents } from './service/restore-from-audit.ts';
 import { openService } from './service/service.ts';
 import { openKeys } from './store/keys.ts';
-import { MIGRATIONS } from './store/tables.ts';
+import { ID_COLUMNS, MIGRATIONS } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
 const DRAIN_TIMEOUT_MS = 5_000;
@@ -95,6 +95,7 @@ async function start(
     return {
       handlers: makeHandlers(service),
       database,
+      ids: { db: database, columns: ID_COLUMNS },
       dialectErrors: writeDialectError,
       verifyKey: (secret) => service.apiKeys.verify(secret),
       begin: () => service.runs.reopen(),

@@ -35,7 +35,7 @@ import { makeBoxPrograms } from './programs.ts';
 import { makeQuota } from './quota.ts';
 import { makeRunEnds } from './run-ends.ts';
 import { makeRunners } from './runners.ts';
-import { MIGRATIONS, makeStore } from './store.ts';
+import { ID_COLUMNS, MIGRATIONS, makeStore } from './store.ts';
 import { makeTreeFiles, type TreeFileService } from './tree-files.ts';
 import { makeTreeGate } from './tree-gate.ts';
 import { makeWorkspaces, treeGids } from './workspaces.ts';
@@ -193,6 +193,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ranges: { uids: agentUids(config), gids: treeGids(config) },
     }),
     database: db,
+    ids: { db, columns: ID_COLUMNS },
     async drain() {
       await boxes.closeAll();
     },

@@ -1,6 +1,8 @@
 // sandboxd's store: agents' uids, workspaces' groups, and boxes. Each method is one transaction; a
 // change of a box and its event are written together.
+
 import { randomUUID } from 'node:crypto';
+import type { IdColumns } from '../../platform/find-ids.ts';
 import { OUTBOX_TABLES, type Outbox } from '../../platform/outbox.ts';
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
@@ -30,6 +32,8 @@ import {
   type WorkspaceRow,
   type WorkspaceUse,
 } from './workspace-rows.ts';
+
+export const ID_COLUMNS: IdColumns = { box: ['boxes', 'id'] };
 
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}

@@ -43,7 +43,7 @@ import { makeFinishResult } from './results/finish-result.ts';
 import { makeRuns, type ToolRun } from './runs.ts';
 import { makeService } from './service.ts';
 import { makeRunRows } from './store/run-rows.ts';
-import { MIGRATIONS } from './store/schema.ts';
+import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 import { makeStore } from './store/store.ts';
 import type { OpenHost } from './tools/network.ts';
 import { makeRegistry } from './tools/registry.ts';
@@ -276,7 +276,11 @@ async function start(
     clock,
     onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: context.newId, log }),
   });
-  return { ...(await assemble({ context, db, outbox, policy, appendLine })), database };
+  return {
+    ...(await assemble({ context, db, outbox, policy, appendLine })),
+    database,
+    ids: { db: database, columns: ID_COLUMNS },
+  };
 }
 
 export const toold = defineDaemon({

@@ -1,5 +1,6 @@
 // Fills the databases of stores by their own methods, and records each statement they prepare.
 import { DatabaseSync } from 'node:sqlite';
+import { findIds, type IdColumns, type IdSource } from '../../../src/platform/find-ids.ts';
 
 /** How many ended things a filled store has of each kind. */
 export const HISTORY = 80;
@@ -54,4 +55,9 @@ export function listChoices<K extends string>(
 export function listFilterNames(query: unknown): string[] {
   const { shape } = query as { shape: Record<string, unknown> };
   return Object.keys(shape).filter((name) => name !== 'limit' && name !== 'cursor');
+}
+
+/** Looks up ids of every kind that people may shorten. */
+export async function useIds(db: IdSource['db'], columns: IdColumns): Promise<void> {
+  for (const kind of Object.keys(columns)) await findIds({ db, columns }, `${kind}_0`);
 }

@@ -77,7 +77,7 @@ export const auditCommands: readonly Command[] = [
   },
   {
     path: ['audit', 'prove'],
-    positionals: [{ name: 'EVENT' }],
+    positionals: [{ name: 'EVENT', completes: 'event' }],
     options: [{ ...ARCHIVE, help: 'directory with the archives, to prove an archived event' }],
     help: 'print the proof that an event is in the log, for others to verify',
     details: ['EVENT is a sequence number (first column of audit tail) or an event id (--json).'],

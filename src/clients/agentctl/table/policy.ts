@@ -60,7 +60,7 @@ export const policyCommands: readonly Command[] = [
   },
   {
     path: ['policy', 'explain'],
-    positionals: [{ name: 'EVENT' }],
+    positionals: [{ name: 'EVENT', completes: 'event' }],
     help: 'explain why a tool call was allowed, sent for approval or denied',
     details: ['EVENT is a sequence number (first column of audit tail) or an event id (--json).'],
     load: async () => (await import('../commands/policy-explain.ts')).explain,

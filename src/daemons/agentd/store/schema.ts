@@ -1,10 +1,20 @@
 // Defines agentd's tables, in SQL for both SQLite and PostgreSQL. Times are milliseconds since
 // 1970, lists and objects are JSON text, booleans are 0 or 1. A migration's index is its version;
 // released migrations never change.
+import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 import { RETENTION_TABLES } from './retention-tables.ts';
+
+export const ID_COLUMNS: IdColumns = {
+  task: ['tasks', 'id'],
+  run: ['runs', 'id'],
+  wait: ['waits', 'id'],
+  msg: ['messages', 'id'],
+  artifact: ['artifacts', 'id'],
+  ctx: ['tasks', 'context_id'],
+};
 
 /**
  * Narrows the scope of recorded responses from the caller to caller and route, and for a run's

@@ -1,6 +1,8 @@
 // approvald's tables and rows, and the API's views of them. Times are milliseconds since 1970;
 // lists and objects are JSON text.
+
 import { toTimestamp } from '../../../platform/clock.ts';
+import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import type {
@@ -28,6 +30,11 @@ import {
   type RequestScope,
   selectApprovals,
 } from '../rules.ts';
+
+export const ID_COLUMNS: IdColumns = {
+  approval: ['approvals', 'id'],
+  permit: ['permits', 'id'],
+};
 
 /** A row of approvals is what people decide on; a row of asks is one call that waits for it. */
 export const MIGRATIONS: Migrations = [

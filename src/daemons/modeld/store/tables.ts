@@ -1,11 +1,14 @@
 // modeld's tables. A call has one row per attempt; bodies of messages and responses are parts,
 // stored once each by content hash; a budget's reservations are the sum over rows that still run.
 // Released migrations never change: later changes are added after them.
+import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { API_KEYS } from './api-keys.ts';
 import { PARTS_BY_KEY } from './parts.ts';
 import { USAGE_HOURS, USAGE_TOTALS } from './usage.ts';
+
+export const ID_COLUMNS: IdColumns = { call: ['model_calls', 'call_id'] };
 
 const FIRST = `
 CREATE TABLE model_calls (

@@ -1,5 +1,8 @@
 // Defines toold's tables. A migration's index is its version; released migrations never change.
+import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
+
+export const ID_COLUMNS: IdColumns = { call: ['calls', 'call_id'] };
 
 /**
  * `place` is the order of the journal, which pages follow. Each index costs every call a page write

@@ -2,7 +2,7 @@
 import { readManifest } from '../../../../src/daemons/agentd/manifests/read-manifest.ts';
 import { releaseBriefing } from '../../../../src/daemons/agentd/store/briefings.ts';
 import { openStore } from '../../../../src/daemons/agentd/store/open-store.ts';
-import { MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
+import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
 import type { AgentdStore, RunCall } from '../../../../src/daemons/agentd/store/store.ts';
 import type { NewTask } from '../../../../src/daemons/agentd/store/tasks.ts';
 import { type ManualClock, manualClock } from '../../../../src/platform/clock.ts';
@@ -11,7 +11,14 @@ import { silentLog } from '../../../../src/platform/log.ts';
 import { IDEMPOTENCY_WINDOW_MS } from '../../../../src/platform/sql/idempotency.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../../../src/wire/agentd.ts';
-import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
+import {
+  forEachOf,
+  HISTORY,
+  listChoices,
+  listFilterNames,
+  type StoreUse,
+  useIds,
+} from '../record.ts';
 
 type World = { store: AgentdStore; clock: ManualClock; newId: NewId };
 type Claim = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
@@ -350,6 +357,7 @@ async function use(file: string): Promise<void> {
   await db.write((sql) => releaseBriefing(sql, first.run.id));
   clock.advance(IDEMPOTENCY_WINDOW_MS + 1);
   await store.createTask(newTask(world), newOnce(world));
+  await useIds(db, ID_COLUMNS);
   await store.close();
 }
 

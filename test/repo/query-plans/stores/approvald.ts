@@ -1,7 +1,7 @@
 // Runs every statement of approvald's store.
 import { randomBytes } from 'node:crypto';
 import { approvaldConfig } from '../../../../src/daemons/approvald/config.ts';
-import { MIGRATIONS } from '../../../../src/daemons/approvald/store/rows.ts';
+import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/approvald/store/rows.ts';
 import { type ApprovaldStore, makeStore } from '../../../../src/daemons/approvald/store/store.ts';
 import { makeRequest } from '../../../../src/daemons/approvald/testing/host.ts';
 import { type ManualClock, manualClock } from '../../../../src/platform/clock.ts';
@@ -11,7 +11,14 @@ import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { type AskApproval, approvaldRoutes } from '../../../../src/wire/approvald.ts';
 import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
-import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
+import {
+  forEachOf,
+  HISTORY,
+  listChoices,
+  listFilterNames,
+  type StoreUse,
+  useIds,
+} from '../record.ts';
 
 type RequestedApproval = { body: AskApproval; id: string; nonce: string };
 
@@ -123,6 +130,7 @@ async function use(file: string): Promise<void> {
   await store.revokePermit('x', 'person:ann').catch(() => undefined);
   await store.expireTombstones(clock.nowMs());
   outbox.stop();
+  await useIds(db, ID_COLUMNS);
   await db.close();
 }
 

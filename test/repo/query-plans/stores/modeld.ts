@@ -13,7 +13,7 @@ import {
   runRows,
 } from '../../../../src/daemons/modeld/store/run-rows.ts';
 import * as settings from '../../../../src/daemons/modeld/store/settings.ts';
-import { MIGRATIONS } from '../../../../src/daemons/modeld/store/tables.ts';
+import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/modeld/store/tables.ts';
 import { sumUsage } from '../../../../src/daemons/modeld/store/usage.ts';
 import { intent, outcome } from '../../../../src/daemons/modeld/testing/journal.ts';
 import { systemClock } from '../../../../src/platform/clock.ts';
@@ -30,7 +30,14 @@ import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { NewEvent } from '../../../../src/wire/events.ts';
 import { modeldRoutes } from '../../../../src/wire/modeld.ts';
 import type { RunId } from '../../../../src/wire/primitives.ts';
-import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
+import {
+  forEachOf,
+  HISTORY,
+  listChoices,
+  listFilterNames,
+  type StoreUse,
+  useIds,
+} from '../record.ts';
 
 const clock = systemClock();
 const newId = makeIdMaker(clock);
@@ -191,6 +198,7 @@ async function use(file: string): Promise<void> {
   await useKeys(db);
   await readAll(db);
   outbox.stop();
+  await useIds(db, ID_COLUMNS);
   await db.close();
 }
 

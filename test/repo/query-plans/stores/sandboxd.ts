@@ -1,12 +1,17 @@
 // Runs every statement of sandboxd's store.
-import { KEEP_BOXES_MS, MIGRATIONS, makeStore } from '../../../../src/daemons/sandboxd/store.ts';
+import {
+  ID_COLUMNS,
+  KEEP_BOXES_MS,
+  MIGRATIONS,
+  makeStore,
+} from '../../../../src/daemons/sandboxd/store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { BoxId, RunId, TaskId } from '../../../../src/wire/primitives.ts';
-import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
+import { forEachOf, HISTORY, type StoreUse, useIds } from '../record.ts';
 
 const RANGE = { first: 1_000, last: 100_000 };
 
@@ -111,6 +116,7 @@ async function use(file: string): Promise<void> {
   await store.closeLost();
   await forEachOf(3, open);
   outbox.stop();
+  await useIds(db, ID_COLUMNS);
   await db.close();
 }
 

@@ -3,7 +3,7 @@
 import { makeApprovedHosts } from '../../../../src/daemons/toold/permission/approved-hosts.ts';
 import { openContainment } from '../../../../src/daemons/toold/permission/containment.ts';
 import { makeRunRows } from '../../../../src/daemons/toold/store/run-rows.ts';
-import { MIGRATIONS } from '../../../../src/daemons/toold/store/schema.ts';
+import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/toold/store/schema.ts';
 import { makeStore, type TooldStore } from '../../../../src/daemons/toold/store/store.ts';
 import { systemClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
@@ -13,7 +13,14 @@ import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../../src/wire/events.ts';
 import type { ApprovalId, CallId, RunId } from '../../../../src/wire/primitives.ts';
 import { tooldRoutes } from '../../../../src/wire/toold.ts';
-import { forEachOf, HISTORY, listChoices, listFilterNames, type StoreUse } from '../record.ts';
+import {
+  forEachOf,
+  HISTORY,
+  listChoices,
+  listFilterNames,
+  type StoreUse,
+  useIds,
+} from '../record.ts';
 
 const TOOL = 'test.echo';
 const clock = systemClock();
@@ -138,6 +145,7 @@ async function use(file: string): Promise<void> {
   await store.expireTombstones(2);
   await useContainment({ db, outbox });
   outbox.stop();
+  await useIds(db, ID_COLUMNS);
   await db.close();
 }
 
