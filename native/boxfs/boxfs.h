@@ -41,6 +41,8 @@ enum op {
   OP_INSTALL = 11,    // see install.c
   OP_WATCH = 12,      // see watch.c
   OP_UNLOCK = 13,     // see watch.c
+  OP_COVERED = 14,      // see originals.c
+  OP_DIRECTORIES = 15,  // see originals.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -202,6 +204,7 @@ bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *
 void put_real_path(struct reply *reply, int fd);
 uint8_t file_kind(mode_t mode);
 uint64_t mtime_ns(const struct stat *st);
+uint64_t ctime_ns(const struct stat *st);
 
 uint64_t now_ms(void);
 // Arms the timer that kills this worker soon after its limit, 0: the longest of its operation.
@@ -230,6 +233,8 @@ void do_read_many(struct request *req, struct reply *reply);
 void do_install(struct request *req, struct reply *reply);
 void do_watch(struct request *req, struct reply *reply);
 void do_unlock(struct request *req, struct reply *reply);
+void do_covered(struct request *req, struct reply *reply);
+void do_directories(struct request *req, struct reply *reply);
 
 // Pure; used by search.
 bool glob_matches(const char *glob, const char *path);

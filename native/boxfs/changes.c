@@ -38,11 +38,6 @@ struct children {
   struct names merged, lower;
 };
 
-static uint64_t ctime_ns(const struct stat *st) {
-  if (st->st_ctim.tv_sec < 0) return 0;
-  return (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec;
-}
-
 // Compares by components: what is in a directory comes directly behind it.
 static int compare_paths(const char *a, const char *b) {
   for (;; a++, b++) {

@@ -174,8 +174,10 @@ uint8_t file_kind(mode_t mode) {
   return S_ISLNK(mode) ? KIND_LINK : KIND_OTHER;
 }
 
-uint64_t mtime_ns(const struct stat *st) {
-  // Times before 1970 are reported as 0.
-  if (st->st_mtim.tv_sec < 0) return 0;
-  return (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+// Times before 1970 are reported as 0.
+static uint64_t to_ns(struct timespec at) {
+  return at.tv_sec < 0 ? 0 : (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
 }
+
+uint64_t mtime_ns(const struct stat *st) { return to_ns(st->st_mtim); }
+uint64_t ctime_ns(const struct stat *st) { return to_ns(st->st_ctim); }

@@ -1,5 +1,6 @@
 // SIGKILL of sandboxd at each point of an apply, an undo and a discard. What was begun is then
-// finished, without and with a repeated request: every file is as the layer has it, or as before.
+// finished, without and with a repeated request: every file is as the layer has it, merged with
+// what the person has edited, or as before.
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +12,13 @@ import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers
 import { eventually } from '../support/runtime.ts';
 
 const BEFORE = { a: 'old\n', 'd/b': 'b\n', 'd/c': 'c\n' };
-const SCRIPT = 'echo new > a; rm d/b; mkdir -p e; for n in $(seq 400); do echo $n > e/$n; done';
+/** The person edits another line of it than the agent. */
+const TEXT = 'one\ntwo\nthree\n';
+const HERS = TEXT.replace('three', 'THREE');
+const MERGED = HERS.replace('one', 'ONE');
+const SCRIPT =
+  'sed -i s/one/ONE/ m; ' +
+  'echo new > a; rm d/b; mkdir -p e; for n in $(seq 400); do echo $n > e/$n; done';
 /** Nothing was written yet: only a repeated request goes on. */
 const UNRECORDED = 'sandboxd.before-apply-recorded';
 const APPLY = [
@@ -40,10 +47,11 @@ for (const mode of LAYER_MODES)
 
     const prepare = async () => {
       const name = `t${made++}`;
-      const { repo } = world.directory(name, BEFORE);
+      const { repo } = world.directory(name, { ...BEFORE, m: TEXT });
       const box = await eventually('a box', () => world.open(name, repo).catch(() => undefined));
       await box.run(SCRIPT);
       await box.close();
+      writeFileSync(join(repo, 'm'), HERS);
       const params = { id: world.treeId(name) };
       const body = { apply_id: `apply-${name}`, allow: [] };
       return {
@@ -57,12 +65,13 @@ for (const mode of LAYER_MODES)
     };
     const isApplied = (repo: string): boolean =>
       readFileSync(join(repo, 'a'), 'utf8') === 'new\n' &&
+      readFileSync(join(repo, 'm'), 'utf8') === MERGED &&
       !existsSync(join(repo, 'd/b')) &&
       existsSync(join(repo, 'e')) &&
       readdirSync(join(repo, 'e')).length === 400 &&
       readFileSync(join(repo, 'e/400'), 'utf8') === '400\n';
     const isAsBefore = (repo: string): boolean =>
-      Object.entries(BEFORE).every(
+      Object.entries({ ...BEFORE, m: HERS }).every(
         ([path, text]) =>
           existsSync(join(repo, path)) && readFileSync(join(repo, path), 'utf8') === text,
       ) && !existsSync(join(repo, 'e'));
@@ -86,7 +95,7 @@ for (const mode of LAYER_MODES)
       await crash(UNRECORDED, tree.apply);
       const { changes } = await again(tree.list);
       assert.ok(isAsBefore(tree.repo));
-      assert.equal(changes.length, 403);
+      assert.equal(changes.length, 404);
       await again(tree.apply);
       assert.ok(isApplied(tree.repo));
     });
@@ -97,13 +106,31 @@ for (const mode of LAYER_MODES)
         await crash(failpoint, tree.apply);
         await eventually('the apply', async () => isApplied(tree.repo) || undefined, 60_000);
         const { applied } = await again(tree.apply);
-        assert.equal(applied.length, 403, 'a repeated request is answered from the record');
+        assert.equal(applied.length, 404, 'a repeated request is answered from the record');
         const { changes, layer } = await again(tree.list);
         assert.deepEqual([changes, layer?.applied.length], [[], 1]);
         assertNoTemporary(tree.repo);
         await again(tree.undo);
         assert.ok(isAsBefore(tree.repo));
       });
+
+    it('a part with a merge: the layer that goes on has the merged text, too', async () => {
+      for (const failpoint of ['sandboxd.after-apply-recorded', 'sandboxd.after-apply-commits']) {
+        const tree = await prepare();
+        const params = { id: world.treeId(tree.name) };
+        const body = { apply_id: `part-${tree.name}`, allow: [], paths: ['m'] };
+        const apply = () => world.agentd.applyLayer({ params, body });
+        await crash(failpoint, apply);
+        const { merged } = await again(apply);
+        assert.deepEqual(merged, ['m']);
+        assert.equal(readFileSync(join(tree.repo, 'm'), 'utf8'), MERGED);
+        const { changes } = await again(tree.list);
+        assert.ok(changes.length === 403 && changes.every(({ path }) => path !== 'm'));
+        const box = await again(() => world.open(tree.name, tree.repo));
+        assert.equal(await box.run('cat m'), MERGED);
+        await box.close();
+      }
+    });
 
     it('no box opens on a directory that is half written', async () => {
       const tree = await prepare();
@@ -178,7 +205,7 @@ for (const mode of LAYER_MODES)
           layer?.applied.map(({ undone }) => undone),
           [true],
         );
-        assert.deepEqual([is_in_layer, changes.length], [true, 403], 'all can be applied again');
+        assert.deepEqual([is_in_layer, changes.length], [true, 404], 'all can be applied again');
         assert.ok(changes.every(({ conflict }) => conflict === null));
         const body = { apply_id: `again-${made}`, allow: [] };
         await world.agentd.applyLayer({ params: { id: world.treeId(tree.name) }, body });

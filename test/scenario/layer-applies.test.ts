@@ -18,6 +18,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { hashChanges } from '../../src/platform/change-hash.ts';
 import type { Fault } from '../../src/wire/errors.ts';
+import { conflictsOf, makeTrees } from '../support/layer-trees.ts';
 import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 
 const textOf = (...path: string[]): string => readFileSync(join(...path), 'utf8');
@@ -31,36 +32,7 @@ for (const mode of LAYER_MODES) {
     });
     after(() => world?.stop());
 
-    /** A tree whose agent has run a script in its layer over these files. */
-    const changed = async (name: string, files: Record<string, string>, script: string) => {
-      const { repo } = world.directory(name, files);
-      const run = async (more: string): Promise<string> => {
-        const box = await world.open(name, repo);
-        return box.run(more).finally(() => box.close());
-      };
-      await run(script);
-      const params = { id: world.treeId(name) };
-      const list = async () => (await world.agentd.layerChanges({ params, query: {} })).changes;
-      const kinds = async () => (await list()).map(({ kind, path }) => `${kind} ${path}`);
-      const apply = (more: object = {}) =>
-        world.agentd.applyLayer({
-          params,
-          body: { apply_id: `apply-${made++}`, allow: [], ...more },
-        });
-      const undo = (apply_id?: string) =>
-        world.agentd.undoApply({ params, body: apply_id === undefined ? {} : { apply_id } });
-      const discard = () => world.agentd.discardLayer({ params, body: {} });
-      return { repo, params, run, list, kinds, apply, undo, discard };
-    };
-    let made = 0;
-    const conflictsOf = async (work: Promise<unknown>): Promise<unknown> => {
-      const error = await work.then(
-        () => assert.fail('it was applied'),
-        (found: unknown) => found as Fault,
-      );
-      assert.equal(error.code, 'conflict', String(error));
-      return error.details?.conflicts;
-    };
+    const changed: ReturnType<typeof makeTrees> = (...given) => makeTrees(world)(...given);
 
     it('lists them with both sides, in pages, and shows their texts', async () => {
       const tree = await changed(
@@ -203,7 +175,7 @@ for (const mode of LAYER_MODES) {
       writeFileSync(join(tree.repo, 'a'), 'by a person\n');
       writeFileSync(join(tree.repo, 'd/new'), 'by a person\n');
       assert.deepEqual(await conflictsOf(tree.apply()), [
-        { path: 'a', reason: 'changed' },
+        { path: 'a', reason: 'overlaps' },
         { path: 'd/new', reason: 'changed' },
       ]);
       assert.deepEqual(

@@ -83,12 +83,12 @@ for (const mode of LAYER_MODES) {
       await tree.undo(first.apply_id);
       assert.equal(tree.read('a'), 'a\n');
       assert.deepEqual(conflictsOf(await tree.list()), []);
-      writeFileSync(join(tree.repo, 'x'), 'by a person\n');
-      assert.deepEqual(conflictsOf(await tree.list()), ['x changed']);
+      writeFileSync(join(tree.repo, 'a'), 'by a person\n');
+      assert.deepEqual(conflictsOf(await tree.list()), ['a overlaps']);
       await assert.rejects(tree.apply(), { code: 'conflict' });
-      assert.deepEqual([tree.read('a'), tree.read('x')], ['a\n', 'by a person\n']);
-      await tree.apply({ paths: ['a', 'b', 'n'] });
-      assert.deepEqual([tree.read('a'), tree.read('n/m/y')], ['1\n', 'n\n']);
+      assert.deepEqual([tree.read('a'), tree.read('b')], ['by a person\n', 'b\n']);
+      await tree.apply({ paths: ['b', 'n'] });
+      assert.deepEqual([tree.read('a'), tree.read('n/m/y')], ['by a person\n', 'n\n']);
     });
 
     it('an earlier apply that is undone first is no conflict after the last one is', async () => {

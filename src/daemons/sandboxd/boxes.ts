@@ -27,9 +27,11 @@ import type { BoxDisk, BoxDisks } from './box-disk.ts';
 import { type BoxFileService, makeBoxFiles } from './box-files.ts';
 import { commandLimits, diskLimit } from './box-limits.ts';
 import { type BoxOwner, findLayerPath, type PlanBox } from './box-plan.ts';
+import { endingWith, withSealReason } from './command-end.ts';
 import { baseEnv, resolveProgram } from './command-environment.ts';
 import type { SandboxdConfig } from './config.ts';
 import { makePathRenamer, type RenamePaths } from './error-paths.ts';
+import type { LayerOriginals } from './layer-originals.ts';
 import type { Layers } from './layers.ts';
 import { assertLevel } from './levels.ts';
 import { type LiveGuards, startGuarded } from './live-guards.ts';
@@ -86,6 +88,7 @@ export type BoxesOptions = {
   layers: Pick<Layers, 'refresh'>;
   gate: TreeGate;
   liveGuards: Pick<LiveGuards, 'enter' | 'hold'>;
+  originals: Pick<LayerOriginals, 'hold' | 'keep'>;
   warden: Pick<Warden, 'start' | 'open'>;
   store: Pick<SandboxdStore, 'recordOpened' | 'recordClosed' | 'recordRefused'>;
   boxDisks: BoxDisks;
@@ -99,6 +102,7 @@ export type BoxesOptions = {
 
 export function makeBoxes(options: BoxesOptions): BoxTable {
   const { config, planBox, workspaces, layers, gate, warden, store, boxDisks, log } = options;
+  const { originals, liveGuards } = options;
   const entries = new Map<BoxId, BoxEntry>();
   const recordingRefusal = makeRefusalRecorder(store, log);
 
@@ -114,9 +118,15 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
   const enter = async (owner: BoxOwner): Promise<Leave> =>
     findLayerPath(owner) === undefined ? () => undefined : gate.enter(owner.root_task_id);
 
+  /** Keeps what changes of a layer began from, and then leaves the gate of its tree. */
+  const leaveKept = async (owner: BoxOwner, leave: Leave): Promise<void> => {
+    if (findLayerPath(owner) !== undefined) await originals.keep(owner.root_task_id);
+    leave();
+  };
+
   const inside = async <T>(owner: BoxOwner, work: () => Promise<T>): Promise<T> => {
     const leave = await enter(owner);
-    return work().finally(leave);
+    return work().finally(() => void leaveKept(owner, leave));
   };
 
   const toNewBox = (
@@ -160,13 +170,16 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       return openPlanned(id, body);
     });
     const { plan, home, missing, release, box, disk, live } = opened;
-    const releaseLive = live && options.liveGuards.hold(live);
+    const releaseLive = live && liveGuards.hold(live);
+    const isLayered = findLayerPath(body) !== undefined;
+    const releaseOriginals = isLayered ? originals.hold(body.root_task_id) : undefined;
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
     void box.ended.then((exit) => {
       entries.delete(id);
       disk.close();
       release();
       releaseLive?.();
+      releaseOriginals?.();
       return close(id, exit, recorded);
     });
     options.failpoint('sandboxd.after-open');
@@ -262,22 +275,22 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
         });
       const command = await orElse(
         leave,
-        renamePathsFor(owner)(startGuarded(options.liveGuards, live, run)),
+        renamePathsFor(owner)(startGuarded(liveGuards, live, run)),
       );
-      void command.ended.then(leave);
-      return command;
+      return endingWith(command, () => leaveKept(owner, leave));
     },
     async files(id, request, isWrite) {
       const leave = await enterBox(id);
+      const { files, disk, owner } = await orElse(leave, findBox(id));
       try {
-        const { files, disk, owner } = await findBox(id);
         if (isWrite) await renamePathsFor(owner)(disk.assertSpace(estimateBytes(request)));
         options.failpoint('sandboxd.before-file');
         const answer = await files.perform(request);
         options.failpoint('sandboxd.after-file');
         return answer;
       } finally {
-        leave();
+        if (isWrite) await leaveKept(owner, leave);
+        else leave();
       }
     },
     ownerOf: (id) => entries.get(id)?.owner,
@@ -309,12 +322,13 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
               limits: ownLimits,
             });
           });
-        const command = await orElse(release, startGuarded(options.liveGuards, live, run));
+        const command = await orElse(release, startGuarded(liveGuards, live, run));
         void command.ended.then(release);
         return { command, uid: plan.uid };
       });
-      const { command, uid } = await orElse(leave, renamePathsFor(body)(starting));
-      void command.ended.then(leave);
+      const started = await orElse(leave, renamePathsFor(body)(starting));
+      const { uid } = started;
+      const command = endingWith(started.command, () => leaveKept(body, leave));
       onStarted(command);
       const recorded = store.recordOpened({ ...record, uid });
       void command.ended.then((exit) => close(id, exit, recorded));
@@ -396,16 +410,6 @@ const execInBox = (
 /** Estimates the bytes that a file request may add. */
 const estimateBytes = (request: FileRequestInput): number =>
   request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;
-
-/** A command that ended with its box reports `seal` if that ended the box. */
-function withSealReason(command: SandboxCommand, box: OpenedBox): SandboxCommand {
-  const ended = command.ended.then(async (exit) => {
-    if (exit === 'gone' || exit.endedBy !== 'box') return exit;
-    const whole = await box.ended;
-    return whole !== 'gone' && whole.endedBy === 'seal' ? { ...exit, endedBy: 'seal' } : exit;
-  });
-  return { ...command, ended: ended as SandboxCommand['ended'] };
-}
 
 function sendStdin(command: SandboxCommand, stdinBase64: string | undefined): void {
   if (stdinBase64 !== undefined) void command.stdin(Buffer.from(stdinBase64, 'base64'));

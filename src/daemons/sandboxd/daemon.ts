@@ -26,6 +26,8 @@ import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
 import { makeLayerBoxes } from './layer-boxes.ts';
+import { makeLayerMerges } from './layer-merges.ts';
+import { type LayerOriginals, makeLayerOriginals } from './layer-originals.ts';
 import { makeLayerService } from './layer-service.ts';
 import { makeLayerViews } from './layer-views.ts';
 import { type Layers, makeLayers } from './layers.ts';
@@ -133,12 +135,16 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     gate,
     ownUsers,
     host,
-    closeBoxes: (rootTaskId) => boxes.closeTree(rootTaskId),
+    async closeBoxes(rootTaskId) {
+      await originals.closeTree(rootTaskId);
+      await boxes.closeTree(rootTaskId);
+    },
     clock,
     log,
   });
   const tools = toolBinds(config.boxfs);
   const system = [...systemBinds(config.system_paths), ...tools];
+  const originals: LayerOriginals = makeLayerOriginals({ ...common, layers, tools });
   const quarantine = join(realpathSync(stateDir), 'quarantine');
   const liveGuards = makeLiveGuards({ ...common, tools, quarantine });
   const boxes: BoxTable = makeBoxes({
@@ -156,6 +162,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     layers,
     gate,
     liveGuards,
+    originals,
     hidden: [stateDir, runtimeDir, wardenPaths(runtimeDir).dir].flatMap((dir) => [
       ...new Set([dir, realpathSync(dir)]),
     ]),
@@ -165,7 +172,15 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   const layerService = makeLayerService({
     layers,
     boxes: layerBoxes,
-    views: makeLayerViews({ layers, boxes: layerBoxes, store, gate, log }),
+    views: makeLayerViews({
+      layers,
+      boxes: layerBoxes,
+      merges: makeLayerMerges({ store, originals }),
+      store,
+      gate,
+      log,
+    }),
+    originals,
     store,
     gate,
     clock,
@@ -209,6 +224,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       await programs.endAll();
       await boxes.closeAll();
       await liveGuards.stop();
+      await originals.stop();
       warden.close();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();

@@ -35,7 +35,7 @@ export type GitPlaces = { layer: GitPlace; target: GitPlace };
 export type LayerBoxes = {
   /** The layer beside the directory, read-only. */
   withReview<T>(row: LayerRow, work: (boxfs: BoxfsClient) => Promise<T>): Promise<T>;
-  /** That, and the directory itself, to write to. */
+  /** That, the layer to write to, and the directory itself. */
   withApply<T>(
     row: LayerRow,
     dirs: ApplyDirs,
@@ -64,21 +64,20 @@ export function makeLayerBoxes(options: {
 }): LayerBoxes {
   const { config, layers, warden, clock, log } = options;
 
-  const bindsFor = ({ handle, row }: LayerUse): Bind[] => [
-    ...options.tools,
-    { kind: 'layer', src: handle, dst: PLACES.merged, readonly: true },
+  const bindsFor = ({ handle, row }: LayerUse, isReadonly: boolean): Bind[] => [
+    { kind: 'layer', src: handle, dst: PLACES.merged, readonly: isReadonly },
     { kind: 'ro', src: layers.uppersOf(row).upper, dst: PLACES.upper },
     { kind: 'ro', src: row.path, dst: PLACES.lower, owned: true },
   ];
 
   const withBox = async <T>(
     use: LayerUse,
-    more: readonly Bind[],
+    shown: readonly Bind[],
     work: (boxfs: BoxfsClient) => Promise<T>,
   ): Promise<T> => {
     const limits = boxLimits(config, RULES);
     const id = options.newId<BoxId>('box');
-    const binds = [...bindsFor(use), ...more];
+    const binds = [...options.tools, ...shown];
     const box = await warden.open({
       id,
       level: 2,
@@ -89,7 +88,7 @@ export function makeLayerBoxes(options: {
       limits,
     });
     try {
-      const roots = [...bindsFor(use).slice(options.tools.length), ...more].map(toRoot);
+      const roots = shown.map(toRoot);
       const args = [BOXFS, ...boxfsArgs(roots)];
       const command = await box.exec({ args, env: {}, cwd: '/', limits });
       const boxfs = await openBoxfs({ stream: toDuplex(command, log), roots, clock });
@@ -126,7 +125,9 @@ export function makeLayerBoxes(options: {
     work: (boxfs: BoxfsClient) => Promise<T>,
   ): Promise<T> => {
     const use = await layers.acquire(row.rootTaskId, row.path);
-    return withBox(use, more, work).finally(use.release);
+    // Only what writes the directory also writes the layer, for what was merged.
+    const shown = [...bindsFor(use, more.length === 0), ...more];
+    return withBox(use, shown, work).finally(use.release);
   };
 
   return {
@@ -157,4 +158,7 @@ export function makeLayerBoxes(options: {
   };
 }
 
-const toRoot = ({ kind, dst }: Bind): BoxfsRoot => ({ path: dst, writable: kind === 'rw' });
+const toRoot = ({ kind, dst, readonly }: Bind): BoxfsRoot => ({
+  path: dst,
+  writable: kind === 'rw' || (kind === 'layer' && readonly !== true),
+});

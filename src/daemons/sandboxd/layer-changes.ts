@@ -5,7 +5,7 @@ import { APPLY_KINDS } from '../../policy/apply-kinds.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { LayerChangeView, LayerConflict, LayerSide } from '../../wire/sandboxd/layers.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
-import type { BaseSide } from './layer-rows.ts';
+import type { AppliedChange, BaseSide } from './layer-rows.ts';
 
 const TYPE = 0o170000;
 const TYPES = new Map<number, LayerSide['type']>([
@@ -14,6 +14,10 @@ const TYPES = new Map<number, LayerSide['type']>([
   [0o120000, 'link'],
 ]);
 const typeOf = ({ mode }: ChangeSide): LayerSide['type'] => TYPES.get(mode & TYPE) ?? 'other';
+export const isFile = (side: ChangeSide | undefined): boolean =>
+  side !== undefined && typeOf(side) === 'file';
+export const isDirectory = (side: ChangeSide | undefined): boolean =>
+  side !== undefined && typeOf(side) === 'directory';
 
 /** The content that an apply leaves at a path, or expects there. */
 export function toBaseSide(side: ChangeSide | undefined): BaseSide {
@@ -50,7 +54,7 @@ export function findConflict(
     if (base === null) return 'appeared';
     return before === undefined ? 'removed' : 'changed';
   }
-  if (before === undefined || typeOf(before) === 'directory') return null;
+  if (before === undefined || isDirectory(before)) return null;
   return before.changedNs >= beganNs ? 'changed' : null;
 }
 
@@ -66,7 +70,7 @@ export const toSideView = (side: ChangeSide | undefined): LayerSide | null =>
       };
 
 export const toChangeView = (
-  change: LayerChange,
+  change: AppliedChange,
   refused: readonly string[],
   conflict: LayerConflict | null,
 ): LayerChangeView => ({
@@ -76,6 +80,7 @@ export const toChangeView = (
   after: toSideView(change.after),
   refused: [...refused],
   conflict,
+  merged: change.agents !== undefined,
 });
 
 const handlingOf = (kind: string) => APPLY_KINDS.get(kind)?.handling ?? 'refused';
@@ -87,6 +92,16 @@ const isLeftOut = ({ refused }: LayerChangeView, allow: readonly string[]): bool
     return handling === 'never' || (handling === 'left_out' && !allow.includes(kind));
   });
 
+/** Everything that the person has agreed to. */
+export type ApplyConsent = {
+  /** Kinds of changes, by name. */
+  allow: readonly string[];
+  /** The hash of what she has seen. */
+  expect?: string | undefined;
+  /** The agents' side is written where it conflicts with hers. */
+  overwrite?: boolean | undefined;
+};
+
 /**
  * Throws unless the changes may be applied; nothing is applied otherwise. Returns the paths that
  * are left out.
@@ -95,7 +110,7 @@ export function assertApplicable(
   all: readonly LayerChangeView[],
   /** Those that a person has chosen; the others are new directories above them. */
   chosen: readonly LayerChangeView[],
-  { allow, expect }: { allow: readonly string[]; expect?: string | undefined },
+  { allow, expect, overwrite }: ApplyConsent,
 ): { changeSha256: string; leftOut: ReadonlySet<string> } {
   const changeSha256 = hashChanges(chosen);
   if (expect !== undefined && expect !== changeSha256)
@@ -110,7 +125,7 @@ export function assertApplicable(
   });
   if (refused.length > 0) throw refusedFault(refused);
   const conflicts = changes.flatMap(({ path, conflict }) =>
-    conflict === null ? [] : [{ path, reason: conflict as string }],
+    conflict === null || overwrite === true ? [] : [{ path, reason: conflict as string }],
   );
   if (conflicts.length > 0) throw conflictsFault(conflicts);
   const kept = new Set(changes);
@@ -133,7 +148,7 @@ export function conflictsFault(conflicts: readonly { path: string; reason: strin
   const [first] = conflicts;
   const what = countOthers(first!.path, conflicts.length);
   return fault('conflict', `${what} was changed in the directory, too; nothing was applied`, {
-    hint: 'Apply other paths only, or restore the file in the directory.',
+    hint: 'Apply other paths only, or these with --overwrite, which undo takes back.',
     details: { conflicts: conflicts.slice(0, NAMED_MAX) },
   });
 }

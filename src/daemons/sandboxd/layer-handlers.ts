@@ -19,10 +19,10 @@ export function makeLayerHandlers(service: LayerService): Handlers<typeof layerR
       };
     },
     async applyLayer({ params, body }) {
-      const { apply_id, paths, allow, expect } = body;
-      const request = { applyId: apply_id, paths, allow, expect };
-      const { applyId, changeSha256, applied, commits } = await service.apply(params.id, request);
-      return { apply_id: applyId, change_sha256: changeSha256, applied, commits };
+      const { apply_id, ...how } = body;
+      const done = await service.apply(params.id, { applyId: apply_id, ...how });
+      const { applyId, changeSha256, applied, merged, commits } = done;
+      return { apply_id: applyId, change_sha256: changeSha256, applied, merged, commits };
     },
     discardLayer: async ({ params }) => ({ discarded: await service.discard(params.id) }),
     async undoApply({ params, body }) {

@@ -66,6 +66,7 @@ async function readLookups(
 async function readTexts(
   boxfs: Boxfs,
   changes: readonly ApplyChange[],
+  merged: MergedTexts,
 ): Promise<ReadonlyMap<string, ApplyTexts>> {
   const paths = changes.filter(needsText).map(({ path }) => path);
   const texts = await boxfs.readMany(ROOTS, { paths, bytesMax: TEXT_BYTES_MAX });
@@ -74,23 +75,35 @@ async function readTexts(
   return new Map(
     texts
       .filter(({ before, after }) => !isCut(before) && !isCut(after))
-      .map(({ path, before, after }) => [path, { before: toText(before), after: toText(after) }]),
+      .map(({ path, before, after }) => [
+        path,
+        { before: toText(before), after: merged.get(path)?.toString() ?? toText(after) },
+      ]),
   );
 }
 
-/**
- * Returns the kinds of each change. `side`: the rest of the tree is as in the directory (`before`:
- * these are all that will be applied) or as agents see it (`after`: there are more changes).
- */
+type MergedTexts = ReadonlyMap<string, Buffer>;
+export type KindsContext = {
+  /**
+   * The rest of the tree is as in the directory (`before`: these are all that will be applied) or
+   * as agents see it (`after`: there are more changes).
+   */
+  side: 'before' | 'after';
+  /** The directory. */
+  hostPath: string;
+  /** They are applied in place of what agents wrote. */
+  merged: MergedTexts;
+};
+
+/** Returns the kinds of each change. */
 export async function findChangeKinds(
   boxfs: Boxfs,
   changes: readonly LayerChange[],
-  side: 'before' | 'after',
-  hostPath: string,
+  { side, hostPath, merged }: KindsContext,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const all = changes.map(toApplyChange);
   const lookup = await readLookups(boxfs, all, side);
-  const texts = await readTexts(boxfs, all);
+  const texts = await readTexts(boxfs, all, merged);
   const paths = all.map(({ path }) => path);
   const gitPlaces = await readGitPlaces(boxfs, paths, hostPath);
   const context = { lookup, texts: (path: string) => texts.get(path), gitPlaces };

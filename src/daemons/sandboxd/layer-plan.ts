@@ -1,8 +1,10 @@
 // Turns changes into the steps of an install, as a pure function: in an order in which every
 // directory exists before it is filled and is empty before it is removed.
 import { type Fault, fault } from '../../wire/errors.ts';
-import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
+import type { ChangeSide } from './adapters/boxfs-changes.ts';
 import type { CheckedStep, InstallSide, InstallStep } from './adapters/boxfs-install.ts';
+import { isDirectory } from './layer-changes.ts';
+import type { AppliedChange } from './layer-rows.ts';
 
 export type PlannedInstall = {
   steps: InstallStep[];
@@ -55,7 +57,7 @@ function stepsOf(step: InstallStep): { stage: Stage; step: InstallStep }[] {
     // Its mode does not matter any more: what counts is that it is empty.
     const any = { type: 'directory', mode: null } as const;
     const opened = { type: 'directory', mode: (before.mode ?? OPEN) | OPEN } as const;
-    const opening = { ...step, before: any, after: opened, sizeBytes: 0, isShared: false };
+    const opening = { ...step, before: any, after: opened, sizeBytes: 0, source: 'layer' as const };
     const removal = {
       stage: after === null ? ('remove directories' as const) : ('install' as const),
       step: { ...step, before: any },
@@ -76,10 +78,10 @@ function stepsOf(step: InstallStep): { stage: Stage; step: InstallStep }[] {
 }
 
 /** Expects the changes in the order in which boxfs lists them. */
-export function planInstall(changes: readonly LayerChange[]): PlannedInstall {
+export function planInstall(changes: readonly AppliedChange[]): PlannedInstall {
   const stages = new Map<Stage, InstallStep[]>(STAGES.map((stage) => [stage, []]));
   const impossible: PlannedInstall['impossible'] = [];
-  for (const { path, before: was, after: is, isShared } of changes) {
+  for (const { path, before: was, after: is, isShared, agents } of changes) {
     const [before, after] = [sideOf(was), sideOf(is)];
     if (before === undefined || after === undefined) {
       const reason = isSpecial(was) || isSpecial(is) ? 'special' : 'not_hashed';
@@ -87,7 +89,8 @@ export function planInstall(changes: readonly LayerChange[]): PlannedInstall {
       continue;
     }
     const sizeBytes = sizeOf(was) + sizeOf(is);
-    for (const { stage, step } of stepsOf({ path, before, after, sizeBytes, isShared }))
+    const source = agents !== undefined ? 'ready' : isShared ? 'copy' : 'layer';
+    for (const { stage, step } of stepsOf({ path, before, after, sizeBytes, source }))
       stages.get(stage)!.push(step);
   }
   const steps = STAGES.flatMap((stage) => {
@@ -100,28 +103,33 @@ export function planInstall(changes: readonly LayerChange[]): PlannedInstall {
 const KINDS_REVERSED = { added: 'deleted', deleted: 'added' } as const;
 
 /** Returns the changes that undo these. */
-export function reverseChanges(changes: readonly LayerChange[]): LayerChange[] {
+export function reverseChanges(changes: readonly AppliedChange[]): AppliedChange[] {
   return changes.map((change) => ({
     ...change,
     kind: KINDS_REVERSED[change.kind as 'added' | 'deleted'] ?? change.kind,
     before: change.after,
     after: change.before,
     isShared: false,
+    ...(change.agents === undefined ? {} : { agents: undefined }),
   }));
 }
 
+/** The changes that give the layer the texts that were merged for the directory. */
+export const toLayerChanges = (changes: readonly AppliedChange[]): AppliedChange[] =>
+  changes.flatMap((change) =>
+    change.agents === undefined ? [] : [{ ...change, before: change.agents }],
+  );
+
 const isIn = (path: string, dir: string): boolean => path.startsWith(`${dir}/`);
-const isDirectory = (side: ChangeSide | undefined): boolean =>
-  side !== undefined && (side.mode & TYPE) === 0o040000;
 
 /**
  * The changes at and below these paths, with the new directories that they are in. Throws if one of
  * these would replace a file or a link of the person: it was not chosen, so she has not seen it.
  */
 export function selectChanges(
-  changes: readonly LayerChange[],
+  changes: readonly AppliedChange[],
   paths: readonly string[],
-): LayerChange[] {
+): AppliedChange[] {
   const selected = changes.filter(({ path }) =>
     paths.some((chosen) => path === chosen || isIn(path, chosen)),
   );

@@ -2,8 +2,9 @@
 // state that applied paths were left in, and the journal of applies.
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
-import type { LayerChange } from './adapters/boxfs-changes.ts';
+import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
 import type { CommitPlan } from './layer-commits.ts';
+import { dropOriginals } from './layer-original-rows.ts';
 
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
@@ -42,7 +43,7 @@ export type ApplyRow = {
   applyId: string;
   state: ApplyState;
   changeSha256: string;
-  changes: LayerChange[];
+  changes: AppliedChange[];
   /** True if nothing was left in the layer. */
   isWhole: boolean;
   /** `beganNs` of the layer whose changes these are; null: it is not known. */
@@ -50,6 +51,12 @@ export type ApplyRow = {
   /** Refs of the person's repository that move after the files; null: none. */
   commits: RecordedCommits | null;
   begunMs: number;
+};
+export type AppliedChange = LayerChange & {
+  /** The layer's side, if `after` is that merged with the person's text. */
+  agents?: ChangeSide | undefined;
+  /** The person let it replace what she had changed. */
+  isOverwriting?: boolean;
 };
 type ApplyKey = Pick<ApplyRow, 'rootTaskId' | 'applyId'>;
 export type LayerMethods = ReturnType<typeof makeLayerMethods>;
@@ -108,15 +115,16 @@ const toApply = (row: StoredApply): ApplyRow => ({
 });
 
 /** Times are left out: an apply compares contents. */
-const encodeChanges = (changes: readonly LayerChange[]): string =>
+const encodeChanges = (changes: readonly AppliedChange[]): string =>
   JSON.stringify(changes, (key, value: unknown) => (key === 'changedNs' ? undefined : value));
 
-function decodeChanges(text: string): LayerChange[] {
-  const changes = JSON.parse(text) as LayerChange[];
+function decodeChanges(text: string): AppliedChange[] {
+  const changes = JSON.parse(text) as AppliedChange[];
   return changes.map((change) => ({
     ...change,
     before: change.before && { ...change.before, changedNs: 0n },
     after: change.after && { ...change.after, changedNs: 0n },
+    agents: change.agents && { ...change.agents, changedNs: 0n },
   }));
 }
 
@@ -369,4 +377,5 @@ function setApplyState(
 export async function dropLayer(sql: Sql, rootTaskId: string): Promise<void> {
   for (const table of ['layers', 'layer_bases', 'layer_applies', 'layer_kept'])
     await sql.run(`DELETE FROM ${table} WHERE root_task_id = ?`, rootTaskId);
+  await dropOriginals(sql, rootTaskId);
 }

@@ -5,30 +5,28 @@ import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { fault } from '../../wire/errors.ts';
-import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { InstallOutcome } from './adapters/boxfs-install.ts';
-import { areGitFiles, isInGitDir, makeApplyCommits } from './layer-apply-commits.ts';
+import { makeApplyCommits } from './layer-apply-commits.ts';
+import { type ApplyRequest, makeApplyPlanner, type NewApply } from './layer-apply-plan.ts';
 import type { ApplyDirs, LayerBoxes } from './layer-boxes.ts';
 import { PLACES } from './layer-boxes.ts';
-import { assertApplicable, conflictsFault, toBaseSide } from './layer-changes.ts';
-import { findObstacles, planInstall, reverseChanges, selectChanges } from './layer-plan.ts';
-import type { ApplyRow, LayerRow } from './layer-rows.ts';
+import { conflictsFault, toBaseSide } from './layer-changes.ts';
+import { jobFor, layerJobFor, undoJobFor } from './layer-jobs.ts';
+import type { LayerOriginals } from './layer-originals.ts';
+import { findObstacles } from './layer-plan.ts';
+import type { AppliedChange, ApplyRow, LayerRow } from './layer-rows.ts';
 import type { LayerViews } from './layer-views.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
 import type { TreeGate } from './tree-gate.ts';
 
-export type ApplyRequest = {
-  applyId: string;
-  paths?: readonly string[] | undefined;
-  allow: readonly string[];
-  expect?: string | undefined;
-};
 export type Applied = {
   applyId: string;
   changeSha256: string;
   applied: string[];
+  /** The files among these that were merged with the person's text. */
+  merged: string[];
   /** `count`: of the commits that the ref has got. */
   commits: { ref: string; from: string | null; to: string; count: number }[];
 };
@@ -54,8 +52,6 @@ export type LayerService = Pick<LayerViews, 'changes' | 'texts'> & {
   stop(): Promise<void>;
 };
 
-type NewApply = Omit<ApplyRow, 'begunMs' | 'state'>;
-
 /** The warden may still be closing what the process before this one had open. */
 const RESUME_BACKOFF_MS = { min: 200, max: 30_000 };
 
@@ -63,6 +59,7 @@ export function makeLayerService(options: {
   layers: Layers;
   boxes: LayerBoxes;
   views: LayerViews;
+  originals: Pick<LayerOriginals, 'sweep'>;
   store: Pick<
     SandboxdStore,
     | 'findKept'
@@ -81,6 +78,7 @@ export function makeLayerService(options: {
 }): LayerService {
   const { layers, boxes, views, store, gate, failpoint } = options;
   const git = makeApplyCommits(options);
+  const prepare = makeApplyPlanner({ views, git });
 
   const findRow = async (rootTaskId: string): Promise<LayerRow> => {
     const row = await layers.find(rootTaskId);
@@ -125,23 +123,8 @@ export function makeLayerService(options: {
     await layers.sweep(row.rootTaskId).catch((error: unknown) => {
       options.log.warn('deleting a layer failed', { task: row.rootTaskId, error });
     });
+    await options.originals.sweep(row.rootTaskId);
   };
-
-  const jobFor = (applyId: string, changes: readonly LayerChange[]) => ({
-    from: PLACES.merged,
-    to: PLACES.target,
-    undo: PLACES.undo,
-    staging: PLACES.staging,
-    applyId,
-    steps: planInstall(changes).steps,
-  });
-  const undoJobFor = (applyId: string, changes: readonly LayerChange[]) => ({
-    ...jobFor(applyId, reverseChanges(changes)),
-    from: PLACES.undo,
-    undo: null,
-    staging: null,
-    isRepeat: true,
-  });
 
   /** Undoes what was written, other than paths that a person has changed since. */
   const revert = async (
@@ -172,6 +155,10 @@ export function makeLayerService(options: {
       bad.push(...(await git.move(row, apply)));
       failpoint('sandboxd.after-apply-commits');
     } else if (isRepeat) await git.moveBack(row, apply);
+    if (bad.length === 0 && !apply.isWhole) {
+      const inLayer = { ...layerJobFor(apply.applyId, apply.changes), isRepeat };
+      bad.push(...findBad(await boxfs.install(inLayer)));
+    }
     if (bad.length > 0) {
       const rest = apply.changes.filter(({ path }) => !bad.some((one) => one.path === path));
       await revert(boxfs, { ...apply, changes: rest });
@@ -227,7 +214,12 @@ export function makeLayerService(options: {
 
   async function endUndo(row: LayerRow, apply: ApplyRow, isReturned: boolean): Promise<void> {
     await layers.closed(row.rootTaskId);
-    const written = apply.changes.map(({ path, before }) => ({ path, side: toBaseSide(before) }));
+    // A conflict, and a merge, comes back: the layer has what it had before the apply.
+    const isMet = ({ agents, isOverwriting }: AppliedChange): boolean =>
+      isOverwriting === true || (isReturned && agents !== undefined);
+    const written = apply.changes
+      .filter((change) => !isMet(change))
+      .map(({ path, before }) => ({ path, side: toBaseSide(before) }));
     await store.endApply(apply, { state: 'undone', written, isReturned });
     failpoint('sandboxd.after-undo-done');
     await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
@@ -259,39 +251,11 @@ export function makeLayerService(options: {
     onError: (error) => options.log.error('finishing an apply failed', { error }),
   });
 
-  const prepare = async (
-    boxfs: BoxfsClient,
-    row: LayerRow,
-    { applyId, paths, allow, expect }: ApplyRequest,
-  ): Promise<NewApply> => {
-    const all = await views.listAll(boxfs);
-    const isChosen = ({ path }: { path: string }): boolean =>
-      paths === undefined || paths.some((top) => path === top || path.startsWith(`${top}/`));
-    const selected = paths === undefined ? all : selectChanges(all, paths);
-    const shownAll = await views.toViews(boxfs, row, selected, 'before');
-    const shown = shownAll.filter(isChosen);
-    const { changeSha256, leftOut } = assertApplicable(shownAll, shown, { allow, expect });
-    const changes = selected.filter(({ path }) => !leftOut.has(path));
-    const { impossible } = planInstall(changes);
-    if (impossible.length > 0) throw conflictsFault(impossible);
-    const checked = await boxfs.checkInstall(jobFor(applyId, changes));
-    const obstacles = findObstacles(checked);
-    if (obstacles.length > 0) throw conflictsFault(obstacles);
-    const hasGit = paths === undefined && all.some(isInGitDir);
-    const { commits, isComplete } = hasGit
-      ? await git.plan(row, applyId, allow)
-      : { commits: null, isComplete: false };
-    const left = all.filter(({ path }) => leftOut.has(path));
-    const isAll = changes.length === all.length;
-    const isWhole = isAll || (paths === undefined && isComplete && areGitFiles(left));
-    const { rootTaskId, beganNs: layerBeganNs } = row;
-    return { rootTaskId, applyId, changeSha256, changes, isWhole, layerBeganNs, commits };
-  };
-
   const toApplied = ({ applyId, changeSha256, changes, commits }: NewApply): Applied => ({
     applyId,
     changeSha256,
     applied: changes.map(({ path }) => path),
+    merged: changes.flatMap(({ path, agents }) => (agents === undefined ? [] : [path])),
     commits: (commits?.plan.updates ?? []).map(({ ref, from, to }, at) => ({
       ref,
       from,

@@ -7,8 +7,9 @@ import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { LayerBoxes } from './layer-boxes.ts';
 import { PLACES } from './layer-boxes.ts';
-import { findConflict, toChangeView } from './layer-changes.ts';
+import { toChangeView } from './layer-changes.ts';
 import { findChangeKinds } from './layer-kinds.ts';
+import type { LayerMerges, MetChanges } from './layer-merges.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
@@ -19,15 +20,15 @@ export type LayerText = { path: string; before: Buffer | null; after: Buffer | n
 export type LayerViews = {
   changes(rootTaskId: string, page: { after: string; limit: number }): Promise<LayerChanges>;
   texts(rootTaskId: string, paths: readonly string[], bytesMax: number): Promise<LayerText[]>;
-  /** All changes of the layer that the box shows. */
-  listAll(boxfs: BoxfsClient): Promise<LayerChange[]>;
+  /** All changes of the layer that the box shows, as they meet those of the person. */
+  listAll(boxfs: BoxfsClient, row: LayerRow): Promise<MetChanges>;
   /** How many there are, as far as they can be listed. */
   countListed(boxfs: BoxfsClient): Promise<number>;
   /** `side`: as `findChangeKinds` has it. */
   toViews(
     boxfs: BoxfsClient,
     row: LayerRow,
-    changes: readonly LayerChange[],
+    met: MetChanges,
     side: 'before' | 'after',
   ): Promise<LayerChangeView[]>;
 };
@@ -38,13 +39,14 @@ const CHANGES_MAX = 100_000;
 export function makeLayerViews(options: {
   layers: Pick<Layers, 'find'>;
   boxes: Pick<LayerBoxes, 'withReview'>;
-  store: Pick<SandboxdStore, 'listBases' | 'listApplies'>;
+  merges: LayerMerges;
+  store: Pick<SandboxdStore, 'listApplies'>;
   gate: Pick<TreeGate, 'enter'>;
   log: Log;
 }): LayerViews {
-  const { layers, boxes, store, gate } = options;
+  const { layers, boxes, merges, store, gate } = options;
 
-  const listAll: LayerViews['listAll'] = async (boxfs) => {
+  const listAll: LayerViews['listAll'] = async (boxfs, row) => {
     const all: LayerChange[] = [];
     for await (const change of boxfs.listChanges(PLACES)) {
       all.push(change);
@@ -53,7 +55,7 @@ export function makeLayerViews(options: {
           hint: 'Have the agent delete what is made by programs, or discard the layer.',
         });
     }
-    return all;
+    return merges.meet(boxfs, row, all);
   };
 
   const countListed: LayerViews['countListed'] = async (boxfs) => {
@@ -66,19 +68,15 @@ export function makeLayerViews(options: {
     return count;
   };
 
-  const toViews: LayerViews['toViews'] = async (boxfs, row, changes, side) => {
-    const bases = await store.listBases(row.rootTaskId);
-    const kinds = await findChangeKinds(boxfs, changes, side, row.path);
-    return changes.map((change) =>
-      toChangeView(
-        change,
-        kinds.get(change.path) ?? [],
-        // git's own files are never written: refs are compared instead.
-        kinds.get(change.path)?.includes('git_files') === true
-          ? null
-          : findConflict(change, bases.get(change.path), row.beganNs),
-      ),
-    );
+  const toViews: LayerViews['toViews'] = async (boxfs, row, { changes, texts }, side) => {
+    const context = { side, hostPath: row.path, merged: texts };
+    const all = changes.map(({ change }) => change);
+    const kinds = await findChangeKinds(boxfs, all, context);
+    return changes.map(({ change, conflict }) => {
+      const refused = kinds.get(change.path) ?? [];
+      // git's own files are never written: refs are compared instead.
+      return toChangeView(change, refused, refused.includes('git_files') ? null : conflict);
+    });
   };
 
   return {
@@ -99,7 +97,7 @@ export function makeLayerViews(options: {
           }
           const page = changes.slice(0, limit);
           return {
-            views: await toViews(boxfs, row, page, 'after'),
+            views: await toViews(boxfs, row, await merges.meet(boxfs, row, page), 'after'),
             next: changes.length > limit ? page.at(-1)!.path : null,
           };
         })
@@ -129,12 +127,15 @@ export function makeLayerViews(options: {
       const found = await boxes
         .withReview(row, (boxfs) => boxfs.readMany(roots, { paths, bytesMax }))
         .finally(leave);
-      return found.map(({ path, before, after }) => ({
+      const shown = found.map(({ path, before, after }) => ({
         path,
         before: before?.bytes ?? null,
         after: after?.bytes ?? null,
         cut: before?.isCut === true || after?.isCut === true,
       }));
+      const whole = shown.filter(({ cut }) => !cut);
+      const merged = await merges.mergeShown(row, whole);
+      return shown.map((text) => ({ ...text, after: merged.get(text.path) ?? text.after }));
     },
   };
 }

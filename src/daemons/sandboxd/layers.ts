@@ -51,6 +51,8 @@ export type Layers = {
   /** Makes a directory of the tree's user in the tree's own directory. */
   makeOwned(row: LayerRow, parts: readonly string[]): Promise<string>;
   dirOf(rootTaskId: string): string;
+  /** The user of all boxes of the tree. */
+  userOf(rootTaskId: string): Promise<HostUser>;
   uppersOf(row: UpperNumbers): { sealed: string[]; upper: string };
 };
 
@@ -285,6 +287,7 @@ export function makeLayers(options: {
     },
     makeOwned: (row, parts) => makeOwnedDir(row.rootTaskId, parts),
     dirOf,
+    userOf: userFor,
     uppersOf,
   };
   return layers;

@@ -287,6 +287,7 @@ describe('runners and boxes', () => {
         enter: async () => async () => undefined,
         hold: () => () => undefined,
       },
+      originals: { hold: () => () => undefined, keep: async () => undefined },
     });
   };
   const body = {

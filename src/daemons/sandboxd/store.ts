@@ -8,6 +8,11 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import {
+  LAYER_ORIGINAL_TABLES,
+  type LayerOriginalMethods,
+  makeLayerOriginalMethods,
+} from './layer-original-rows.ts';
 import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
 import { LAYER_COMMITS_TABLES, LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
 import { LIVE_TABLES, type LiveMethods, makeLiveMethods } from './live-rows.ts';
@@ -90,6 +95,7 @@ CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   LAYER_KEPT_TABLES,
   LAYER_COMMITS_TABLES,
   LIVE_TABLES,
+  LAYER_ORIGINAL_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -117,6 +123,7 @@ export type BoxRow = NewBox & {
 
 export type SandboxdStore = TreeFileMethods &
   LayerMethods &
+  LayerOriginalMethods &
   LiveMethods & {
     /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
     assignUid(agent: string, range: Range): Promise<number>;
@@ -171,6 +178,7 @@ export function makeStore(
   return {
     ...makeTreeFileMethods(db, nowMs),
     ...makeLayerMethods(db, nowMs),
+    ...makeLayerOriginalMethods(db),
     ...makeLiveMethods(db, outbox, nowMs),
     assignUid: (agent, range) =>
       db.write(async (sql) => {

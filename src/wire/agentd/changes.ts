@@ -43,13 +43,15 @@ export const ApplyView = z.object({
   /** The kinds that were allowed by name. */
   allowed: z.array(z.string()),
   applied: z.array(z.string()),
+  /** The files among these that were merged with the person's text. */
+  merged: z.array(z.string()),
   commits: z.array(MovedRef),
 });
 export type ApplyView = z.infer<typeof ApplyView>;
 
 const taskParam = z.strictObject({ id: TaskId });
 const { layerChanges, layerTexts, applyLayer, undoApply } = layerRoutes;
-const { paths, allow, expect } = applyLayer.body!.shape;
+const { paths, allow, expect, overwrite } = applyLayer.body!.shape;
 
 export const changeRoutes = routes({
   listChanges: route({
@@ -74,14 +76,14 @@ export const changeRoutes = routes({
   /**
    * Writes changes into the directory: all, or those at and below `paths`. Nothing is applied when
    * one of them is refused (`denied`, `details.refused`) or conflicts (`conflict`,
-   * `details.conflicts`), or when policy denies it.
+   * `details.conflicts`; not with `overwrite`, which needs `paths`), or when policy denies it.
    */
   applyChanges: route({
     method: 'POST',
     path: '/v1/tasks/{id}/apply',
     callers: ['operator'],
     params: taskParam,
-    body: z.strictObject({ paths, allow: allow.optional(), expect }),
+    body: z.strictObject({ paths, allow: allow.optional(), expect, overwrite }),
     output: z.object({ apply: ApplyView }),
     creates: true,
     streams: true,

@@ -34,9 +34,11 @@ export type LayerSide = z.infer<typeof Side>;
 
 /**
  * The state of a changed path in the directory, where a person has changed it too since the layer
- * was opened. `appeared`: at a path that the agent made.
+ * was opened. `changed`: it cannot be merged, because what both began from was not kept.
+ * `overlaps`: both have changed the same lines. `appeared`: at a path that the agent made. `moved`:
+ * another directory has come in place of one above it.
  */
-export const LayerConflict = z.enum(['changed', 'removed', 'appeared']);
+export const LayerConflict = z.enum(['changed', 'overlaps', 'removed', 'appeared', 'moved']);
 export type LayerConflict = z.infer<typeof LayerConflict>;
 
 export const LayerChangeView = z.object({
@@ -50,6 +52,8 @@ export const LayerChangeView = z.object({
   /** Kinds that are applied only when they are allowed by name. */
   refused: z.array(z.string()),
   conflict: LayerConflict.nullable(),
+  /** `after` has the person's lines and the agents', which were changed in different places. */
+  merged: z.boolean(),
 });
 export type LayerChangeView = z.infer<typeof LayerChangeView>;
 
@@ -97,7 +101,7 @@ export const layerRoutes = routes({
     output: LayerChanges,
     streams: true,
   }),
-  /** Both sides of changed files, for a diff. */
+  /** Both sides of changed files, for a diff: what is there, and what an apply would write. */
   layerTexts: route({
     method: 'POST',
     path: '/v1/layers/{id}/texts',
@@ -124,7 +128,8 @@ export const layerRoutes = routes({
   /**
    * Writes changes into the directory: all, or those at and below `paths`. Nothing is applied when
    * one of them is refused (`denied`, `details.refused`) or conflicts (`conflict`,
-   * `details.conflicts`). A repeated `apply_id` is answered from the record.
+   * `details.conflicts`), unless `overwrite` is set. A repeated `apply_id` is answered from the
+   * record.
    */
   applyLayer: route({
     method: 'POST',
@@ -138,11 +143,15 @@ export const layerRoutes = routes({
       allow: z.array(z.string().min(1).max(64)).max(32),
       /** The hash of the changes that a person has seen; `conflict` when they differ. */
       expect: Sha256.optional(),
+      /** Writes what the agents have where it conflicts with what the person has. */
+      overwrite: z.boolean().optional(),
     }),
     output: z.object({
       apply_id: ApplyId,
       change_sha256: Sha256,
       applied: z.array(z.string()),
+      /** The files among these that were merged with the person's text. */
+      merged: z.array(z.string()),
       /** Refs of the directory's git repository that were moved. */
       commits: z.array(MovedRef),
     }),

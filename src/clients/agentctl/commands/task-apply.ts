@@ -17,8 +17,14 @@ const SLOW = { deadlineMs: CHANGES_DEADLINE_MS };
 export async function apply({ args, out, runtime }: Session): Promise<number> {
   const [id, ...words] = args.positionals as [string, ...string[]];
   const allow = [...args.list('allow')];
+  const overwrite = args.flag('overwrite');
+  if (overwrite && words.length === 0)
+    throw fault('bad_usage', '--overwrite is for the paths that you name', {
+      hint: `See what conflicts: agentctl task diff ${id} --name-only`,
+    });
   const paths = await readPaths(runtime(), id, words);
   const body = {
+    ...(overwrite ? { overwrite } : {}),
     ...(paths === undefined ? {} : { paths }),
     ...(allow.length === 0 ? {} : { allow }),
   };
@@ -57,6 +63,7 @@ function renderApply({ status, path, root_task_id: id, counts, ...apply }: Apply
   );
   return [
     `${pluralize(apply.applied.length, 'change')} applied to ${quotePath(path)}: ${what}`,
+    ...apply.merged.map((file) => `merged    ${quotePath(file)}  with what you have changed`),
     ...moved,
     `Take it back: agentctl task undo ${id}`,
   ];
@@ -90,8 +97,9 @@ async function explain(error: unknown, context: Explained): Promise<unknown> {
           `refused   ${quotePath(path)}  ${kind}: ${escapeHidden(refusals[kind]?.reason ?? '')}`,
         );
     const named = [...new Set([...allow, ...refused.flatMap(({ kinds }) => kinds)])];
-    const flags = named.map((kind) => `--allow ${kind}`).join(' ');
-    const command = ['agentctl task apply', id, ...words.map(quoteWord), flags].join(' ');
+    const command = ['agentctl task apply', id, ...words.map(quoteWord), ...toFlags(named)].join(
+      ' ',
+    );
     return fault(error.code, `${error.message}; nothing was applied`, {
       hint: `Look at each; to apply them, too: ${command}`,
       details: error.details,
@@ -100,19 +108,27 @@ async function explain(error: unknown, context: Explained): Promise<unknown> {
   if (conflicts !== undefined) {
     for (const { path, reason } of conflicts)
       info(`conflict  ${quotePath(path)}  ${ADVICE[reason] ?? reason}`);
+    const taken = conflicts.map(({ path }) => quoteWord(path)).join(' ');
+    const command = ['agentctl task apply', id, taken, '--overwrite', ...toFlags(allow)].join(' ');
+    const isLong = command.length > COMMAND_CHARS_MAX;
     return fault(error.code, `${error.message}; nothing was applied`, {
-      hint: `Name the other paths: agentctl task apply ${id} PATH…  The names: agentctl task diff ${id} --name-only`,
+      hint: `Name the other paths, or take the task's text for these, which undo restores: ${isLong ? `agentctl task apply ${id} PATH… --overwrite` : command}`,
       details: error.details,
     });
   }
   return error;
 }
 
+const toFlags = (kinds: readonly string[]): string[] => kinds.map((kind) => `--allow ${kind}`);
+const COMMAND_CHARS_MAX = 400;
+
 const ADVICE: Readonly<Record<string, string>> = {
   changed:
-    "you have changed it, too: keep yours and apply the other paths, or restore the old text to get the task's",
-  removed: 'you have removed it: leave it out, or restore it first',
-  appeared: "you have made it, too: leave it out, or move yours away to get the task's",
+    'you have changed it, too, and the text that both began from was not kept, or is no text',
+  overlaps: 'you and the task have changed the same lines',
+  removed: 'you have removed it',
+  appeared: 'you have made it, too',
+  moved: 'you have moved another directory in place of the one that it was in',
 };
 
 export async function discard({ args, out, runtime }: Session): Promise<void> {

@@ -38,6 +38,7 @@ const changeOf = (
   after: sides[1],
   refused: [],
   conflict: null,
+  merged: false,
   ...more,
 });
 
@@ -188,6 +189,7 @@ const APPLIED = {
   counts: { added: 0, modified: 1, deleted: 0, replaced: 0, mode: 0 },
   allowed: [],
   applied: ['src/a.ts'],
+  merged: ['src/a.ts'],
   commits: [{ count: 2, ref: 'refs/heads/main', from: '1'.repeat(40), to: '2'.repeat(40) }],
 };
 
@@ -200,7 +202,7 @@ describe('task apply', () => {
     assert.match(sent('applyChanges')?.idempotencyKey ?? '', /^[0-9a-f-]{36}$/);
     assert.equal(
       stdout,
-      `1 change applied to /srv/app: 1 modified\n2 commits on main: 111111111111 -> 222222222222\n` +
+      `1 change applied to /srv/app: 1 modified\nmerged    src/a.ts  with what you have changed\n2 commits on main: 111111111111 -> 222222222222\n` +
         `Take it back: agentctl task undo ${TASK}\n`,
     );
     await run('task', 'apply', TASK);
@@ -227,7 +229,12 @@ describe('task apply', () => {
     fake.script(script({ applyChanges }));
     const { code, stderr } = await run('task', 'apply', TASK);
     assert.equal(code, 1);
-    assert.match(stderr, /^conflict {2}run\.sh {2}you have changed it, too: keep yours/m);
+    assert.match(stderr, /^conflict {2}run\.sh {2}you have changed it, too, and the text/m);
+    assert.match(stderr, new RegExp(`agentctl task apply ${TASK} run.sh --overwrite$`, 'm'));
+    const taken = await run('task', 'apply', TASK, 'run.sh', '--overwrite');
+    assert.equal(taken.code, 1, 'it still fails here');
+    assert.deepEqual(sent('applyChanges')?.body, { overwrite: true, paths: ['run.sh'] });
+    assert.equal((await run('task', 'apply', TASK, '--overwrite')).code, FAULTS.bad_usage.exit);
     const json = await run('task', 'apply', TASK, '--json');
     assert.equal(JSON.parse(json.stderr).error.details.conflicts[0].path, 'run.sh');
   });

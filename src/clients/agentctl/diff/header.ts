@@ -14,8 +14,10 @@ const formatMode = (mode: number): string => mode.toString(8).padStart(4, '0');
 
 const CONFLICTS = {
   changed: 'you have changed it in the directory, too',
+  overlaps: 'you have changed the same lines in the directory',
   removed: 'you have removed it from the directory',
   appeared: 'you have made it in the directory, too',
+  moved: 'another directory is in place of the one that it was in',
 } as const;
 
 const KINDS = ['added', 'modified', 'deleted', 'replaced', 'mode'] as const;
@@ -73,7 +75,15 @@ function listSections(tree: TreeChanges, shown: readonly LayerChangeView[]): Sec
       isGrave: true,
     },
     {
-      title: 'In conflict, so not applied:',
+      title: 'Merged with what you have changed meanwhile:',
+      rows: rowsOf(
+        shown,
+        ({ merged }) => merged,
+        () => '',
+      ),
+    },
+    {
+      title: `In conflict, so not applied (unless agentctl task apply ${id} PATH --overwrite):`,
       rows: shown.flatMap(({ path, conflict }) =>
         conflict === null ? [] : [`${quotePath(path)}  ${CONFLICTS[conflict]}`],
       ),

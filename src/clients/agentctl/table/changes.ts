@@ -28,10 +28,17 @@ export const changeCommands: readonly Command[] = [
   {
     path: ['task', 'apply'],
     positionals: [ID, PATHS],
-    options: [ALLOW],
+    options: [
+      ALLOW,
+      {
+        name: 'overwrite',
+        help: "where the paths conflict with what you have changed, write the task's text",
+      },
+    ],
     help: 'write the changes of a task into your directory: all, or those of the paths',
     details: [
       'Example: agentctl task apply task_01… src --allow git_hooks',
+      'Text that you and the task have changed in different places is merged; task diff shows it.',
       'It is all or nothing: a refused change or one that conflicts with yours stops it.',
     ],
     load: async () => (await import('../commands/task-apply.ts')).apply,

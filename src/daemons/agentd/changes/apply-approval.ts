@@ -111,7 +111,7 @@ export function makeApplyApprovals(approvald: Approvald): ApplyApprovals {
 
 /** Equal applies are one approval, so this has no id. */
 function toArguments(row: LayerActionRow): Record<string, unknown> {
-  const { path, paths = [], allow = [], change_sha256, counts } = readLayerRequest(row);
+  const { path, paths = [], allow = [], change_sha256, counts, overwrite } = readLayerRequest(row);
   const { principal, root_task_id } = row;
   return {
     directory: path,
@@ -119,6 +119,7 @@ function toArguments(row: LayerActionRow): Record<string, unknown> {
     requested_by: principal,
     paths,
     allow,
+    ...(overwrite === true ? { overwrite } : {}),
     change_sha256,
     counts,
   };

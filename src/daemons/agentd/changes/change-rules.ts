@@ -97,8 +97,13 @@ const describeSide = (side: LayerChangeView['before']): string => {
 /** Lists every change, for a person who approves it. */
 export const describeChanges = (changes: readonly LayerChangeView[]): string =>
   changes
-    .map(({ path, kind, before, after, refused }) => {
-      const kinds = refused.length === 0 ? '' : `  [${refused.join(', ')}]`;
+    .map(({ path, kind, before, after, refused, conflict, merged }) => {
+      const notes = [
+        ...refused,
+        ...(merged ? ['merged with what a person has changed'] : []),
+        ...(conflict === null ? [] : [`overwrites what a person has changed: ${conflict}`]),
+      ];
+      const kinds = notes.length === 0 ? '' : `  [${notes.join(', ')}]`;
       const sides = `${describeSide(before)} -> ${describeSide(after)}`;
       return `${kind.padEnd(8)}  ${JSON.stringify(path)}${kinds}\n          ${sides}\n`;
     })
@@ -114,6 +119,8 @@ export type ChosenChanges = {
   allow?: string[] | undefined;
   /** The hash of the changes that the person has seen. */
   expect?: string | undefined;
+  /** The agents' side is written where it conflicts with the person's. */
+  overwrite?: boolean | undefined;
 };
 
 /** Throws if sandboxd would apply nothing, so that no person is asked about it. */
@@ -121,8 +128,12 @@ export function assertAppliable(
   root: { id: string; workspace: string },
   all: readonly LayerChangeView[],
   chosen: readonly LayerChangeView[],
-  { paths, allow = [], expect }: ChosenChanges,
+  { paths, allow = [], expect, overwrite }: ChosenChanges,
 ): void {
+  if (overwrite === true && paths === undefined)
+    throw fault('bad_request', 'overwrite is for the paths that are named', {
+      hint: 'Name the paths whose conflicts you have looked at.',
+    });
   const [unchanged] = findUnchanged(all, paths);
   if (unchanged !== undefined)
     throw fault('not_found', `${unchanged} is not among the changes of ${root.id}`, {
@@ -144,10 +155,10 @@ export function assertAppliable(
       hint: 'Allow their kinds by name, or name the other paths.',
       details: { refused },
     });
-  const conflicts = findConflicts(applied);
+  const conflicts = overwrite === true ? [] : findConflicts(applied);
   if (conflicts.length > 0)
     throw fault('conflict', `${conflicts.length} of ${applied.length} changes conflict`, {
-      hint: `${root.workspace} was changed by a person, too; name the other paths.`,
+      hint: `${root.workspace} was changed by a person, too; name the other paths, or overwrite these.`,
       details: { conflicts },
     });
 }

@@ -30,6 +30,7 @@ const changeOf = (path: string, more: Partial<LayerChangeView> = {}): LayerChang
   after: side(2),
   refused: [],
   conflict: null,
+  merged: false,
   ...more,
 });
 const ALLOW: PolicyDecision = { answer: 'allow', rules: ['base:people'], reason: '', version: 1 };
@@ -64,11 +65,17 @@ async function start() {
       return { layer: { path: '/srv/app', opened_at: '', applied }, changes, next };
     },
     layerTexts: async () => ({ texts: [] }),
-    async applyLayer({ body }: { body: { apply_id: string; expect?: string; paths?: string[] } }) {
+    async applyLayer({
+      body,
+    }: {
+      body: { apply_id: string; expect?: string; paths?: string[]; overwrite?: boolean };
+    }) {
       const inLog = events.some(({ id }) => id === `${body.apply_id}.attempted`);
-      steps.push(`apply ${body.paths ?? 'all'}${inLog ? '' : ', not in the log'}`);
+      const how = body.overwrite === true ? ' over theirs' : '';
+      steps.push(`apply ${body.paths ?? 'all'}${how}${inLog ? '' : ', not in the log'}`);
       if (state.fails !== undefined) throw state.fails;
-      return { apply_id: body.apply_id, change_sha256: body.expect!, applied: ['x'], commits: [] };
+      const done = { applied: ['x'], merged: [], commits: [] };
+      return { apply_id: body.apply_id, change_sha256: body.expect!, ...done };
     },
     async discardLayer() {
       steps.push('discard');
@@ -156,6 +163,7 @@ describe('an apply', () => {
       ...counts,
       allowed: '',
       files: 1,
+      merged: 0,
       commits: 0,
     });
     assert.ok(!JSON.stringify(events).includes('src/a'), 'no path is in an event');
@@ -226,6 +234,17 @@ describe('an apply', () => {
     state.changes = [hook];
     await open().apply(root.id, { allow: hook.refused }, ANN, undefined);
     assert.equal(steps.at(-1), 'apply all');
+  });
+
+  it('overwrites conflicts of named paths only, and says so in the log', async () => {
+    const { root, state, steps, open, events } = await start();
+    state.changes = [changeOf('a', { conflict: 'overlaps' }), changeOf('b')];
+    const apply = (request: object) => open().apply(root.id, request, ANN, undefined);
+    await assert.rejects(apply({ overwrite: true }), { code: 'bad_request' });
+    await assert.rejects(apply({ paths: ['a'] }), { code: 'conflict' });
+    await apply({ paths: ['a'], overwrite: true });
+    assert.equal(steps.at(-1), 'apply a over theirs');
+    assert.equal(events.at(-1)?.data?.overwrite, true);
   });
 
   it('that policy denies is an event, and nothing else', async () => {

@@ -121,7 +121,7 @@ export function makeChanges(deps: {
     );
 
   const apply = async (root: LayeredRoot, asked: ChosenChanges, by: string, once: Once) => {
-    const { paths, allow = [] } = asked;
+    const { paths, allow = [], overwrite } = asked;
     const all = await reader.readAll(root.id);
     const chosen = selectChanges(all, paths);
     assertAppliable(root, all, chosen, asked);
@@ -133,6 +133,7 @@ export function makeChanges(deps: {
       change_sha256: hashChanges(chosen),
       counts,
       ...(paths === undefined ? {} : { paths }),
+      ...(overwrite === true ? { overwrite } : {}),
     };
     const kinds = [...new Set(applied.flatMap(({ refused }) => refused))];
     const decision = await reader.decideApply(by, root, { isUndo: false, counts, kinds });
@@ -257,6 +258,7 @@ function viewApply(row: LayerActionRow, applied?: LayerOutcomes['apply']): Apply
     counts: counts!,
     allowed: allow,
     applied: applied?.applied ?? [],
+    merged: applied?.merged ?? [],
     commits: applied?.commits ?? [],
   };
 }

@@ -63,7 +63,8 @@ export function makeLayerActions(deps: {
   const perform = {
     async apply(row: LayerActionRow) {
       const id = row.root_task_id as TaskId;
-      const { path, paths, allow = [], change_sha256: expect } = readLayerRequest(row);
+      const request = readLayerRequest(row);
+      const { path, paths, allow = [], change_sha256: expect, overwrite } = request;
       const labels = await reader.marksOf(id);
       await toold.markPlace({ body: { root_task_id: id, path, labels } });
       failpoint('agentd.before-apply');
@@ -74,6 +75,7 @@ export function makeLayerActions(deps: {
           allow,
           ...(paths === undefined ? {} : { paths }),
           ...(expect === undefined ? {} : { expect }),
+          ...(overwrite === true ? { overwrite } : {}),
         },
       });
     },
@@ -88,8 +90,9 @@ export function makeLayerActions(deps: {
     },
   };
   const count = {
-    apply: ({ applied, commits }: LayerOutcomes['apply']) => ({
+    apply: ({ applied, merged, commits }: LayerOutcomes['apply']) => ({
       files: applied.length,
+      merged: merged.length,
       commits: commits.reduce((sum, { count }) => sum + count, 0),
     }),
     discard: ({ discarded }: LayerOutcomes['discard']) => ({ discarded }),

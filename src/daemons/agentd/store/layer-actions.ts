@@ -39,6 +39,7 @@ export type LayerActionRequest = {
   allow?: string[];
   change_sha256?: string;
   counts?: ChangeCounts;
+  overwrite?: boolean;
   /** For an undo. */
   apply_id?: string;
 };
@@ -150,12 +151,13 @@ const eventFields = (row: LayerActionRow) => ({
 
 /** Hashes, counts and kinds, but no path. */
 function summaryOf(row: LayerActionRow): NonNullable<EventDraft['data']> {
-  const { change_sha256, counts, allow = [], apply_id } = readLayerRequest(row);
+  const { change_sha256, counts, allow = [], apply_id, overwrite } = readLayerRequest(row);
   const applyId = row.action === 'apply' ? row.id : apply_id;
   return {
     ...(applyId === undefined ? {} : { apply_id: applyId }),
     ...(change_sha256 === undefined ? {} : { change_sha256, ...counts }),
     ...(row.action === 'apply' ? { allowed: [...allow].sort().join(' ').slice(0, 1_000) } : {}),
+    ...(overwrite === true ? { overwrite } : {}),
     ...(row.approval_id === null ? {} : { approval_id: row.approval_id }),
   };
 }

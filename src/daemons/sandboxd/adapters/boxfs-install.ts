@@ -20,8 +20,11 @@ export type InstallStep = {
   after: InstallSide | null;
   /** Both sides together, to limit a batch. */
   sizeBytes: number;
-  /** The new content is read from the lower directory itself, so it has to be copied first. */
-  isShared: boolean;
+  /**
+   * Where the new content is. `copy`: in the layer, but read from the lower directory itself, so it
+   * is copied to the staging directory first. `ready`: it is there already.
+   */
+  source: 'layer' | 'copy' | 'ready';
 };
 
 export type InstallConflict =

@@ -14,6 +14,14 @@ import {
   type InstallStep,
 } from './boxfs-install.ts';
 import {
+  type CoveredFiles,
+  type DirectoryInodes,
+  decodeCovered,
+  decodeDirectories,
+  encodeCovered,
+  encodeDirectories,
+} from './boxfs-originals.ts';
+import {
   type ChangeTexts,
   decodeReadMany,
   encodeReadMany,
@@ -30,7 +38,7 @@ export type InstallJob = {
   from: string;
   to: string;
   undo: string | null;
-  /** Where content is copied first that steps would change before it is read. */
+  /** Where content is that steps would change before it is read, and what was put there before. */
   staging: string | null;
   applyId: string;
   /** In an order that `planInstall` made. */
@@ -42,6 +50,9 @@ export type InstallJob = {
 export type BoxfsLayers = {
   /** Lists what an agent changed, sorted by path; a page at a time, so that memory is bounded. */
   listChanges(places: LayerPlaces, pageMax?: number, after?: string): AsyncGenerator<LayerChange>;
+  /** The files of the lower directory that files of the upper one have taken the place of. */
+  listCovered(places: Pick<LayerPlaces, 'upper' | 'lower'>, max: number): Promise<CoveredFiles>;
+  listDirectories(root: string, max: number): Promise<DirectoryInodes>;
   readMany(roots: { before: string; after: string }, query: TextsQuery): Promise<ChangeTexts[]>;
   /** Stops behind the first batch that has a conflict or a failure; later steps are `skipped`. */
   install(job: InstallJob): Promise<InstallOutcome[]>;
@@ -84,7 +95,7 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
   /** Copies the files that a later step may read no more, and returns where each step reads. */
   const stage = async (job: InstallJob): Promise<InstallOutcome | undefined> => {
     const steps = job.steps.flatMap((step) =>
-      isStaged(job, step) ? [{ ...step, before: null }] : [],
+      isStaged(job, step) && step.source === 'copy' ? [{ ...step, before: null }] : [],
     );
     const [from, to] = [locate(job.from), locate(job.staging ?? job.from)];
     for (const batch of batchSteps(steps)) {
@@ -98,10 +109,13 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
   };
 
   /** Batches with the place that their content comes from. */
-  const planFrames = (job: InstallJob): { from: string; steps: InstallStep[] }[] => {
+  const planFrames = (
+    job: InstallJob,
+    isElsewhere: (step: InstallStep) => boolean,
+  ): { from: string; steps: InstallStep[] }[] => {
     const runs: { from: string; steps: InstallStep[] }[] = [];
     for (const step of job.steps) {
-      const from = isStaged(job, step) ? job.staging! : job.from;
+      const from = isElsewhere(step) ? job.staging! : job.from;
       const last = runs.at(-1);
       if (last === undefined || last.from !== from) runs.push({ from, steps: [step] });
       else last.steps.push(step);
@@ -125,6 +139,30 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
         yield* changes;
         after = next;
       }
+    },
+
+    listCovered({ upper, lower }, max) {
+      const numbers = [rootOf(upper), rootOf(lower)] as const;
+      return send(
+        (id) => encodeCovered(id, numbers, max),
+        (head, fields) => {
+          if (head.status !== 0) throw statusFault(head.status, upper, fields.text());
+          return decodeCovered(fields);
+        },
+        { waitMs: WORKER_WAIT_MS, name: 'looking for changed files' },
+      );
+    },
+
+    listDirectories(root, max) {
+      const number = rootOf(root);
+      return send(
+        (id) => encodeDirectories(id, number, max),
+        (head, fields) => {
+          if (head.status !== 0) throw statusFault(head.status, root, fields.text());
+          return decodeDirectories(fields);
+        },
+        { waitMs: WORKER_WAIT_MS, name: 'listing directories' },
+      );
     },
 
     async readMany(roots, { paths, bytesMax }) {
@@ -152,7 +190,7 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
         return job.steps.map(({ path }) =>
           path === unstaged.path ? unstaged : { path, outcome: 'skipped' },
         );
-      const frames = planFrames(job);
+      const frames = planFrames(job, (step) => isStaged(job, step));
       const outcomes: InstallOutcome[] = [];
       const [to, undo] = [locate(job.to), job.undo === null ? null : locate(job.undo)];
       for (const [at, { from, steps }] of frames.entries()) {
@@ -171,9 +209,11 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
 
     async checkInstall(job) {
       const checked: CheckedStep[] = [];
-      const places = { from: locate(job.from), to: locate(job.to), undo: null };
-      for (const steps of batchSteps(job.steps)) {
-        const frame = { ...places, applyId: job.applyId, flags: ['check'] as const, steps };
+      const places = { to: locate(job.to), undo: null };
+      const isReady = (step: InstallStep) => isStaged(job, step) && step.source === 'ready';
+      for (const { from: place, steps } of planFrames(job, isReady)) {
+        const from = locate(place);
+        const frame = { ...places, from, applyId: job.applyId, flags: ['check'] as const, steps };
         checked.push(...(await sendSteps(frame, decodeCheck)));
       }
       return checked;
@@ -181,8 +221,8 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
   };
 }
 
-const isStaged = ({ staging }: InstallJob, { isShared, after }: InstallStep): boolean =>
-  staging !== null && isShared && after?.type === 'file';
+const isStaged = ({ staging }: InstallJob, { source, after }: InstallStep): boolean =>
+  staging !== null && source !== 'layer' && after?.type === 'file';
 
 const isBad = ({ outcome }: InstallOutcome): boolean =>
   outcome === 'conflict' || outcome === 'failed';

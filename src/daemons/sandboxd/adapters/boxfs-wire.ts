@@ -23,6 +23,8 @@ export const OP = {
   install: 11,
   watch: 12,
   unlock: 13,
+  covered: 14,
+  directories: 15,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
