@@ -191,6 +191,14 @@ async function leaveOpen(world: World): Promise<void> {
   await forEachOf(3, () => store.createTask(newTask(world), undefined));
 }
 
+/** A person's program that ends. */
+async function runProgram(world: World): Promise<void> {
+  const program = { argv: ['true'] };
+  const options = { leaseMs: 60_000, maxTimeS: () => 3_600 };
+  const claim = await world.store.createProgram({ ...newTask(world), program }, options);
+  await world.store.endProgram(keyOf(claim), { code: 0, signal: null });
+}
+
 async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   const { run, task } = claim;
   const column: Record<string, string> = { agent: 'assigned_to', to: 'to_principal' };
@@ -335,6 +343,7 @@ async function use(file: string): Promise<void> {
   await store.putAgent(declare(AGENT), PERSON);
   const first = await makeHistory(world);
   await leaveOpen(world);
+  await runProgram(world);
   await readAll(world, first);
   await act(world);
   await retain(world);

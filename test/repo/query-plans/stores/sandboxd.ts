@@ -125,6 +125,7 @@ export const sandboxd: StoreUse = {
   smallTables: {
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
+    live_watches: 'a row while commands run in a directory',
     identities: 'one row for each agent',
     file_sizes: 'two rows for each agent',
   },
