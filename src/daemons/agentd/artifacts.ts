@@ -1,5 +1,7 @@
 // Saves and loads artifacts: records that point to content-addressed blobs. A task sees those of
 // its own thread and those among its inputs.
+
+import type { BlobStore } from '../../platform/blob-store.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { sha256Hex } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
@@ -11,7 +13,6 @@ import {
 } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Label } from '../../wire/primitives.ts';
-import type { BlobStore } from './adapters/blob-store.ts';
 import type { ArtifactDiskReserve } from './artifact-disk-reserve.ts';
 import { filterMarks } from './store/marks.ts';
 import type { ArtifactRow, TaskRow } from './store/rows.ts';

@@ -1,6 +1,7 @@
 // Assembles agentd: opens its store, connects its components, and defines how it starts and stops.
 import { existsSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
+import { openBlobStore } from '../../platform/blob-store.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import { type DaemonContext, defineDaemon } from '../../platform/daemon.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
@@ -12,7 +13,6 @@ import { modeldRoutes } from '../../wire/modeld.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
-import { openBlobStore } from './adapters/blob-store.ts';
 import { type HaltFile, pollHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';

@@ -15,6 +15,8 @@ export type Sql = {
    * order, before `write` resolves, and not after a rollback.
    */
   afterCommit?(work: () => void): void;
+  /** Adds an item to the journal that the database was opened with. */
+  addToJournal?(item: unknown): void;
 };
 
 export type Database = {

@@ -59,7 +59,7 @@ export async function runOnce<T>(
 }
 
 /** Each new key deletes up to two old ones, so no call has to delete them all. */
-async function deleteExpired(sql: Sql, nowMs: number): Promise<void> {
+export async function deleteExpired(sql: Sql, nowMs: number): Promise<void> {
   const rows = await sql.all<{ scope: string; once_key: string }>(
     'SELECT scope, once_key FROM once WHERE at_ms < ? ORDER BY at_ms LIMIT 2',
     nowMs - IDEMPOTENCY_WINDOW_MS,

@@ -21,7 +21,21 @@ type QueuedTransaction = {
   reject: (e: unknown) => void;
 };
 
-export type SqliteOptions = MigrateOptions & { onFailedSync?: OnFailedSync };
+/**
+ * A file that is written before the database: what it has is done, even if the process dies before
+ * the commit. Whoever opens both completes the database.
+ */
+export type CommitJournal = {
+  /** Appends the items of a group durably. If it throws, the group is rolled back. */
+  append(items: readonly unknown[]): void;
+  /** Takes the last append back, because the commit has failed. */
+  takeBack(): void;
+};
+
+export type SqliteOptions = MigrateOptions & {
+  onFailedSync?: OnFailedSync;
+  journal?: CommitJournal;
+};
 
 /** Synchronous statements. */
 export type SqlNow = {
@@ -84,8 +98,12 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
       prepare(text).get(...values) as T | undefined,
     run: async (text: string, ...values: Value[]) => Number(prepare(text).run(...values).changes),
     afterCommit: (work) => void after.push(work),
+    ...(options.journal === undefined
+      ? {}
+      : { addToJournal: (item: unknown) => void items.push(item) }),
   };
   const after: (() => void)[] = [];
+  const items: unknown[] = [];
   const sqlNow: SqlNow = {
     // `run` would allocate an object with the number of changes.
     run: (text, ...values) => void prepare(text).get(...values),
@@ -95,8 +113,8 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
     all: <T = SqlRow>(text: string, ...values: Value[]) => prepare(text).all(...values) as T[],
     afterCommit: (work) => void after.push(work),
   };
-  const { onFailedSync = endProcess } = options;
-  return new SqliteConnection({ db, file, sql, sqlNow, after, onFailedSync });
+  const { onFailedSync = endProcess, journal } = options;
+  return new SqliteConnection({ db, file, sql, sqlNow, after, items, journal, onFailedSync });
 }
 
 /** The directory has mode 0700, but a copy of it may not. SQLite gives new files the same mode. */
@@ -126,6 +144,9 @@ class SqliteConnection implements SqliteDatabase {
   private readonly ends: { begin: StatementSync; commit: StatementSync };
   /** Called when the group in progress is committed. */
   private readonly after: (() => void)[];
+  /** For the journal, by the group in progress. */
+  private readonly items: unknown[];
+  private readonly journal: CommitJournal | undefined;
   private queue: QueuedTransaction[] = [];
   private busy = false;
   private closed: Promise<void> | undefined;
@@ -138,6 +159,8 @@ class SqliteConnection implements SqliteDatabase {
     sql: Sql;
     sqlNow: SqlNow;
     after: (() => void)[];
+    items: unknown[];
+    journal: CommitJournal | undefined;
     onFailedSync: OnFailedSync;
   }) {
     this.db = parts.db;
@@ -145,6 +168,8 @@ class SqliteConnection implements SqliteDatabase {
     this.sql = parts.sql;
     this.sqlNow = parts.sqlNow;
     this.after = parts.after;
+    this.items = parts.items;
+    this.journal = parts.journal;
     this.onFailedSync = parts.onFailedSync;
     this.ends = {
       begin: this.db.prepare('BEGIN IMMEDIATE'),
@@ -261,10 +286,11 @@ class SqliteConnection implements SqliteDatabase {
         if ('value' in result) done.push({ queued, value: result.value });
         else queued.reject(result.error);
       }
-      this.ends.commit.run();
+      this.commit();
     } catch (error) {
       if (this.db.isTransaction) this.db.exec('ROLLBACK');
       this.after.length = 0;
+      this.items.length = 0;
       const reason = this.toFault(error) as Fault;
       // Rejecting twice is harmless: a promise settles once.
       for (const queued of group) queued.reject(reason);
@@ -274,18 +300,31 @@ class SqliteConnection implements SqliteDatabase {
     for (const { queued, value } of done) queued.resolve(value);
   }
 
+  private commit(): void {
+    const items = this.items.splice(0);
+    if (items.length === 0 || this.journal === undefined) return void this.ends.commit.run();
+    this.journal.append(items);
+    try {
+      this.ends.commit.run();
+    } catch (error) {
+      this.journal.takeBack();
+      throw error;
+    }
+  }
+
   private async attempt(
     queued: QueuedTransaction,
   ): Promise<{ value: unknown } | { error: unknown }> {
     this.db.exec('SAVEPOINT one');
-    const before = this.after.length;
+    const before = { after: this.after.length, items: this.items.length };
     try {
       const value = await queued.work(this.sql);
       this.db.exec('RELEASE one');
       return { value };
     } catch (error) {
       const translated = this.toFault(error);
-      this.after.length = before;
+      this.after.length = before.after;
+      this.items.length = before.items;
       // SQLite may have rolled the whole transaction back itself (disk full): then the group fails.
       if (!this.db.isTransaction) throw translated;
       this.db.exec('ROLLBACK TO one; RELEASE one');

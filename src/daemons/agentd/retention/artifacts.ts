@@ -1,8 +1,9 @@
 // Prunes artifacts by their age. The blob goes when the last artifact that refers to it has gone; a
 // crash in between leaves its hash in the store, and the next pass removes it.
+
+import type { BlobStore } from '../../../platform/blob-store.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { RetentionRule } from '../../../platform/retention-config.ts';
-import type { BlobStore } from '../adapters/blob-store.ts';
 import type { StoredArtifact } from '../store/artifact-pruning.ts';
 import type { AgentdStore } from '../store/store.ts';
 import type { Candidate, KindPruner } from './pass.ts';

@@ -1,10 +1,11 @@
 // Assembles retention: what prunes each kind of data, policy, the schedule and the routes.
+
+import type { BlobStore } from '../../../platform/blob-store.ts';
 import type { DaemonContext } from '../../../platform/daemon.ts';
 import type { Handlers } from '../../../platform/dispatch.ts';
 import type { Bundle } from '../../../policy/bundle.ts';
 import type { diskUsageRoutes } from '../../../wire/agentd/disk-usage.ts';
 import type { retentionRoutes } from '../../../wire/agentd/retention.ts';
-import type { BlobStore } from '../adapters/blob-store.ts';
 import type { AgentdStore } from '../store/store.ts';
 import { makeArtifactPruner } from './artifacts.ts';
 import { measureDiskUsage, measureRecords } from './disk-usage.ts';

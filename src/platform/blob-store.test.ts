@@ -15,9 +15,9 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { sha256Hex } from '../../../platform/json.ts';
-import { Fault } from '../../../wire/errors.ts';
+import { Fault } from '../wire/errors.ts';
 import { openBlobStore } from './blob-store.ts';
+import { sha256Hex } from './json.ts';
 
 function freshDir(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'blobs-'));

@@ -1,16 +1,19 @@
 // Stores blobs under DIR/sha256/ab/cd/<hash>: written durably and atomically, verified when read.
-// Access, name and type are in the artifact record.
+// Access, names and types are in the records that refer to them.
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { storageFault } from '../../../platform/disk-fault.ts';
-import { sha256Hex } from '../../../platform/json.ts';
-import { fault } from '../../../wire/errors.ts';
+import { type Fault, fault } from '../wire/errors.ts';
+import { storageFault } from './disk-fault.ts';
+import { sha256Hex } from './json.ts';
 
 export type BlobStore = {
   /** Resolves when the bytes are on disk. Storing the same bytes again repairs a damaged blob. */
   put(bytes: Uint8Array): Promise<{ hash: string; sizeBytes: number }>;
   get(hash: string): Promise<Buffer>;
+  /** The same for a transaction, which cannot wait. */
+  getNow(hash: string): Buffer;
   /** Runs work that stores a blob and records who refers to it; it is not removed meanwhile. */
   whileUsed<T>(hash: string, work: () => Promise<T>): Promise<T>;
   /** Removes a blob durably, unless it is in use or `isUnused` says otherwise. */
@@ -79,16 +82,20 @@ class Store implements BlobStore {
   async get(hash: string): Promise<Buffer> {
     const path = this.#pathFor(hash);
     const bytes = await readFile(path).catch((error: unknown) => {
-      throw isMissing(error)
-        ? fault('not_found', `object ${hash} not found`, { cause: error })
-        : storageFault(`reading object ${hash}`, error);
+      throw readFault(hash, error);
     });
-    if (sha256Hex(bytes) !== hash) {
-      throw fault('storage_broken', `object ${hash} is damaged: its hash does not match`, {
-        details: { path },
-      });
+    return assertWhole(hash, bytes, path);
+  }
+
+  getNow(hash: string): Buffer {
+    const path = this.#pathFor(hash);
+    let bytes: Buffer;
+    try {
+      bytes = readFileSync(path);
+    } catch (error) {
+      throw readFault(hash, error);
     }
-    return bytes;
+    return assertWhole(hash, bytes, path);
   }
 
   async whileUsed<T>(hash: string, work: () => Promise<T>): Promise<T> {
@@ -182,6 +189,18 @@ class Store implements BlobStore {
     }
     return join(this.#dir, 'sha256', hash.slice(0, 2), hash.slice(2, 4), hash);
   }
+}
+
+const readFault = (hash: string, error: unknown): Fault =>
+  isMissing(error)
+    ? fault('not_found', `object ${hash} not found`, { cause: error })
+    : storageFault(`reading object ${hash}`, error);
+
+function assertWhole(hash: string, bytes: Buffer, path: string): Buffer {
+  if (sha256Hex(bytes) === hash) return bytes;
+  throw fault('storage_broken', `object ${hash} is damaged: its hash does not match`, {
+    details: { path },
+  });
 }
 
 async function syncDir(dir: string): Promise<void> {
