@@ -4,6 +4,7 @@ import { agentdConfig } from '../daemons/agentd/config.ts';
 import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
 import { egressdConfig } from '../daemons/egressd/config.ts';
+import { memorydConfig } from '../daemons/memoryd/config.ts';
 import { modeldConfig } from '../daemons/modeld/config.ts';
 import { sandboxdConfig } from '../daemons/sandboxd/config.ts';
 import { tooldConfig } from '../daemons/toold/config.ts';
@@ -20,6 +21,7 @@ export const SECTIONS = {
   agentd: agentdConfig,
   toold: tooldConfig,
   modeld: modeldConfig,
+  memoryd: memorydConfig,
   approvald: approvaldConfig,
   egressd: egressdConfig,
   sandboxd: sandboxdConfig,
@@ -33,6 +35,7 @@ export const LOADERS: {
   agentd: async () => (await import('../daemons/agentd/daemon.ts')).agentd,
   toold: async () => (await import('../daemons/toold/daemon.ts')).toold,
   modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld,
+  memoryd: async () => (await import('../daemons/memoryd/daemon.ts')).memoryd,
   approvald: async () => (await import('../daemons/approvald/daemon.ts')).approvald,
   egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd,
   sandboxd: async () => (await import('../daemons/sandboxd/daemon.ts')).sandboxd,

@@ -10,7 +10,6 @@ type Asked = {
 };
 
 const agents: Asked = { principals: ['Agent'], canWait: true };
-const nothing: Asked = { principals: [], canWait: false };
 
 export const ASKED: Readonly<Record<Action, Asked>> = {
   'tool.call': agents,
@@ -20,8 +19,10 @@ export const ASKED: Readonly<Record<Action, Asked>> = {
   'net.connect': agents,
   // A step of a run cannot wait for a person.
   'model.use': { principals: ['Agent'], canWait: false },
-  'memory.read': nothing,
-  'memory.write': nothing,
+  // A recall leaves out what a person would have to allow.
+  'memory.read': { principals: ['Agent', 'Person'], canWait: false },
+  // Asking means here: it becomes a proposal.
+  'memory.write': { principals: ['Agent', 'Person'], canWait: true },
   'task.delegate': agents,
   'message.send': agents,
   'workspace.apply': { principals: ['Person'], canWait: true },

@@ -14,6 +14,8 @@ const on = (
 ): Request => ({ principal: 'agent:coder', action, resource: { type, id }, context });
 const scope = (action: Action, context: PolicyContext = {}): Request =>
   on(action, 'Scope', 'project:app', { scope: 'project:app', ...context });
+const ofAlice = (action: Action, context: PolicyContext = {}): Request =>
+  on(action, 'Scope', 'person:alice', { scope: 'person:alice', ...context });
 const message = (to: 'Agent' | 'External', context: PolicyContext): Request =>
   on('message.send', to, 'x', { message_type: 'TaskUpdate', ...context });
 const decision = (principal: string): Request => ({
@@ -100,6 +102,19 @@ const REFUSES: Record<string, Row> = {
   delegation: {
     decides: [call('git.log', { delegated_tools: ['git.diff'] })],
     leaves: [call('git.log', { delegated_tools: ['git.log'] }), call('git.log')],
+  },
+  'private-memory': {
+    decides: (['memory.read', 'memory.write', 'data.delete'] as const).flatMap((action) =>
+      ['agent:coder', 'person:alice'].flatMap((who) => [
+        by(who, ofAlice(action)),
+        by(who, ofAlice(action, { own: false })),
+      ]),
+    ),
+    leaves: [
+      by('person:alice', ofAlice('memory.read', { own: true })),
+      ofAlice('memory.read', { own: true }),
+      scope('memory.read'),
+    ],
   },
   etc: closed('/etc'),
   'root-home': closed('/root'),

@@ -24,12 +24,12 @@ const onMemory: Shape = {
   principals: ['Agent', 'Person'],
   resources: ['Scope'],
   required: { scope: 'String', labels },
-  optional: run,
+  optional: { own: 'Bool', ...run },
 };
 const onData: Shape = {
   ...onMemory,
   principals: ['Agent', 'Person', 'Service'],
-  optional: { age_days: 'Long', ...run },
+  optional: { age_days: 'Long', own: 'Bool', ...run },
 };
 
 export const SHAPES: Readonly<Record<Action, Shape>> = {

@@ -169,7 +169,7 @@ test('the built-in rules and those of manifests pass the check', async () => {
 test('a rule that nothing asks about is rejected, with what to do', async () => {
   const { problems } = await check(
     [
-      'forbid (principal, action == Action::"memory.write", resource);',
+      '@ask("x") forbid (principal, action == Action::"memory.read", resource);',
       'forbid (principal is Person, action == Action::"task.delegate", resource);',
       'forbid (principal in Role::"admin", action == Action::"message.send", resource);',
       'forbid (principal is Agent, action == Action::"data.delete", resource);',
@@ -178,7 +178,7 @@ test('a rule that nothing asks about is rejected, with what to do', async () => 
     ].join('\n'),
   );
   assert.deepEqual(format(problems), [
-    '1: memory.write decides nothing: nothing asks this yet | Remove it from the rule.',
+    '1: @ask with memory.read decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
     '2: task.delegate by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
     '3: message.send by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
     '4: data.delete by a principal of type Agent decides nothing: nothing asks this yet | Write principal is Person or Service.',

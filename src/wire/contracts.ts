@@ -5,6 +5,7 @@ import { approvaldRoutes } from './approvald.ts';
 import { auditRoutes } from './auditd-ai.ts';
 import type { DaemonName } from './daemons.ts';
 import { egressdRoutes } from './egressd.ts';
+import { memorydRoutes } from './memoryd.ts';
 import { modeldRoutes } from './modeld.ts';
 import type { RouteTable } from './route.ts';
 import { sandboxdRoutes } from './sandboxd.ts';
@@ -14,6 +15,7 @@ export const CONTRACTS = {
   agentd: agentdRoutes,
   toold: tooldRoutes,
   modeld: modeldRoutes,
+  memoryd: memorydRoutes,
   approvald: approvaldRoutes,
   egressd: egressdRoutes,
   sandboxd: sandboxdRoutes,

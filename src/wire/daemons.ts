@@ -34,6 +34,11 @@ const TABLE = {
     paths: ['/v1/models', '/v1/keys', '/openai', '/anthropic'],
     servesRuns: true,
   },
+  memoryd: {
+    owns: 'memories: their journal, versions, labels and index, and who may recall them',
+    calls: ['auditd-ai'],
+    paths: ['/v1/memory'],
+  },
   approvald: {
     owns: 'approvals and permits, and who was notified of them',
     calls: ['agentd', 'auditd-ai'],

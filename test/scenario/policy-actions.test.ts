@@ -14,7 +14,9 @@ import { ASKED } from '../../src/policy/asked.ts';
 import type { Action } from '../../src/policy/request.ts';
 import { agentdRoutes, type TaskView } from '../../src/wire/agentd.ts';
 import { approvaldRoutes } from '../../src/wire/approvald.ts';
+import type { DaemonName } from '../../src/wire/daemons.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
+import { memorydRoutes } from '../../src/wire/memoryd.ts';
 import type { ToolCallView } from '../../src/wire/toold.ts';
 import { findKind, passEnded } from '../support/prune.ts';
 import { allEvents } from '../support/reconcile.ts';
@@ -85,7 +87,8 @@ const TOOLS: Partial<Record<Action, ToolScenario>> = {
 };
 
 const DAY_MS = 86_400_000;
-const nothing: OtherScenario = { resource: 'Scope::"project:app"' };
+const APP = 'project:app';
+const fact = { class: 'semantic', scope: APP, text: 'Herons eat fish.' } as const;
 
 const OTHERS: Partial<Record<Action, OtherScenario>> = {
   'model.use': {
@@ -106,8 +109,42 @@ const OTHERS: Partial<Record<Action, OtherScenario>> = {
       assert.equal(refused.policy, rule);
     },
   },
-  'memory.read': nothing,
-  'memory.write': nothing,
+  'memory.read': {
+    resource: `Scope::"${APP}"`,
+    async allow({ as }) {
+      const { memoryd } = as(NAMES.allow);
+      await memoryd.remember({ body: fact });
+      const { memories } = await memoryd.recall({ body: { scope: APP, query: 'herons' } });
+      assert.equal(memories[0]?.text, fact.text);
+    },
+    async deny({ as, deniedBy }, rule) {
+      await as(NAMES.allow).memoryd.remember({ body: fact });
+      const { memoryd } = as(NAMES.deny);
+      await refusedWith('denied', memoryd.recall({ body: { scope: APP, query: 'herons' } }));
+      assert.deepEqual(await memoryd.recall({ body: { query: 'herons' } }), { memories: [] });
+      const event = await deniedBy('memory.read', `person:${NAMES.deny}`);
+      assert.deepEqual([event.policy, event.data?.scope], [rule, APP]);
+    },
+  },
+  'memory.write': {
+    resource: `Scope::"${APP}"`,
+    async allow({ as }) {
+      const { memories } = await as(NAMES.allow).memoryd.remember({ body: fact });
+      assert.equal(memories[0]?.status, 'active');
+    },
+    async ask({ as }) {
+      const text = 'Storks eat frogs.';
+      const { memories } = await as(NAMES.ask).memoryd.remember({ body: { ...fact, text } });
+      assert.equal(memories[0]?.status, 'proposed');
+      const { memoryd } = as(NAMES.allow);
+      assert.deepEqual(await memoryd.recall({ body: { query: 'storks' } }), { memories: [] });
+    },
+    async deny({ as, deniedBy }, rule) {
+      await refusedWith('denied', as(NAMES.deny).memoryd.remember({ body: fact }));
+      const event = await deniedBy('memory.write', `person:${NAMES.deny}`);
+      assert.deepEqual([event.policy, event.data?.scope], [rule, APP]);
+    },
+  },
   'approval.decide': {
     resource: '',
     async allow({ world, as }) {
@@ -206,11 +243,12 @@ const ruleId = (action: Action, answer: Answer): string =>
 function personOf(world: ScriptedWorld, name: string) {
   const key = readFileSync(join(world.stateDir, 'people', `${name}.key`), 'utf8');
   const headers = { authorization: `Bearer ${key}` };
-  const link = (daemon: 'agentd' | 'approvald') =>
+  const link = (daemon: DaemonName) =>
     socketLink({ socketPath: socketPathFor(world.runtimeDir, daemon, 'operator'), headers });
   return {
     agentd: makeClient(agentdRoutes, link('agentd')),
     approvald: makeReviewer(makeClient(approvaldRoutes, link('approvald'))),
+    memoryd: makeClient(memorydRoutes, link('memoryd')),
   };
 }
 

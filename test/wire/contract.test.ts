@@ -71,6 +71,10 @@ const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
     const put = (text: string) => ({ body: { name: 'a.txt', text } });
     return [put('One'), put('Another')];
   },
+  remember: async () => {
+    const fact = (text: string) => ({ body: { class: 'semantic', scope: 'team', text } });
+    return [fact('One'), fact('Another')];
+  },
 };
 
 /** An apply needs a layer, and nothing is left for a second one: layered-workspace.test.ts. */

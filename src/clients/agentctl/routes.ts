@@ -95,6 +95,12 @@ export const PATHS = {
     listDisarmed: 'GET /v1/sandboxes/disarmed',
     attachProgram: 'POST /v1/sandboxes/programs/{id}/attach',
   },
+  memoryd: {
+    remember: 'POST /v1/memory/remember',
+    recall: 'POST /v1/memory/recall',
+    getMemory: 'GET /v1/memory/{id}',
+    rebuildMemory: 'POST /v1/memory/rebuild',
+  },
   approvald: {
     listApprovals: 'GET /v1/approvals',
     getApproval: 'GET /v1/approvals/{id}',

@@ -7,6 +7,7 @@ import { backupCommands } from './table/backup.ts';
 import { boxCommands } from './table/boxes.ts';
 import { changeCommands } from './table/changes.ts';
 import { keyCommands } from './table/keys.ts';
+import { memoryCommands } from './table/memory.ts';
 import { modelCommands } from './table/models.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
@@ -22,6 +23,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
   { title: 'Approvals and people', commands: approvalCommands },
+  { title: 'Memory', commands: memoryCommands },
   { title: 'Tools and models', commands: modelCommands },
   { title: 'API keys', commands: keyCommands },
   { title: 'Policy', commands: policyCommands },
@@ -50,7 +52,6 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
 
 /** Planned commands: typing one says that it is not in this version. */
 export const NOT_YET: readonly string[] = [
-  'memory',
   'tool call',
   'mail',
   'board',

@@ -15,7 +15,7 @@ export type SourceStatement = {
 /** Pieces of known text; there is a hole between each two. */
 type Text = string[];
 
-const VERB = /^\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\s/;
+const VERB = /^\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|WITH)\s/;
 
 export function findStatements(root: string): SourceStatement[] {
   return listFiles(root)

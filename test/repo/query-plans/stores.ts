@@ -4,6 +4,7 @@ import { agentd } from './stores/agentd.ts';
 import { approvald } from './stores/approvald.ts';
 import { auditdAi } from './stores/auditd-ai.ts';
 import { egressd } from './stores/egressd.ts';
+import { memoryd } from './stores/memoryd.ts';
 import { modeld } from './stores/modeld.ts';
 import { sandboxd } from './stores/sandboxd.ts';
 import { toold } from './stores/toold.ts';
@@ -12,6 +13,7 @@ export const STORES: readonly StoreUse[] = [
   agentd,
   toold,
   modeld,
+  memoryd,
   approvald,
   egressd,
   sandboxd,

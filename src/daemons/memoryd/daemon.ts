@@ -1,0 +1,104 @@
+// Wires memoryd together: the journal, the tables made from it, and the operations on both.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { openBlobStore } from '../../platform/blob-store.ts';
+import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
+import { openOutbox } from '../../platform/outbox.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { makePrivateDir } from '../../platform/state-dir.ts';
+import { auditRefusals } from '../../policy/refusals.ts';
+import { openPolicySource } from '../../policy/source.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import { memorydRoutes } from '../../wire/memoryd.ts';
+import { makeHandlers } from './api.ts';
+import { type MemorydConfig, memorydConfig } from './config.ts';
+import type { JournalEntry } from './journal/entry.ts';
+import { openJournal } from './journal/journal.ts';
+import { makeFinder } from './service/finder.ts';
+import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
+import { makeRecall } from './service/recall.ts';
+import { makeRemember } from './service/remember.ts';
+import { makeRights } from './service/rights.ts';
+import { makeTexts } from './service/texts.ts';
+import { catchUp } from './store/catch-up.ts';
+import { makeCommit, type TablesGate } from './store/commit.ts';
+import { MIGRATIONS } from './store/schema.ts';
+
+const AUDIT_WAIT_MS = 2_000;
+
+async function start(
+  context: DaemonContext<MemorydConfig>,
+): Promise<DaemonHandle<typeof memorydRoutes>> {
+  const { clock, config, log, stateDir, newId, failpoint } = context;
+  const dir = makePrivateDir(join(stateDir, 'memory'));
+  const objects = await openBlobStore({ dir: join(dir, 'objects') });
+  const journal = openJournal({ dir: makePrivateDir(join(dir, 'journals')), log });
+  const file = join(stateDir, 'memoryd.sqlite');
+  const isNew = !existsSync(file);
+  const db = openSqlite({
+    file,
+    migrations: MIGRATIONS,
+    log,
+    journal: {
+      append(items) {
+        failpoint('memoryd.before-append');
+        journal.append(items as readonly JournalEntry[]);
+        failpoint('memoryd.after-append');
+      },
+      takeBack: journal.takeBack,
+    },
+  });
+  const audit = context.peer('auditd-ai', auditRoutes);
+  const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const outbox = await openOutbox({ db, source: 'memoryd', clock, append, log });
+  const texts = makeTexts({ objects, textBytesMax: config.text_bytes_max });
+  const gate: TablesGate = { isOpen: true };
+  const own = {
+    db,
+    journal,
+    outbox,
+    log,
+    clock,
+    newId,
+    failpoint,
+    gate,
+    readObject: texts.loadNow,
+  };
+  // Before any route is served: an operation that the journal has is done.
+  await catchUp(own, isNew);
+  const policy = openPolicySource({
+    file: join(stateDir, 'policy', 'bundle.json'),
+    log,
+    clock,
+    onRefused: auditRefusals({ daemon: 'memoryd', db, outbox, newId, log }),
+  });
+  const rights = makeRights({ ...own, policy, findOwner: async () => undefined });
+  const commit = makeCommit(own);
+  const finder = makeFinder({ db, rights, texts });
+  const parts = { ...own, commit, rights, finder, texts };
+  const remember = makeRemember({ ...parts, lifetimesS: config.expires_s_for });
+  const recall = makeRecall(parts);
+
+  return {
+    handlers: refuseWhileClosed(
+      gate,
+      makeHandlers({ remember, recall, finder, rebuild: makeRebuild(own) }),
+    ),
+    database: db,
+    async stop() {
+      policy.close();
+      await outbox.drain(AUDIT_WAIT_MS);
+      outbox.stop();
+      await db.close();
+      journal.close();
+    },
+  };
+}
+
+export const memoryd = defineDaemon({
+  name: 'memoryd',
+  routes: memorydRoutes,
+  config: memorydConfig,
+  start,
+});

@@ -1,0 +1,122 @@
+// Test helper: hosts memoryd as in a runtime, with an in-memory auditd-ai, and clients of several
+// people. The next host can reuse the state directory, as after a restart.
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ManualClock, manualClock } from '../../../platform/clock.ts';
+import { hostDaemon, type RunningDaemon } from '../../../platform/daemon.ts';
+import { makeDispatch } from '../../../platform/dispatch.ts';
+import { type Client, localLink, makeClient } from '../../../platform/link.ts';
+import { silentLog } from '../../../platform/log.ts';
+import { makeMetrics } from '../../../platform/metrics.ts';
+import { makeHostOptions } from '../../../platform/testing/host-options.ts';
+import { publishPolicy } from '../../../policy/testing/publish.ts';
+import { auditRoutes } from '../../../wire/auditd-ai.ts';
+import type { Caller } from '../../../wire/caller.ts';
+import type { DaemonName } from '../../../wire/daemons.ts';
+import type { NewEvent } from '../../../wire/events.ts';
+import type { MemoryView, NewMemory } from '../../../wire/memoryd/records.ts';
+import { memorydRoutes } from '../../../wire/memoryd.ts';
+import { memorydConfig } from '../config.ts';
+import { memoryd } from '../daemon.ts';
+
+export type MemoryWorld = {
+  dir: string;
+  stateDir: string;
+  clock: ManualClock;
+  events: NewEvent[];
+  failpoint: (name: string) => void;
+  publish(site?: string, agents?: object): void;
+  remove(): void;
+};
+
+const AGENTS = { coder: { memory: { read: ['project:app'], write: ['project:app/coder'] } } };
+
+export function makeWorld(): MemoryWorld {
+  const dir = mkdtempSync(join(tmpdir(), 'memoryd-'));
+  for (const name of ['state', 'run']) mkdirSync(join(dir, name), { mode: 0o700 });
+  const stateDir = join(dir, 'state');
+  let version = 0;
+  const world: MemoryWorld = {
+    dir,
+    stateDir,
+    clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
+    events: [],
+    failpoint: () => {},
+    publish: (site = '', agents = AGENTS) =>
+      publishPolicy(stateDir, { version: ++version, agents, site }),
+    remove: () => rmSync(dir, { recursive: true, force: true }),
+  };
+  world.publish();
+  return world;
+}
+
+function fakeAudit(world: MemoryWorld): RunningDaemon {
+  const { append } = auditRoutes;
+  const nothing = async () => {};
+  const dispatch = makeDispatch({
+    routes: { append },
+    handlers: {
+      async append({ body }) {
+        const last = world.events.at(-1)?.source_seq ?? 0;
+        world.events.push(...body.events.filter(({ source_seq }) => source_seq > last));
+        return { size: world.events.length, accepted: body.events.length };
+      },
+    },
+    log: silentLog,
+    metrics: makeMetrics('auditd-ai'),
+  });
+  return { name: 'auditd-ai', dispatch, begin: nothing, drain: nothing, stop: nothing };
+}
+
+export type MemoryClient = Client<typeof memorydRoutes>;
+export type MemoryHost = {
+  hosted: RunningDaemon;
+  /** People with their own key. */
+  alice: MemoryClient;
+  bob: MemoryClient;
+  /** Holds the operator's key. */
+  operator: MemoryClient;
+  as(caller: Caller): MemoryClient;
+  remember(text: string, more?: Partial<NewMemory>): Promise<MemoryView>;
+  stop(): Promise<void>;
+};
+
+export async function hostMemoryd(world: MemoryWorld, config: object = {}): Promise<MemoryHost> {
+  const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', fakeAudit(world)]]);
+  const hosted = await hostDaemon(
+    memoryd,
+    makeHostOptions({
+      dir: world.dir,
+      clock: world.clock,
+      here,
+      config: { memoryd: memorydConfig.parse(config) },
+      failpoint: (name) => world.failpoint(name),
+    }),
+  );
+  await hosted.begin();
+  const as = (caller: Caller): MemoryClient =>
+    makeClient(
+      memorydRoutes,
+      localLink(() => hosted.dispatch, caller),
+    );
+  const person = (name: string) =>
+    as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` });
+  const alice = person('alice');
+  return {
+    hosted,
+    alice,
+    bob: person('bob'),
+    operator: as({ kind: 'operator', principal: 'person:operator' }),
+    as,
+    async remember(text, more = {}) {
+      const body = { class: 'semantic' as const, scope: 'project:app', text, ...more };
+      const { memories } = await alice.remember({ body });
+      return memories[0]!;
+    },
+    async stop() {
+      await hosted.drain();
+      await hosted.stop();
+    },
+  };
+}

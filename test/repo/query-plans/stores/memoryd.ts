@@ -1,0 +1,136 @@
+// Runs every statement of memoryd, through its operations.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type {
+  JournalEntry,
+  VersionContent,
+} from '../../../../src/daemons/memoryd/journal/entry.ts';
+import { openJournal } from '../../../../src/daemons/memoryd/journal/journal.ts';
+import { makeFinder } from '../../../../src/daemons/memoryd/service/finder.ts';
+import { makeRecall } from '../../../../src/daemons/memoryd/service/recall.ts';
+import { makeRemember } from '../../../../src/daemons/memoryd/service/remember.ts';
+import type { Actor, Rights } from '../../../../src/daemons/memoryd/service/rights.ts';
+import { makeTexts } from '../../../../src/daemons/memoryd/service/texts.ts';
+import { rebuild } from '../../../../src/daemons/memoryd/store/catch-up.ts';
+import { type Draft, makeCommit } from '../../../../src/daemons/memoryd/store/commit.ts';
+import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
+import { openBlobStore } from '../../../../src/platform/blob-store.ts';
+import { manualClock } from '../../../../src/platform/clock.ts';
+import { makeIdMaker, type NewId } from '../../../../src/platform/ids.ts';
+import { silentLog } from '../../../../src/platform/log.ts';
+import { openOutbox } from '../../../../src/platform/outbox.ts';
+import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import type { PolicyDecision } from '../../../../src/policy/request.ts';
+import type {
+  MemoryId,
+  MemorySnapshotId,
+  NewMemory,
+} from '../../../../src/wire/memoryd/records.ts';
+import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
+
+const ALICE: Actor = { principal: 'person:alice', person: 'alice' };
+const allowed = { answer: 'allow', rules: [], reason: '', version: 1 } satisfies PolicyDecision;
+
+async function openStore(file: string, dir: string) {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const journal = openJournal({ dir, log: silentLog });
+  const db = openSqlite({
+    file,
+    migrations: MIGRATIONS,
+    journal: { ...journal, append: (items) => journal.append(items as JournalEntry[]) },
+  });
+  const append = async () => {};
+  const outbox = await openOutbox({ db, source: 'memoryd', clock, append, log: silentLog });
+  const objects = await openBlobStore({ dir: join(dir, 'objects') });
+  const texts = makeTexts({ objects, textBytesMax: 1_000_000 });
+  const own = {
+    db,
+    journal,
+    outbox,
+    clock,
+    log: silentLog,
+    gate: { isOpen: true },
+    newId: makeIdMaker(clock),
+    failpoint: () => {},
+    readObject: texts.loadNow,
+  };
+  const rights: Rights = {
+    decide: async () => allowed,
+    canRead: async () => true,
+    deny: async () => new Error('denied') as never,
+  };
+  const finder = makeFinder({ db, rights, texts });
+  const parts = { ...own, commit: makeCommit(own), rights, finder, texts };
+  const remember = makeRemember({ ...parts, lifetimesS: {} });
+  return { ...parts, remember, recall: makeRecall(parts) };
+}
+
+const BY_ALICE = { op: 'remember', by: ALICE.principal } as const;
+const content: VersionContent = { text: 'A stork.', size: 8, about: {}, labels: ['person'] };
+
+/** Every change that an entry can have. */
+function changeAll(id: MemoryId, newId: NewId): Draft {
+  const proposed = newId<MemoryId>('memory');
+  const at = { class: 'semantic', scope: 'team', status: 'proposed' } as const;
+  return {
+    ...BY_ALICE,
+    changes: [
+      { do: 'add', id: proposed, ...at, content },
+      { do: 'accept', id: proposed },
+      { do: 'revise', id, content },
+      { do: 'expire-at', id, at: '2026-02-01T00:00:00Z' },
+      { do: 'end', id, status: 'merged' },
+      { do: 'snapshot', id: newId<MemorySnapshotId>('memsnap'), name: 'x', scope: 'project:app' },
+      { do: 'forget', id },
+    ],
+  };
+}
+
+async function use(file: string): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), 'query-plans-memory-'));
+  const store = await openStore(file, dir);
+  const { remember, recall, finder, commit, newId, db, journal, outbox } = store;
+  const memory = (n: number, more: Partial<NewMemory> = {}): NewMemory => ({
+    class: 'episodic',
+    scope: `project:app/${n % 100}`,
+    text: `Number ${n} is a heron, and so is Ann.`,
+    speaker: 'Ann',
+    thread: `thread ${n >> 2}`,
+    seq: n,
+    ...more,
+  });
+  await forEachOf(4 * HISTORY, async (n) => {
+    const once = { scope: 's', key: `k${n}`, requestHash: 'h' };
+    const [id] = await remember(ALICE, [memory(n)], { once });
+    await remember(ALICE, [memory(n)], { once });
+    const supersedes = [id as MemoryId];
+    await remember(ALICE, [memory(n, { supersedes })]);
+    await finder.view(ALICE, id!);
+    await commit(async () => changeAll(id as MemoryId, newId));
+  });
+  await forEachOf(4 * HISTORY, (n) => remember(ALICE, [memory(100 * n)]));
+  const alone = { scope: 'agent:alone', thread: 'alone' };
+  const [kept] = await remember(ALICE, [memory(0, alone)]);
+  await commit(async () => ({ ...BY_ALICE, changes: [{ do: 'forget', id: kept as MemoryId }] }));
+  await commit(async () => ({ ...BY_ALICE, changes: [{ do: 'forget', id: kept as MemoryId }] }));
+  for (const query of ['heron 7', 'What did Ann say?', 'When?', 'yesterday'])
+    for (const scopes of [undefined, ['project:app/1'], ['project']])
+      await recall(ALICE, { query, scopes, limit: 5 });
+  await rebuild(store);
+  outbox.stop();
+  await db.close();
+  journal.close();
+  rmSync(dir, { recursive: true });
+}
+
+export const memoryd: StoreUse = {
+  daemon: 'memoryd',
+  smallTables: {
+    outbox: 'delivered events are deleted',
+    outbox_store: 'one row',
+    progress: 'one row',
+    scopes: 'one row per scope',
+  },
+  use,
+};
