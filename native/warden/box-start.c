@@ -170,23 +170,23 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
   struct box *parent = NULL;
   if (parse_plan(frame, bytes, size, &plan, err) || check_plan(frame, &plan, &parent, err))
     return NULL;
-  struct layer *layer = plan.layer ? layer_acquire(plan.layer, &plan, err) : NULL;
-  if (plan.layer && !layer) return NULL;
+  struct layer *layers[BOX_LAYERS_MAX];
+  if (layers_acquire(&plan, layers, err)) return NULL;
   struct box *box = calloc(1, sizeof *box);
   if (!box) {
-    layer_release(layer);
+    layers_release(layers);
     fail(err, REFUSED_OVERLOAD, "out of memory");
     return NULL;
   }
   box->conn = conn;
-  box->layer = layer;
+  memcpy(box->layers, layers, sizeof box->layers);
   box->parent = parent;
   box->is_open_box = frame == FRAME_OPEN;
   box->has_terminal = plan.has_terminal;
   save_entry_point(box, &plan);
   struct stdio_pipes pipes;
   memset(&pipes, -1, sizeof pipes);
-  int bad = paths_open(&bounds, &plan, layer, &box->paths, err) ||
+  int bad = paths_open(&bounds, &plan, layers, &box->paths, err) ||
             ((save_relays(box, &plan) || seals_record(box, &plan)) &&
              fail(err, REFUSED_OVERLOAD, "out of memory")) ||
             (has_pipes(box) && open_pipes(&plan, &pipes, err));
@@ -196,7 +196,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
     activate(box, spare, &plan, &pipes);
   } else {
     paths_drop_stubs(&box->paths);
-    layer_release(layer);
+    layers_release(box->layers);
     seals_free(box);
     box_free(box);
     box = NULL;

@@ -86,8 +86,7 @@ static void clean_up(struct box *box) {
     if (box->parent && box->cgroup.dirs[CGROUP_TREE] < 0) box_kill(box->parent, ENDED_LOST);
   }
   paths_drop_stubs(&box->paths);
-  layer_release(box->layer);
-  box->layer = NULL;
+  layers_release(box->layers);
 }
 
 // Returns false while the cgroup still has processes, or while an open box's commands have cgroups.

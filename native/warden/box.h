@@ -42,7 +42,7 @@ struct box {
   int64_t seal_check_us;  // time of the next check
   struct cgroup cgroup;
   struct paths paths;
-  struct layer *layer;  // NULL: none, or released
+  struct layer *layers[BOX_LAYERS_MAX];  // NULL: none, or released
   uint64_t limits[LIMIT_COUNT];
   int64_t started_us, deadline_us, kill_us, usage_us, drain_us;
   uint8_t stdin_bytes[STDIN_WINDOW + EOF_BYTES_MAX];

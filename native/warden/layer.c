@@ -195,7 +195,7 @@ struct layer *layer_open(struct conn *conn, const uint8_t *bytes, size_t size,
 
 // ── use ──
 
-struct layer *layer_acquire(uint64_t handle, const struct plan *plan, struct failure *err) {
+static struct layer *acquire(uint64_t handle, const struct plan *plan, struct failure *err) {
   struct layer *layer = layers;
   while (layer && (layer->handle != handle || layer->closing)) layer = layer->next;
   if (!layer) {
@@ -208,6 +208,17 @@ struct layer *layer_acquire(uint64_t handle, const struct plan *plan, struct fai
   }
   layer->users++;
   return layer;
+}
+
+int layers_acquire(const struct plan *plan, struct layer *acquired[BOX_LAYERS_MAX],
+                   struct failure *err) {
+  memset(acquired, 0, BOX_LAYERS_MAX * sizeof *acquired);
+  for (unsigned i = 0; i < plan->layer_count; i++)
+    if (!(acquired[i] = acquire(plan->layers[i], plan, err))) {
+      layers_release(acquired);
+      return -1;
+    }
+  return 0;
 }
 
 int layer_clone(const struct layer *layer) {
@@ -254,10 +265,14 @@ static void end_if_unused(struct layer *layer) {
   conn_send(conn, FRAME_LAYER_CLOSED, NULL, 0);
 }
 
-void layer_release(struct layer *layer) {
-  if (!layer) return;
-  layer->users--;
-  end_if_unused(layer);
+void layers_release(struct layer *acquired[BOX_LAYERS_MAX]) {
+  for (unsigned i = 0; i < BOX_LAYERS_MAX; i++) {
+    struct layer *layer = acquired[i];
+    acquired[i] = NULL;
+    if (!layer) continue;
+    layer->users--;
+    end_if_unused(layer);
+  }
 }
 
 void layer_close(struct layer *layer) {

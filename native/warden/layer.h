@@ -29,9 +29,10 @@ uint64_t layer_handle(const struct layer *layer);
 void layer_close(struct layer *layer);  // replies when no box uses it
 void layer_detach_client(struct layer *layer);
 void layers_close_all(void);
-// Counts one more user: a box of the layer's own uid and gid. NULL with err.
-struct layer *layer_acquire(uint64_t handle, const struct plan *plan, struct failure *err);
-void layer_release(struct layer *layer);  // NULL: does nothing
+// Counts one more user of each of the plan's layers: a box of the layers' own uid and gid.
+int layers_acquire(const struct plan *plan, struct layer *layers[BOX_LAYERS_MAX],
+                   struct failure *err);
+void layers_release(struct layer *layers[BOX_LAYERS_MAX]);  // all become NULL
 int layer_clone(const struct layer *layer);  // a detached copy of its mount
 // The path on the host of what a box writes, and a stub there, which is removed with the layer.
 const char *layer_upper(const struct layer *layer);

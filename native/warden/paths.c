@@ -108,7 +108,7 @@ int check_hard_links(const char *path, const struct stat *st, struct failure *er
 static int protect_walk(const struct plan *plan, struct paths *paths, unsigned bind,
                         const char *path, uint8_t kind, int depth, struct failure *err) {
   const struct bind *root = &plan->binds[bind];
-  struct layer *layer = root->kind == BIND_LAYER ? paths->layer : NULL;
+  struct layer *layer = root->kind == BIND_LAYER ? paths->layers[root->layer] : NULL;
   char box_path[PATH_BYTES], host_path[2 * PATH_BYTES], components[PATH_BYTES];
   snprintf(box_path, sizeof box_path, "%s", root->dst);
   snprintf(host_path, sizeof host_path, "%s", layer ? layer_upper(layer) : root->src);
@@ -216,7 +216,7 @@ static int open_source(const struct bounds *b, const struct plan *plan, unsigned
                        struct paths *paths, struct failure *err) {
   const struct bind *bind = &plan->binds[i];
   if (bind->kind == BIND_LAYER) {
-    int copy = layer_clone(paths->layer);
+    int copy = layer_clone(paths->layers[bind->layer]);
     return copy >= 0 ? copy : fail(err, REFUSED_SETUP, "copying the layer: %s", strerror(errno));
   }
   bool owned = bind->flags & BIND_OWNED && host.root;
@@ -242,11 +242,11 @@ static int open_source(const struct bounds *b, const struct plan *plan, unsigned
   return tree;
 }
 
-int paths_open(const struct bounds *b, const struct plan *plan, struct layer *layer,
+int paths_open(const struct bounds *b, const struct plan *plan, struct layer *const *layers,
                struct paths *paths, struct failure *err) {
   for (unsigned i = 0; i < BINDS_MAX; i++) paths->fds[i] = paths->host_fds[i] = -1;
   paths->seal_count = paths->stub_count = 0;
-  paths->layer = layer;
+  paths->layers = layers;
   for (unsigned i = 0; i < plan->bind_count; i++) {
     if (!bind_is_mounted(&plan->binds[i])) continue;
     paths->fds[i] = open_source(b, plan, i, paths, err);

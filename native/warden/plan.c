@@ -46,9 +46,10 @@ static uint64_t parse_handle(const char *text) {
 static int parse_layer_bind(struct bind *bind, struct plan *plan, struct failure *err) {
   uint64_t layer = parse_handle(bind->src);
   if (!layer) return fail(err, REFUSED_PLAN, "%.200s names no layer", bind->dst);
-  if (plan->layer && plan->layer != layer)
-    return fail(err, REFUSED_PLAN, "a box uses one layer only");
-  plan->layer = layer;
+  while (bind->layer < plan->layer_count && plan->layers[bind->layer] != layer) bind->layer++;
+  if (bind->layer == BOX_LAYERS_MAX)
+    return fail(err, REFUSED_PLAN, "a box uses up to %d layers", BOX_LAYERS_MAX);
+  if (bind->layer == plan->layer_count) plan->layers[plan->layer_count++] = layer;
   return 0;
 }
 
@@ -59,6 +60,7 @@ static int parse_bind(const uint8_t *value, size_t size, struct plan *plan, stru
   struct bind *bind = &plan->binds[plan->bind_count++];
   bind->kind = value[0];
   bind->flags = value[1];
+  bind->layer = 0;
   bind->size_kib = u32(value + 4);
   if (u16(value + 2) || bind->flags & ~BIND_FLAGS)
     return fail(err, REFUSED_PLAN, "a path has unknown flags");

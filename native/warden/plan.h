@@ -61,6 +61,7 @@ struct dir_request {
 // `count` sealed uppers, dir.
 #define SEALED_MAX 32
 #define LAYER_HEADER_BYTES 12
+#define BOX_LAYERS_MAX 4
 struct layer_request {
   uint32_t uid, gid;
   const char *lower;               // the directory that is shown
@@ -154,6 +155,7 @@ enum guard {
 
 struct bind {
   uint8_t kind, flags;
+  uint8_t layer;  // of BIND_LAYER: its index among those of the plan
   uint32_t size_kib;
   const char *src, *dst;
 };
@@ -177,7 +179,8 @@ struct relay {
 struct plan {
   const char *id, *cwd, *user;
   uint64_t box;
-  uint64_t layer;     // of every BIND_LAYER; 0: none
+  uint64_t layers[BOX_LAYERS_MAX];
+  unsigned layer_count;
   uint8_t owns_files;  // has a layer or an owned bind: no group shares its files
   uint8_t level, profile;
   uint8_t terminals, has_terminal;  // of the box; of the command

@@ -107,9 +107,9 @@ struct paths {
   struct seal seals[SEALS_MAX];
   unsigned seal_count;
   unsigned stubs[SEALS_MAX], stub_count;
-  struct layer *layer;  // of every BIND_LAYER; NULL: none
+  struct layer *const *layers;  // by the index of a BIND_LAYER; only while the box is started
 };
-int paths_open(const struct bounds *bounds, const struct plan *plan, struct layer *layer,
+int paths_open(const struct bounds *bounds, const struct plan *plan, struct layer *const *layers,
                struct paths *paths, struct failure *err);
 void paths_close(const struct plan *plan, struct paths *paths);  // descriptors and seals
 void paths_drop_stubs(struct paths *paths);

@@ -84,6 +84,8 @@ const boxWorkspace = {
   workspace_path: z.string().max(4_095).optional(),
   /** How a person's directory is used; absent, as for tasks of earlier versions: `live`. */
   workspace_mode: WorkspaceMode.optional(),
+  /** The subtask whose layer it is; absent: that of the tree. */
+  layer_task_id: TaskId.optional(),
 };
 
 export const OpenBoxBody = z.strictObject({

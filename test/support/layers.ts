@@ -34,7 +34,7 @@ export type LayerBox = {
   file(request: FileRequestInput): Promise<FileAnswer & { content?: string }>;
   close(): Promise<unknown>;
 };
-type More = Partial<Pick<OpenBoxBody, 'agent' | 'rules' | 'workspace_mode'>>;
+type More = Partial<Pick<OpenBoxBody, 'agent' | 'rules' | 'workspace_mode' | 'layer_task_id'>>;
 
 export type LayerWorld = {
   base: string;

@@ -33,7 +33,7 @@ export type SandboxdDeps = {
   levels: Pick<Levels, 'view'>;
   identities: Pick<Identities, 'mode' | 'nobody'>;
   workspaces: Pick<Workspaces, 'check' | 'release'>;
-  layers: Pick<Layers, 'assertAvailable'>;
+  layers: Pick<Layers, 'assertAvailable' | 'fork'>;
   layerService: LayerService;
   treeFiles: Pick<TreeFileService, 'prune'>;
   feed: LiveFeed;
@@ -52,7 +52,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     mode: query.mode ?? 'live',
   });
   return {
-    ...makeLayerHandlers(deps.layerService),
+    ...makeLayerHandlers(deps.layerService, deps.layers),
     features: () => levels.view(),
     watchLive: async ({ query, signal }) => feed.watch(query, signal),
     async identity() {

@@ -12,7 +12,7 @@ import type { Bind, BoxPlan, Relay } from './adapters/plan.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
-import type { Layers } from './layers.ts';
+import type { Layers, LayerUse } from './layers.ts';
 import type { LivePlace } from './live-rows.ts';
 import { boxBinds, fitsLayer, hostBinds, type Places, toOwned } from './rules.ts';
 import type { SandboxdStore } from './store.ts';
@@ -27,6 +27,7 @@ export type BoxOwner = Pick<
   | 'root_task_id'
   | 'workspace_path'
   | 'workspace_mode'
+  | 'layer_task_id'
   | 'is_program'
 >;
 export type PlannedBox = {
@@ -65,17 +66,33 @@ export function findLayerPath(owner: BoxOwner): string | undefined {
   return owner.workspace_mode === 'layer' ? owner.workspace_path : undefined;
 }
 
+/** Returns the task whose layer it is, if there is one. */
+export const findLayerId = ({ root_task_id, layer_task_id }: BoxOwner): string =>
+  layer_task_id ?? root_task_id;
+
+/** True if what its changes began from is kept: not for a layer that a subtask has for itself. */
+export const hasTreeLayer = (owner: BoxOwner): boolean =>
+  findLayerPath(owner) !== undefined && findLayerId(owner) === owner.root_task_id;
+
 export function makeBoxPlanner(options: {
   config: SandboxdConfig;
   identities: Pick<Identities, 'identityFor'>;
   workspaces: Pick<Workspaces, 'workspaceFor' | 'homeFor'>;
-  layers: Pick<Layers, 'acquire'>;
+  layers: Pick<Layers, 'acquire' | 'find'>;
   store: Pick<SandboxdStore, 'recordWrites'>;
   system: readonly Bind[];
   secrets: () => readonly string[];
   runtimeDir: string;
 }): PlanBox {
   const { config, identities, workspaces, layers, store } = options;
+
+  /** That of a subtask was made before the task. */
+  const acquireLayer = async (body: BoxOwner, path: string): Promise<LayerUse> => {
+    const id = findLayerId(body);
+    if (id !== body.root_task_id && (await layers.find(id)) === undefined)
+      throw fault('not_found', `${id} has no layer of its own`);
+    return layers.acquire(id, path);
+  };
 
   const prepareGround = async (
     body: BoxOwner & Pick<OpenBoxBody, 'rules'>,
@@ -94,7 +111,7 @@ export function makeBoxPlanner(options: {
       return { user, workspace: upper, written: [upper], isOwned, release };
     }
     assertFitsLayer(body.rules, level);
-    const use = await layers.acquire(body.root_task_id, layerPath);
+    const use = await acquireLayer(body, layerPath);
     const { user, handle: layer, written, release } = use;
     return { user, workspace: layerPath, written, layer, release };
   };

@@ -26,7 +26,13 @@ import type {
 import type { BoxDisk, BoxDisks } from './box-disk.ts';
 import { type BoxFileService, makeBoxFiles } from './box-files.ts';
 import { commandLimits, diskLimit } from './box-limits.ts';
-import { type BoxOwner, findLayerPath, type PlanBox } from './box-plan.ts';
+import {
+  type BoxOwner,
+  findLayerId,
+  findLayerPath,
+  hasTreeLayer,
+  type PlanBox,
+} from './box-plan.ts';
 import { endingWith, withSealReason } from './command-end.ts';
 import { baseEnv, resolveProgram } from './command-environment.ts';
 import type { SandboxdConfig } from './config.ts';
@@ -116,11 +122,11 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
 
   /** Enters the gate of a layered tree, to not overlap with a change below its layer. */
   const enter = async (owner: BoxOwner): Promise<Leave> =>
-    findLayerPath(owner) === undefined ? () => undefined : gate.enter(owner.root_task_id);
+    findLayerPath(owner) === undefined ? () => undefined : gate.enter(findLayerId(owner));
 
   /** Keeps what changes of a layer began from, and then leaves the gate of its tree. */
   const leaveKept = async (owner: BoxOwner, leave: Leave): Promise<void> => {
-    if (findLayerPath(owner) !== undefined) await originals.keep(owner.root_task_id);
+    if (hasTreeLayer(owner)) await originals.keep(owner.root_task_id);
     leave();
   };
 
@@ -171,8 +177,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
     });
     const { plan, home, missing, release, box, disk, live } = opened;
     const releaseLive = live && liveGuards.hold(live);
-    const isLayered = findLayerPath(body) !== undefined;
-    const releaseOriginals = isLayered ? originals.hold(body.root_task_id) : undefined;
+    const releaseOriginals = hasTreeLayer(body) ? originals.hold(body.root_task_id) : undefined;
     const recorded = store.recordOpened({ ...record, uid: plan.uid });
     void box.ended.then((exit) => {
       entries.delete(id);
@@ -224,7 +229,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
   const enterBox = async (id: BoxId): Promise<Leave> => {
     const owner = entries.get(id)?.owner;
     if (owner === undefined) throw boxNotOpenFault(id);
-    if (findLayerPath(owner) !== undefined) await layers.refresh(owner.root_task_id);
+    if (findLayerPath(owner) !== undefined) await layers.refresh(findLayerId(owner));
     return enter(owner);
   };
 
@@ -349,7 +354,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       // One that is not open yet waits at the gate, or fails with its layer.
       const all = [...entries.values()].filter(
         ({ owner, isOpen }) =>
-          isOpen && owner.root_task_id === rootTaskId && findLayerPath(owner) !== undefined,
+          isOpen && findLayerId(owner) === rootTaskId && findLayerPath(owner) !== undefined,
       );
       await Promise.allSettled(all.map(async ({ opened }) => (await opened).box.close()));
     },

@@ -100,7 +100,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     store,
     warden,
     workspaces,
-    closeLayer: (rootTaskId) => layers.quiesce(rootTaskId),
+    closeLayer: (rootTaskId) => layers.quiesceTree(rootTaskId),
     clock,
     log,
     failpoint,
@@ -141,6 +141,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     },
     clock,
     log,
+    failpoint,
   });
   const tools = toolBinds(config.boxfs);
   const system = [...systemBinds(config.system_paths), ...tools];
@@ -177,7 +178,6 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       boxes: layerBoxes,
       merges: makeLayerMerges({ store, originals }),
       store,
-      gate,
       log,
     }),
     originals,

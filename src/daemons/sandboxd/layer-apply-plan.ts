@@ -55,7 +55,9 @@ export function makeApplyPlanner(options: {
       : { commits: null, isComplete: false };
     const left = all.filter(({ path }) => leftOut.has(path));
     const isAll = changes.length === all.length;
-    const isWhole = isAll || (paths === undefined && isComplete && areGitFiles(left));
+    // The view of a subtask stays as it was, so its changes stay in its layer.
+    const isWhole =
+      row.own === null && (isAll || (paths === undefined && isComplete && areGitFiles(left)));
     const { rootTaskId, beganNs: layerBeganNs } = row;
     return { rootTaskId, applyId, changeSha256, changes, isWhole, layerBeganNs, commits };
   };

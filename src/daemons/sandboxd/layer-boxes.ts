@@ -33,9 +33,9 @@ export type ApplyDirs = { staging: string; undo: string };
 export type GitPlaces = { layer: GitPlace; target: GitPlace };
 
 export type LayerBoxes = {
-  /** The layer beside the directory, read-only. */
+  /** The layer beside what is below it; for one of a subtask, the target as well. Read-only. */
   withReview<T>(row: LayerRow, work: (boxfs: BoxfsClient) => Promise<T>): Promise<T>;
-  /** That, the layer to write to, and the directory itself. */
+  /** That, the layer to write to, and its target: the directory, or the layer of the parent. */
   withApply<T>(
     row: LayerRow,
     dirs: ApplyDirs,
@@ -45,6 +45,8 @@ export type LayerBoxes = {
   withGit<T>(row: LayerRow, scratch: string, work: (git: GitPlaces) => Promise<T>): Promise<T>;
 };
 
+type Ground = { binds: Bind[]; target: Bind; release(): void };
+
 /** The warden starts programs by absolute paths; this one looks in PATH. */
 const FIND = '/usr/bin/env';
 const GIT_WALL_MS = 600_000;
@@ -52,7 +54,7 @@ const RULES = { read: [], write: [], deny: [] };
 
 export function makeLayerBoxes(options: {
   config: SandboxdConfig;
-  layers: Pick<Layers, 'acquire' | 'uppersOf'>;
+  layers: Pick<Layers, 'acquire' | 'acquireBase' | 'uppersOf'>;
   warden: Pick<Warden, 'open'>;
   /** The programs of agentd. */
   tools: readonly Bind[];
@@ -64,10 +66,31 @@ export function makeLayerBoxes(options: {
 }): LayerBoxes {
   const { config, layers, warden, clock, log } = options;
 
-  const bindsFor = ({ handle, row }: LayerUse, isReadonly: boolean): Bind[] => [
-    { kind: 'layer', src: handle, dst: PLACES.merged, readonly: isReadonly },
-    { kind: 'ro', src: layers.uppersOf(row).upper, dst: PLACES.upper },
-    { kind: 'ro', src: row.path, dst: PLACES.lower, owned: true },
+  /** Binds what lies below the layer, and what its changes are applied to. */
+  const openGround = async (row: LayerRow, isWritten: boolean): Promise<Ground> => {
+    const below: Bind = { kind: 'ro', src: row.path, dst: PLACES.lower, owned: true };
+    const target: Bind = { kind: 'rw', src: row.path, dst: PLACES.target, owned: true };
+    if (row.own === null)
+      return { binds: isWritten ? [below, target] : [below], target, release: () => undefined };
+    const uses = [await layers.acquire(row.own.parentId, row.path)];
+    const release = (): void => {
+      for (const use of uses) use.release();
+    };
+    try {
+      const parent = toLayerBind(uses[0]!, PLACES.target, !isWritten);
+      if (row.own.base.length === 0) return { binds: [below, parent], target: parent, release };
+      uses.push(await layers.acquireBase(row));
+      const base = toLayerBind(uses[1]!, PLACES.lower, true);
+      return { binds: [base, parent], target: parent, release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  };
+
+  const bindsFor = (use: LayerUse, isReadonly: boolean): Bind[] => [
+    toLayerBind(use, PLACES.merged, isReadonly),
+    { kind: 'ro', src: layers.uppersOf(use.row).upper, dst: PLACES.upper },
   ];
 
   const withBox = async <T>(
@@ -77,14 +100,13 @@ export function makeLayerBoxes(options: {
   ): Promise<T> => {
     const limits = boxLimits(config, RULES);
     const id = options.newId<BoxId>('box');
-    const binds = [...options.tools, ...shown];
     const box = await warden.open({
       id,
       level: 2,
       profile: 'tool',
       ...use.user,
       user: 'agent-layer',
-      binds,
+      binds: [...options.tools, ...shown],
       limits,
     });
     try {
@@ -119,46 +141,59 @@ export function makeLayerBoxes(options: {
     return work({ box: { exec }, top }).finally(() => box.close());
   };
 
-  const withLayer = async <T>(
+  const withGround = async <T>(
     row: LayerRow,
-    more: readonly Bind[],
-    work: (boxfs: BoxfsClient) => Promise<T>,
+    isWritten: boolean,
+    work: (use: LayerUse, ground: Ground) => Promise<T>,
   ): Promise<T> => {
     const use = await layers.acquire(row.rootTaskId, row.path);
-    // Only what writes the directory also writes the layer, for what was merged.
-    const shown = [...bindsFor(use, more.length === 0), ...more];
-    return withBox(use, shown, work).finally(use.release);
+    try {
+      const ground = await openGround(row, isWritten);
+      return await work(use, ground).finally(ground.release);
+    } finally {
+      use.release();
+    }
   };
 
   return {
-    withReview: (row, work) => withLayer(row, [], work),
-    withApply: (row, dirs, work) =>
-      withLayer(
-        row,
-        [
-          { kind: 'rw', src: row.path, dst: PLACES.target, owned: true },
-          { kind: 'rw', src: dirs.staging, dst: PLACES.staging },
-          { kind: 'rw', src: dirs.undo, dst: PLACES.undo },
-        ],
-        work,
+    withReview: (row, work) =>
+      withGround(row, false, (use, { binds }) =>
+        withBox(use, [...bindsFor(use, true), ...binds], work),
       ),
-    async withGit(row, scratch, work) {
-      const use = await layers.acquire(row.rootTaskId, row.path);
-      const shown: Bind = { kind: 'layer', src: use.handle, dst: PLACES.merged, readonly: true };
-      const changed: Bind[] = [
-        { kind: 'rw', src: row.path, dst: PLACES.target, owned: true },
-        { kind: 'rw', src: scratch, dst: PLACES.scratch },
-      ];
-      return withGitPlace(use, { top: PLACES.merged, binds: [shown] }, (layer) =>
-        withGitPlace(use, { top: PLACES.target, binds: changed }, (target) =>
-          work({ layer, target }),
+    withApply: (row, dirs, work) =>
+      withGround(row, true, (use, { binds }) =>
+        withBox(
+          use,
+          [
+            // Writable for what was merged.
+            ...bindsFor(use, false),
+            ...binds,
+            { kind: 'rw', src: dirs.staging, dst: PLACES.staging },
+            { kind: 'rw', src: dirs.undo, dst: PLACES.undo },
+          ],
+          work,
         ),
-      ).finally(use.release);
-    },
+      ),
+    withGit: (row, scratch, work) =>
+      withGround(row, true, (use, ground) => {
+        const shown = toLayerBind(use, PLACES.merged, true);
+        const changed: Bind[] = [ground.target, { kind: 'rw', src: scratch, dst: PLACES.scratch }];
+        return withGitPlace(use, { top: PLACES.merged, binds: [shown] }, (layer) =>
+          withGitPlace(use, { top: PLACES.target, binds: changed }, (target) =>
+            work({ layer, target }),
+          ),
+        );
+      }),
   };
 }
 
-const toRoot = ({ kind, dst, readonly }: Bind): BoxfsRoot => ({
-  path: dst,
-  writable: kind === 'rw' || (kind === 'layer' && readonly !== true),
+const toLayerBind = ({ handle }: LayerUse, dst: string, readonly: boolean): Bind => ({
+  kind: 'layer',
+  src: handle,
+  dst,
+  readonly,
 });
+
+const isWritable = ({ kind, readonly }: Bind): boolean =>
+  kind === 'rw' || (kind === 'layer' && readonly !== true);
+const toRoot = (bind: Bind): BoxfsRoot => ({ path: bind.dst, writable: isWritable(bind) });

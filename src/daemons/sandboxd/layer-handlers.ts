@@ -2,9 +2,18 @@
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { layerRoutes } from '../../wire/sandboxd/layers.ts';
 import type { LayerService } from './layer-service.ts';
+import type { Layers } from './layers.ts';
 
-export function makeLayerHandlers(service: LayerService): Handlers<typeof layerRoutes> {
+export function makeLayerHandlers(
+  service: LayerService,
+  layers: Pick<Layers, 'fork'>,
+): Handlers<typeof layerRoutes> {
   return {
+    async forkLayer({ params, body }) {
+      const { root_task_id: treeId, parent_id: parentId, path } = body;
+      await layers.fork({ rootTaskId: params.id, treeId, parentId, path });
+      return { id: params.id };
+    },
     layerChanges: ({ params, query }) =>
       service.changes(params.id, { after: query.after ?? '', limit: query.limit }),
     async layerTexts({ params, body }) {

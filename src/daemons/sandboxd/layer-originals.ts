@@ -79,7 +79,7 @@ const signOf = ({ path, changedNs, sizeBytes, mode }: CoveredFile): string =>
 
 export function makeLayerOriginals(options: {
   config: SandboxdConfig;
-  layers: Pick<Layers, 'find' | 'dirOf' | 'uppersOf' | 'userOf'>;
+  layers: Pick<Layers, 'find' | 'dirOf' | 'uppersOf' | 'userFor'>;
   store: Pick<
     SandboxdStore,
     | 'listOriginals'
@@ -101,7 +101,8 @@ export function makeLayerOriginals(options: {
   const keepers = new Map<string, Keeper>();
   const withTree = makeKeyedMutex();
 
-  const dirOf = (rootTaskId: string): string => join(layers.dirOf(rootTaskId), 'originals');
+  const dirOf = (rootTaskId: string): string =>
+    join(layers.dirOf({ rootTaskId, own: null }), 'originals');
   const directoriesFile = ({ rootTaskId, beganNs }: LayerKey): string =>
     join(dirOf(rootTaskId), `directories-${beganNs}`);
 
@@ -129,7 +130,7 @@ export function makeLayerOriginals(options: {
       id: options.newId<BoxId>('box'),
       level: 2,
       profile: 'tool',
-      ...(await layers.userOf(row.rootTaskId)),
+      ...(await layers.userFor(row)),
       user: 'agent-layer',
       binds: [...options.tools, ...binds],
       limits,

@@ -4,7 +4,6 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
 import type { CommitPlan } from './layer-commits.ts';
-import { dropOriginals } from './layer-original-rows.ts';
 
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
@@ -14,7 +13,21 @@ export type BaseSide = {
   linkTarget: string | null;
 } | null;
 
+/** One directory that takes changes, of this layer or of another of the tree. */
+export type UpperKey = { rootTaskId: string; number: number };
+
+/** The place of a layer that a subtask has for itself. */
+export type OwnLayer = {
+  /** The root task of the tree. */
+  treeId: string;
+  /** The layer that its changes are applied to. */
+  parentId: string;
+  /** The parts of that one when this one was made, oldest first. */
+  base: UpperKey[];
+};
+
 export type LayerRow = {
+  /** The topmost task that works on it. */
   rootTaskId: string;
   /** The person's directory. */
   path: string;
@@ -26,6 +39,8 @@ export type LayerRow = {
   sealed: number[];
   /** When the oldest of these directories was made: what a person changed later may conflict. */
   beganNs: bigint;
+  /** Null: it is that of the whole tree. */
+  own: OwnLayer | null;
 };
 
 /** The layer that an apply has emptied, until another apply or a discard. */
@@ -61,13 +76,16 @@ export type AppliedChange = LayerChange & {
 type ApplyKey = Pick<ApplyRow, 'rootTaskId' | 'applyId'>;
 export type LayerMethods = ReturnType<typeof makeLayerMethods>;
 
-type StoredLayer = {
+export type StoredLayer = {
   root_task_id: string;
   path: string;
   directory_id: string | null;
   number: number;
   sealed: string;
   began_ns: string;
+  tree_id: string | null;
+  parent_id: string | null;
+  base: string | null;
 };
 type StoredApply = {
   root_task_id: string;
@@ -94,13 +112,18 @@ const toKept = (row: StoredKept): KeptLayer => ({
   sealed: JSON.parse(row.sealed) as number[],
   beganNs: BigInt(row.began_ns),
 });
-const toLayer = (row: StoredLayer): LayerRow => ({
+const toOwn = ({ tree_id: treeId, parent_id, base }: StoredLayer): OwnLayer | null =>
+  treeId === null
+    ? null
+    : { treeId, parentId: parent_id!, base: JSON.parse(base!) as OwnLayer['base'] };
+export const toLayer = (row: StoredLayer): LayerRow => ({
   rootTaskId: row.root_task_id,
   path: row.path,
   directoryId: row.directory_id,
   number: Number(row.number),
   sealed: JSON.parse(row.sealed) as number[],
   beganNs: BigInt(row.began_ns),
+  own: toOwn(row),
 });
 const toApply = (row: StoredApply): ApplyRow => ({
   rootTaskId: row.root_task_id,
@@ -152,7 +175,7 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
           String(beganNs),
           nowMs(),
         );
-        return { ...layer, number: 1, sealed: [] };
+        return { ...layer, number: 1, sealed: [], own: null };
       }),
 
     /** Starts another directory for changes; the sealed ones are shown below it. */
@@ -265,7 +288,7 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
   };
 }
 
-async function findLayer(sql: Pick<Sql, 'one'>, id: string): Promise<LayerRow | undefined> {
+export async function findLayer(sql: Pick<Sql, 'one'>, id: string): Promise<LayerRow | undefined> {
   const row = await sql.one<StoredLayer>('SELECT * FROM layers WHERE root_task_id = ?', id);
   return row && toLayer(row);
 }
@@ -371,11 +394,4 @@ function setApplyState(
     rootTaskId,
     applyId,
   );
-}
-
-/** With its tree. */
-export async function dropLayer(sql: Sql, rootTaskId: string): Promise<void> {
-  for (const table of ['layers', 'layer_bases', 'layer_applies', 'layer_kept'])
-    await sql.run(`DELETE FROM ${table} WHERE root_task_id = ?`, rootTaskId);
-  await dropOriginals(sql, rootTaskId);
 }

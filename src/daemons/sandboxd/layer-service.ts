@@ -17,7 +17,7 @@ import type { LayerOriginals } from './layer-originals.ts';
 import { findObstacles } from './layer-plan.ts';
 import type { AppliedChange, ApplyRow, LayerRow } from './layer-rows.ts';
 import type { LayerViews } from './layer-views.ts';
-import type { Layers } from './layers.ts';
+import { keysOf, type Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
 import type { TreeGate } from './tree-gate.ts';
 
@@ -88,24 +88,33 @@ export function makeLayerService(options: {
     });
   };
 
+  /** The layers, and those they are applied to, that something was begun in and is not finished. */
+  const listBarred = async (): Promise<Set<string>> => {
+    const keys = new Set<string>();
+    for (const { rootTaskId } of await store.listUnfinished())
+      for (const key of keysOf(await findRow(rootTaskId))) keys.add(key);
+    return keys;
+  };
+
   /** With no command of the tree running, and finished what was begun earlier. */
   const whileQuiet = async <T>(
     rootTaskId: string,
     work: (row: LayerRow) => Promise<T>,
   ): Promise<T> => {
-    await findRow(rootTaskId);
-    const leave = await layers.quiesce(rootTaskId);
+    const found = await findRow(rootTaskId);
+    const leave = await layers.quiesceForApply(found);
     // Whatever fails in between, no box opens on a directory that is half written.
-    gate.bar(rootTaskId);
+    for (const key of keysOf(found)) gate.bar(key);
     const findOwn = async () =>
       (await store.listUnfinished()).filter((apply) => apply.rootTaskId === rootTaskId);
     try {
       for (const apply of await findOwn()) await finish(apply);
       return await work(await findRow(rootTaskId));
     } finally {
-      const left = await findOwn().catch(() => undefined);
-      if (left?.length === 0) gate.lift(rootTaskId);
-      else unfinished.wake();
+      const barred = await listBarred().catch(() => undefined);
+      const keys = keysOf(found).filter((key) => barred?.has(key) === false);
+      for (const key of keys) gate.lift(key);
+      if (barred?.has(rootTaskId) !== false) unfinished.wake();
       leave();
     }
   };
@@ -179,7 +188,7 @@ export function makeLayerService(options: {
       await store.endApply(apply, { state: 'done', written, renewed });
     }
     failpoint('sandboxd.after-apply-done');
-    await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
+    await layers.remove(row, ['undo', apply.applyId, 'staging']);
     await tidy(row);
   };
 
@@ -188,7 +197,7 @@ export function makeLayerService(options: {
     const dirs = await makeDirs(row, apply.applyId);
     if (apply.state === 'undoing') {
       const isReturned = await boxes.withApply(row, dirs, async (boxfs) => {
-        const found = await canReturn(boxfs, apply);
+        const found = await canReturn(boxfs, row, apply);
         await git.moveBack(row, apply);
         await revert(boxfs, apply);
         return found;
@@ -200,9 +209,15 @@ export function makeLayerService(options: {
   }
 
   /** The layer of this apply was kept, and no box has changed anything since. */
-  const canReturn = async (boxfs: BoxfsClient, apply: ApplyRow): Promise<boolean> => {
+  const canReturn = async (
+    boxfs: BoxfsClient,
+    row: LayerRow,
+    apply: ApplyRow,
+  ): Promise<boolean> => {
     const kept = await store.findKept(apply.rootTaskId);
     if (kept?.applyId !== apply.applyId) return false;
+    // The layers of subtasks have what was written since.
+    if (await layers.hasForks(row, kept.number)) return false;
     try {
       for await (const _ of boxfs.listChanges(PLACES, 1)) return false;
       return true;
@@ -222,7 +237,7 @@ export function makeLayerService(options: {
       .map(({ path, before }) => ({ path, side: toBaseSide(before) }));
     await store.endApply(apply, { state: 'undone', written, isReturned });
     failpoint('sandboxd.after-undo-done');
-    await layers.remove(row.rootTaskId, ['undo', apply.applyId, 'staging']);
+    await layers.remove(row, ['undo', apply.applyId, 'staging']);
     await tidy(row);
   }
 
@@ -235,7 +250,7 @@ export function makeLayerService(options: {
       applyId,
       restored,
       isInLayer: row.beganNs === apply.layerBeganNs,
-      keptAt: isKept ? layers.uppersOf({ ...kept, rootTaskId }).upper : null,
+      keptAt: isKept ? layers.uppersOf({ ...row, ...kept }).upper : null,
     };
   };
 
@@ -271,7 +286,7 @@ export function makeLayerService(options: {
       whileQuiet(rootTaskId, async (row) => {
         const known = await store.findApply(rootTaskId, request.applyId);
         if (known !== undefined && known.state !== 'failed') return toApplied(known);
-        await layers.remove(rootTaskId, ['undo', request.applyId]);
+        await layers.remove(row, ['undo', request.applyId]);
         const dirs = await makeDirs(row, request.applyId);
         const { apply, bad } = await boxes.withApply(row, dirs, async (boxfs) => {
           const prepared = await prepare(boxfs, row, request);
@@ -317,7 +332,7 @@ export function makeLayerService(options: {
           const obstacles = findObstacles(await boxfs.checkInstall(job));
           if (obstacles.length > 0) throw conflictsFault(obstacles);
           await git.check(row, apply);
-          const isReturned = await canReturn(boxfs, apply);
+          const isReturned = await canReturn(boxfs, row, apply);
           await store.beginUndo(apply);
           failpoint('sandboxd.after-undo-recorded');
           const kept = await git.moveBack(row, apply);
@@ -330,7 +345,7 @@ export function makeLayerService(options: {
         return toUndone(apply, undone.restored);
       }),
     async barUnfinished() {
-      for (const { rootTaskId } of await store.listUnfinished()) gate.bar(rootTaskId);
+      for (const key of await listBarred()) gate.bar(key);
     },
     resume: () => unfinished.wake(),
     stop: () => unfinished.stop(),

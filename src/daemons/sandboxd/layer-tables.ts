@@ -48,3 +48,10 @@ UPDATE layer_applies SET layer_began_ns = (
 
 /** The commits of an apply, as a plan; null: none. */
 export const LAYER_COMMITS_TABLES = 'ALTER TABLE layer_applies ADD COLUMN commits TEXT;';
+
+/** Layers of subtasks: the root task of their tree, the layer they are above, and its parts. */
+export const LAYER_OWN_TABLES = `
+ALTER TABLE layers ADD COLUMN tree_id TEXT;
+ALTER TABLE layers ADD COLUMN parent_id TEXT;
+ALTER TABLE layers ADD COLUMN base TEXT;
+CREATE INDEX layers_own ON layers (tree_id) WHERE tree_id IS NOT NULL;`;

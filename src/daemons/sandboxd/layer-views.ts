@@ -10,17 +10,17 @@ import { PLACES } from './layer-boxes.ts';
 import { toChangeView } from './layer-changes.ts';
 import { findChangeKinds } from './layer-kinds.ts';
 import type { LayerMerges, MetChanges } from './layer-merges.ts';
+import { meetTarget } from './layer-own-changes.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
-import type { TreeGate } from './tree-gate.ts';
 
 export type LayerText = { path: string; before: Buffer | null; after: Buffer | null; cut: boolean };
 
 export type LayerViews = {
   changes(rootTaskId: string, page: { after: string; limit: number }): Promise<LayerChanges>;
   texts(rootTaskId: string, paths: readonly string[], bytesMax: number): Promise<LayerText[]>;
-  /** All changes of the layer that the box shows, as they meet those of the person. */
+  /** All changes of the layer that the box shows, as they meet those of its target. */
   listAll(boxfs: BoxfsClient, row: LayerRow): Promise<MetChanges>;
   /** How many there are, as far as they can be listed. */
   countListed(boxfs: BoxfsClient): Promise<number>;
@@ -37,14 +37,13 @@ export type LayerViews = {
 const CHANGES_MAX = 100_000;
 
 export function makeLayerViews(options: {
-  layers: Pick<Layers, 'find'>;
+  layers: Pick<Layers, 'find' | 'enter'>;
   boxes: Pick<LayerBoxes, 'withReview'>;
   merges: LayerMerges;
   store: Pick<SandboxdStore, 'listApplies'>;
-  gate: Pick<TreeGate, 'enter'>;
   log: Log;
 }): LayerViews {
-  const { layers, boxes, merges, store, gate } = options;
+  const { layers, boxes, merges, store } = options;
 
   const listAll: LayerViews['listAll'] = async (boxfs, row) => {
     const all: LayerChange[] = [];
@@ -55,7 +54,7 @@ export function makeLayerViews(options: {
           hint: 'Have the agent delete what is made by programs, or discard the layer.',
         });
     }
-    return merges.meet(boxfs, row, all);
+    return row.own === null ? merges.meet(boxfs, row, all) : meetTarget(boxfs, row, all);
   };
 
   const countListed: LayerViews['countListed'] = async (boxfs) => {
@@ -79,28 +78,40 @@ export function makeLayerViews(options: {
     });
   };
 
+  type Page = { after: string; limit: number };
+  const readPage = async (boxfs: BoxfsClient, row: LayerRow, { after, limit }: Page) => {
+    const changes: LayerChange[] = [];
+    for await (const change of boxfs.listChanges(PLACES, limit + 1, after)) {
+      changes.push(change);
+      if (changes.length > limit) break;
+    }
+    const page = changes.slice(0, limit);
+    return {
+      views: await toViews(boxfs, row, await merges.meet(boxfs, row, page), 'after'),
+      next: changes.length > limit ? page.at(-1)!.path : null,
+    };
+  };
+
+  /** The conflicts of a change depend on the others, so all are looked at together. */
+  const readOwnPage = async (boxfs: BoxfsClient, row: LayerRow, { after, limit }: Page) => {
+    const all = await toViews(boxfs, row, await listAll(boxfs, row), 'after');
+    const start = after === '' ? 0 : all.findIndex(({ path }) => path === after) + 1;
+    const views = all.slice(start, start + limit);
+    return { views, next: start + limit < all.length ? views.at(-1)!.path : null };
+  };
+
   return {
     listAll,
     countListed,
     toViews,
-    async changes(rootTaskId, { after, limit }) {
+    async changes(rootTaskId, page) {
       const row = await layers.find(rootTaskId);
       if (row === undefined) return { layer: null, changes: [], next: null };
       const applies = await store.listApplies(rootTaskId);
-      const leave = await gate.enter(rootTaskId);
+      const leave = await layers.enter(row);
+      const read = row.own === null ? readPage : readOwnPage;
       const { views, next } = await boxes
-        .withReview(row, async (boxfs) => {
-          const changes: LayerChange[] = [];
-          for await (const change of boxfs.listChanges(PLACES, limit + 1, after)) {
-            changes.push(change);
-            if (changes.length > limit) break;
-          }
-          const page = changes.slice(0, limit);
-          return {
-            views: await toViews(boxfs, row, await merges.meet(boxfs, row, page), 'after'),
-            next: changes.length > limit ? page.at(-1)!.path : null,
-          };
-        })
+        .withReview(row, (boxfs) => read(boxfs, row, page))
         .finally(leave);
       return {
         layer: {
@@ -122,7 +133,7 @@ export function makeLayerViews(options: {
       const row = await layers.find(rootTaskId);
       if (row === undefined)
         return paths.map((path) => ({ path, before: null, after: null, cut: false }));
-      const leave = await gate.enter(rootTaskId);
+      const leave = await layers.enter(row);
       const roots = { before: PLACES.lower, after: PLACES.merged };
       const found = await boxes
         .withReview(row, (boxfs) => boxfs.readMany(roots, { paths, bytesMax }))

@@ -1,5 +1,5 @@
 // Tests when layers are opened and closed, with a fake warden: one for all boxes of a tree, anew
-// when the directory has changed, lost with the warden, sealed.
+// when the directory has changed, lost with the warden, sealed for layers of subtasks.
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,6 +12,7 @@ import type { Database } from '../../platform/sql/database.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import type { LayerRequest } from './adapters/plan.ts';
 import type { OpenedLayer } from './adapters/warden.ts';
+import { LAYER_PARTS_MAX } from './layer-forks.ts';
 import { type Layers, makeLayers } from './layers.ts';
 import { MIGRATIONS, makeStore } from './store.ts';
 import { makeTreeGate } from './tree-gate.ts';
@@ -29,6 +30,7 @@ describe('layers', () => {
   let lost: (() => void)[] = [];
   let features = 'root';
   let open = 0;
+  let written = 0;
 
   const openLayer = async (request: LayerRequest): Promise<OpenedLayer> => {
     requests.push(request);
@@ -63,6 +65,7 @@ describe('layers', () => {
         layer: openLayer,
         chown: async () => 0,
         newest: async () => 1n,
+        measure: async () => ({ bytes: 0, entries: written }),
         async deleteTree(path) {
           deleted.push(path);
           rmSync(path, { recursive: true, force: true });
@@ -75,6 +78,7 @@ describe('layers', () => {
       closeBoxes: async (tree) => void closedTrees.push(tree),
       clock,
       log: silentLog,
+      failpoint: () => undefined,
     });
   });
   beforeEach(() => {
@@ -114,26 +118,58 @@ describe('layers', () => {
     await layers.closed('t2');
   });
 
-  it('a sealed directory stays below the next one, until the layer is renewed', async () => {
+  it('a subtask has one above what its parent’s was, which is sealed and goes on', async () => {
     (await layers.acquire('t3', repo)).release();
     await layers.closed('t3');
     const first = (await layers.find('t3'))!;
-    await layers.seal('t3');
-    (await layers.acquire('t3', repo)).release();
-    await layers.closed('t3');
+    const fork = (rootTaskId: string, parentId: string) =>
+      layers.fork({ rootTaskId, treeId: 't3', parentId, path: repo });
+    const use = async (id: string): Promise<LayerRequest> => {
+      (await layers.acquire(id, repo)).release();
+      await layers.closed(id);
+      return requests.at(-1)!;
+    };
+    written = 1;
+    await fork('s1', 't3');
+    await fork('s1', 't3');
     const sealed = (await layers.find('t3'))!;
     assert.deepEqual([sealed.number, sealed.sealed, sealed.beganNs], [2, [1], first.beganNs]);
-    const own = join(dir, 'workspaces', 't3', 'layers');
-    assert.deepEqual(requests.at(-1)!.sealed, [join(own, '1', 'upper')]);
-    assert.equal(requests.at(-1)!.dir, join(own, '2'));
-    await layers.sweep('t3');
-    assert.deepEqual(readdirSync(own).sort(), ['1', '2'], 'both are shown');
+    const top = join(dir, 'workspaces', 't3');
+    const upper = (...parts: string[]) => join(top, ...parts, 'upper');
+    assert.deepEqual((await use('t3')).sealed, [upper('layers/1')]);
+    assert.equal(requests.at(-1)!.dir, join(top, 'layers/2'));
+    assert.deepEqual((await use('s1')).sealed, [upper('layers/1')]);
+    assert.equal(requests.at(-1)!.dir, join(top, 'own/s1/layers/1'));
+    written = 0;
+    await fork('s2', 't3');
+    assert.equal((await layers.find('t3'))!.number, 2, 'nothing was written since');
+    written = 1;
+    await fork('s3', 's1');
+    assert.deepEqual((await use('s3')).sealed, [upper('layers/1'), upper('own/s1/layers/1')]);
+    await assert.rejects(fork('s4', 'nobody'), { code: 'not_found' });
+
+    const own = join(top, 'layers');
     const beganNs = await layers.makeNext(sealed);
     assert.ok(beganNs > first.beganNs);
     await store.renewLayer('t3', { sealed: [], beganNs });
     await layers.sweep('t3');
-    assert.deepEqual(readdirSync(own), ['3']);
+    assert.deepEqual(readdirSync(own).sort(), ['1', '3'], 'the first is below those of subtasks');
+    assert.deepEqual(
+      [await layers.hasForks(first, 0), await layers.hasForks(first, 1)],
+      [true, false],
+    );
     assert.ok(deleted.every((path) => !existsSync(path)));
+  });
+
+  it('refuses the part that would be one too many', async () => {
+    written = 1;
+    const fork = (at: number) =>
+      layers.fork({ rootTaskId: `c${at}`, treeId: 't4', parentId: 't4', path: repo });
+    for (let at = 0; at < LAYER_PARTS_MAX; at++) await fork(at);
+    await assert.rejects(fork(LAYER_PARTS_MAX), { code: 'limit', hint: /apply or discard/ });
+    const row = (await layers.find('t4'))!;
+    assert.equal(row.sealed.length, LAYER_PARTS_MAX);
+    assert.equal(await layers.find(`c${LAYER_PARTS_MAX}`), undefined);
   });
 
   it('says why there are none, and what to do', async () => {

@@ -256,6 +256,7 @@ describe('runners and boxes', () => {
     };
     const layers = {
       acquire: async () => assert.fail('no tree of these has a layer'),
+      find: async () => undefined,
       refresh: async () => undefined,
     };
     const system: Bind[] = [{ kind: 'ro', src: '/usr', dst: '/usr' }];

@@ -8,13 +8,19 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import { type LayerForkMethods, makeLayerForkMethods } from './layer-fork-rows.ts';
 import {
   LAYER_ORIGINAL_TABLES,
   type LayerOriginalMethods,
   makeLayerOriginalMethods,
 } from './layer-original-rows.ts';
 import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
-import { LAYER_COMMITS_TABLES, LAYER_KEPT_TABLES, LAYER_TABLES } from './layer-tables.ts';
+import {
+  LAYER_COMMITS_TABLES,
+  LAYER_KEPT_TABLES,
+  LAYER_OWN_TABLES,
+  LAYER_TABLES,
+} from './layer-tables.ts';
 import { LIVE_TABLES, type LiveMethods, makeLiveMethods } from './live-rows.ts';
 import {
   makeTreeFileMethods,
@@ -96,6 +102,7 @@ CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   LAYER_COMMITS_TABLES,
   LIVE_TABLES,
   LAYER_ORIGINAL_TABLES,
+  LAYER_OWN_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -124,6 +131,7 @@ export type BoxRow = NewBox & {
 export type SandboxdStore = TreeFileMethods &
   LayerMethods &
   LayerOriginalMethods &
+  LayerForkMethods &
   LiveMethods & {
     /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
     assignUid(agent: string, range: Range): Promise<number>;
@@ -179,6 +187,7 @@ export function makeStore(
     ...makeTreeFileMethods(db, nowMs),
     ...makeLayerMethods(db, nowMs),
     ...makeLayerOriginalMethods(db),
+    ...makeLayerForkMethods(db, nowMs),
     ...makeLiveMethods(db, outbox, nowMs),
     assignUid: (agent, range) =>
       db.write(async (sql) => {

@@ -3,7 +3,7 @@
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import type { TaskId } from '../../wire/primitives.ts';
 import type { FileKind } from '../../wire/sandboxd/tree-files.ts';
-import { dropLayer } from './layer-rows.ts';
+import { dropLayer } from './layer-fork-rows.ts';
 import { dropDisarmed } from './live-rows.ts';
 
 export const TREE_FILE_TABLES = `

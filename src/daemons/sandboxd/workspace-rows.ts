@@ -3,7 +3,7 @@
 // stays until workspaces.ts has found none of them there.
 import type { Sql } from '../../platform/sql/database.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
-import { dropLayer } from './layer-rows.ts';
+import { dropLayer } from './layer-fork-rows.ts';
 import { dropSizes } from './tree-file-rows.ts';
 
 export type Range = { first: number; last: number };

@@ -1,5 +1,6 @@
 // The layers of task trees: what agents changed in a person's directory, before a person applies
-// it. Ids are those of root tasks; paths are relative to the directory.
+// it. Ids are those of root tasks, and of subtasks with a layer of their own, whose changes are
+// applied to the layer of their parent; paths are relative to the directory.
 import * as z from 'zod';
 import { Sha256, TaskId, Timestamp } from '../primitives.ts';
 import { route, routes } from '../route.ts';
@@ -89,6 +90,25 @@ export type LayerChanges = z.infer<typeof LayerChanges>;
 const treeParam = z.strictObject({ id: TaskId });
 
 export const layerRoutes = routes({
+  /**
+   * Gives a subtask, which need not exist yet, a layer of its own, above what the layer of
+   * `parent_id` is now. `overloaded` while a command runs there; `limit` where that layer has too
+   * many parts. A repeated request changes nothing.
+   */
+  forkLayer: route({
+    method: 'PUT',
+    path: '/v1/layers/{id}',
+    callers: ['agentd'],
+    params: treeParam,
+    body: z.strictObject({
+      root_task_id: TaskId,
+      /** The root task, or a subtask with a layer of its own. */
+      parent_id: TaskId,
+      path: z.string().max(4_095),
+    }),
+    output: z.object({ id: TaskId }),
+    streams: true,
+  }),
   layerChanges: route({
     method: 'GET',
     path: '/v1/layers/{id}/changes',

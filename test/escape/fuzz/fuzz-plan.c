@@ -39,8 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     for (unsigned i = 0; i < plan.bind_count; i++)
       sum += strlen(plan.binds[i].src) + strlen(plan.binds[i].dst);
     for (unsigned i = 0; i < plan.bind_count; i++)
-      if (plan.binds[i].kind == BIND_LAYER ? !plan.layer || plan.level != LEVEL_2
-                                           : plan.binds[i].flags & BIND_READONLY)
+      if (plan.binds[i].kind == BIND_LAYER
+              ? plan.binds[i].layer >= plan.layer_count || plan.level != LEVEL_2
+              : plan.binds[i].flags & BIND_READONLY)
         abort();
     if (plan.has_terminal ? !plan.columns || !plan.rows || frame == FRAME_OPEN
                           : plan.columns || plan.rows)

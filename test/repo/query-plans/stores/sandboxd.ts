@@ -74,6 +74,11 @@ async function use(file: string): Promise<void> {
     await store.renewLayer(rootTaskId, { sealed: [1], beganNs: 1n });
     await store.endApply(two!, { state: 'done', written, renewed: { beganNs: 3n } });
     await store.endApply(one!, { state: 'undone', written });
+    const row = await store.findLayer(rootTaskId);
+    await store.sealLayer(row!);
+    const own = { treeId: rootTaskId, parentId: rootTaskId, base: [{ rootTaskId, number: 1 }] };
+    await store.addFork({ ...layer, rootTaskId: newId<TaskId>('task'), own });
+    await store.listForks(rootTaskId);
   });
   await store.listUnfinished();
   await forEachOf(HISTORY + 10, async () => {
