@@ -5,9 +5,11 @@ import type { ScopeRow } from './add.ts';
 import { type PostingsPart, partsOf, recordsWith } from './parts.ts';
 import { eachPosting, frequencyOf, lengthOf } from './postings.ts';
 import type { Question } from './question.ts';
+import { relatedTerms } from './thesaurus.ts';
 
 /** Postings read per question and scope; the most common terms do without the rest. */
 const POSTINGS_MAX = 60_000;
+const RELATED_POSTINGS_MAX = 30_000;
 /** Looked at when a question has no words to look for. */
 const NEWEST = 2_000;
 const EQUAL = 0.01;
@@ -21,6 +23,7 @@ export async function readTerms(
   sql: Sql,
   scope: ScopeRow,
   terms: Iterable<string>,
+  postingsMax = POSTINGS_MAX,
 ): Promise<WeighedTerm[]> {
   const counted: { term: string; records: number }[] = [];
   for (const term of terms) {
@@ -29,17 +32,16 @@ export async function readTerms(
   }
   counted.sort((a, b) => a.records - b.records);
   const read: WeighedTerm[] = [];
-  let budget = POSTINGS_MAX;
+  let budget = postingsMax;
   for (const { term, records } of counted) {
     if (budget <= 0) break;
-    const parts = await partsOf(sql, scope.id, term);
-    const kept: PostingsPart[] = [];
-    for (const part of parts) {
+    const parts: PostingsPart[] = [];
+    for (const part of await partsOf(sql, scope.id, term)) {
       if (budget <= 0) break;
-      kept.push(part);
+      parts.push(part);
       budget -= part.records;
     }
-    read.push({ term, idf: idfOf(records, scope.records), parts: kept });
+    read.push({ term, idf: idfOf(records, scope.records), parts });
   }
   return read;
 }
@@ -48,8 +50,26 @@ function idfOf(records: number, all: number): number {
   return Math.log(1 + (all - records + 0.5) / (records + 0.5));
 }
 
+/** Terms that mean the same as those of the question, each no rarer than the one it stands for. */
+export async function readRelated(
+  sql: Sql,
+  scope: ScopeRow,
+  { terms }: Question,
+  found: readonly WeighedTerm[],
+): Promise<WeighedTerm[]> {
+  const idfs = new Map(found.map(({ term, idf }) => [term, idf]));
+  const caps = new Map<string, number>();
+  for (const term of terms.keys())
+    for (const related of relatedTerms(term)) {
+      const cap = Math.max(idfs.get(term) ?? Infinity, caps.get(related) ?? 0);
+      if (!terms.has(related)) caps.set(related, cap);
+    }
+  const read = await readTerms(sql, scope, caps.keys(), RELATED_POSTINGS_MAX);
+  return read.map((one) => ({ ...one, idf: Math.min(one.idf, caps.get(one.term)!) }));
+}
+
 /** The worth of each possible weight of a posting, before the rarity of its term. */
-export function worths(scope: ScopeRow): Float32Array {
+function worths(scope: ScopeRow): Float32Array {
   const average = Math.max(scope.terms / scope.records, 1);
   return Float32Array.from({ length: 256 }, (_, weight) => {
     const size = 1 - LENGTH_SHARE + (LENGTH_SHARE * lengthOf(weight)) / average;
@@ -87,15 +107,4 @@ export function matchNewest(
         scores[ordinal] = EQUAL;
       });
   return scores;
-}
-
-/** The ordinals with the highest scores; of equal ones the newer. */
-export function best(scores: Float32Array, count: number): number[] {
-  const found: number[] = [];
-  for (let i = scores.length - 1; i > 0; i--) if (scores[i]! > 0) found.push(i);
-  if (found.length <= count) return found;
-  const limit = Float32Array.from(found, (i) => scores[i]!).sort()[found.length - count]!;
-  const above = found.filter((i) => scores[i]! > limit);
-  const equal = found.filter((i) => scores[i] === limit);
-  return [...above, ...equal.slice(0, count - above.length)];
 }

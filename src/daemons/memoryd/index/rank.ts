@@ -14,27 +14,27 @@ export type Ranked = {
   reasons: Reasons;
 };
 
-/** A score is the sum of `own`, `neighbours` and `conversation`, times each of the others. */
-export type Reasons = Record<string, number>;
+/** A score is the sum of the first four, times each of the others. */
+type Reasons = Record<string, number>;
 
 /** Found on five conversations, each left out in turn; all are far from where they would harm. */
-const WEIGHTS = {
+export const WEIGHTS = {
+  related: 0.4,
   before: 0.2,
-  questionBefore: 0.9,
+  questionBefore: 1,
   after: 0.4,
   secondBefore: 0.4,
   secondAfter: 0.4,
-  conversation: 0.6,
+  conversation: 0.7,
   speaker: 1,
   tells_time: 0.4,
   date: 1.4,
   question: -0.2,
-  length: 0.1,
-  coverage: 0.3,
   importance: 0.3,
   recency: 0.1,
+  proximity: 0.2,
 };
-const LONG = 16;
+export type Weights = Record<keyof typeof WEIGHTS, number>;
 const DAY_MS = 86_400_000;
 const RECENT_DAYS = 30;
 
@@ -43,25 +43,37 @@ export type RankInput = {
   nowMs: number;
   /** By ordinal. */
   own: Float32Array;
+  related: Float32Array;
   terms: readonly WeighedTerm[];
   speakers: readonly WeighedTerm[];
   surroundings: Surroundings;
+  weights: Weights;
 };
+
+/** The scores by which candidates are chosen. */
+export function addScores(
+  own: Float32Array,
+  related: Float32Array,
+  weights: Weights,
+): Float32Array {
+  return own.map((score, i) => score + weights.related * related[i]!);
+}
 
 /** The best first. */
 export function rank(input: RankInput): Ranked[] {
-  const { surroundings, terms, speakers } = input;
+  const { surroundings, terms, speakers, weights } = input;
   const frequencies = terms.map((term) => frequenciesIn(surroundings, term));
   const said = speakers.map((term) => frequenciesIn(surroundings, term));
   const ranked = [...surroundings.candidates].map((place) => {
     const own = input.own[place.ordinal]!;
+    const related = weights.related * input.related[place.ordinal]!;
     const neighbours = neighboursOf(input, place);
-    const conversation = WEIGHTS.conversation * conversationOf(input, place, frequencies);
-    const factors = factorsOf(input, place, frequencies, said);
-    const sum = own + neighbours + conversation;
+    const conversation = weights.conversation * conversationOf(input, place, frequencies);
+    const factors = factorsOf(input, place, said);
+    const sum = own + related + neighbours + conversation;
     const score = Object.values(factors).reduce((product, factor) => product * factor, sum);
     const words = wordsIn(input, place, frequencies);
-    const reasons = { own, neighbours, conversation, ...factors };
+    const reasons = { own, related, neighbours, conversation, ...factors };
     return { number: place.entry.number, score, words, reasons };
   });
   return ranked.sort((a, b) => b.score - a.score || b.number - a.number);
@@ -84,16 +96,16 @@ function wordsIn({ question, terms }: RankInput, { slot }: Place, frequencies: F
     .map(({ term }) => question.terms.get(term)!);
 }
 
-function neighboursOf({ own, surroundings }: RankInput, place: Place): number {
+function neighboursOf({ own, surroundings, weights }: RankInput, place: Place): number {
   const [before, secondBefore] = surroundings.beside(place, 'before', 2);
   const [after, secondAfter] = surroundings.beside(place, 'after', 2);
   const of = (one: Place | undefined) => (one === undefined ? 0 : own[one.ordinal]!);
-  const first = before?.entry.isQuestion === true ? WEIGHTS.questionBefore : WEIGHTS.before;
+  const first = before?.entry.isQuestion === true ? weights.questionBefore : weights.before;
   return (
     first * of(before) +
-    WEIGHTS.after * of(after) +
-    WEIGHTS.secondBefore * of(secondBefore) +
-    WEIGHTS.secondAfter * of(secondAfter)
+    weights.after * of(after) +
+    weights.secondBefore * of(secondBefore) +
+    weights.secondAfter * of(secondAfter)
   );
 }
 
@@ -116,24 +128,19 @@ function conversationOf(
 }
 
 function factorsOf(
-  { question, terms, nowMs }: RankInput,
+  { question, nowMs, weights }: RankInput,
   { entry, slot }: Place,
-  frequencies: Float32Array[],
   said: Float32Array[],
 ): Reasons {
   const factors: Reasons = {};
-  const set = (name: keyof typeof WEIGHTS, share: number) => {
-    if (share !== 0) factors[name] = 1 + WEIGHTS[name] * share;
+  const set = (name: keyof Weights, share: number) => {
+    if (share !== 0) factors[name] = 1 + weights[name] * share;
   };
-  const all = terms.reduce((sum, { idf }) => sum + idf, 0);
-  const has = terms.reduce((sum, { idf }, i) => sum + (frequencies[i]![slot]! > 0 ? idf : 0), 0);
   const days = Math.max(nowMs - entry.atMs, 0) / DAY_MS;
   set('speaker', said.some((one) => one[slot]! > 0) ? 1 : 0);
   set('tells_time', question.asksWhen && entry.tellsTime ? 1 : 0);
   set('date', fitOf(question.dates, entry.atMs));
   set('question', entry.isQuestion ? 1 : 0);
-  set('length', Math.min(entry.length / LONG, 1));
-  set('coverage', all === 0 ? 0 : has / all);
   set('importance', entry.importance - 0.5);
   set('recency', Number((2 ** (-days / RECENT_DAYS)).toFixed(3)));
   return factors;

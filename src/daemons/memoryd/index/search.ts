@@ -2,13 +2,15 @@
 // conversation, who said it, when, and how important it is.
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { ScopeRow } from './add.ts';
-import { best, matchEach, matchNewest, readTerms } from './candidates.ts';
+import { best } from './best.ts';
+import { matchEach, matchNewest, readRelated, readTerms, type WeighedTerm } from './candidates.ts';
 import { recordsWith } from './parts.ts';
-import { readQuestion } from './question.ts';
-import { type Ranked, rank } from './rank.ts';
+import { proximityOf } from './proximity.ts';
+import { type Question, readQuestion } from './question.ts';
+import { addScores, type Ranked, rank, WEIGHTS, type Weights } from './rank.ts';
 import { loadSurroundings } from './surroundings.ts';
 
-export type Hit = Omit<Ranked, 'ordinal'>;
+export type Hit = Ranked;
 
 export type SearchOptions = {
   scopes: readonly string[];
@@ -18,50 +20,77 @@ export type SearchOptions = {
   /** How many records that match best word by word are looked at closely, per scope. */
   maxCandidates?: number;
   /** Keeps others out of the hits, and out of what surrounds a hit. */
+  /** Others than usual, to measure what each is worth. */
+  weights?: Partial<Weights>;
   isVisible?: (numbers: readonly number[]) => Promise<ReadonlySet<number>>;
 };
 
 const CANDIDATES = 200;
+/** How many times the limit is looked at for copies and proximity. */
+const SPARE = 3;
 
 /** The best records first. Scores of one scope do not depend on what another contains. */
 export async function search(reader: Sql, options: SearchOptions): Promise<Hit[]> {
-  const hits: Hit[] = [];
+  const found: Found[] = [];
   for (const scope of new Set(options.scopes)) {
     const row = await reader.one<ScopeRow>(
       'SELECT id, next, records, terms FROM memory_index_scopes WHERE scope = ?',
       scope,
     );
-    if (row !== undefined) hits.push(...(await searchScope(reader, row, options)));
+    if (row !== undefined) found.push(...(await searchScope(reader, row, options)));
   }
-  hits.sort((a, b) => b.score - a.score || b.number - a.number);
-  return withoutCopies(reader, hits, options.limit);
+  found.sort((a, b) => b.score - a.score || b.number - a.number);
+  return withoutCopies(found).slice(0, options.limit);
 }
 
-/** Keeps the best of the records that say the same. */
-async function withoutCopies(sql: Sql, hits: readonly Hit[], limit: number): Promise<Hit[]> {
-  const kept: Hit[] = [];
-  const said = new Set<string>();
-  for (const hit of hits) {
-    if (kept.length === limit) break;
+async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): Promise<Found[]> {
+  const { query, nowMs, limit, maxCandidates = CANDIDATES, isVisible } = options;
+  const weights = { ...WEIGHTS, ...options.weights };
+  const isSpeaker = async (term: string) => (await recordsWith(sql, scope.id, term)) > 0;
+  const question = await readQuestion(query, nowMs, isSpeaker);
+  const terms = await readTerms(sql, scope, question.terms.keys());
+  const others = await readRelated(sql, scope, question, terms);
+  const speakers = await readTerms(sql, scope, question.speakers);
+  const isKnown = terms.length + others.length > 0;
+  const own = isKnown ? matchEach(scope, terms) : matchNewest(scope, question, speakers);
+  const related = matchEach(scope, others);
+  const ordinals = best(addScores(own, related, weights), maxCandidates);
+  const surroundings = await loadSurroundings(sql, scope, ordinals);
+  if (isVisible !== undefined) await surroundings.hideOthers(isVisible);
+  const ranked = rank({ question, nowMs, own, related, terms, speakers, surroundings, weights });
+  const near = { question, terms, weight: weights.proximity };
+  return rankByProximity(sql, ranked.slice(0, SPARE * limit), near);
+}
+
+type Found = Hit & { said: string };
+
+/** Prefers records in which words that follow each other in the question are close together. */
+async function rankByProximity(
+  sql: Sql,
+  ranked: readonly Hit[],
+  {
+    question,
+    terms,
+    weight,
+  }: { question: Question; terms: readonly WeighedTerm[]; weight: number },
+): Promise<Found[]> {
+  const found: Found[] = [];
+  for (const hit of ranked) {
     const row = await sql.one<{ terms: string }>(
       'SELECT terms FROM memory_index_records WHERE number = ?',
       hit.number,
     );
-    if (row === undefined || said.has(row.terms)) continue;
-    said.add(row.terms);
-    kept.push(hit);
+    const said = row!.terms;
+    const proximity = 1 + weight * proximityOf(said.split(' '), question, terms);
+    const reasons = proximity === 1 ? hit.reasons : { ...hit.reasons, proximity };
+    found.push({ ...hit, score: hit.score * proximity, reasons, said });
   }
-  return kept;
+  return found;
 }
 
-async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): Promise<Hit[]> {
-  const { query, nowMs, maxCandidates = CANDIDATES, isVisible } = options;
-  const isSpeaker = async (term: string) => (await recordsWith(sql, scope.id, term)) > 0;
-  const question = await readQuestion(query, nowMs, isSpeaker);
-  const terms = await readTerms(sql, scope, question.terms.keys());
-  const speakers = await readTerms(sql, scope, question.speakers);
-  const own = terms.length > 0 ? matchEach(scope, terms) : matchNewest(scope, question, speakers);
-  const surroundings = await loadSurroundings(sql, scope, best(own, maxCandidates));
-  if (isVisible !== undefined) await surroundings.hideOthers(isVisible);
-  return rank({ question, nowMs, own, terms, speakers, surroundings });
+/** Keeps the best of the records that say the same. */
+function withoutCopies(found: readonly Found[]): Hit[] {
+  const kept = new Map<string, Hit>();
+  for (const { said, ...hit } of found) if (!kept.has(said)) kept.set(said, hit);
+  return [...kept.values()];
 }

@@ -3,7 +3,6 @@
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DialectName, GenerateRequest, Message } from '../../../wire/modeld.ts';
-import type { EmbedInput } from '../rules/client-embeddings.ts';
 import { toMask } from '../rules/labels.ts';
 import type { ContextPart } from '../store/parts.ts';
 
@@ -83,13 +82,11 @@ export function makeClientContext(options: {
 }
 
 export function makeEmbedContext(
-  input: readonly EmbedInput[],
-  options: { model: string; source: string; labels: number; dimensions?: number | undefined },
+  input: readonly string[],
+  options: { model: string; source: string; labels: number },
 ): CallContext {
-  const { source, labels, model, dimensions } = options;
-  const messages = input.map((item) => makePart(JSON.stringify(item), labels, source));
-  const params = makeParamsPart(
-    dimensions === undefined ? '"embed"' : canonicalJson({ dimensions }),
-  );
+  const { source, labels, model } = options;
+  const messages = input.map((text) => makePart(JSON.stringify(text), labels, source));
+  const params = makeParamsPart('"embed"');
   return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }
