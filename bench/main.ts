@@ -13,6 +13,8 @@ import { idleAgents } from './idle-agents.ts';
 import { journaledCall } from './journaled-call.ts';
 import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
+import { memoryQuality } from './memory-quality.ts';
+import { memorySpeed } from './memory-speed.ts';
 import { migrate } from './migrate.ts';
 import { million } from './million.ts';
 import { modeld } from './modeld.ts';
@@ -39,6 +41,8 @@ const BENCHMARKS: readonly Benchmark[] = [
   million,
   migrate,
   prune,
+  memoryQuality,
+  memorySpeed,
   sandbox,
   layer,
   apply,
