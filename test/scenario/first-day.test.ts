@@ -5,8 +5,15 @@ import http from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { measureWidth } from '../../src/clients/agentctl/show/width.ts';
 import { agentctl } from '../../src/clients/agentctl/testing/run-agentctl.ts';
-import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
+import {
+  eventually,
+  freshDir,
+  startRuntime,
+  type TestRuntime,
+  taskEnded,
+} from '../support/runtime.ts';
 
 async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
@@ -15,6 +22,31 @@ async function findFreePort(): Promise<number> {
   await new Promise((resolve) => server.close(resolve));
   return port;
 }
+
+const LISTS = [
+  ['list'],
+  ['task', 'list'],
+  ['artifact', 'list'],
+  ['approvals'],
+  ['questions'],
+  ['permit', 'list'],
+  ['person', 'list'],
+  ['key', 'list'],
+  ['tool', 'list'],
+  ['model', 'list'],
+  ['model', 'alias'],
+  ['model', 'usage'],
+  ['model', 'budget'],
+  ['workspace', 'list'],
+  ['policy', 'show', 'planner'],
+  ['policy', 'can', 'planner', '--list'],
+  ['audit', 'tail'],
+  ['audit', 'agent', 'planner'],
+  ['logs', 'planner'],
+  ['du'],
+  ['status'],
+  ['task', 'graph'],
+];
 
 describe('the first day', () => {
   let runtime: TestRuntime;
@@ -77,6 +109,34 @@ describe('the first day', () => {
     const several = await run('task', 'show', task.id.slice(0, common));
     assert.equal(several.code, 2);
     assert.match(several.stderr, new RegExp(`Type more of it: .*${task.id}.*${other}`));
+  });
+
+  it('every list fits a terminal of 80 columns, and is whole in a pipe', async () => {
+    const goal = `Say a goal that is longer than ${'any line of a terminal '.repeat(5)}`;
+    const made = await run('task', 'create', goal, '--json');
+    const { task } = JSON.parse(made.stdout) as { task: { id: string } };
+    await taskEnded(runtime, task.id);
+    const name = 'a-key-with-a-name-of-thirty-two.';
+    await run(
+      'key',
+      'create',
+      name,
+      '--owner',
+      'alexandria-the-great',
+      '--models',
+      'rehearsal-large',
+    );
+    await run('person', 'add', 'alexandria-the-great');
+    const wide: string[] = [];
+    for (const words of LISTS) {
+      const printed = (await agentctl(words, { state: runtime.stateDir, onTerminal: true })).stdout
+        .replaceAll(/\p{Cc}\[\d*m/gu, '')
+        .split(/\r?\n/);
+      wide.push(...printed.filter((line) => measureWidth(line) > 80));
+    }
+    assert.deepEqual(wide, []);
+    const piped = await run('task', 'list');
+    assert.ok(piped.stdout.includes(task.id) && piped.stdout.includes(goal.trim()), piped.stdout);
   });
 
   it('up opens a port on a runtime that is up, and says if it cannot', async () => {

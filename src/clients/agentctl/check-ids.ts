@@ -55,7 +55,7 @@ export type ShortId = { known: IdKind; prefix: string; rest: string };
 
 export function findShortId(text: string, completes: Completes | undefined): ShortId | undefined {
   if (completes === 'event') {
-    const [, start, rest] = new RegExp(`^(?:call_)?(${START})…?(\\..+)$`).exec(text) ?? [];
+    const [, start, rest] = new RegExp(`^call_(${START})…?(\\..+)$`).exec(text) ?? [];
     const known = KINDS.call!;
     return start === undefined ? undefined : { known, prefix: `call_${start}`, rest: rest! };
   }

@@ -36,7 +36,7 @@ const renderNextStep = ({ pending }: { pending: number }): string[] =>
 
 type ListColumn = { head: TableColumn; cell(one: ApprovalSummary, nowMs: number): Cell };
 const COLUMNS: readonly ListColumn[] = [
-  { head: { title: 'ID' }, cell: ({ id }) => id },
+  { head: { title: 'ID', minWidth: 'distinct' }, cell: ({ id }) => id },
   { head: { title: 'STATUS' }, cell: ({ status }) => status },
   { head: { title: 'AGENT', minWidth: 6 }, cell: ({ agent }) => agent },
   { head: { title: 'TOOL', minWidth: 8 }, cell: ({ action }) => action },

@@ -8,7 +8,7 @@ import { replaceControls } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
 
 const HEADERS = [
-  { title: 'ID' },
+  { title: 'ID', minWidth: 'distinct' },
   { title: 'NAME', minWidth: 12 },
   { title: 'TYPE', minWidth: 4 },
   { title: 'SIZE', align: 'right' },

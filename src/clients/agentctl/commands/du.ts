@@ -6,6 +6,7 @@ import type { Out } from '../out.ts';
 import { formatSize } from '../show/amounts.ts';
 import { describeDisk } from '../show/disk.ts';
 import { renderTable, type TableColumn } from '../show/table.ts';
+import { wrap } from '../show/width.ts';
 import { followPrune } from './prune.ts';
 
 const AGENTS_SHOWN_MAX = 5;
@@ -14,7 +15,7 @@ const COLUMNS: readonly TableColumn[] = [
   { title: 'SIZE', align: 'right' },
   { title: 'WOULD FREE', align: 'right' },
   { title: 'LIMIT', align: 'right' },
-  { title: 'LARGEST' },
+  { title: 'LARGEST', minWidth: 12 },
 ];
 
 export async function du({ args, out, runtime }: Session): Promise<void> {
@@ -24,8 +25,8 @@ export async function du({ args, out, runtime }: Session): Promise<void> {
   const kinds = usage.kinds.map((kind) => ({ ...kind, would_free_bytes: freed(report, kind) }));
   out.print({ usage: { ...usage, kinds } }, () => [
     ...renderTable(COLUMNS, kinds.map(toRow), out),
-    `databases: ${usage.databases.map(describeDatabase).join(', ')}`,
-    `disk: ${describeDisk(usage.disk).text}`,
+    ...wrap(`databases: ${usage.databases.map(describeDatabase).join(', ')}`, out.columns),
+    ...wrap(`disk: ${describeDisk(usage.disk).text}`, out.columns),
   ]);
 }
 

@@ -4,6 +4,7 @@ import type { AliasView } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import { renderTable } from '../show/table.ts';
+import { wrap } from '../show/width.ts';
 
 const HEADERS = [{ title: 'NAME' }, { title: 'STANDS FOR' }, { title: 'SET BY' }] as const;
 
@@ -32,7 +33,10 @@ function renderAliases(aliases: readonly AliasView[], out: Out): string[] {
   return [
     ...renderTable(HEADERS, rows, out),
     '',
-    'A name that a provider offers always means that model. For a run, default is its own model;',
-    'for people and keys, the built-in names need a default model, or that there is only one.',
+    ...wrap(
+      'A name that a provider offers always means that model. For a run, default is its own model; ' +
+        'for people and keys, the built-in names need a default model, or that there is only one.',
+      Math.min(out.columns, 100),
+    ),
   ];
 }

@@ -53,10 +53,12 @@ export async function list({ out, runtime }: Session): Promise<void> {
     const table = [
       ...renderTable(MODEL_HEADERS, models, out),
       '',
-      ...renderDefault(answer.models),
-      ...renderGuessedPrices(
-        answer.models.filter(({ price }) => price.is_guess).map(({ name }) => name),
-      ),
+      ...[
+        ...renderDefault(answer.models),
+        ...renderGuessedPrices(
+          answer.models.filter(({ price }) => price.is_guess).map(({ name }) => name),
+        ),
+      ].flatMap((line) => wrap(line, out.columns)),
     ];
     if (providers.length === 0)
       return [...table, 'No provider is configured: agentctl model add --help'];

@@ -31,7 +31,7 @@ const STYLES: Partial<Record<TaskView['status'], Style>> = {
 };
 
 const HEADERS = [
-  { title: 'ID' },
+  { title: 'ID', minWidth: 'distinct' },
   { title: 'STATUS' },
   { title: 'AGENT', minWidth: 6 },
   { title: 'CREATED' },

@@ -61,6 +61,36 @@ test('no line is wider than the terminal when the fixed columns leave space', ()
   );
 });
 
+test('ids shrink as far as they still differ', () => {
+  const ids = ['task_01m7s09aw33nakfhft1hmp47s5', 'task_01m7s1dya32a2405t6xpmv1kvf'];
+  const goal = 'a goal that takes all the room that there is on this line, and more';
+  const narrow = [
+    { title: 'ID', minWidth: 'distinct' },
+    { title: 'GOAL', minWidth: 12 },
+  ] as const;
+  const [, first] = renderTable(
+    narrow,
+    ids.map((id) => [id, goal]),
+    { columns: 50 },
+  );
+  assert.equal(first, 'task_01m7s09aw33nakfhft…  a goal that takes all t…');
+  const twins = [ids[0]!, ids[0]!.replace(/5$/, '6')];
+  const [, twin] = renderTable(
+    narrow,
+    twins.map((id) => [id, goal]),
+    { columns: 50 },
+  );
+  assert.equal(twin, `${ids[0]}  a goal that take…`);
+});
+
+test('columns that keep their width shrink when nothing else is left, but no numbers', () => {
+  const heads = [{ title: 'NAME' }, { title: 'COST', align: 'right' }, { title: 'BY' }] as const;
+  const row = ['a-very-long-name-of-something', '1,234,567', 'another-rather-long-name'];
+  const [, line] = renderTable(heads, [row], { columns: 40 });
+  assert.equal(line, 'a-very-long-…  1,234,567  another-rathe…');
+  assert.equal(measureWidth(line!), 40);
+});
+
 test('fields without a value are left out, values of several lines are indented', () => {
   const lines = renderFields(
     [
