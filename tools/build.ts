@@ -49,11 +49,12 @@ const PROGRAMS: readonly Program[] = [
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true, stays: true },
 ];
 
-/** In C, because they start before Node could, or inside a box. */
+/** In C, because they start before Node could, or inside a box, or do what Node cannot. */
 const NATIVE: readonly { name: string; folder: string; flags: readonly string[] }[] = [
   { name: 'warden', folder: 'native/warden', flags: [] },
   { name: 'keeper', folder: 'native/keeper', flags: [] },
   { name: 'supervisor', folder: 'native/supervisor', flags: [] },
+  { name: 'overlay-marks', folder: 'native/overlay-marks', flags: [] },
   // Static: a box need not have any library.
   { name: 'boxfs', folder: 'native/boxfs', flags: ['-static'] },
 ];

@@ -24,8 +24,11 @@ export function findProgram(name: keyof typeof SOURCES): string {
   return path;
 }
 
-/** The C programs: one keeps root privileges away from the daemons, one restarts the runtime. */
-export function findNative(name: 'keeper' | 'supervisor'): string {
+/**
+ * The C programs: one keeps root privileges away from the daemons, one restarts the runtime, one
+ * reads and writes the marks of layers.
+ */
+export function findNative(name: 'keeper' | 'supervisor' | 'overlay-marks'): string {
   const url = new URL(isBundled ? `./${name}` : `../../../build/${name}`, import.meta.url);
   const path = fileURLToPath(url);
   if (!existsSync(path))

@@ -10,10 +10,12 @@ import {
   type FileEntry,
   FORMAT,
   type ManifestWriter,
+  type OverlayMarks,
   type StoredObject,
   showPath,
   toPathField,
 } from './manifest.ts';
+import { IN_UPPER, readMarks, UPPER } from './overlay-marks.ts';
 import type { LogSource, StateSource } from './state-source.ts';
 import { type FoundEntry, openDir, readChunks, stampOf, walk } from './state-tree.ts';
 
@@ -92,6 +94,8 @@ class Collector {
   };
   readonly #options: CollectOptions;
   #turnMs = performance.now();
+  /** The marks of the layer whose files are copied. */
+  #marks: ReadonlyMap<string, OverlayMarks> = new Map();
 
   constructor(options: CollectOptions) {
     this.#options = options;
@@ -194,8 +198,17 @@ class Collector {
     switch (entry.type) {
       case 'file':
         return this.#copyFile(entry.fd, path, entry);
-      case 'dir':
-        return this.#add({ type: 'dir', ...toPathField(path), mode, ...owner });
+      case 'dir': {
+        const text = path.toString('latin1');
+        if (UPPER.test(text)) this.#marks = readMarks(this.#options.stateFd, text);
+        const overlay = this.#marks.get(text);
+        const marks = overlay === undefined ? {} : { overlay };
+        return this.#add({ type: 'dir', ...toPathField(path), mode, ...owner, ...marks });
+      }
+      case 'whiteout':
+        if (!IN_UPPER.test(path.toString('latin1')))
+          return this.#skip(path, 'it is a device outside of a layer');
+        return this.#add({ type: 'whiteout', ...toPathField(path), ...owner });
       case 'link': {
         const target = entry.target.toString('base64');
         return this.#add({ type: 'link', ...toPathField(path), target_base64: target, ...owner });

@@ -27,6 +27,15 @@ export type BackupHeader = {
 /** Text, or base64 for a name that is not UTF-8. */
 export type PathField = { path: string } | { path_base64: string };
 export type Owner = { mode: number; uid: number; gid: number };
+/** The attributes that an overlay gives a directory of its upper layer. */
+export type OverlayMarks = {
+  /** `trusted` where the warden was root. */
+  space: 'trusted' | 'user';
+  /** It hides the directory below. */
+  opaque?: true;
+  /** It was renamed: the path of the directory below. */
+  redirect_base64?: string;
+};
 export type StoredObject = { sha256: string; size_bytes: number };
 /** A different `stamp` means that the file has changed: then its content is read again. */
 export type FileEntry = { type: 'file'; stamp: string; mtime_ms: number } & PathField &
@@ -37,7 +46,9 @@ export type BackupEntry =
   | ({ type: 'database' } & PathField & StoredObject)
   /** An artifact: its hash is its name. */
   | ({ type: 'artifact' } & StoredObject)
-  | ({ type: 'dir' } & PathField & Owner)
+  | ({ type: 'dir'; overlay?: OverlayMarks } & PathField & Owner)
+  /** In a layer: agents have deleted what is below. */
+  | ({ type: 'whiteout' } & PathField & Pick<Owner, 'uid' | 'gid'>)
   | ({ type: 'link'; target_base64: string } & PathField & Pick<Owner, 'uid' | 'gid'>)
   /** The files of a task tree; `changed` if they are newer than the databases. */
   | ({ type: 'tree'; changed: boolean } & PathField)

@@ -26,6 +26,8 @@ export type FoundEntry = { path: Buffer; stat: BigIntStats } & (
   | { type: 'dir' }
   | { type: 'file'; fd: number }
   | { type: 'link'; target: Buffer }
+  /** The device that an overlay puts in place of a deleted name. */
+  | { type: 'whiteout' }
   | { type: 'skipped'; reason: string }
 );
 
@@ -113,6 +115,7 @@ function* readEntry(at: Buffer, path: Buffer, stat: BigIntStats): Generator<Foun
     }
     return;
   }
+  if (stat.isCharacterDevice() && stat.rdev === 0n) return yield { type: 'whiteout', path, stat };
   if (!stat.isFile()) return yield skip('it is a socket, pipe or device');
   if (isTooSparse(stat)) return yield skip('it is a sparse file');
   // A second name of a file of root's, made by another user, would let that user read it.

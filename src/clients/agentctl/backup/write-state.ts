@@ -22,6 +22,7 @@ import {
   type StoredObject,
   writeAll,
 } from './manifest.ts';
+import { directoryRecords, type MarkRecord, whiteoutRecord, writeMarks } from './overlay-marks.ts';
 import { openDir, readChunks } from './state-tree.ts';
 import { findTargetPath } from './verify-backup.ts';
 
@@ -39,6 +40,7 @@ export class StateWriter {
   #parent: { path: string; fd: number } | undefined;
   /** Modes are set last, because a directory may be closed to its owner. */
   readonly #dirs: (Owner & { path: Buffer })[] = [];
+  readonly #marks: MarkRecord[] = [];
 
   constructor(stateFd: number, dir: string, header: BackupHeader) {
     this.#stateFd = stateFd;
@@ -53,6 +55,10 @@ export class StateWriter {
       case 'dir':
         this.#openDir(path);
         this.#dirs.push({ path, mode: entry.mode, uid: entry.uid, gid: entry.gid });
+        if (entry.overlay !== undefined) this.#marks.push(...directoryRecords(path, entry.overlay));
+        return;
+      case 'whiteout':
+        this.#marks.push(whiteoutRecord(path, this.#mapOwner(path, entry)));
         return;
       case 'link':
         return this.#writeLink(path, entry);
@@ -69,6 +75,7 @@ export class StateWriter {
   }
 
   end(): void {
+    writeMarks(this.#stateFd, this.#marks);
     for (const { path, mode, uid, gid } of this.#dirs.reverse()) {
       const fd = this.#openDir(path);
       this.#setOwner(fd, path, { uid, gid });
