@@ -4,6 +4,7 @@ import type { Command, Option, Positional } from './command.ts';
 import type { Out } from './out.ts';
 import { commandsBelow, type Parsed } from './parse.ts';
 import { measureWidth, pad, wrap } from './show/width.ts';
+import { EXAMPLES } from './table/examples.ts';
 import { GLOBAL_OPTIONS, GROUPS } from './table.ts';
 
 const EXITS =
@@ -39,6 +40,7 @@ function toDocument({ path, positionals = [], options = [], help, details = [] }
     usage: formatUsage({ path, positionals, options }),
     help,
     details,
+    examples: findExamples(path),
     options,
   };
 }
@@ -112,6 +114,14 @@ function renderOptions(options: readonly Option[], columns: number): string[] {
   return renderPairs(rows, columns);
 }
 
+const findExamples = (path: readonly string[]): readonly string[] => EXAMPLES[path.join(' ')] ?? [];
+
+/** Not wrapped, so that they can be copied. */
+const renderExamples = (examples: readonly string[], paint: Out['paint']): string[] =>
+  examples.length === 0
+    ? []
+    : ['', paint('bold', 'Examples'), ...examples.map((line) => `  ${line}`)];
+
 function renderCommand(command: Command, { paint, columns }: Out): string[] {
   const options = [...(command.options ?? []), ...GLOBAL_OPTIONS];
   return [
@@ -119,6 +129,7 @@ function renderCommand(command: Command, { paint, columns }: Out): string[] {
     '',
     ...indent(command.help, columns),
     ...(command.details ?? []).flatMap((line) => indent(line, columns)),
+    ...renderExamples(findExamples(command.path), paint),
     '',
     paint('bold', 'Options'),
     ...renderOptions(options, columns),
