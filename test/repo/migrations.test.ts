@@ -63,6 +63,7 @@ const MADE: Record<string, string[]> = {
     '28d98aeeaba057fb77f1841cd94d0a38afa80563d3cfc08a8b3804cef63f1ac4',
     '10e45215accd103d9df1f3b272bef9afae46c9f72b06b95ed3b3b19bafd45978',
     '68a002e66b595b5448bbdaff97130821a6e1c0fe2b20e41eb823d67c5a016226',
+    '0cefe03363191a0acd09e3276b2e84fbf6811f3bbdd2047126f6db4d742b792e',
   ],
   'toold/store/schema.ts': [
     'a15053c0a84a8825b515f3f56a3e548d74183a7140a7717f05d19a9f417b7602',

@@ -2,7 +2,7 @@
 // without being seen, or what keeps it from being seen. With the real warden, as root and as an
 // ordinary user.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, renameSync, symlinkSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { hashChanges } from '../../src/platform/change-hash.ts';
@@ -221,7 +221,7 @@ for (const mode of LAYER_MODES) {
       assert.equal(textOf(tree.repo, 'f'), 'f\n');
     });
 
-    it('a file of the person that is moved in conflicts; in a moved directory it does not', async () => {
+    it('what the person moves in conflicts: a file, and a directory with old files', async () => {
       const files = { f: 'old\n', 'f.new': 'mine\n', 'd/f': 'old\n', 'd.new/f': 'mine\n' };
       const tree = await changed('moved', files, 'echo evil > f; echo evil > d/f');
       const seen = hashChanges(await tree.list());
@@ -229,8 +229,15 @@ for (const mode of LAYER_MODES) {
       renameSync(join(tree.repo, 'd'), join(tree.repo, 'old'));
       renameSync(join(tree.repo, 'd.new'), join(tree.repo, 'd'));
       await assert.rejects(tree.apply({ paths: ['f'] }), { code: 'conflict' });
-      // Known: only what she has seen tells them apart. docs/threat-model.md says so.
       await assert.rejects(tree.apply({ expect: seen }), { code: 'conflict', message: /shown/u });
+      await assert.rejects(tree.apply({ paths: ['d/f'] }), {
+        details: { conflicts: [{ path: 'd/f', reason: 'moved' }] },
+      });
+      assert.equal(textOf(tree.repo, 'd/f'), 'mine\n');
+      // Control: without the inodes that were kept it is overwritten.
+      const kept = join(world.runtime.stateDir, 'workspaces', world.treeId('moved'), 'originals');
+      for (const name of readdirSync(kept).filter((one) => one.startsWith('directories-')))
+        rmSync(join(kept, name));
       const { applied } = await tree.apply({ paths: ['d/f'] });
       assert.deepEqual(applied, ['d/f']);
       await tree.undo();

@@ -140,11 +140,33 @@ for (const mode of LAYER_MODES) {
       writeFileSync(join(dir, 'a.txt'), 'by the person\n');
       const { code, stderr } = await world.run('task', 'apply', id);
       assert.equal(code, 1);
-      assert.match(stderr, /^conflict {2}a\.txt {2}you have changed it, too/m);
+      assert.match(stderr, /^conflict {2}a\.txt {2}you and the task have changed the same lines/m);
+      assert.match(stderr, new RegExp(`agentctl task apply ${id} a.txt --overwrite$`, 'm'));
       assert.deepEqual(listFiles(dir), { ...FILES, 'a.txt': 'by the person\n' });
-      assert.match(await done('task', 'diff', id), /^# In conflict, so not applied:\n# {3}a\.txt/m);
+      assert.match(
+        await done('task', 'diff', id),
+        /^# In conflict, so not applied.*:\n# {3}a\.txt/m,
+      );
       await done('task', 'apply', id, 'docs', 'run', 'gone.txt');
       assert.deepEqual(listFiles(dir), { ...CHANGED, 'a.txt': 'by the person\n' });
+    });
+
+    it('her edit of other lines is merged, and the diff shows what is written', async () => {
+      const dir = world.makeDirectory('merged', { 'a.txt': 'one\ntwo\nthree\n' });
+      const { id } = await world.work(dir, 'sed -i s/one/ONE/ a.txt');
+      writeFileSync(join(dir, 'a.txt'), 'one\ntwo\nTHREE\n');
+      const shown = await done('task', 'diff', id);
+      assert.match(shown, /^# Merged with what you have changed meanwhile:\n# {3}a\.txt$/m);
+      assert.match(shown, /^-one\n\+ONE\n two\n THREE$/m);
+      const printed = await done('task', 'apply', id);
+      assert.match(printed, /^merged {4}a\.txt {2}with what you have changed$/m);
+      assert.deepEqual(listFiles(dir), { 'a.txt': 'ONE\ntwo\nTHREE\n' });
+      await done('task', 'undo', id);
+      assert.deepEqual(listFiles(dir), { 'a.txt': 'one\ntwo\nTHREE\n' });
+      writeFileSync(join(dir, 'a.txt'), 'mine\ntwo\nTHREE\n');
+      assert.equal((await world.run('task', 'apply', id)).code, 1);
+      await done('task', 'apply', id, 'a.txt', '--overwrite');
+      assert.deepEqual(listFiles(dir), { 'a.txt': 'ONE\ntwo\nthree\n' });
     });
 
     it('marks of the tree are on the directory, also after an undo', async () => {

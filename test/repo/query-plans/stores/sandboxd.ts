@@ -79,6 +79,11 @@ async function use(file: string): Promise<void> {
     const own = { treeId: rootTaskId, parentId: rootTaskId, base: [{ rootTaskId, number: 1 }] };
     await store.addFork({ ...layer, rootTaskId: newId<TaskId>('task'), own });
     await store.listForks(rootTaskId);
+    const file = { path: 'a', sha256: 'x', mode: 0o644, sizeBytes: 1 };
+    await store.addOriginals({ rootTaskId, beganNs: 1n }, [file]);
+    await store.listOriginals({ rootTaskId, beganNs: 1n });
+    await store.keepOriginalsOf(rootTaskId, [1n, 2n]);
+    await store.listOriginalHashes(rootTaskId);
   });
   await store.listUnfinished();
   await forEachOf(HISTORY + 10, async () => {
