@@ -26,7 +26,7 @@ async function main(tokens: readonly string[], env: CommandEnv): Promise<number>
 
 /** Maps --version and help, as other programs have them, to commands. */
 function expandAliases([first, ...rest]: readonly string[]): readonly string[] {
-  if (first === '--version') return ['version', ...rest];
+  if (['--version', '-v', '-V'].includes(first ?? '')) return ['version', ...rest];
   if (first === 'help') return [...rest, '--help'];
   return first === undefined ? [] : [first, ...rest];
 }

@@ -79,7 +79,8 @@ test('an invalid id or choice is reported in command-line terms', () => {
   const notAnId =
     "'foo' is not an approval id: expected approval_ followed by 26 letters and digits, or the first of them";
   assert.equal(messageFor('approve foo'), `${notAnId} | Look it up: agentctl approvals`);
-  assert.match(String(messageFor('run coder --task 01m7')), /^'01m7' is not a task id/);
+  assert.match(String(messageFor('run coder --task foo')), /^'foo' is not a task id/);
+  assert.equal(messageFor('run coder --task 01m7'), undefined, 'the beginning of one');
   const other = `approval_${'0'.repeat(26)}`;
   assert.match(String(messageFor(`task show ${other}`)), /is the id of an approval, not a task/);
   assert.match(String(messageFor('status --state=')), /^--state is empty/);

@@ -5,7 +5,15 @@ import { fault } from '../../wire/errors.ts';
 import { checkId } from './check-ids.ts';
 import type { Args, Command, Option } from './command.ts';
 import { readDuration, readUsd } from './read-amounts.ts';
-import { COMMANDS, GLOBAL_OPTIONS, NOT_YET, OTHER_NAMES } from './table.ts';
+import { EXAMPLES } from './table/examples.ts';
+import {
+  COMMANDS,
+  GLOBAL_OPTIONS,
+  MISSING_HINTS,
+  NOT_YET,
+  OTHER_NAMES,
+  OTHER_VERBS,
+} from './table.ts';
 
 type Value = string | number | true | string[];
 type Values = Map<string, Value>;
@@ -123,13 +131,30 @@ function unknownCommandFault(word: string, path: readonly string[]) {
       hint: 'List the commands: agentctl --help',
     });
   }
-  const other = OTHER_NAMES[typed];
+  const other = OTHER_NAMES[typed] ?? findOtherVerb(word, path);
   if (other !== undefined)
     return fault('bad_usage', `unknown command '${typed}'`, { hint: `Use: agentctl ${other}` });
   const known = commandsBelow(path).map((command) => command.path[path.length]!);
   const near = findNearest(word, known);
   const guess = near === undefined ? '' : `; did you mean '${[...path, near].join(' ')}'?`;
   return usageFault(`unknown command '${typed}'${guess}`, path);
+}
+
+function findOtherVerb(word: string, path: readonly string[]): string | undefined {
+  const verbs = Object.hasOwn(OTHER_VERBS, word) ? OTHER_VERBS[word]! : [];
+  const found = verbs.find((verb) => commandsBelow([...path, verb]).length > 0);
+  return found === undefined || path.length === 0 ? undefined : [...path, found].join(' ');
+}
+
+function missingFault({ path }: Command, what: string) {
+  const name = path.join(' ');
+  const [example] = EXAMPLES[name] ?? [];
+  const hint =
+    MISSING_HINTS[name] ??
+    (example === undefined ? undefined : `For example: ${example}. See: agentctl ${name} --help`);
+  return hint === undefined
+    ? usageFault(`${name} needs ${what}`, path)
+    : fault('bad_usage', `${name} needs ${what}`, { hint });
 }
 
 function findOption(token: string, command: Command | undefined, path: readonly string[]) {
@@ -202,17 +227,13 @@ function readValue(option: Option, text: string): string | number | undefined {
 
 function checkComplete(command: Command, positionals: readonly string[], values: Values): void {
   const missing = (command.positionals ?? [])[positionals.length];
-  if (missing !== undefined && missing.optional !== true)
-    throw usageFault(`${command.path.join(' ')} needs ${missing.name}`, command.path);
+  if (missing !== undefined && missing.optional !== true) throw missingFault(command, missing.name);
   (command.positionals ?? []).forEach(({ completes }, i) => {
     if (positionals[i] !== undefined) checkId(positionals[i], completes);
   });
   for (const option of command.options ?? []) {
     if (option.required === true && !values.has(option.name))
-      throw usageFault(
-        `${command.path.join(' ')} needs --${option.name} ${option.value}`,
-        command.path,
-      );
+      throw missingFault(command, `--${option.name} ${option.value}`);
   }
 }
 

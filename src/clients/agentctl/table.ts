@@ -74,6 +74,7 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   info: 'status',
   start: 'up',
   init: 'agent init NAME',
+  serve: 'up --port N',
   shutdown: 'down',
   quit: 'down',
   kill: 'halt, or: agentctl task cancel ID',
@@ -82,6 +83,17 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   new: 'task create "what you want done"',
   show: 'task show ID',
   watch: 'task watch ID',
+  attach: 'task watch ID',
+  wait: 'task watch ID',
+  result: 'task show ID',
+  history: 'task list',
+  delete: 'prune --task ID, or: agentctl agent remove NAME',
+  remove: 'prune --task ID, or: agentctl agent remove NAME',
+  rm: 'prune --task ID, or: agentctl agent remove NAME',
+  shell: 'box run -- bash',
+  login: 'model add --help, which asks for the key of a provider',
+  deny: 'reject ID',
+  allow: 'approve ID',
   cancel: 'task cancel ID',
   retry: 'task retry ID',
   diff: 'task diff ID',
@@ -98,9 +110,16 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   config: 'doctor, and edit STATE/agentd.yaml',
   verify: 'audit verify',
   events: 'audit tail',
+  tail: 'audit tail -f',
   log: 'audit tail, or: agentctl logs NAME',
   'task run': 'task create "what you want done" --wait',
   'task logs': 'task watch ID',
+  'task wait': 'task watch ID',
+  'task follow': 'task watch ID',
+  'task result': 'task show ID',
+  'task output': 'task show ID',
+  'task new': 'task create "what you want done"',
+  'task add': 'task create "what you want done"',
   'task log': 'task watch ID',
   'task kill': 'task cancel ID',
   'task stop': 'task cancel ID',
@@ -114,4 +133,25 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   'agent run': 'task create "what you want done" --agent NAME --wait',
   'model use': 'model add --help',
   'audit log': 'audit tail',
+};
+
+/** Hints for a missing argument, where the command is often taken for another. */
+export const MISSING_HINTS: Readonly<Record<string, string>> = {
+  run: 'To have something done: agentctl task create "what you want done" --wait. To give a task that exists to an agent: agentctl run coder --task ID',
+  stop: 'Stop an agent: agentctl stop NAME. Stop the runtime: agentctl down',
+  pause: 'Pause an agent: agentctl pause NAME. Stop every agent now: agentctl halt',
+  logs: 'Of an agent: agentctl logs NAME. Of a task: agentctl task watch ID. Of everything: agentctl audit tail -f',
+};
+
+/** Verbs of other programs in a group of commands, and ours. */
+export const OTHER_VERBS: Readonly<Record<string, readonly string[]>> = {
+  ls: ['list'],
+  ps: ['list'],
+  rm: ['remove', 'revoke', 'discard'],
+  delete: ['remove', 'revoke', 'discard'],
+  get: ['show'],
+  inspect: ['show'],
+  describe: ['show'],
+  new: ['create', 'add'],
+  start: ['create', 'resume'],
 };

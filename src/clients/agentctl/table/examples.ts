@@ -6,12 +6,12 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   status: ['agentctl status', 'agentctl status --json'],
   doctor: ['agentctl doctor'],
   version: ['agentctl version --json'],
-  completion: ['agentctl completion bash > ~/.local/share/bash-completion/completions/agentctl'],
+  completion: ['agentctl completion bash > agentctl.bash'],
   halt: ['agentctl halt --reason "it sends mail to everybody"'],
   unhalt: ['agentctl unhalt'],
   'task create': [
     'agentctl task create "Summarize the open issues" --wait',
-    'agentctl task create "Make the tests pass" --agent coder --here --max-cost 0.50',
+    'agentctl task create "Make the tests pass" --here --max-cost 0.50',
     'agentctl task create - --input @notes.md < goal.txt',
   ],
   'task list': [
@@ -52,7 +52,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'agent show': ['agentctl agent show coder'],
   'agent create': [
     'agentctl agent create reviewer --file reviewer.yaml',
-    'agentctl agent create reviewer --description "Reviews changes." --allow file.read',
+    'agentctl agent create reviewer --description "Reviews." --allow file.read',
   ],
   'agent update': [
     'agentctl agent update coder --replicas 4',
@@ -86,7 +86,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'model list': ['agentctl model list'],
   'model add': [
     'agentctl model add anthropic --model claude-sonnet-5 --key-file key.txt',
-    'agentctl model add local --dialect openai --base-url http://127.0.0.1:11434/v1 --model qwen3-coder --free',
+    'agentctl model add local --dialect openai --base-url http://host:8000/v1',
   ],
   'model usage': ['agentctl model usage --since 7d', 'agentctl model usage --task task_01kq8zt'],
   'model budget': ['agentctl model budget', 'agentctl model budget agent coder --cost 5'],
