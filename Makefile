@@ -5,7 +5,7 @@ build  = @$(NODE) tools/build.ts --verbose
 need   = @test -f $(1) || { echo 'make $@: $(1) is not in this tree'; exit 1; }
 
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## a team finds and repairs a slow service, and a stranger's line cannot take it over; no key, no network
 	$(setup) demo
@@ -20,6 +20,12 @@ ifndef T
 endif
 	$(build)
 	@$(NODE) tools/test.ts $(T)
+
+test-harnesses: ## coding agents of others in boxes; fetched into the cache once, then part of make test
+	$(setup) test
+	$(build)
+	@$(NODE) test/harnesses/fetch.ts
+	@$(NODE) tools/test.ts test/harnesses
 
 check: ## types, lint, layers, tidy, dead code, docs = code
 	$(setup) check
@@ -61,4 +67,4 @@ docs: ## write the reference pages that are made from the code, and record the d
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage
 
-.PHONY: help demo test check bench fuzz soak build native docs clean
+.PHONY: help demo test test-harnesses check bench fuzz soak build native docs clean

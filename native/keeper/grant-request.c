@@ -24,7 +24,7 @@ static bool is_normalized(const char *path) {
 enum request_state grant_request_parse(const char *bytes, size_t size,
                                        struct grant_request *request) {
   if (!size) return REQUEST_PARTIAL;
-  if (bytes[0] < GRANT_ADD || bytes[0] > GRANT_LIST) return REQUEST_MALFORMED;
+  if (bytes[0] < GRANT_ADD || bytes[0] > GRANT_READ) return REQUEST_MALFORMED;
   const char *end = memchr(bytes + 1, 0, size - 1);
   if (!end) return size >= GRANT_REQUEST_MAX ? REQUEST_MALFORMED : REQUEST_PARTIAL;
   if (end + 1 != bytes + size || size > GRANT_REQUEST_MAX) return REQUEST_MALFORMED;

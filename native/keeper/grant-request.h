@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum grant_op { GRANT_ADD = 1, GRANT_REVOKE = 2, GRANT_LIST = 3 };
+// GRANT_READ: boxes may read the directory, not work in it.
+enum grant_op { GRANT_ADD = 1, GRANT_REVOKE = 2, GRANT_LIST = 3, GRANT_READ = 4 };
 #define GRANT_REQUEST_MAX (1 + PATH_MAX)
 
 // u8 op, path NUL; GRANT_LIST has an empty path. The path points into the bytes.

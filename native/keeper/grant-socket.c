@@ -157,7 +157,8 @@ static void finish_lookup(struct client *client) {
   close(client->lookup_fd);
   client->lookup_fd = -1;
   const char *path = client->request + 1;
-  struct granted_dir wanted = {path, found.device, found.inode, found.owner};
+  struct granted_dir wanted = {path, found.device, found.inode, found.owner,
+                               client->request[0] == GRANT_READ};
   if (found.error == ELOOP) {
     snprintf(text, sizeof text, "%.500s leads through a link\nName the directory itself.", path);
   } else if (found.error) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define GRANT_BYTES (PATH_MAX + 80)
+#define NUMBERS_BYTES 80
 #define GRANTS_MAX 1024
 #define GRANTS_OF_USER_MAX 64
 
@@ -63,6 +64,12 @@ struct census {
   bool is_same;
 };
 
+static void format_numbers(const struct granted_dir *dir, bool only_read,
+                           char text[NUMBERS_BYTES]) {
+  snprintf(text, NUMBERS_BYTES, "%llu %llu %u%s\n", dir->device, dir->inode, dir->owner,
+           only_read ? " read" : "");
+}
+
 static bool count_grant(int dir, const struct stored_grant *grant, void *data) {
   (void)dir;
   struct census *census = data;
@@ -72,11 +79,13 @@ static bool count_grant(int dir, const struct stored_grant *grant, void *data) {
   unsigned long number = strtoul(grant->name, NULL, 10);
   if (number <= GRANTS_MAX) census->used[number] = 1;
   if (!strcmp(grant->text, wanted->path)) {
-    char numbers[80];
-    snprintf(numbers, sizeof numbers, "%llu %llu %u\n", wanted->device, wanted->inode,
-             wanted->owner);
+    char numbers[NUMBERS_BYTES];
+    format_numbers(wanted, wanted->only_read, numbers);
     strcpy(census->name, grant->name);
     census->is_same = !strcmp(numbers, grant->numbers);
+    // Whoever may work in it may read it.
+    format_numbers(wanted, false, numbers);
+    census->is_same = census->is_same || !strcmp(numbers, grant->numbers);
   }
   return false;
 }
@@ -100,8 +109,9 @@ enum reply_status grant_store_add(const char *dir, const struct granted_dir *wan
   snprintf(temp, sizeof temp, "%s/.new", dir);
   unlink(temp);
   FILE *out = fopen(temp, "wex");
-  bool bad = !out || fprintf(out, "%s\n%llu %llu %u\n", wanted->path, wanted->device,
-                             wanted->inode, wanted->owner) < 0;
+  char numbers[NUMBERS_BYTES];
+  format_numbers(wanted, wanted->only_read, numbers);
+  bool bad = !out || fprintf(out, "%s\n%s", wanted->path, numbers) < 0;
   if (out && fclose(out)) bad = true;
   if (!bad && !rename(temp, path)) return REPLY_DONE;
   snprintf(why, size, "writing %s failed: %s\n", path, strerror(errno));

@@ -12,6 +12,7 @@ struct granted_dir {
   const char *path;
   unsigned long long device, inode;
   uid_t owner;
+  bool only_read;
 };
 
 // ── grant-store.c ──

@@ -179,7 +179,7 @@ int bounds_open(const struct bounds *b, const char *path, enum prefix_use use,
   if (!allowed && (use == PREFIX_CHOWN || use == PREFIX_SHARE))
     return fail(err, REFUSED_BOUNDS, "%.200s is outside the bounds for chown and share", path);
   if (!allowed && !b->no_grants && (use == PREFIX_READ || use == PREFIX_WRITE)) {
-    int fd = grants_open(path, err);
+    int fd = grants_open(path, use == PREFIX_WRITE, err);
     if (fd != NOT_GRANTED) return fd;
   }
   if (!allowed)

@@ -229,7 +229,7 @@ static int open_requested(const struct dir_request *request, struct failure *err
     return fail(err, REFUSED_BOX, "%.200s is in use by a layer: close that first", request->path);
   if (request->op == DIR_DELETE) return bounds_delete_dir(&bounds, request->path, &name, err);
   if (request->op == DIR_GRANTED) {
-    int fd = bounds.no_grants ? NOT_GRANTED : grants_open(request->path, err);
+    int fd = bounds.no_grants ? NOT_GRANTED : grants_open(request->path, true, err);
     if (fd == NOT_GRANTED) fail(err, REFUSED_BOUNDS, "%.200s is not granted", request->path);
     return fd;
   }

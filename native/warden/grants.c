@@ -1,6 +1,7 @@
 // Grants: directories that a person lets agents work in, although no line of the bounds names them.
 // Each is one file in DIR/grants, which only root (or, without root, the warden's user) can write:
-// "path\ndevice inode owner\n". Read at every use, so that a revoked grant allows nothing more.
+// "path\ndevice inode owner\n", with " read" after the owner for one that allows no writing. Read
+// at every use, so that a revoked grant allows nothing more.
 #include "warden.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ struct grant {
   dev_t device;
   ino_t inode;
   uid_t owner;
+  bool only_read;
 };
 
 static bool is_trusted(const struct stat *st) {
@@ -42,8 +44,10 @@ static int parse_grant(char *text, size_t size, struct grant *grant) {
   // "/" would allow everything.
   if (text[0] != '/' || !text[1] || line - text >= PATH_BYTES) return -1;
   at = line + 1;
-  if (parse_field(&at, ' ', &device) || parse_field(&at, ' ', &inode) ||
-      parse_field(&at, '\n', &owner) || *at || owner >= UINT32_MAX)
+  if (parse_field(&at, ' ', &device) || parse_field(&at, ' ', &inode)) return -1;
+  grant->only_read = strchr(at, ' ');
+  if (parse_field(&at, grant->only_read ? ' ' : '\n', &owner) || owner >= UINT32_MAX ||
+      strcmp(at, grant->only_read ? "read\n" : ""))
     return -1;
   memcpy(grant->path, text, (size_t)(line - text) + 1);
   grant->device = (dev_t)device;
@@ -96,6 +100,7 @@ static bool find_grant(bool (*visit)(int dir, const char *name, const struct gra
 
 struct search {
   const char *path;
+  bool writes;
   int fd;
   struct failure *err;  // why the last grant that covers the path does not allow it
   bool covered;
@@ -108,6 +113,7 @@ static bool open_below(int dir, const char *name, const struct grant *grant, voi
   if (strncmp(grant->path, search->path, size)) return false;
   const char *rest = search->path + size;
   if (*rest && *rest++ != '/') return false;
+  if (search->writes && grant->only_read) return false;
   search->covered = true;
   int top = k_openat2(AT_FDCWD, grant->path, O_PATH | O_DIRECTORY | O_CLOEXEC,
                       RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
@@ -140,8 +146,8 @@ static bool open_below(int dir, const char *name, const struct grant *grant, voi
   return search->fd >= 0;
 }
 
-int grants_open(const char *path, struct failure *err) {
-  struct search search = {path, -1, err, false};
+int grants_open(const char *path, bool writes, struct failure *err) {
+  struct search search = {path, writes, -1, err, false};
   if (find_grant(open_below, &search)) return search.fd;
   return search.covered ? -1 : NOT_GRANTED;
 }

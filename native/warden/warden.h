@@ -59,7 +59,7 @@ int bounds_relay_dir(const struct bounds *bounds, const char *path, const char *
 // ── grants.c: what people allow beyond the bounds, read from DIR/grants at each use ──
 #define NOT_GRANTED (-2)
 // Returns an O_PATH descriptor as bounds_open, -1 with err, or NOT_GRANTED.
-int grants_open(const char *path, struct failure *err);
+int grants_open(const char *path, bool writes, struct failure *err);
 uint32_t grants_revoke(const char *path);  // returns how many were removed
 
 // ── host.c: what this machine supports, found by probing ──

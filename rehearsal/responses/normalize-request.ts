@@ -19,8 +19,11 @@ export type OfferedTool = {
   readonly namespace: string | undefined;
 };
 
-function readText(content: ItemContent | undefined): string {
-  if (content === undefined || typeof content === 'string') return content ?? '';
+/** Codex sends null for the content of reasoning. */
+type OptionalContent = ItemContent | null | undefined;
+
+function readText(content: OptionalContent): string {
+  if (content == null || typeof content === 'string') return content ?? '';
   return content.map((part) => part.text ?? part.refusal ?? '').join('\n');
 }
 
@@ -53,8 +56,8 @@ const isFromModel = (item: InputItem): boolean =>
   item.type === 'custom_tool_call' ||
   (item.type === 'message' && item.role === 'assistant');
 
-function countContent(content: ItemContent | undefined): number {
-  if (content === undefined || typeof content === 'string') return content?.length ?? 0;
+function countContent(content: OptionalContent): number {
+  if (content == null || typeof content === 'string') return content?.length ?? 0;
   return content.reduce(
     (sum, part) => sum + (part.text?.length ?? part.refusal?.length ?? IMAGE_CHARS),
     0,

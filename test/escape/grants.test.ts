@@ -82,6 +82,23 @@ function grantTests(mode: WardenMode): void {
     assert.match(String(await write(repo)), /outside the bounds/, 'at once');
   });
 
+  it('one for reading allows reading, and nothing that could change it', async () => {
+    put('one', textFor(repo).replace(/\n$/, ' read\n'));
+    assert.equal(await write(repo, 'ro'), 'done');
+    assert.match(String(await write(repo)), /outside the bounds of a box for writing/);
+    const client = await makeWarden(warden.socket);
+    await assert.rejects(client.assertGranted(repo), /is not granted/, 'no workspace');
+    put('one', textFor(repo));
+    assert.equal(await write(repo), 'done', 'control');
+    await client.assertGranted(repo);
+    client.close();
+    for (const end of [' rea\n', ' read', ' read \n', '  read\n', ' read\n\n', ' read\n1 2\n']) {
+      put('one', textFor(repo).replace(/\n$/, end));
+      assert.match(String(await write(repo, 'ro')), /outside the bounds/, JSON.stringify(end));
+    }
+    rmSync(join(grants, 'one'));
+  });
+
   it('no longer allows a name that another directory or a link has', async () => {
     put('one', textFor(repo));
     assert.equal(await write(repo), 'done', 'control');

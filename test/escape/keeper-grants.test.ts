@@ -30,7 +30,7 @@ const LAST_AGENT = 61_299;
 const TREE = 61_350;
 const ALICE = 61_500;
 const BOB = 61_501;
-const OP = { grant: 1, revoke: 2, list: 3 } as const;
+const OP = { grant: 1, revoke: 2, list: 3, read: 4 } as const;
 const [DONE, UNCHANGED, REFUSED] = [0, 1, 2];
 
 const skip = IS_ROOT ? false : 'needs root';
@@ -136,6 +136,19 @@ describe('people ask the keeper for grants', { skip }, () => {
     await stopKeeper();
     assert.ok(!existsSync(join(dir, 'rt.warden')), 'nothing is left in it');
     rmSync(dir, { recursive: true });
+  });
+
+  it('a grant for reading says so, becomes one for work, and never the reverse', async () => {
+    const read = textFor(repo).replace(/\n$/, ' read\n');
+    assert.equal((await ask(BOB, 'read', repo)).status, REFUSED);
+    assert.equal((await ask(ALICE, 'read', repo)).status, DONE);
+    assert.equal((await ask(ALICE, 'read', repo)).status, UNCHANGED);
+    assert.deepEqual(grantTexts(), [read]);
+    assert.deepEqual(await ask(ALICE, 'list'), { status: DONE, text: read });
+    assert.equal((await ask(ALICE, 'grant', repo)).status, DONE);
+    assert.equal((await ask(ALICE, 'read', repo)).status, UNCHANGED);
+    assert.deepEqual(grantTexts(), [textFor(repo)]);
+    assert.equal((await ask(ALICE, 'revoke', repo)).status, DONE);
   });
 
   it('an owner grants, lists and revokes; the directory is recorded as it is', async () => {

@@ -1,7 +1,9 @@
 // A person's program in a box: its streams, its end, and what the runtime does with it meanwhile.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { chmodSync, mkdirSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { after, before, describe, it } from 'node:test';
 import {
@@ -13,7 +15,7 @@ import {
 import { socketPathFor } from '../../src/platform/daemon.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
 import { PROGRAM_PROTOCOL } from '../../src/wire/sandboxd/programs.ts';
-import { startRuntime, type TestRuntime } from '../support/runtime.ts';
+import { freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 
 describe('a program in a box', { timeout: 120_000 }, () => {
   let runtime: TestRuntime;
@@ -89,6 +91,38 @@ describe('a program in a box', { timeout: 120_000 }, () => {
     assert.ok(Number(lines[1]) < 8, ran.stdout);
     assert.deepEqual(lines.slice(2), ['/workspace', 'agent box']);
     assert.match(ran.stderr, /No such file|cannot access/);
+  });
+
+  it('a program of the person’s own is there read-only, and nothing beside it', async () => {
+    const home = join(freshDir(), 'home');
+    const at = (path: string) => join(home, path);
+    mkdirSync(at('tools'), { recursive: true });
+    mkdirSync(at('bin'));
+    for (const dir of ['', 'tools', 'bin']) chmodSync(at(dir), 0o755);
+    const script = '#!/bin/sh\ncat "$0" | tail -1\nls "${0%/*}"\necho x > "$0" || echo closed';
+    writeFileSync(at('tools/mine'), `${script}\n# the program itself\n`);
+    writeFileSync(at('tools/other'), 'not for the box');
+    chmodSync(at('tools/mine'), 0o755);
+    symlinkSync('../tools/mine', at('bin/mine'));
+    const path = { PATH: `${at('bin')}:${process.env.PATH}` };
+    const ran = await run(['--', 'mine'], { env: { ...runtime.env, ...path } });
+    assert.equal(ran.stdout, '# the program itself\nmine\nclosed\n', ran.stderr);
+    assert.match(
+      ran.stderr,
+      /Boxes may now read .*tools; end that with: agentctl workspace revoke/,
+    );
+    const again = await run(['--', 'mine'], { env: { ...runtime.env, ...path } });
+    assert.doesNotMatch(again.stderr, /may now read/);
+    // For reading only: it is no workspace.
+    const grants = documentOf<{ grants: { path: string; access: string }[] }>(
+      await cli(['workspace', 'list', '--json']),
+    );
+    const real = realpathSync(at('tools'));
+    assert.equal(grants.grants.find((one) => one.path === real)?.access, 'read');
+    const refused = runtime.agentd.createProgram({
+      body: { workspace: real, workspace_mode: 'live', command: { argv: ['true'] } },
+    });
+    await assert.rejects(refused, { code: 'denied' });
   });
 
   it('a signal reaches it, and how it ended is how agentctl ends', async () => {

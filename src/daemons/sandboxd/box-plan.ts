@@ -14,7 +14,7 @@ import type { SandboxdConfig } from './config.ts';
 import type { Identities } from './identities.ts';
 import type { Layers, LayerUse } from './layers.ts';
 import type { LivePlace } from './live-rows.ts';
-import { boxBinds, fitsLayer, hostBinds, type Places, toOwned } from './rules.ts';
+import { boxBinds, fitsLayer, hostBinds, type Places, programBinds, toOwned } from './rules.ts';
 import type { SandboxdStore } from './store.ts';
 import type { Workspaces } from './workspaces.ts';
 
@@ -29,6 +29,7 @@ export type BoxOwner = Pick<
   | 'workspace_mode'
   | 'layer_task_id'
   | 'is_program'
+  | 'programs'
 >;
 export type PlannedBox = {
   plan: BoxPlan;
@@ -140,7 +141,8 @@ export function makeBoxPlanner(options: {
     };
     const { binds: plain, missing } =
       level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);
-    const binds = ground.isOwned ? plain.map((bind) => toOwned(bind, ground.workspace)) : plain;
+    const owned = ground.isOwned ? plain.map((bind) => toOwned(bind, ground.workspace)) : plain;
+    const binds = [...programBinds(body.programs ?? [], body.rules, places.secrets), ...owned];
     const { egress_socket } = body.network;
     const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
     const plan: BoxPlan = {

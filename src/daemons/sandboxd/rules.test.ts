@@ -5,7 +5,15 @@ import fc from 'fast-check';
 import { isWithin } from '../../policy/paths.ts';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
-import { boxBinds, fitsLayer, hostBinds, isPlainPath, type Places, PROTECTED } from './rules.ts';
+import {
+  boxBinds,
+  fitsLayer,
+  hostBinds,
+  isPlainPath,
+  type Places,
+  PROTECTED,
+  programBinds,
+} from './rules.ts';
 
 const places: Places = {
   system: [
@@ -276,5 +284,31 @@ describe('a workspace on a layer', () => {
   it('is mounted as a whole', () => {
     assert.equal(fitsLayer(rules_(['/workspace', '/home/coder'])), true);
     assert.equal(fitsLayer(rules_(['/workspace/docs'], [], ['/workspace'])), false);
+  });
+});
+
+describe('the program of a person', () => {
+  it('is read-only below a place of its own', () => {
+    assert.deepEqual(programBinds(['/home/bob/tool'], { deny: [] }, places.secrets), [
+      { kind: 'ro', src: '/home/bob/tool', dst: '/agentd/programs/home/bob/tool' },
+    ]);
+  });
+
+  it('is nothing that is denied or secret, is in it, or has it inside', () => {
+    const tries = [
+      '/state/x',
+      '/home/bob/.ssh/id',
+      '/home/bob',
+      '/',
+      '/srv/closed',
+      '/srv',
+      '/a/../b',
+    ];
+    for (const path of tries)
+      assert.throws(
+        () => programBinds([path], { deny: ['/srv/closed'] }, places.secrets),
+        { code: 'denied' },
+        path,
+      );
   });
 });

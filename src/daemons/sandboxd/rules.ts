@@ -1,6 +1,8 @@
 // Turns rules into the mounts of a box, as a pure function. A denied path takes precedence; a path
 // that no rule names is not in the box at all.
 import { isWithin } from '../../policy/paths.ts';
+import { fault } from '../../wire/errors.ts';
+import { PROGRAMS_DIR } from '../../wire/sandboxd/programs.ts';
 import type { BoxRules } from '../../wire/sandboxd.ts';
 import type { Bind } from './adapters/plan.ts';
 
@@ -134,6 +136,31 @@ export function boxBinds(
       if (covering(name)?.kind === 'rw' && !isClosed(name)) seals.push({ kind, dst: name });
   }
   return { binds: [...binds.map((bind) => toLayerBind(bind, places)), ...seals], missing };
+}
+
+/**
+ * A person's own program, wherever it is installed, at a place of its own. What is denied, or kept
+ * secret, is neither shown nor contained.
+ */
+export function programBinds(
+  paths: readonly string[],
+  { deny }: Pick<BoxRules, 'deny'>,
+  secrets: readonly string[],
+): Bind[] {
+  return paths.map((path) => {
+    const closed = [...deny, ...secrets].find(
+      (root) => isWithin(path, root) || isWithin(root, path),
+    );
+    if (closed !== undefined || path === '/' || !isPlainPath(path))
+      throw fault(
+        'denied',
+        `no box may have ${path}${closed === undefined ? '' : `: ${closed} is closed`}`,
+        {
+          hint: 'Install the program in a directory of its own.',
+        },
+      );
+    return { kind: 'ro', src: path, dst: `${PROGRAMS_DIR}${path}` };
+  });
 }
 
 /** True if a box on a layer can have these rules: the layer is mounted as a whole. */

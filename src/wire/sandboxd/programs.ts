@@ -9,6 +9,10 @@ const path = z
   .regex(/^\/[^\0]*$/, 'must be an absolute path')
   .max(4_095);
 
+/** In the box, the host path of a program follows it. */
+export const PROGRAMS_DIR = '/agentd/programs';
+export const HostPaths = z.array(path).max(64);
+
 const length = z.int().min(1).max(65_535);
 const TerminalSize = z.strictObject({ cols: length, rows: length });
 
@@ -23,6 +27,21 @@ export const ProgramCommand = z.strictObject({
     .optional(),
   /** Absent: the workspace. */
   cwd: path.optional(),
+  /** Files and directories of the host that its box has read-only below `PROGRAMS_DIR`. */
+  programs: HostPaths.optional(),
+  /** Written below the home of its box, where there is no such file yet. */
+  home_files: z
+    .array(
+      z.strictObject({
+        path: z
+          .string()
+          .regex(/^(?!\/)[^\0]*$/, 'must be a path below the home')
+          .max(1_000),
+        content: z.string().max(100_000),
+      }),
+    )
+    .max(16)
+    .optional(),
   /** It runs on a terminal of this size instead of pipes. */
   terminal: TerminalSize.optional(),
 });

@@ -98,10 +98,10 @@ type Row = WorkspaceGrant & { state: GrantState; live_tasks: string[] | undefine
 function render(rows: readonly Row[], out: Out): string[] {
   if (rows.length === 0)
     return ['No directory is granted: agentctl workspace grant DIR, or task create "…" --here'];
-  const cells = rows.map(({ path, owner, state, live_tasks }) => [
+  const cells = rows.map(({ path, owner, state, access, live_tasks }) => [
     replaceControls(path),
     formatUser(owner),
-    live_tasks === undefined ? '?' : String(live_tasks.length),
+    access === 'read' ? 'read only' : String(live_tasks?.length ?? '?'),
     STATE_TEXTS[state],
   ]);
   const titles = [

@@ -16,23 +16,32 @@ import { fault } from '../../../wire/errors.ts';
 import { runAsOwner } from '../make-state-dir.ts';
 
 /** A person's permission for agents to work in one directory, as it was when they gave it. */
-export type WorkspaceGrant = { path: string; device: string; inode: string; owner: number };
+export type WorkspaceGrant = {
+  path: string;
+  device: string;
+  inode: string;
+  owner: number;
+  /** `read`: boxes may have it read-only, as for the program of a person. */
+  access: 'work' | 'read';
+};
 
-const FORMAT = /^(\/[^\n]+)\n(\d+) (\d+) (\d+)\n$/;
+const FORMAT = /^(\/[^\n]+)\n(\d+) (\d+) (\d+)( read)?\n$/;
 const GRANTS_MAX = 1_000;
 
 const nameFor = (path: string): string =>
   createHash('sha256').update(path).digest('hex').slice(0, 16);
 
 /** Returns false when the same grant was there already. */
-export function writeGrant(stateDir: string, path: string): boolean {
+export function writeGrant(stateDir: string, path: string, onlyRead = false): boolean {
   const { dev, ino, uid } = lstatSync(path, { bigint: true });
-  const text = `${path}\n${dev} ${ino} ${uid}\n`;
+  const full = `${path}\n${dev} ${ino} ${uid}\n`;
+  const text = onlyRead ? full.replace(/\n$/, ' read\n') : full;
   return runAsOwner(stateDir, (here) => {
     const dir = join(here, 'grants');
     if (!existsSync(dir)) mkdirSync(dir, { mode: 0o700 });
     const file = join(dir, nameFor(path));
-    if (existsSync(file) && readFileSync(file, 'utf8') === text) return false;
+    // Whoever may work in it may read it.
+    if (existsSync(file) && [text, full].includes(readFileSync(file, 'utf8'))) return false;
     if (readdirSync(dir).length >= GRANTS_MAX)
       throw fault('limit', `there are ${GRANTS_MAX} grants already`, {
         hint: 'Revoke some: agentctl workspace list',
@@ -65,7 +74,8 @@ export function readGrants(stateDir: string): WorkspaceGrant[] {
 }
 
 export function parseGrant(text: string): WorkspaceGrant | undefined {
-  const [, path, device, inode, owner] = FORMAT.exec(text) ?? [];
+  const [, path, device, inode, owner, read] = FORMAT.exec(text) ?? [];
   if (path === undefined) return undefined;
-  return { path, device: device!, inode: inode!, owner: Number(owner) };
+  const access = read === undefined ? 'work' : 'read';
+  return { path, device: device!, inode: inode!, owner: Number(owner), access };
 }

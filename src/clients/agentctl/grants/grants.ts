@@ -15,6 +15,8 @@ export type GrantState = 'ok' | 'changed' | 'gone';
 export type Grants = {
   /** Resolves to the directory that is granted; `isNew` is false if it was before. */
   grant(dir: string): Promise<{ path: string; isNew: boolean }>;
+  /** The same for boxes that only read it. */
+  grantRead(dir: string): Promise<{ path: string; isNew: boolean }>;
   /** Resolves to false when there was no such grant. */
   revoke(path: string): Promise<boolean>;
   list(): Promise<WorkspaceGrant[]>;
@@ -35,11 +37,13 @@ export function openGrants({ stateDir, env }: Pick<Session, 'stateDir' | 'env'>)
   if (isRoots && uid === statSync(real).uid) throw daemonsUserFault();
   if (isRoots) {
     const socket = `${wardenDir}/grant.sock`;
+    const ask = async (op: 'grant' | 'grantRead', dir: string) => {
+      const path = check(dir, uid === 0 ? undefined : uid);
+      return { path, isNew: await askKeeper(socket, op, path) };
+    };
     return {
-      async grant(dir) {
-        const path = check(dir, uid === 0 ? undefined : uid);
-        return { path, isNew: await askKeeper(socket, 'grant', path) };
-      },
+      grant: (dir) => ask('grant', dir),
+      grantRead: (dir) => ask('grantRead', dir),
       revoke: (path) => askKeeper(socket, 'revoke', path),
       list: () => listKeepersGrants(socket),
     };
@@ -54,6 +58,10 @@ export function openGrants({ stateDir, env }: Pick<Session, 'stateDir' | 'env'>)
       // Boxes run as this user, so another's files are of no use to them.
       const path = check(dir, owner);
       return { path, isNew: writeGrant(real, path) };
+    },
+    async grantRead(dir) {
+      const path = check(dir, owner);
+      return { path, isNew: writeGrant(real, path, true) };
     },
     revoke: async (path) => removeGrant(real, path),
     list: async () => readGrants(real),

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { Fault, fault } from '../../../wire/errors.ts';
 import { parseGrant, type WorkspaceGrant } from './grant-file.ts';
 
-const OPS = { grant: 1, revoke: 2, list: 3 } as const;
+const OPS = { grant: 1, revoke: 2, list: 3, grantRead: 4 } as const;
 const TIMEOUT_MS = 15_000;
 /** The first byte of a reply. */
 const DONE = 0;
@@ -13,7 +13,7 @@ const UNCHANGED = 1;
 /** Resolves to false when nothing changed: it was granted already, or was not. */
 export async function askKeeper(
   socket: string,
-  op: 'grant' | 'revoke',
+  op: 'grant' | 'grantRead' | 'revoke',
   path: string,
 ): Promise<boolean> {
   const { status } = await exchange(socket, op, path);

@@ -11,7 +11,9 @@ const PAGES_MAX = 200;
 /** Resolves to the directories whose grants it has ended. */
 export async function revokeUnused(session: Session): Promise<string[]> {
   const grants = openGrants(session);
-  const unused = new Set((await grants.list()).map(({ path }) => path));
+  const all = await grants.list();
+  // Programs are named by no task.
+  const unused = new Set(all.flatMap(({ path, access }) => (access === 'work' ? [path] : [])));
   let cursor: string | undefined;
   for (let page = 0; unused.size > 0; page++) {
     const query = { limit: PAGE, ...(cursor === undefined ? {} : { cursor }) };

@@ -30,6 +30,11 @@ export const boxCommands: readonly Command[] = [
         help: 'model that answers, whatever name the program asks for',
       },
       {
+        name: 'profile',
+        value: 'NAME',
+        help: 'kind of program: claude-code, codex, opencode, generic (default: by its name)',
+      },
+      {
         name: 'allow-host',
         value: 'H',
         many: true,

@@ -107,6 +107,11 @@ const tools: [object, string[]][] = [
   [{ tools: [{ type: 'something_new_20300101' }] }, ['model.other']],
   [{ tools: [{ type: 7 }] }, ['model.other']],
   [{ tools: [{ type: 'namespace', tools: [{ type: 'web_search' }] }] }, ['model.web_search']],
+  [
+    { input: [{ type: 'additional_tools', role: 'developer', tools: [{ type: 'web_search' }] }] },
+    ['model.web_search'],
+  ],
+  [{ input: [{ type: 'additional_tools', tools: [{ type: 'custom', name: 'exec' }] }] }, []],
   [{ web_search_options: {} }, ['model.web_search']],
   [{ web_search_options: null, mcp_servers: [] }, []],
   [{ container: { skills: [] } }, ['model.code_execution']],

@@ -57,6 +57,9 @@ export function findProviderFetches(body: JsonObject): ProviderFetches {
     if (url !== undefined) urls.set(JSON.stringify(url), url);
   };
   for (const tool of listOf(body.tools)) addTool(tool, tools, addUrl);
+  // Codex declares tools in the conversation, too.
+  for (const item of listOf(body.input))
+    if (isObject(item)) for (const tool of listOf(item.tools)) addTool(tool, tools, addUrl);
   for (const [name, tool] of Object.entries(MEMBERS)) if (!isEmpty(body[name])) tools.add(tool);
   for (const server of listOf(body.mcp_servers)) if (isObject(server)) addUrl(server.url ?? '');
   for (const name of CONTENT_MEMBERS) addContent(body[name], addUrl, 0);

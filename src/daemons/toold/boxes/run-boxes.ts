@@ -11,7 +11,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
 import type { FileRequestInput, FileResponseTo } from '../../../wire/sandboxd/files.ts';
 import type { ProgramCommand } from '../../../wire/sandboxd/programs.ts';
-import { BOX_NOT_OPEN, type OpenBox } from '../../../wire/sandboxd.ts';
+import { BOX_NOT_OPEN, type OpenBox, type OpenBoxBody } from '../../../wire/sandboxd.ts';
 import type { CommandExecutor } from '../command-tools/directory.ts';
 import type { ApprovedHosts } from '../permission/approved-hosts.ts';
 import type { Marks } from '../permission/marks.ts';
@@ -31,6 +31,7 @@ import type { EgressSessions } from './egress-sessions.ts';
 import { makeHostExecutor } from './host-executor.ts';
 import { withDenials } from './network-denials.ts';
 import { programEnvironment } from './program-environment.ts';
+import { writeHome } from './program-home.ts';
 import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
 export type RunBoxes = {
@@ -100,7 +101,7 @@ export function makeRunBoxes(options: {
   const open = async (
     run: ToolRun,
     rules: AgentBoxRules,
-    kind: { is_program?: true } = {},
+    kind: Pick<OpenBoxBody, 'is_program' | 'programs'> = {},
   ): Promise<OpenedBox> => {
     const id = options.newBoxId();
     const { read, write, deny, resources } = rules;
@@ -288,7 +289,8 @@ export function makeRunBoxes(options: {
 
     async openProgram(run, command) {
       await options.markProgram(run);
-      const opened = open(run, await loadRules(run), { is_program: true });
+      const { programs = [], home_files: homeFiles = [], ...started } = command;
+      const opened = open(run, await loadRules(run), { is_program: true, programs });
       const entry: BoxLease = {
         key: `${run.runId} program`,
         touched: [],
@@ -303,16 +305,17 @@ export function makeRunBoxes(options: {
         const box = await opened;
         // The dismissal has already closed the run's boxes, and would not close this one.
         if (run.ended !== undefined) throw run.ended;
+        await writeHome(sandboxd, box, homeFiles);
         const env = { ...programEnvironment(run.agent), ...box.env, ...command.env };
-        const asked = { params: { id: box.id }, body: { ...command, env } };
-        const started = await sandboxd.startProgram(asked, peerOptions);
+        const asked = { params: { id: box.id }, body: { ...started, env } };
+        const ready = await sandboxd.startProgram(asked, peerOptions);
         const watched = watchBox(run, entry, box);
         const isNarrower = async (): Promise<boolean> => {
           if (box.hasEgress) await options.markProgram(run);
           return watched.isNarrower();
         };
         watch.until({ ...watched, isNarrower }, () => leases.get(entry.key) !== entry);
-        return { box_id: box.id, ...started };
+        return { box_id: box.id, ...ready };
       } catch (error) {
         dropLease(entry);
         await closeBox(entry);

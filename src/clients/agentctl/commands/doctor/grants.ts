@@ -58,6 +58,7 @@ function checkGrant(grant: WorkspaceGrant): DoctorFinding[] {
         `agentctl workspace grant ${quoteWord(path)}`,
       ),
     ];
+  if (grant.access === 'read') return [];
   const fix = `find ${quoteWord(path)} -xdev -type f -links +1`;
   return describeOpenings(path, inspectDirectory(path)).map((message) =>
     warn('grants', message, fix),
