@@ -15,6 +15,7 @@ import { keyRoutes } from './modeld/keys.ts';
 import {
   AliasPattern,
   AliasView,
+  BudgetPeriod,
   BudgetSubject,
   BudgetView,
   DialectName,
@@ -125,6 +126,8 @@ export const modeldRoutes = routes({
       name: z.string().max(128).optional(),
       tokens_limit: z.int().nonnegative().nullable().optional(),
       cost_limit_microusd: z.int().nonnegative().nullable().optional(),
+      /** Only of keys and people; the others have a period of their own. */
+      period: BudgetPeriod.optional(),
     }),
     output: z.object({ budget: BudgetView }),
   }),

@@ -143,6 +143,42 @@ describe('API keys', () => {
     assert.match(again.stderr, /key leaked exists and is revoked/);
   });
 
+  it('beyond its rate it gets a RateLimitError with the time to wait, on every route', async () => {
+    const made = await makeKey('slow', '--rpm', '2');
+    await chat(made);
+    await message(made);
+    await assert.rejects(chat(made), (error: Error) => {
+      assert.ok(error instanceof OpenAI.RateLimitError);
+      assert.match(error.message, /key slow may make 2 requests per minute/);
+      assert.ok(Number(error.headers.get('retry-after')) >= 1);
+      return true;
+    });
+    await assert.rejects(message(made), Anthropic.RateLimitError);
+    const models = [`${clients.url}/openai/v1/models`];
+    assert.equal((await curl('-H', `x-api-key: ${made.secret}`, ...models)).status, 429);
+    assert.ok((await chat(await makeKey('quick'))).choices.length > 0, 'control');
+  });
+
+  it('stops at its budget, and a rotation ends its old secret', async () => {
+    const made = await makeKey('thrifty', '--budget', '0.000001/day');
+    await assert.rejects(chat(made), /the budget of key thrifty/);
+    const shown = await ctl('key', 'show', 'thrifty');
+    assert.match(shown.stdout, /budget +\$0\.0000 of <\$0\.0001\/day/);
+    const raised = await ctl('model', 'budget', 'key', 'thrifty', '--cost', '5', '--per', 'month');
+    assert.equal(raised.code, 0, raised.stderr);
+    await chat(made);
+    const rotated = await ctl('key', 'rotate', 'thrifty', '--json');
+    const next = documentOf<{ key: Made }>(rotated).key;
+    await chat(next);
+    await assert.rejects(chat(made), /this secret of key thrifty ended at/);
+    const overlapping = await ctl('key', 'rotate', 'thrifty', '--overlap', '1h', '--json');
+    await chat(documentOf<{ key: Made }>(overlapping).key);
+    await chat(next);
+    await ctl('key', 'revoke', 'thrifty');
+    const late = await ctl('key', 'rotate', 'thrifty');
+    assert.match(late.stderr, /key thrifty is revoked/);
+  });
+
   it('lasts over a restart, and so does its end', async () => {
     const kept = await makeKey('kept');
     const ended = await makeKey('ended');

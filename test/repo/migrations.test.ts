@@ -51,6 +51,7 @@ const MADE: Record<string, string[]> = {
     '84a7aa6376e6e6462a406376a4cb5bc877ca9325503d91fae4f5448e9d35ac65',
     'e5ddee0f8962550342cd254294be67272864302de7d119d964ced42f30376806',
     'be70c490bda949ef4f8b2d2b121566e8bcb632f576f26b72245dba59dacb7a49',
+    'd1422f00d536229b0ec9c8afda3a38b9db598a0787e4da2ec2e7cffe66e5ef63',
   ],
   'sandboxd/store.ts': [
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',

@@ -64,6 +64,7 @@ export const ROWS = rows({
     bad: [
       ['no name for an agent', () => ({ body: { subject: 'agent' } }), 'bad_request'],
       ['a name for the site', () => ({ body: { subject: 'site', name: 'x' } }), 'bad_request'],
+      ['a period for an agent', (g) => withBody(g, { period: 'month' }), 'bad_request'],
     ],
   },
   setAlias: {
@@ -181,6 +182,14 @@ export const ROWS = rows({
     },
   },
   getKey: { good: async () => ({ params: { name: 'tester' } }) },
+  rotateKey: {
+    good: async (world) => {
+      const { key } = await world.modeld.createKey({ body: { name: `k${made++}` } });
+      return { params: { name: key.name }, body: { overlap_s: 60 } };
+    },
+    check: (response: { key: { secrets: object[] } }) =>
+      assert.equal(response.key.secrets.length, 2),
+  },
   revokeKey: {
     good: async (world) => {
       const { key } = await world.modeld.createKey({ body: { name: `k${made++}` } });

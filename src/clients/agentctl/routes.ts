@@ -85,6 +85,7 @@ export const PATHS = {
     createKey: 'POST /v1/keys',
     listKeys: 'GET /v1/keys',
     getKey: 'GET /v1/keys/{name}',
+    rotateKey: 'POST /v1/keys/{name}/rotate',
     revokeKey: 'POST /v1/keys/{name}/revoke',
   },
   sandboxd: {

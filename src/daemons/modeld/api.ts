@@ -188,6 +188,9 @@ function makeKeyHandlers({ apiKeys }: ModeldService): Pick<ModeldHandlers, keyof
     createKey: async ({ caller, body }) => ({ key: await apiKeys.create(caller.principal, body) }),
     listKeys: async () => ({ keys: apiKeys.list() }),
     getKey: async ({ params }) => ({ key: apiKeys.get(params.name) }),
+    rotateKey: async ({ caller, params, body }) => ({
+      key: await apiKeys.rotate(caller.principal, params.name, body.overlap_s * 1_000),
+    }),
     revokeKey: async ({ caller, params }) => ({
       key: await apiKeys.revoke(caller.principal, params.name),
     }),

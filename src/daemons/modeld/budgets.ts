@@ -1,7 +1,7 @@
 // The ledger of money and tokens: each budget's limit, spending and reservations. It decides in
 // memory without awaiting, so that concurrent callers cannot both reserve the last of a budget; the
 // journal writes every change in the transaction of its call.
-import type { BudgetView } from '../../wire/modeld.ts';
+import type { BudgetPeriod, BudgetView } from '../../wire/modeld.ts';
 import {
   type Amount,
   type BudgetKey,
@@ -12,7 +12,11 @@ import {
   computeRenewal,
   fitToBudgets,
   formatKey,
+  isOver,
+  makePayerKey,
   OUTPUT_TOKENS_COMFORTABLE,
+  type Payer,
+  readPeriod,
 } from './rules/budget.ts';
 
 /** Sources of a limit, in ascending precedence. */
@@ -25,6 +29,8 @@ export type Limit = {
   tokensLimit: number | null;
   costLimitMicrousd: number | null;
   setBy: SetBy;
+  /** Set for a key or a person; the other subjects have a period of their own. */
+  period?: BudgetPeriod | undefined;
 };
 export type SpentAmount = { key: BudgetKey } & Amount;
 
@@ -94,6 +100,14 @@ export class Budgets {
     if (this.#entries.has(at)) return;
     const { tokens, costMicrousd } = spent;
     this.#entries.set(at, newEntry(spent.key, { tokens, costMicrousd }));
+  }
+
+  /** The budget of one of these that have a limit; without one, nothing is counted. */
+  listPayerKeys(payers: readonly Payer[], day: string): BudgetKey[] {
+    return payers.flatMap((payer) => {
+      const limit = this.getLimit(payer.subject, payer.name);
+      return limit === undefined ? [] : [makePayerKey(payer, limit.period ?? 'total', day)];
+    });
   }
 
   has(key: BudgetKey): boolean {
@@ -178,6 +192,7 @@ export class Budgets {
     return {
       subject: key.subject,
       name: key.name,
+      period: readPeriod(key),
       tokens_limit: tokensLimit,
       tokens_spent: entry?.spent.tokens ?? 0,
       tokens_reserved: entry?.reserved.tokens ?? 0,
@@ -206,12 +221,16 @@ export class Budgets {
     return entry;
   }
 
-  /** Drops the budgets of earlier days from memory, except those with calls in flight. */
+  /** Drops budgets of earlier days and months from memory, except those with calls in flight. */
   #renew(period: string): void {
     this.#period = period;
     for (const [at, { key, reserved, holders }] of this.#entries) {
-      const isOld = key.period !== '' && key.period < period;
-      if (isOld && holders === 0 && reserved.tokens === 0 && reserved.costMicrousd === 0)
+      if (
+        isOver(key, period) &&
+        holders === 0 &&
+        reserved.tokens === 0 &&
+        reserved.costMicrousd === 0
+      )
         this.#entries.delete(at);
     }
   }

@@ -3,11 +3,7 @@
 import * as z from 'zod';
 import { Timestamp } from '../primitives.ts';
 import { route } from '../route.ts';
-import { ModelPattern } from './views.ts';
-
-/** The calendar month or day (UTC) after which a budget renews; `total` never does. */
-export const BudgetPeriod = z.enum(['day', 'month', 'total']);
-export type BudgetPeriod = z.infer<typeof BudgetPeriod>;
+import { BudgetPeriod, BudgetView, ModelPattern } from './views.ts';
 
 export const KeyName = z
   .string()
@@ -24,6 +20,7 @@ export const KeyView = z.object({
   /** Null: every model. */
   models: z.array(z.string()).nullable(),
   requests_per_min: z.int().nullable(),
+  budget: BudgetView.nullable(),
   /** The secrets that work, by the first characters of each. */
   secrets: z.array(
     z.object({ prefix: z.string(), created_at: Timestamp, ends_at: Timestamp.nullable() }),
@@ -48,6 +45,9 @@ export const CreateKeyBody = z.strictObject({
   models: z.array(ModelPattern).min(1).max(64).optional(),
   requests_per_min: z.int().min(1).max(10_000).optional(),
   expires_at: Timestamp.optional(),
+  budget: z
+    .strictObject({ cost_limit_microusd: z.int().nonnegative(), period: BudgetPeriod })
+    .optional(),
 });
 export type CreateKeyBody = z.infer<typeof CreateKeyBody>;
 
@@ -71,6 +71,15 @@ export const keyRoutes = {
     callers: ['operator'],
     params,
     output: z.object({ key: KeyView }),
+  }),
+  /** Makes a new secret; the others end after this time. */
+  rotateKey: route({
+    method: 'POST',
+    path: '/v1/keys/{name}/rotate',
+    callers: ['operator'],
+    params,
+    body: z.strictObject({ overlap_s: z.int().min(0).max(2_592_000).default(0) }),
+    output: z.object({ key: NewKeyView }),
   }),
   /** Ends all its secrets and cuts the streams that they opened. */
   revokeKey: route({

@@ -114,12 +114,17 @@ export const UsageRow = z.object({
 });
 export type UsageRow = z.infer<typeof UsageRow>;
 
-/** A budget limits tokens, money or both for one subject. `day` renews at midnight UTC. */
-export const BudgetSubject = z.enum(['site', 'day', 'agent', 'task']);
+/** The calendar month or day (UTC) after which a budget renews; `total` never does. */
+export const BudgetPeriod = z.enum(['day', 'month', 'total']);
+export type BudgetPeriod = z.infer<typeof BudgetPeriod>;
+
+/** A budget limits tokens, money or both for one subject. */
+export const BudgetSubject = z.enum(['site', 'day', 'agent', 'task', 'key', 'person']);
 export const BudgetView = z.object({
   subject: BudgetSubject,
-  /** '' for site and day, the agent's name, or the root task's id. */
+  /** '' for site and day; else the name of the agent, key or person, or the root task's id. */
   name: z.string(),
+  period: BudgetPeriod,
   tokens_limit: z.int().nullable(),
   tokens_spent: z.int(),
   tokens_reserved: z.int(),

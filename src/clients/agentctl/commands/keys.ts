@@ -1,10 +1,11 @@
-// agentctl key create, list, show and revoke. A secret is printed once, and is never an argument.
+// agentctl key create, list, show, rotate and revoke. A secret is printed once, and is never an
+// argument.
 import { fault } from '../../../wire/errors.ts';
-import type { KeyView } from '../../../wire/modeld.ts';
+import type { BudgetPeriod, BudgetView, KeyView } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
 import type { Out } from '../out.ts';
-import { readTime } from '../read-amounts.ts';
-import { formatRelative } from '../show/amounts.ts';
+import { readTime, readUsd } from '../read-amounts.ts';
+import { formatMoney, formatRelative } from '../show/amounts.ts';
 import { renderTable } from '../show/table.ts';
 
 export async function create({ args, out, runtime }: Session): Promise<void> {
@@ -12,23 +13,57 @@ export async function create({ args, out, runtime }: Session): Promise<void> {
   const expires = args.text('expires');
   const owner = args.text('owner');
   const models = readList(args, 'models');
+  const budget = readBudget(args);
+  const rpm = args.number('rpm');
   const body = {
     name: args.positionals[0]!,
     ...(owner === undefined ? {} : { owner }),
     ...(models === undefined ? {} : { models }),
+    ...(budget === undefined ? {} : { budget }),
+    ...(rpm === undefined ? {} : { requests_per_min: rpm }),
     ...(expires === undefined ? {} : { expires_at: readTime(expires, Date.now(), 'ahead') }),
   };
   const answer = await client.call('modeld', 'createKey', { body });
   const { key } = answer;
   const { port } = client.info;
-  out.print(answer, () => [
+  out.print(answer, () => renderSecret(key, port));
+}
+
+function renderSecret(key: KeyView & { secret: string }, port: number | null): string[] {
+  return [
     key.secret,
     '',
     `This is key ${key.name}. It is shown only now: agentd stores its hash.`,
     port === null
       ? 'No port is open; open one with agentctl up --port N.'
       : `Use it at http://127.0.0.1:${port}/openai/v1 and http://127.0.0.1:${port}/anthropic.`,
+  ];
+}
+
+export async function rotate({ args, out, runtime }: Session): Promise<void> {
+  const client = runtime();
+  const params = { name: args.positionals[0]! };
+  const overlap = args.number('overlap');
+  const body = overlap === undefined ? {} : { overlap_s: overlap };
+  const answer = await client.call('modeld', 'rotateKey', { params, body });
+  out.print(answer, () => [
+    ...renderSecret(answer.key, client.info.port),
+    overlap === undefined
+      ? 'The old secret has ended, and its open streams were cut.'
+      : 'The old secret works until then as well: agentctl key show.',
   ]);
+}
+
+/** 5/day, 20/month, or 100 in total. */
+function readBudget(args: Args): { cost_limit_microusd: number; period: BudgetPeriod } | undefined {
+  const text = args.text('budget');
+  if (text === undefined) return undefined;
+  const [, amount = '', period = 'total'] = /^([^/]+)(?:\/(day|month|total))?$/.exec(text) ?? [];
+  const cost = readUsd(amount);
+  if (cost !== undefined) return { cost_limit_microusd: cost, period: period as BudgetPeriod };
+  throw fault('bad_usage', `--budget ${text} is not an amount of USD`, {
+    hint: 'For example: --budget 5/day, --budget 20/month, or --budget 100 in total',
+  });
 }
 
 function readList(args: Args, name: string): string[] | undefined {
@@ -46,6 +81,7 @@ const HEADERS = [
   { title: 'STATUS' },
   { title: 'OWNER' },
   { title: 'MODELS', minWidth: 8 },
+  { title: 'BUDGET' },
   { title: 'EXPIRES' },
   { title: 'STARTS WITH' },
 ] as const;
@@ -65,11 +101,18 @@ function renderKeys(keys: readonly KeyView[], out: Out): string[] {
     key.status === 'active' ? key.status : ({ text: key.status, style: 'yellow' } as const),
     key.owner ?? '–',
     key.models?.join(', ') ?? 'all',
+    key.budget === null ? '–' : formatBudget(key.budget),
     key.expires_at === null ? 'never' : formatRelative(key.expires_at, nowMs),
     key.secrets.map(({ prefix }) => prefix).join(', ') || '–',
   ]);
   return renderTable(HEADERS, rows, out);
 }
+
+const formatBudget = ({ cost_spent_microusd: spent, ...budget }: BudgetView): string => {
+  const { cost_limit_microusd: limit, period } = budget;
+  const most = limit === null ? 'no limit' : formatMoney(limit);
+  return `${formatMoney(spent)} of ${most}${period === 'total' ? '' : `/${period}`}`;
+};
 
 export async function show({ args, out, runtime }: Session): Promise<void> {
   const params = { name: args.positionals[0]! };
@@ -88,6 +131,8 @@ function renderKey(key: KeyView): string[] {
     ['scope', key.scopes.join(', ')],
     ['owner', key.owner ?? 'none'],
     ['models', key.models?.join(', ') ?? 'all'],
+    ['budget', key.budget === null ? 'none' : formatBudget(key.budget)],
+    ['requests', key.requests_per_min === null ? 'no limit' : `${key.requests_per_min} per minute`],
     ['created', `${at(key.created_at)} by ${key.created_by}`],
     ['expires', at(key.expires_at)],
     ...(key.revoked_at === null ? [] : [['revoked', at(key.revoked_at)] as [string, string]]),

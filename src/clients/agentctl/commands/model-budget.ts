@@ -1,6 +1,6 @@
 // agentctl model budget: show the budgets, or set one.
 import { fault } from '../../../wire/errors.ts';
-import type { BudgetView } from '../../../wire/modeld.ts';
+import type { BudgetPeriod, BudgetView } from '../../../wire/modeld.ts';
 import type { Args, Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import { readUsd } from '../read-amounts.ts';
@@ -8,7 +8,8 @@ import { formatCount, formatMoney, formatRelative } from '../show/amounts.ts';
 import { renderTable } from '../show/table.ts';
 
 type Subject = BudgetView['subject'];
-const SUBJECTS: readonly Subject[] = ['site', 'day', 'agent', 'task'];
+const SUBJECTS: readonly Subject[] = ['site', 'day', 'agent', 'task', 'key', 'person'];
+const PERIODS: readonly BudgetPeriod[] = ['day', 'month', 'total'];
 
 const HEADERS = [
   { title: 'FOR' },
@@ -25,8 +26,8 @@ export async function budget(session: Session): Promise<void> {
   const [subject, name = ''] = readSubject(args);
   if (limits !== undefined) {
     if (subject === undefined) throw missingScopeFault();
+    const body = { subject, name, ...limits, ...readPeriod(args, subject) };
     await assertExists(session, subject, name);
-    const body = { subject, name, ...limits };
     const answer = await runtime().call('modeld', 'setBudget', { body });
     return out.print(answer, () => renderBudgets([answer.budget], out));
   }
@@ -46,6 +47,7 @@ export async function budget(session: Session): Promise<void> {
 async function assertExists({ runtime }: Session, subject: Subject, name: string): Promise<void> {
   if (subject === 'agent') await runtime().call('agentd', 'getAgent', { params: { name } });
   if (subject === 'task') await runtime().call('agentd', 'getTask', { params: { id: name } });
+  if (subject === 'key') await runtime().call('modeld', 'getKey', { params: { name } });
 }
 
 const missingScopeFault = () =>
@@ -57,7 +59,7 @@ function readSubject(args: Args): [Subject | undefined, string | undefined] {
   const [word, name] = args.positionals;
   if (word === undefined) return [undefined, undefined];
   const subject = SUBJECTS.find((known) => known === word);
-  const needsName = subject === 'agent' || subject === 'task';
+  const needsName = subject !== 'site' && subject !== 'day';
   if (subject === undefined) {
     throw fault('bad_usage', `unknown budget scope '${word}'`, {
       hint: `Use one of: ${SUBJECTS.join(', ')}`,
@@ -72,10 +74,23 @@ function readSubject(args: Args): [Subject | undefined, string | undefined] {
   return [subject, name];
 }
 
+function readPeriod(args: Args, subject: Subject): { period?: BudgetPeriod } {
+  const text = args.text('per');
+  if (text === undefined) return {};
+  const period = PERIODS.find((known) => known === text);
+  if (period !== undefined && (subject === 'key' || subject === 'person')) return { period };
+  throw fault('bad_usage', `--per ${text} does not fit the ${subject} budget`, {
+    hint: 'Only budgets of keys and people have a period: --per day, month or total',
+  });
+}
+
 function readLimits(args: Args) {
   const tokens = args.text('tokens');
   const cost = args.text('cost');
-  if (tokens === undefined && cost === undefined) return undefined;
+  if (tokens === undefined && cost === undefined) {
+    if (args.text('per') === undefined) return undefined;
+    throw fault('bad_usage', '--per without an amount', { hint: 'Add --cost USD or --tokens N.' });
+  }
   return {
     ...(tokens === undefined ? {} : { tokens_limit: readLimit('tokens', tokens, readCount) }),
     ...(cost === undefined ? {} : { cost_limit_microusd: readLimit('cost', cost, readUsd) }),

@@ -247,6 +247,7 @@ test('model budget shows and sets', async () => {
   const budget = {
     subject: 'agent' as const,
     name: 'coder',
+    period: 'day' as const,
     tokens_limit: null,
     tokens_spent: 10,
     tokens_reserved: 5,
@@ -283,10 +284,20 @@ test('model budget shows and sets', async () => {
   assert.equal(last().route, 'getAgent', 'no limit was set for an unknown agent');
   await run('model', 'budget', 'day', '--cost', '2.5');
   assert.deepEqual(last().body, { subject: 'day', name: '', cost_limit_microusd: 2_500_000 });
+  await run('model', 'budget', 'person', 'alice', '--cost', '20', '--per', 'month');
+  assert.deepEqual(last().body, {
+    subject: 'person',
+    name: 'alice',
+    cost_limit_microusd: 20_000_000,
+    period: 'month',
+  });
   for (const args of [
     ['--cost', '5'],
     ['agent', '--cost', '5'],
     ['day', 'x', '--cost', '5'],
+    ['day', '--cost', '5', '--per', 'month'],
+    ['key', 'ci', '--per', 'month'],
+    ['key', 'ci', '--cost', '5', '--per', 'week'],
     ['moon'],
   ])
     assert.equal((await run('model', 'budget', ...args)).code, 2, args.join(' '));

@@ -131,14 +131,28 @@ export const modelCommands: readonly Command[] = [
   {
     path: ['model', 'budget'],
     positionals: [
-      { name: 'SCOPE', optional: true, completes: ['site', 'day', 'agent', 'task'] },
+      {
+        name: 'SCOPE',
+        optional: true,
+        completes: ['site', 'day', 'agent', 'task', 'key', 'person'],
+      },
       { name: 'NAME', optional: true },
     ],
     options: [
       { name: 'tokens', value: 'N|none', help: 'token limit' },
       { name: 'cost', value: 'USD|none', help: 'cost limit' },
+      {
+        name: 'per',
+        value: 'PERIOD',
+        completes: ['day', 'month', 'total'],
+        help: 'for keys and people: renews each day or month (UTC), or never',
+      },
     ],
-    help: 'show budgets, or set one: site, day, agent NAME, task ID',
+    help: 'show budgets, or set one: site, day, agent NAME, task ID, key NAME, person NAME',
+    details: [
+      "A person's budget is for what they and the API keys they own use. What was used before it",
+      'was set does not count. For example: agentctl model budget person alice --cost 20 --per month',
+    ],
     load: async () => (await import('../commands/model-budget.ts')).budget,
   },
 ];

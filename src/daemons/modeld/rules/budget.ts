@@ -1,11 +1,11 @@
 // Rules of budgets: which ones a call is charged to, how much it may reserve so that none is
 // overspent, and the fault of a refusal. The ledger is budgets.ts.
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { BudgetView, Usage } from '../../../wire/modeld.ts';
+import type { BudgetPeriod, BudgetView, Usage } from '../../../wire/modeld.ts';
 
 export type BudgetSubject = BudgetView['subject'];
 export type Amount = { tokens: number; costMicrousd: number };
-/** `period` is the day for budgets that renew, '' for the others. */
+/** `period` is the day or month for budgets that renew, '' for the others. */
 export type BudgetKey = { subject: BudgetSubject; name: string; period: string };
 
 /** A call that cannot write this much output is not worth its input. */
@@ -28,13 +28,59 @@ export function toDay(ms: number): string {
   return known.day;
 }
 
+const MONTH_CHARS = 'YYYY-MM'.length;
+
+export function readPeriod({ period }: BudgetKey): BudgetPeriod {
+  if (period === '') return 'total';
+  return period.length === MONTH_CHARS ? 'month' : 'day';
+}
+
+/** Returns true for a budget of a day or month before this day. */
+export function isOver({ period }: BudgetKey, day: string): boolean {
+  return period !== '' && period < day.slice(0, period.length);
+}
+
 export function computeRenewal(key: BudgetKey): string | null {
   if (key.period === '') return null;
+  if (readPeriod(key) === 'month') {
+    const [year, month] = key.period.split('-').map(Number);
+    return new Date(Date.UTC(year!, month!)).toISOString();
+  }
   return new Date(Date.parse(`${key.period}T00:00:00.000Z`) + DAY_MS).toISOString();
 }
 
 export function makeBudgetKey(subject: BudgetSubject, name: string, day: string): BudgetKey {
   return { subject, name, period: subject === 'day' || subject === 'agent' ? day : '' };
+}
+
+export type Payer = { subject: 'key' | 'person'; name: string };
+
+/** Returns who pays for a call apart from tasks: an API key and its owner, or a person. */
+export function listPayers({
+  principal,
+  owner,
+}: {
+  principal: string;
+  owner: string | null;
+}): Payer[] {
+  const payers: Payer[] = [];
+  if (principal.startsWith('key:')) payers.push({ subject: 'key', name: principal.slice(4) });
+  if (owner !== null) payers.push({ subject: 'person', name: owner });
+  return payers;
+}
+
+/** Returns the person who makes a call without an API key; a run acts for nobody here. */
+export function readPerson(principal: string): string | null {
+  return principal.startsWith('person:') ? principal.slice('person:'.length) : null;
+}
+
+export function makePayerKey(
+  { subject, name }: Payer,
+  period: BudgetPeriod,
+  day: string,
+): BudgetKey {
+  const periods = { day, month: day.slice(0, MONTH_CHARS), total: '' };
+  return { subject, name, period: periods[period] };
 }
 
 /** Returns the budgets that a call is charged to. Only runs have an agent and a task. */

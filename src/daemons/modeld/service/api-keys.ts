@@ -15,7 +15,8 @@ import type { Database } from '../../../platform/sql/database.ts';
 import type { KeyCaller } from '../../../wire/caller.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
-import type { CreateKeyBody, KeyView } from '../../../wire/modeld.ts';
+import type { BudgetView, CreateKeyBody, KeyView } from '../../../wire/modeld.ts';
+import type { Budgets, Limit } from '../budgets.ts';
 import {
   findKeyEnd,
   isModelAllowed,
@@ -24,8 +25,11 @@ import {
   modelNotAllowedFault,
   readKeyStatus,
 } from '../rules/api-key.ts';
+import { toDay } from '../rules/budget.ts';
 import type { ModelKind, ResolvedModel } from '../rules/models.ts';
+import { RequestRate } from '../rules/request-rate.ts';
 import {
+  endSecret,
   markRevoked,
   readKeys,
   readSecrets,
@@ -34,6 +38,7 @@ import {
   writeKey,
   writeSecret,
 } from '../store/api-keys.ts';
+import { writeLimit } from '../store/settings.ts';
 
 /** The key and secret that a call was made with. */
 export type KeyUse = Pick<KeyCaller, 'name' | 'secretId'>;
@@ -41,6 +46,7 @@ export type KeyUse = Pick<KeyCaller, 'name' | 'secretId'>;
 export type ApiKeysDeps = {
   db: Database;
   outbox: Outbox;
+  budgets: Budgets;
   clock: Clock;
   random: Random;
   newId: NewId;
@@ -62,6 +68,7 @@ export class ApiKeys {
   readonly #secrets = new Map<string, StoredSecret>();
   /** Keys that are revoked in memory, and not on the disk. */
   readonly #unwritten = new Set<string>();
+  readonly #rate = new RequestRate();
   /** Secret and reason → when a refusal was last recorded. */
   readonly #refusals = new Map<string, number>();
 
@@ -87,8 +94,19 @@ export class ApiKeys {
       this.#recordRefusal(key, secret, end);
       throw keyEndFault(key, secret, end);
     }
+    this.#countRequest(key);
     const { name, owner, scopes } = key;
     return { kind: 'key', principal: `key:${name}`, name, secretId: secret.id, owner, scopes };
+  }
+
+  #countRequest({ name, requestsPerMin }: StoredKey): void {
+    if (requestsPerMin === null) return;
+    const waitMs = this.#rate.admit(name, requestsPerMin, this.#deps.clock.nowMs());
+    if (waitMs === 0) return;
+    throw fault('rate_limited', `key ${name} may make ${requestsPerMin} requests per minute`, {
+      retryAfterMs: waitMs,
+      details: { reason: 'key_rate', key: name },
+    });
   }
 
   #find(sent: SentApiKey): { key: StoredKey; secret: StoredSecret } {
@@ -149,26 +167,29 @@ export class ApiKeys {
     if (key.expiresMs !== null && key.expiresMs <= createdMs)
       throw fault('bad_request', `expires_at: ${ask.expires_at} is in the past`);
     this.#assertFree(key.name);
-    const { text, id, hash } = makeApiKey(random);
-    const secret: StoredSecret = { id, keyName: key.name, hash, createdMs, endsMs: null };
+    const { text, secret } = makeSecret(key.name, createdMs, random);
+    const limit = makeBudget(key.name, ask.budget);
     // Reserved before the write, so that a second creation meanwhile is refused.
     this.#keys.set(key.name, key);
     try {
       await db.write(async (sql) => {
         await writeKey(sql, key);
         await writeSecret(sql, secret);
+        if (limit !== undefined) await writeLimit(sql, limit);
         await outbox.add(sql, {
           id: newId('key'),
           event: 'key.created',
           principal: by,
           data: {
             key: key.name,
-            secret: writeKeyPrefix(id),
+            secret: writeKeyPrefix(secret.id),
             scopes: key.scopes.join(','),
             owner: key.owner,
             models: key.models?.join(',').slice(0, 1024) ?? null,
             requests_per_min: key.requestsPerMin,
             expires_at: ask.expires_at ?? null,
+            cost_limit_microusd: limit?.costLimitMicrousd ?? null,
+            period: limit?.period ?? null,
           },
         });
       });
@@ -176,7 +197,47 @@ export class ApiKeys {
       this.#keys.delete(key.name);
       throw error;
     }
-    this.#secrets.set(id, secret);
+    // Before the secret works, so that no call escapes the budget.
+    if (limit !== undefined) this.#deps.budgets.setLimit(limit);
+    this.#secrets.set(secret.id, secret);
+    outbox.wake();
+    return { ...this.#view(key), secret: text };
+  }
+
+  /** The new secret works at once; the others end after this time. */
+  async rotate(by: string, name: string, overlapMs: number): Promise<KeyView & { secret: string }> {
+    const { clock, db, outbox, newId, random } = this.#deps;
+    const key = this.#get(name);
+    const nowMs = clock.nowMs();
+    const status = readKeyStatus(key, nowMs);
+    if (status !== 'active')
+      throw fault('conflict', `key ${name} is ${status}`, {
+        hint: 'Create another: agentctl key create NAME.',
+      });
+    const { text, secret } = makeSecret(name, nowMs, random);
+    const endsMs = nowMs + overlapMs;
+    const old = this.#secretsOf(name).filter((one) => one.endsMs === null || one.endsMs > endsMs);
+    await db.write(async (sql) => {
+      await writeSecret(sql, secret);
+      for (const { id } of old) await endSecret(sql, id, endsMs);
+      await outbox.add(sql, {
+        id: newId('key'),
+        event: 'key.rotated',
+        principal: by,
+        data: {
+          key: name,
+          secret: writeKeyPrefix(secret.id),
+          others_end_at: toTimestamp(endsMs),
+        },
+      });
+    });
+    this.#secrets.set(secret.id, secret);
+    for (const one of old) one.endsMs = endsMs;
+    if (overlapMs === 0)
+      this.#cut(
+        old.map(({ id }) => id),
+        fault('canceled', `this secret of key ${name} was replaced`),
+      );
     outbox.wake();
     return { ...this.#view(key), secret: text };
   }
@@ -252,6 +313,12 @@ export class ApiKeys {
     }));
   }
 
+  #viewBudget(name: string, nowMs: number): BudgetView | null {
+    const { budgets } = this.#deps;
+    const [key] = budgets.listPayerKeys([{ subject: 'key', name }], toDay(nowMs));
+    return key === undefined ? null : budgets.view(key);
+  }
+
   #view(key: StoredKey): KeyView {
     const nowMs = this.#deps.clock.nowMs();
     const timestamp = (ms: number | null) => (ms === null ? null : toTimestamp(ms));
@@ -265,6 +332,7 @@ export class ApiKeys {
       owner: key.owner,
       models: key.models,
       requests_per_min: key.requestsPerMin,
+      budget: this.#viewBudget(key.name, nowMs),
       secrets: working.map(({ id, createdMs, endsMs }) => ({
         prefix: writeKeyPrefix(id),
         created_at: toTimestamp(createdMs),
@@ -276,4 +344,16 @@ export class ApiKeys {
       revoked_at: timestamp(key.revokedMs),
     };
   }
+}
+
+function makeSecret(keyName: string, createdMs: number, random: Random) {
+  const { text, id, hash } = makeApiKey(random);
+  const secret: StoredSecret = { id, keyName, hash, createdMs, endsMs: null };
+  return { text, secret };
+}
+
+function makeBudget(name: string, ask: CreateKeyBody['budget']): Limit | undefined {
+  if (ask === undefined) return undefined;
+  const { cost_limit_microusd: costLimitMicrousd, period } = ask;
+  return { subject: 'key', name, tokensLimit: null, costLimitMicrousd, setBy: 'operator', period };
 }

@@ -8,7 +8,14 @@ import type { Outbox } from '../../../platform/outbox.ts';
 import { Fault, type FaultCode, fault } from '../../../wire/errors.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { Budgets, Reservation } from '../budgets.ts';
-import { type Amount, budgetFault, listBudgets, toDay } from '../rules/budget.ts';
+import {
+  type Amount,
+  type BudgetKey,
+  budgetFault,
+  listBudgets,
+  listPayers,
+  toDay,
+} from '../rules/budget.ts';
 import { filterRoutes } from '../rules/labels.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 import type { CallOutcome } from '../store/entries.ts';
@@ -33,7 +40,7 @@ import type {
   RoutePlan,
   Upstream,
 } from './ports.ts';
-import { readLabels } from './runs.ts';
+import { type CallerIdentity, readLabels } from './runs.ts';
 
 /** A call whose provider has responded, or started to. */
 export type CallResponse = ProviderResult & {
@@ -185,7 +192,7 @@ export class ModelCalls {
       }
       const plan = makePlanner(call, this.#deps.upstream);
       const inFlight = await this.#queue.reserve({
-        keys: listBudgets({ ...identity, day: toDay(startMs) }),
+        keys: this.#listBudgets(identity, startMs),
         attempt: (mayWait) => this.#tryReserve(call, plan, mayWait),
         signal: controller.signal,
         waitMs: Math.max(call.deadlineMs - WAIT_MARGIN_MS, call.deadlineMs / 2),
@@ -201,6 +208,12 @@ export class ModelCalls {
     }
   }
 
+  #listBudgets(identity: CallerIdentity, ms: number): BudgetKey[] {
+    const day = toDay(ms);
+    const own = this.#deps.budgets.listPayerKeys(listPayers(identity), day);
+    return [...listBudgets({ ...identity, day }), ...own];
+  }
+
   /** Runs all checks and reserves, without awaiting in between. */
   #tryReserve(call: ModelCall, plan: Planner, mayWait: boolean): ReserveAttempt<InFlightCall> {
     const { budgets, outbox, clock } = this.#deps;
@@ -211,7 +224,7 @@ export class ModelCalls {
     const planned = plan();
     if (isStep(call)) assertStepLeft(call);
     const createdMs = clock.nowMs();
-    const keys = listBudgets({ ...call.identity, day: toDay(createdMs) });
+    const keys = this.#listBudgets(call.identity, createdMs);
     const reservation = budgets.reserve(keys, planned.plan.bound, { mayWait });
     if ('blockedBy' in reservation) return reservation;
     if ('budget' in reservation) throw budgetFault(reservation);

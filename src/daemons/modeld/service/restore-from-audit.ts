@@ -9,17 +9,45 @@ import type { DeferredSyncDatabase } from '../../../platform/sql/deferred-sync.t
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { type BudgetKey, listBudgets, toDay } from '../rules/budget.ts';
+import {
+  type BudgetKey,
+  listBudgets,
+  listPayers,
+  makePayerKey,
+  readPerson,
+  toDay,
+} from '../rules/budget.ts';
 import { REHEARSAL } from '../rules/models.ts';
+import { readKeys } from '../store/api-keys.ts';
 import { LAST_COUNTED, LAST_SEQ, type ModelCallRow, readRunningCalls } from '../store/calls.ts';
 import type { CallOutcome, Intent } from '../store/entries.ts';
 import type { Journal } from '../store/journal.ts';
 import { writeIntent, writeOutcome, writeSpent } from '../store/rows.ts';
+import { readStandingLimits } from '../store/settings.ts';
 import { addUsage } from '../store/usage.ts';
 import { makeUnknownEvent } from './events.ts';
 
 /** Fetches a page of this store's events after a number, in order; an empty page is the end. */
 export type FetchEvents = (after: number) => Promise<readonly NewEvent[]>;
+
+/** Returns the budgets of the API key and the person that pay for a principal's calls. */
+export type ListOwnBudgets = (principal: string, day: string) => BudgetKey[];
+
+/** Reads once what does not change while nothing runs: limits, and the owners of keys. */
+export async function readOwnBudgets(db: Database): Promise<ListOwnBudgets> {
+  const [limits, keys] = await db.read(async (sql) => [
+    await readStandingLimits(sql),
+    await readKeys(sql),
+  ]);
+  const owners = new Map(keys.map(({ name, owner }) => [`key:${name}`, owner]));
+  return (principal, day) => {
+    const owner = owners.get(principal) ?? readPerson(principal);
+    return listPayers({ principal, owner }).flatMap((payer) => {
+      const limit = limits.find((one) => one.subject === payer.subject && one.name === payer.name);
+      return limit === undefined ? [] : [makePayerKey(payer, limit.period ?? 'total', day)];
+    });
+  };
+}
 
 const BACKOFF_MS_MAX = 500;
 const OUTAGE_MS_MAX = 10_000;
@@ -54,13 +82,15 @@ export async function fetchLostEvents(
 export async function restoreFromAudit(
   db: DeferredSyncDatabase,
   events: readonly NewEvent[],
+  listOwnBudgets: ListOwnBudgets,
 ): Promise<{ calls: number; outcomes: number }> {
   if (events.length === 0) return { calls: 0, outcomes: 0 };
   const { value, syncNow } = await db.commit((sql) => {
     const count = { calls: 0, outcomes: 0 };
     for (const event of events) {
       if (event.event === 'model.call.attempted' && restoreIntent(sql, event)) count.calls++;
-      if (event.event === 'model.call.ended' && restoreOutcome(sql, event)) count.outcomes++;
+      if (event.event === 'model.call.ended' && restoreOutcome(sql, event, listOwnBudgets))
+        count.outcomes++;
     }
     return count;
   });
@@ -73,10 +103,13 @@ export async function settleLeftCalls(options: {
   db: Database;
   journal: Journal;
   nowMs: () => number;
+  listOwnBudgets: ListOwnBudgets;
 }): Promise<number> {
-  const { db, journal, nowMs } = options;
+  const { db, journal, nowMs, listOwnBudgets } = options;
   const rows = await db.read(readRunningCalls);
-  await Promise.all(rows.map((row) => journal.outcome(makeUnknownOutcome(row, nowMs()))));
+  await Promise.all(
+    rows.map((row) => journal.outcome(makeUnknownOutcome(row, nowMs(), listOwnBudgets))),
+  );
   return rows.length;
 }
 
@@ -119,7 +152,7 @@ function readIntent(event: NewEvent): Parameters<typeof writeIntent>[1]['intent'
 }
 
 /** The response was lost, so a repeated call makes a new attempt; the charge is known. */
-function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
+function restoreOutcome(sql: SqlNow, event: NewEvent, listOwnBudgets: ListOwnBudgets): boolean {
   const row = findAttempt(sql, event);
   if (row?.status !== 'running') return false;
   const data = event.data ?? {};
@@ -153,7 +186,7 @@ function restoreOutcome(sql: SqlNow, event: NewEvent): boolean {
   } as const;
   writeOutcome(sql, outcome);
   addUsage(sql, [{ ...outcome, agent: row.agent, createdMs: row.created_ms }]);
-  for (const key of listBudgetsOfRow(row)) writeSpent(sql, { key, ...charged });
+  for (const key of listBudgetsOfRow(row, listOwnBudgets)) writeSpent(sql, { key, ...charged });
   return true;
 }
 
@@ -165,7 +198,11 @@ function findAttempt(sql: SqlNow, { call_id, data }: NewEvent): ModelCallRow | u
   );
 }
 
-function makeUnknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
+function makeUnknownOutcome(
+  row: ModelCallRow,
+  nowMs: number,
+  listOwnBudgets: ListOwnBudgets,
+): CallOutcome {
   const charged = { tokens: row.reserved_tokens, costMicrousd: row.reserved_cost };
   const reason = fault('unavailable', `modeld stopped while ${row.call_id} was running`);
   return {
@@ -183,17 +220,14 @@ function makeUnknownOutcome(row: ModelCallRow, nowMs: number): CallOutcome {
     error: reason.toBody(),
     tries: row.tries,
     endedMs: nowMs,
-    spent: listBudgetsOfRow(row).map((key) => ({ key, ...charged })),
+    spent: listBudgetsOfRow(row, listOwnBudgets).map((key) => ({ key, ...charged })),
     event: makeUnknownEvent(row),
   };
 }
 
-function listBudgetsOfRow(row: ModelCallRow): BudgetKey[] {
-  return listBudgets({
-    runId: row.run_id,
-    agent: row.agent,
-    taskId: row.task_id,
-    rootTaskId: row.root_task_id,
-    day: toDay(row.created_ms),
-  });
+function listBudgetsOfRow(row: ModelCallRow, listOwnBudgets: ListOwnBudgets): BudgetKey[] {
+  const day = toDay(row.created_ms);
+  const { run_id: runId, agent, task_id: taskId, root_task_id: rootTaskId, principal } = row;
+  const ofTask = listBudgets({ runId, agent, taskId, rootTaskId, day });
+  return [...ofTask, ...listOwnBudgets(principal, day)];
 }

@@ -13,7 +13,7 @@ import type { Caller } from '../../../wire/caller.ts';
 import type { AdmitModelRunBody } from '../../../wire/modeld.ts';
 import type { Label, RunId } from '../../../wire/primitives.ts';
 import type { Budgets } from '../budgets.ts';
-import { type BudgetKey, makeBudgetKey } from '../rules/budget.ts';
+import { type BudgetKey, makeBudgetKey, readPerson } from '../rules/budget.ts';
 import { fromMask, toMask } from '../rules/labels.ts';
 import { countSteps } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
@@ -140,6 +140,8 @@ export type CallerIdentity = {
   labels: number;
   mode: 'live' | 'replay';
   run: ModelRun | undefined;
+  /** The person whose budget pays: the caller, or the owner of its API key. */
+  owner: string | null;
   /** The API key of a caller that is a program. */
   key?: KeyUse;
 };
@@ -165,13 +167,14 @@ export function identify(
       labels: PERSON,
       mode: 'live',
       run: undefined,
+      owner: caller.kind === 'key' ? caller.owner : readPerson(caller.principal),
       ...(caller.kind === 'key' ? { key: { name: caller.name, secretId: caller.secretId } } : {}),
     };
   }
   const run = runs.current(caller);
   const { runId, fence, agent, taskId, rootTaskId, labels, mode } = run;
   const { principal } = caller;
-  return { principal, agent, runId, fence, taskId, rootTaskId, labels, mode, run };
+  return { principal, agent, runId, fence, taskId, rootTaskId, labels, mode, run, owner: null };
 }
 
 /** Includes marks added since the caller was identified. */

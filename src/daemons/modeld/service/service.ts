@@ -17,7 +17,7 @@ import { toDay } from '../rules/budget.ts';
 import { readLastSeq } from '../store/calls.ts';
 import { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
-import { readCurrentSpent, readStandingLimits } from '../store/settings.ts';
+import { readCurrentSpent, readSpent, readStandingLimits } from '../store/settings.ts';
 import { ApiKeys } from './api-keys.ts';
 import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
@@ -30,7 +30,7 @@ import type { ReadArtifact, RecordFetches, Upstream } from './ports.ts';
 import { Providers } from './providers.ts';
 import { makePruning } from './pruning.ts';
 import { Reports } from './reports.ts';
-import { restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
+import { readOwnBudgets, restoreFromAudit, settleLeftCalls } from './restore-from-audit.ts';
 import { makeRuns } from './runs.ts';
 import { Settings } from './settings.ts';
 
@@ -59,12 +59,13 @@ export type ModeldService = Awaited<ReturnType<typeof openService>>;
 export async function openService(parts: ModeldServiceDeps) {
   const { config, db, outbox, upstream, sockets, clock, newId, log, metrics, policy } = parts;
   const nowMs = () => clock.nowMs();
-  const restored = await restoreFromAudit(db, parts.lost);
+  const listOwnBudgets = await readOwnBudgets(db);
+  const restored = await restoreFromAudit(db, parts.lost, listOwnBudgets);
   if (restored.calls + restored.outcomes > 0)
     log.warn('restored model calls from the audit log', restored);
   const journal = new Journal({ db, outbox, log, lastSeq: await db.read(readLastSeq) });
   // Before budgets are read, because calls left open are part of the spending.
-  const left = await settleLeftCalls({ db, journal, nowMs });
+  const left = await settleLeftCalls({ db, journal, nowMs, listOwnBudgets });
   if (left > 0) log.warn('charged model calls without an outcome in full', { calls: left });
   const budgets = await openBudgets(db, config, toDay(nowMs()));
   const providers = await Providers.open(parts);
@@ -78,6 +79,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const { failpoint } = parts;
   const apiKeys = await ApiKeys.open({
     ...parts,
+    budgets,
     listMeanings: (model, kind) => providers.listMeanings(model, kind),
     isOffered: (model) => providers.isOffered(model),
     cutCalls: (secretIds, reason) => calls.cutCalls(secretIds, reason),
@@ -139,10 +141,13 @@ function toMicrousd(usd: number | undefined): number | null {
 
 async function openBudgets(db: Database, config: ModeldConfig, day: string): Promise<Budgets> {
   const { site, day: perDay, agents } = config.budgets;
-  const [stored, spent] = await db.read(async (sql) => [
-    await readStandingLimits(sql),
-    await readCurrentSpent(sql, day),
-  ]);
+  const [stored, spent] = await db.read(async (sql) => {
+    const limits = await readStandingLimits(sql);
+    const current = await readCurrentSpent(sql, day);
+    for (const { subject, name, period } of limits)
+      if (period === 'total') current.push(await readSpent(sql, { subject, name, period: '' }));
+    return [limits, current];
+  });
   return new Budgets({
     limits: [toLimit('site', site), toLimit('day', perDay), ...stored],
     spent,

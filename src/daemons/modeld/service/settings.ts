@@ -4,9 +4,22 @@ import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { BudgetView, DialectName, ProviderPrice, ProviderView } from '../../../wire/modeld.ts';
+import type {
+  BudgetPeriod,
+  BudgetView,
+  DialectName,
+  ProviderPrice,
+  ProviderView,
+} from '../../../wire/modeld.ts';
 import type { Budgets, Limit } from '../budgets.ts';
-import { type BudgetSubject, makeBudgetKey, toDay } from '../rules/budget.ts';
+import {
+  type BudgetKey,
+  type BudgetSubject,
+  makeBudgetKey,
+  makePayerKey,
+  type Payer,
+  toDay,
+} from '../rules/budget.ts';
 import type { Journal } from '../store/journal.ts';
 import type { Keys } from '../store/keys.ts';
 import { forgetBody } from '../store/parts.ts';
@@ -39,6 +52,7 @@ export type BudgetChange = {
   name?: string | undefined;
   tokens_limit?: number | null | undefined;
   cost_limit_microusd?: number | null | undefined;
+  period?: BudgetPeriod | undefined;
 };
 
 export type ProviderChange = {
@@ -60,6 +74,8 @@ export class Settings {
     const { db, outbox, budgets, newId } = this.#deps;
     const { subject } = ask;
     const name = readName(ask);
+    if (ask.period !== undefined && !isPayer(subject))
+      throw fault('bad_request', `period: the ${subject} budget has its own period`);
     await db.write(async (sql) => {
       const found = await readLimit(sql, subject, name);
       if (found?.setBy === 'operator' && by.setBy !== 'operator') return;
@@ -73,11 +89,13 @@ export class Settings {
         tokensLimit: tokens === undefined ? (before?.tokensLimit ?? null) : tokens,
         costLimitMicrousd: cost === undefined ? (before?.costLimitMicrousd ?? null) : cost,
         setBy: by.setBy,
+        ...(isPayer(subject) ? { period: ask.period ?? found?.period ?? 'total' } : {}),
       };
       const isSame =
         found?.tokensLimit === limit.tokensLimit &&
         found.costLimitMicrousd === limit.costLimitMicrousd &&
-        found.setBy === limit.setBy;
+        found.setBy === limit.setBy &&
+        found.period === limit.period;
       if (isSame) return;
       await writeLimit(sql, limit);
       await outbox.add(sql, {
@@ -89,26 +107,44 @@ export class Settings {
           name,
           tokens_limit: limit.tokensLimit,
           cost_limit_microusd: limit.costLimitMicrousd,
+          ...(limit.period === undefined ? {} : { period: limit.period }),
         },
       });
     });
     outbox.wake();
     // A task's limit is in memory only while one of its runs is admitted.
     const now = await db.read((sql) => readLimit(sql, subject, name));
+    // The spending under an earlier limit of the same period counts.
+    if (now !== undefined && isPayer(subject)) await this.#loadSpent(subject, name, now);
     const isInMemory = subject !== 'task' || budgets.has(makeBudgetKey('task', name, ''));
     if (now !== undefined && isInMemory) budgets.setLimit(now);
     return this.viewBudget(subject, name);
   }
 
-  #readCurrentLimit(subject: BudgetSubject, name: string) {
+  async #loadSpent(subject: Payer['subject'], name: string, { period }: Limit): Promise<void> {
+    const { budgets, clock, db, journal } = this.#deps;
+    const key = makePayerKey({ subject, name }, period ?? 'total', toDay(clock.nowMs()));
+    if (budgets.has(key)) return;
+    await journal.flush();
+    budgets.load(await db.read((sql) => readSpent(sql, key)));
+  }
+
+  /** The ledger's key of a budget as of now. */
+  #keyOf(subject: BudgetSubject, name: string): BudgetKey {
     const { budgets, clock } = this.#deps;
-    const view = budgets.view(makeBudgetKey(subject, name, toDay(clock.nowMs())));
+    const day = toDay(clock.nowMs());
+    if (!isPayer(subject)) return makeBudgetKey(subject, name, day);
+    return makePayerKey({ subject, name }, budgets.getLimit(subject, name)?.period ?? 'total', day);
+  }
+
+  #readCurrentLimit(subject: BudgetSubject, name: string) {
+    const view = this.#deps.budgets.view(this.#keyOf(subject, name));
     return { tokensLimit: view.tokens_limit, costLimitMicrousd: view.cost_limit_microusd };
   }
 
   async viewBudget(subject: BudgetSubject, name: string): Promise<BudgetView> {
-    const { budgets, clock, db } = this.#deps;
-    const key = makeBudgetKey(subject, name, toDay(clock.nowMs()));
+    const { budgets, db } = this.#deps;
+    const key = this.#keyOf(subject, name);
     if (subject !== 'task' || budgets.has(key)) return budgets.view(key);
     const [spent, limit] = await db.read(async (sql) => [
       await readSpent(sql, key),
@@ -137,6 +173,8 @@ export class Settings {
       budgets.view(makeBudgetKey('day', '', day)),
       ...[...agents].sort().map((name) => budgets.view(makeBudgetKey('agent', name, day))),
     ];
+    for (const { subject, name } of budgets.listLimits())
+      if (isPayer(subject)) views.push(budgets.view(this.#keyOf(subject, name)));
     for (const { name } of tasks) views.push(await this.viewBudget('task', name));
     return views;
   }
@@ -240,6 +278,9 @@ export class Settings {
     return forgotten;
   }
 }
+
+const isPayer = (subject: BudgetSubject): subject is Payer['subject'] =>
+  subject === 'key' || subject === 'person';
 
 function readName({ subject, name = '' }: BudgetChange): string {
   if (subject === 'site' || subject === 'day') {

@@ -119,3 +119,7 @@ export async function writeSecret(sql: Sql, secret: StoredSecret): Promise<void>
 export async function markRevoked(sql: Sql, name: string, revokedMs: number): Promise<void> {
   await sql.run('UPDATE api_keys SET revoked_ms = ? WHERE name = ?', revokedMs, name);
 }
+
+export async function endSecret(sql: Sql, id: string, endsMs: number): Promise<void> {
+  await sql.run('UPDATE api_key_secrets SET ends_ms = ? WHERE id = ?', endsMs, id);
+}

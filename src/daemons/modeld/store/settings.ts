@@ -1,6 +1,6 @@
 // Stores limits, providers, aliases and the budgets' spending. Admitted runs are in run-rows.ts.
 import type { Sql } from '../../../platform/sql/database.ts';
-import type { DialectName, ProviderPrice } from '../../../wire/modeld.ts';
+import type { BudgetPeriod, DialectName, ProviderPrice } from '../../../wire/modeld.ts';
 import type { Limit, SetBy, SpentAmount } from '../budgets.ts';
 import type { BudgetKey, BudgetSubject } from '../rules/budget.ts';
 import type { ModelAlias } from '../rules/model-aliases.ts';
@@ -11,6 +11,7 @@ type LimitRow = {
   tokens_limit: number | null;
   cost_limit: number | null;
   set_by: SetBy;
+  period: BudgetPeriod | null;
 };
 type SpentRow = {
   subject: BudgetSubject;
@@ -26,6 +27,7 @@ const toLimit = (row: LimitRow): Limit => ({
   tokensLimit: row.tokens_limit,
   costLimitMicrousd: row.cost_limit,
   setBy: row.set_by,
+  ...(row.period === null ? {} : { period: row.period }),
 });
 const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): SpentAmount => ({
   key: { subject, name, period },
@@ -36,7 +38,7 @@ const toSpent = ({ subject, name, period, tokens, cost }: SpentRow): SpentAmount
 /** Limits except those of tasks, which are loaded with their runs. */
 export async function readStandingLimits(sql: Sql): Promise<Limit[]> {
   const rows = await sql.all<LimitRow>(
-    "SELECT * FROM budget_limits WHERE subject IN ('site', 'day', 'agent')",
+    "SELECT * FROM budget_limits WHERE subject IN ('site', 'day', 'agent', 'key', 'person')",
   );
   return rows.map(toLimit);
 }
@@ -65,24 +67,26 @@ export async function readTaskLimits(sql: Sql, count: number): Promise<Limit[]> 
 
 export async function writeLimit(sql: Sql, limit: Limit): Promise<void> {
   await sql.run(
-    `INSERT INTO budget_limits (subject, name, tokens_limit, cost_limit, set_by)
-     VALUES (?, ?, ?, ?, ?)
+    `INSERT INTO budget_limits (subject, name, tokens_limit, cost_limit, set_by, period)
+     VALUES (?, ?, ?, ?, ?, ?)
      ON CONFLICT (subject, name) DO UPDATE SET tokens_limit = excluded.tokens_limit,
-       cost_limit = excluded.cost_limit, set_by = excluded.set_by`,
+       cost_limit = excluded.cost_limit, set_by = excluded.set_by, period = excluded.period`,
     limit.subject,
     limit.name,
     limit.tokensLimit,
     limit.costLimitMicrousd,
     limit.setBy,
+    limit.period ?? null,
   );
 }
 
-/** Resolves to the spending of the site, and of this day and its agents. */
+/** Resolves to the spending of the site, and of this day and month. */
 export async function readCurrentSpent(sql: Sql, day: string): Promise<SpentAmount[]> {
   const site = await sql.all<SpentRow>("SELECT * FROM budget_spent WHERE subject = 'site'");
   const ofDay = await sql.all<SpentRow>(
-    "SELECT * FROM budget_spent WHERE period = ? AND period <> ''",
+    "SELECT * FROM budget_spent WHERE period IN (?, ?) AND period <> ''",
     day,
+    day.slice(0, 'YYYY-MM'.length),
   );
   return [...site, ...ofDay].map(toSpent);
 }

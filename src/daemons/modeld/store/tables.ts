@@ -205,6 +205,9 @@ CREATE INDEX model_calls_by_people ON model_calls (created_ms) WHERE run_id IS N
 const ALIASES = `
 CREATE TABLE model_aliases (pattern TEXT PRIMARY KEY, model TEXT NOT NULL) WITHOUT ROWID;`;
 
+/** The period of a key's or a person's budget. */
+const BUDGET_PERIODS = 'ALTER TABLE budget_limits ADD COLUMN period TEXT;';
+
 export const MIGRATIONS: Migrations = [
   FIRST,
   `${PARTS_WITH_KEYS}${OUTBOX_IN_ONE_TREE}`,
@@ -219,4 +222,5 @@ export const MIGRATIONS: Migrations = [
   USAGE_TOTALS,
   API_KEYS,
   ALIASES,
+  BUDGET_PERIODS,
 ];

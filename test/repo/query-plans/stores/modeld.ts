@@ -1,6 +1,9 @@
 // Runs every statement of modeld's store.
 import { makePruning } from '../../../../src/daemons/modeld/service/pruning.ts';
-import { restoreFromAudit } from '../../../../src/daemons/modeld/service/restore-from-audit.ts';
+import {
+  readOwnBudgets,
+  restoreFromAudit,
+} from '../../../../src/daemons/modeld/service/restore-from-audit.ts';
 import * as keys from '../../../../src/daemons/modeld/store/api-keys.ts';
 import * as calls from '../../../../src/daemons/modeld/store/calls.ts';
 import { findVectors, writeVectors } from '../../../../src/daemons/modeld/store/embeddings.ts';
@@ -110,6 +113,7 @@ async function useKeys(db: Database): Promise<void> {
   await db.write(async (sql) => {
     await keys.writeKey(sql, { ...key, ...times } as keys.StoredKey);
     await keys.writeSecret(sql, secret);
+    await keys.endSecret(sql, 'x', 2);
     await keys.markRevoked(sql, 'ci', 2);
     await keys.readKeys(sql);
     await keys.readSecrets(sql);
@@ -185,7 +189,7 @@ async function use(file: string): Promise<void> {
   });
   await retain(db, journal, runIds);
   await forEachOf(3, (n) => journal.intent(intent(2 * HISTORY + n)));
-  await restoreFromAudit(db, LOST);
+  await restoreFromAudit(db, LOST, await readOwnBudgets(db));
   await db.read((sql) => runRows.live(sql));
   await db.write(async (sql) => {
     await forgetBody(sql, hashOf(2 * HISTORY - 1));
