@@ -4,19 +4,56 @@ import * as z from 'zod';
 import {
   MEMORY_BATCH_MAX,
   MEMORY_BODY_BYTES_MAX,
+  MEMORY_TEXT_CHARS_MAX,
+  MemoryClass,
   MemoryId,
   MemoryScope,
+  MemorySnapshot,
+  MemorySnapshotId,
+  MemoryStatus,
+  MemoryVersion,
   MemoryView,
   NewMemory,
   RecalledMemory,
 } from './memoryd/records.ts';
-import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './primitives.ts';
+import { AgentName, CallId, Label, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 
 export const RECALL_LIMIT_MAX = 100;
 
 const memoryParams = z.strictObject({ id: MemoryId });
 const memoryResponse = z.object({ memory: MemoryView });
+
+const memoriesResponse = z.object({ memories: z.array(MemoryView) });
+const rememberResponse = z.object({
+  /** The first of them, for a request of one. */
+  memory: MemoryView,
+  memories: z.array(MemoryView),
+});
+const ids = z.array(MemoryId).min(1).max(MEMORY_BATCH_MAX);
+const Which = z.strictObject({ ids });
+
+const EditMemory = NewMemory.omit({
+  class: true,
+  scope: true,
+  expires_at: true,
+  supersedes: true,
+})
+  .partial()
+  .extend({
+    /** Fails if it is not the newest. */
+    version: z.int().positive().optional(),
+    /** The person answers for the text as it is then: its marks are dropped. */
+    vouch: z.boolean().optional(),
+  });
+
+const Combine = z.strictObject({
+  ids,
+  text: z.string().min(1).max(MEMORY_TEXT_CHARS_MAX),
+  /** By default those of all memories, if they have the same. */
+  class: MemoryClass.optional(),
+  scope: MemoryScope.optional(),
+});
 
 /** One memory, or several that are remembered together or not at all. */
 const Remember = z.union([
@@ -57,11 +94,7 @@ export const memorydRoutes = routes({
     callers: ['operator'],
     creates: true,
     body: Remember,
-    output: z.object({
-      /** The first of them, for a request of one. */
-      memory: MemoryView,
-      memories: z.array(MemoryView),
-    }),
+    output: rememberResponse,
     bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
   }),
   recall: route({
@@ -75,6 +108,126 @@ export const memorydRoutes = routes({
       explain: z.boolean().optional(),
     }),
     output: recalled,
+  }),
+  /** Remembers them as proposals, which a person approves or rejects. */
+  proposeMemory: route({
+    method: 'POST',
+    path: '/v1/memory/propose',
+    callers: ['operator'],
+    creates: true,
+    body: Remember,
+    output: rememberResponse,
+    bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
+  }),
+  approveMemory: route({
+    method: 'POST',
+    path: '/v1/memory/{id}/approve',
+    callers: ['operator'],
+    params: memoryParams,
+    output: memoryResponse,
+  }),
+  rejectMemory: route({
+    method: 'POST',
+    path: '/v1/memory/{id}/reject',
+    callers: ['operator'],
+    params: memoryParams,
+    output: memoryResponse,
+  }),
+  /** Adds a version. Its labels are those of the one before, unless a person vouches for it. */
+  editMemory: route({
+    method: 'POST',
+    path: '/v1/memory/{id}/edit',
+    callers: ['operator'],
+    params: memoryParams,
+    body: EditMemory,
+    output: memoryResponse,
+    bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
+  }),
+  /** Removes the texts for good; ids, labels and links stay. */
+  forget: route({
+    method: 'POST',
+    path: '/v1/memory/forget',
+    callers: ['operator'],
+    body: Which,
+    output: memoriesResponse,
+    streams: true,
+  }),
+  expire: route({
+    method: 'POST',
+    path: '/v1/memory/expire',
+    callers: ['operator'],
+    body: Which.extend({
+      /** By default now. */
+      at: Timestamp.optional(),
+    }),
+    output: memoriesResponse,
+  }),
+  /** Replaces several by one; the caller brings its text. */
+  merge: route({
+    method: 'POST',
+    path: '/v1/memory/merge',
+    callers: ['operator'],
+    creates: true,
+    body: Combine,
+    output: memoryResponse,
+    bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
+  }),
+  /** Adds one beside those that it summarizes; the caller brings its text. */
+  summarize: route({
+    method: 'POST',
+    path: '/v1/memory/summarize',
+    callers: ['operator'],
+    creates: true,
+    body: Combine,
+    output: memoryResponse,
+    bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
+  }),
+  /** Names this moment of a scope and those below it. */
+  takeMemorySnapshot: route({
+    method: 'POST',
+    path: '/v1/memory/snapshots',
+    callers: ['operator'],
+    creates: true,
+    body: z.strictObject({ scope: MemoryScope, name: z.string().min(1).max(200).optional() }),
+    output: z.object({ snapshot: MemorySnapshot }),
+  }),
+  listMemorySnapshots: route({
+    method: 'GET',
+    path: '/v1/memory/snapshots',
+    callers: ['operator'],
+    query: z.strictObject(pageQuery(100)),
+    output: z.object({ snapshots: z.array(MemorySnapshot), cursor: z.string().nullable() }),
+  }),
+  /** Takes a scope back to a snapshot, or one memory back to a version of it. */
+  rollBackMemory: route({
+    method: 'POST',
+    path: '/v1/memory/rollback',
+    callers: ['operator'],
+    body: z.union([
+      z.strictObject({ snapshot_id: MemorySnapshotId }),
+      z.strictObject({ id: MemoryId, version: z.int().positive() }),
+    ]),
+    output: z.object({ changed: z.int() }),
+  }),
+  /** Newest first. With a class or a status, a page may have fewer than `limit`. */
+  listMemories: route({
+    method: 'GET',
+    path: '/v1/memory',
+    callers: ['operator'],
+    query: z.strictObject({
+      ...pageQuery(100),
+      scope: MemoryScope.optional(),
+      class: MemoryClass.optional(),
+      status: MemoryStatus.optional(),
+    }),
+    output: z.object({ memories: z.array(MemoryView), cursor: z.string().nullable() }),
+  }),
+  memoryHistory: route({
+    method: 'GET',
+    path: '/v1/memory/{id}/history',
+    callers: ['operator'],
+    params: memoryParams,
+    output: z.object({ versions: z.array(MemoryVersion) }),
   }),
   /** Makes everything but the journal and the objects again. */
   rebuildMemory: route({

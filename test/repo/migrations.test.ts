@@ -36,7 +36,10 @@ const MADE: Record<string, string[]> = {
     '05cf0f35db7c2c41613e51baccbdbb4d344549a189da395d63ecfe5d555ef463',
     '0e7467bb774f7d60890e6cdba1d96d9b5ff3f1a0de07bedf02333c85e2710a7a',
   ],
-  'memoryd/store/schema.ts': ['19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501'],
+  'memoryd/store/schema.ts': [
+    '19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501',
+    '0a7f9e7b623753d5870b243fa01afcced6ec85a3c88f0f2bf5a83130ab1f9521',
+  ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',
     '80c9db3d69593f88ed71a60abce52a41c5552d7be361cda754434d928fc225af',

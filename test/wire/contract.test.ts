@@ -75,10 +75,27 @@ const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
     const fact = (text: string) => ({ body: { class: 'semantic', scope: 'team', text } });
     return [fact('One'), fact('Another')];
   },
+  proposeMemory: async () => {
+    const fact = (text: string) => ({ body: { class: 'semantic', scope: 'team', text } });
+    return [fact('One proposal'), fact('Another proposal')];
+  },
+  summarize: async () => {
+    const fact = { class: 'semantic', scope: 'team', text: 'A fact.' } as const;
+    const { memory } = await world.memoryd.remember({ body: fact });
+    const summary = (text: string) => ({ body: { ids: [memory.id], text } });
+    return [summary('One'), summary('Another')];
+  },
+  takeMemorySnapshot: async () => {
+    const moment = (name: string) => ({ body: { scope: 'team', name } });
+    return [moment('One'), moment('Another')];
+  },
 };
 
-/** An apply needs a layer, and nothing is left for a second one: layered-workspace.test.ts. */
-const TESTED_ELSEWHERE = ['applyChanges'];
+/**
+ * An apply needs a layer, and nothing is left for a second one: layered-workspace.test.ts. Nor is
+ * anything left for a second merge: changes.test.ts of memoryd.
+ */
+const TESTED_ELSEWHERE = ['applyChanges', 'merge'];
 const creating = everyRoute.filter(
   ({ name, route }) => route.creates === true && !TESTED_ELSEWHERE.includes(name),
 );

@@ -1,9 +1,15 @@
 // The rows of memoryd's routes: for each, a request that succeeds and specific ones it must refuse.
 import assert from 'node:assert/strict';
-import type { MemoryView, NewMemory, RecalledMemory } from '../../src/wire/memoryd/records.ts';
+import type {
+  MemorySnapshot,
+  MemoryView,
+  NewMemory,
+  RecalledMemory,
+} from '../../src/wire/memoryd/records.ts';
 import { memorydRoutes } from '../../src/wire/memoryd.ts';
+import type { Route } from '../../src/wire/route.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
-import { rows, withBody } from './row.ts';
+import { type Bad, rows, withBody } from './row.ts';
 
 let made = 0;
 
@@ -14,15 +20,30 @@ const newMemory = (more: Partial<NewMemory> = {}): NewMemory => ({
   ...more,
 });
 
-async function remembered(world: IdleWorld, more?: Partial<NewMemory>): Promise<MemoryView> {
+async function post<T>(world: IdleWorld, route: Route, body: object): Promise<T> {
   const headers = { authorization: `Bearer ${world.operatorKey}`, 'agentd-person': 'tester' };
   const path = socketOf(world, 'memoryd', 'operator', world.someRun)!;
-  const request = { body: newMemory(more) };
-  const outcome = await callSocket(path, memorydRoutes.remember, request, { headers });
+  const outcome = await callSocket(path, route, { body }, { headers });
   assert.ok(outcome.ok, JSON.stringify(outcome));
-  return (outcome.value as { memories: MemoryView[] }).memories[0]!;
+  return outcome.value as T;
 }
 
+type One = { memory: MemoryView };
+const remembered = async (world: IdleWorld, more?: Partial<NewMemory>): Promise<MemoryView> =>
+  (await post<One>(world, memorydRoutes.remember, newMemory(more))).memory;
+const proposed = async (world: IdleWorld): Promise<MemoryView> =>
+  (await post<One>(world, memorydRoutes.proposeMemory, newMemory())).memory;
+const taken = async (world: IdleWorld): Promise<MemorySnapshot> => {
+  const body = { scope: 'project:wire' };
+  const route = memorydRoutes.takeMemorySnapshot;
+  return (await post<{ snapshot: MemorySnapshot }>(world, route, body)).snapshot;
+};
+
+const unknownAmongIds: Bad = [
+  'an unknown memory',
+  (g) => withBody(g, { ids: [`memory_${'0'.repeat(26)}`] }),
+  'not_found',
+];
 export const ROWS = rows({
   remember: {
     cites: '[R280] [R72]',
@@ -73,6 +94,102 @@ export const ROWS = rows({
     good: async (world) => ({ params: { id: (await remembered(world)).id } }),
     check: ({ memory }: { memory: MemoryView }, good) =>
       assert.equal(memory.id, (good.params as { id: string }).id),
+  },
+  proposeMemory: {
+    cites: '[R284] [R80]',
+    good: async () => ({ body: newMemory() }),
+    check: ({ memory }: { memory: MemoryView }) => assert.equal(memory.status, 'proposed'),
+    bad: [['the memory of a person', (g) => withBody(g, { scope: 'person:ann' }), 'denied']],
+  },
+  approveMemory: {
+    cites: '[R285] [R81]',
+    good: async (world) => ({ params: { id: (await proposed(world)).id } }),
+    check: ({ memory }: { memory: MemoryView }) => assert.equal(memory.status, 'active'),
+  },
+  rejectMemory: {
+    good: async (world) => ({ params: { id: (await proposed(world)).id } }),
+    check: ({ memory }: { memory: MemoryView }) => assert.equal(memory.status, 'rejected'),
+  },
+  editMemory: {
+    good: async (world) => ({
+      params: { id: (await remembered(world)).id },
+      body: { text: 'Edited.', version: 1, vouch: true },
+    }),
+    check: ({ memory }: { memory: MemoryView }) => assert.equal(memory.text, 'Edited.'),
+    bad: [
+      ['an older version', (g) => withBody(g, { version: 7 }), 'conflict'],
+      ['another scope', (g) => withBody(g, { scope: 'team' }), 'bad_request'],
+    ],
+  },
+  forget: {
+    cites: '[R282] [R74]',
+    good: async (world) => ({ body: { ids: [(await remembered(world)).id] } }),
+    check: ({ memories }: { memories: MemoryView[] }) =>
+      assert.deepEqual([memories[0]?.status, memories[0]?.text], ['forgotten', null]),
+    bad: [unknownAmongIds],
+  },
+  expire: {
+    cites: '[R283] [R75]',
+    good: async (world) => ({ body: { ids: [(await remembered(world)).id] } }),
+    check: ({ memories }: { memories: MemoryView[] }) =>
+      assert.equal(memories[0]?.status, 'expired'),
+    bad: [unknownAmongIds, ['no time', (g) => withBody(g, { at: 'later' }), 'bad_request']],
+  },
+  merge: {
+    cites: '[R76]',
+    good: async (world) => {
+      const ids = [(await remembered(world)).id, (await remembered(world)).id];
+      return { body: { ids, text: 'Both facts.', class: 'semantic', scope: 'team' } };
+    },
+    check: ({ memory }: { memory: MemoryView }) =>
+      assert.deepEqual([memory.links.length, memory.scope], [2, 'team']),
+    bad: [unknownAmongIds],
+  },
+  summarize: {
+    cites: '[R77]',
+    good: async (world) => ({ body: { ids: [(await remembered(world)).id], text: 'In short.' } }),
+    check: ({ memory }: { memory: MemoryView }) =>
+      assert.equal(memory.links[0]?.kind, 'summarizes'),
+    bad: [unknownAmongIds],
+  },
+  takeMemorySnapshot: {
+    cites: '[R78]',
+    good: async () => ({ body: { scope: 'project:wire', name: 'before' } }),
+    check: ({ snapshot }: { snapshot: MemorySnapshot }) =>
+      assert.deepEqual([snapshot.scope, snapshot.name], ['project:wire', 'before']),
+    bad: [['the memory of a person', (g) => withBody(g, { scope: 'person:ann' }), 'denied']],
+  },
+  listMemorySnapshots: {
+    good: async (world) => {
+      await taken(world);
+      return { query: { limit: '1' } };
+    },
+    check: ({ snapshots }: { snapshots: unknown[] }) => assert.equal(snapshots.length, 1),
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  rollBackMemory: {
+    cites: '[R79]',
+    good: async (world) => ({ body: { snapshot_id: (await taken(world)).id } }),
+    check: ({ changed }: { changed: number }) => assert.equal(changed, 0),
+    bad: [
+      [
+        'an unknown snapshot',
+        (g) => withBody(g, { snapshot_id: `memsnap_${'0'.repeat(26)}` }),
+        'not_found',
+      ],
+    ],
+  },
+  listMemories: {
+    good: async (world) => {
+      await remembered(world);
+      return { query: { limit: '1', scope: 'project:wire' } };
+    },
+    check: ({ memories }: { memories: unknown[] }) => assert.equal(memories.length, 1),
+    bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
+  },
+  memoryHistory: {
+    good: async (world) => ({ params: { id: (await remembered(world)).id } }),
+    check: ({ versions }: { versions: unknown[] }) => assert.equal(versions.length, 1),
   },
   rebuildMemory: {
     good: async (world) => {

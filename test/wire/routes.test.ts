@@ -207,7 +207,7 @@ function testCallers(call: Omit<RouteCall, 'as'>, row: RouteRow): void {
   });
 }
 
-describe('[R273-R281, R286-R302] every route', () => {
+describe('[R273-R302] every route', () => {
   for (const [daemon, rows] of ROWS) {
     describe(daemon, () => {
       it('has a row for every route, and no row for a missing one', () => {

@@ -20,7 +20,8 @@ import {
 } from './state.ts';
 import { supervisedDownFault } from './supervisor.ts';
 
-type CallOptions = { deadlineMs?: number; idempotent?: true };
+/** `idempotent`: under a new key, or under this one. */
+type CallOptions = { deadlineMs?: number; idempotent?: true | string };
 
 export type RuntimeClient = {
   info: RuntimeInfo;
@@ -101,7 +102,7 @@ export function connectRuntime(stateDir: string, as?: string): RuntimeClient {
         headers: {
           ...headers,
           'agentd-deadline-ms': deadlineMs,
-          'idempotency-key': idempotent === true ? crypto.randomUUID() : undefined,
+          'idempotency-key': idempotent === true ? crypto.randomUUID() : idempotent,
         },
         body: any.body === undefined ? undefined : JSON.stringify(any.body),
         timeoutMs: deadlineMs + 1_000,

@@ -1,20 +1,28 @@
 // Maps memoryd's routes to its operations.
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
+import { cutPage, readIdCursor } from '../../platform/page.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
+import type { NewMemory } from '../../wire/memoryd/records.ts';
 import type { memorydRoutes } from '../../wire/memoryd.ts';
+import type { MemoryChanges } from './service/changes.ts';
+import type { Combination, Combine } from './service/combine.ts';
 import type { Finder } from './service/finder.ts';
 import type { Recall, RecallQuery } from './service/recall.ts';
 import type { Remember } from './service/remember.ts';
 import type { Actor } from './service/rights.ts';
+import type { MemorySnapshots } from './service/snapshots.ts';
 import type { CaughtUp } from './store/catch-up.ts';
 
 export type MemoryApiDeps = {
   remember: Remember;
   recall: Recall;
   finder: Finder;
+  changes: MemoryChanges;
+  combine: Combine;
+  snapshots: MemorySnapshots;
   rebuild(): Promise<CaughtUp>;
 };
 
@@ -27,11 +35,14 @@ function asPerson(caller: Caller): Actor {
   return { principal, person };
 }
 
+type AnyContext = Pick<HandlerContext, 'caller' | 'idempotencyKey'> & {
+  params?: unknown;
+  body?: unknown;
+};
+type RememberBody = NewMemory | { memories: readonly NewMemory[] };
+
 /** Scopes the key by caller and route, because clients choose keys freely. */
-function keyFor(
-  context: Pick<HandlerContext, 'caller' | 'idempotencyKey' | 'params' | 'body'>,
-  route: string,
-): IdempotencyKey | undefined {
+function keyFor(context: AnyContext, route: string): IdempotencyKey | undefined {
   const { caller, idempotencyKey: key, params, body } = context;
   if (key === undefined) return undefined;
   return { scope: `${caller.principal} ${route}`, key, requestHash: hashJson([params, body]) };
@@ -58,22 +69,100 @@ function toQuery({ scope, scopes, as_of, max_tokens, ...rest }: RecallBody): Rec
 }
 
 export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes> {
-  const { remember, recall, finder, rebuild } = deps;
+  const { finder, changes, combine, snapshots } = deps;
   const viewAll = (actor: Actor, ids: readonly string[]) =>
     Promise.all(ids.map((id) => finder.view(actor, id)));
+  const viewOne = async (actor: Actor, id: string) => ({ memory: await finder.view(actor, id) });
+  const remember = async (
+    context: AnyContext,
+    body: RememberBody,
+    how: { route: string; proposes: boolean },
+  ) => {
+    const actor = asPerson(context.caller);
+    const memories = 'memories' in body ? body.memories : [body];
+    const once = keyFor(context, how.route);
+    const ids = await deps.remember(actor, memories, { once, proposes: how.proposes });
+    const views = await viewAll(actor, ids);
+    return { memory: views[0]!, memories: views };
+  };
+  const joinAs = async (context: AnyContext, op: 'merge' | 'summarize', body: Combination) => {
+    const actor = asPerson(context.caller);
+    return viewOne(actor, await combine(actor, op, body, keyFor(context, op)));
+  };
   return {
-    async remember(context) {
-      const { body } = context;
-      const actor = asPerson(context.caller);
-      const memories = 'memories' in body ? body.memories : [body];
-      const once = keyFor(context as unknown as HandlerContext, 'remember');
-      const views = await viewAll(actor, await remember(actor, memories, { once }));
-      return { memory: views[0]!, memories: views };
-    },
+    remember: (context) => remember(context, context.body, { route: 'remember', proposes: false }),
+    proposeMemory: (context) =>
+      remember(context, context.body, { route: 'propose', proposes: true }),
     async recall({ caller, body }) {
-      return { memories: await recall(asPerson(caller), toQuery(body)) };
+      return { memories: await deps.recall(asPerson(caller), toQuery(body)) };
     },
-    rebuildMemory: () => rebuild(),
+    async approveMemory({ caller, params }) {
+      const actor = asPerson(caller);
+      await changes.approve(actor, params.id);
+      return viewOne(actor, params.id);
+    },
+    async rejectMemory({ caller, params }) {
+      const actor = asPerson(caller);
+      await changes.reject(actor, params.id);
+      return viewOne(actor, params.id);
+    },
+    async editMemory({ caller, params, body }) {
+      const actor = asPerson(caller);
+      const { vouch, ...edit } = body;
+      await changes.edit(actor, params.id, { ...edit, vouches: vouch });
+      return viewOne(actor, params.id);
+    },
+    async forget({ caller, body }) {
+      const actor = asPerson(caller);
+      await changes.forget(actor, body.ids);
+      return { memories: await viewAll(actor, body.ids) };
+    },
+    async expire({ caller, body }) {
+      const actor = asPerson(caller);
+      await changes.expire(actor, body.ids, body.at);
+      return { memories: await viewAll(actor, body.ids) };
+    },
+    merge: (context) => joinAs(context, 'merge', context.body),
+    summarize: (context) => joinAs(context, 'summarize', context.body),
+    async takeMemorySnapshot(context) {
+      const { caller, body } = context;
+      const once = keyFor(context, 'snapshot');
+      return { snapshot: await snapshots.take(asPerson(caller), body, once) };
+    },
+    async listMemorySnapshots({ caller, query }) {
+      const before = readIdCursor(query.cursor, 'memsnap');
+      const found = await snapshots.list(asPerson(caller), { before, limit: query.limit + 1 });
+      const { rows, cursor } = cutPage(found, query.limit, ({ id }) => id);
+      return { snapshots: rows, cursor };
+    },
+    async rollBackMemory({ caller, body }) {
+      const actor = asPerson(caller);
+      if ('snapshot_id' in body) {
+        const ids = await snapshots.rollBackTo(actor, body.snapshot_id);
+        return { changed: ids.length };
+      }
+      await snapshots.restore(actor, body);
+      return { changed: 1 };
+    },
+    async listMemories({ caller, query }) {
+      const { limit, cursor: from, scope, ...wanted } = query;
+      const found = await finder.list(asPerson(caller), {
+        scopes: scope === undefined ? undefined : [scope],
+        before: readIdCursor(from, 'memory'),
+        limit: limit + 1,
+      });
+      const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
+      const memories = rows.filter(
+        (memory) =>
+          memory.class === (wanted.class ?? memory.class) &&
+          memory.status === (wanted.status ?? memory.status),
+      );
+      return { memories, cursor };
+    },
+    async memoryHistory({ caller, params }) {
+      return { versions: await finder.history(asPerson(caller), params.id) };
+    },
+    rebuildMemory: () => deps.rebuild(),
     async getMemory({ caller, params, query }) {
       return { memory: await finder.view(asPerson(caller), params.id, query.version) };
     },

@@ -3,9 +3,11 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { openBlobStore } from '../../platform/blob-store.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
+import { makeMutex } from '../../platform/mutex.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { makePrivateDir } from '../../platform/state-dir.ts';
+import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
@@ -15,17 +17,22 @@ import { makeHandlers } from './api.ts';
 import { type MemorydConfig, memorydConfig } from './config.ts';
 import type { JournalEntry } from './journal/entry.ts';
 import { openJournal } from './journal/journal.ts';
+import { makeChanges } from './service/changes.ts';
+import { makeCombine } from './service/combine.ts';
 import { makeFinder } from './service/finder.ts';
 import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
 import { makeRecall } from './service/recall.ts';
 import { makeRemember } from './service/remember.ts';
 import { makeRights } from './service/rights.ts';
+import { makeMemorySnapshots } from './service/snapshots.ts';
 import { makeTexts } from './service/texts.ts';
 import { catchUp } from './store/catch-up.ts';
 import { makeCommit, type TablesGate } from './store/commit.ts';
+import { eraseForgotten } from './store/erase.ts';
 import { MIGRATIONS } from './store/schema.ts';
 
 const AUDIT_WAIT_MS = 2_000;
+const EXPIRY_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
 async function start(
   context: DaemonContext<MemorydConfig>,
@@ -49,6 +56,8 @@ async function start(
       takeBack: journal.takeBack,
     },
   });
+  // Pages of forgotten texts are overwritten.
+  await db.read((sql) => sql.all('PRAGMA secure_delete = ON'));
   const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const outbox = await openOutbox({ db, source: 'memoryd', clock, append, log });
@@ -74,20 +83,35 @@ async function start(
     onRefused: auditRefusals({ daemon: 'memoryd', db, outbox, newId, log }),
   });
   const rights = makeRights({ ...own, policy, findOwner: async () => undefined });
+  const expiry = makeWakeLoop({
+    clock,
+    work: () => changes.expireDue(clock.nowMs(), db),
+    backoffMs: EXPIRY_BACKOFF_MS,
+    onError: (error) => log.warn('expiring memories failed; retrying', { error }),
+  });
   const commit = makeCommit(own);
   const finder = makeFinder({ db, rights, texts });
-  const parts = { ...own, commit, rights, finder, texts };
+  const onExpirySet = () => expiry.wake();
+  const parts = { ...own, commit, rights, finder, texts, onExpirySet };
   const remember = makeRemember({ ...parts, lifetimesS: config.expires_s_for });
   const recall = makeRecall(parts);
+  const eraseLock = makeMutex();
+  const erase = () => eraseLock(() => eraseForgotten({ ...own, objects }));
+  const changes = makeChanges({ ...parts, erase });
+  const combine = makeCombine(parts);
+  const snapshots = makeMemorySnapshots(parts);
+  const service = { remember, recall, finder, changes, combine, snapshots };
 
   return {
-    handlers: refuseWhileClosed(
-      gate,
-      makeHandlers({ remember, recall, finder, rebuild: makeRebuild(own) }),
-    ),
+    handlers: refuseWhileClosed(gate, makeHandlers({ ...service, rebuild: makeRebuild(own) })),
     database: db,
+    async begin() {
+      await erase();
+      expiry.wake();
+    },
     async stop() {
       policy.close();
+      await expiry.stop();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();

@@ -1,7 +1,10 @@
 // agentctl memory, through the whole program: what it sends, and what it prints.
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { MemoryView, RecalledMemory } from '../../../wire/memoryd/records.ts';
+import type { MemorySnapshot, MemoryView, RecalledMemory } from '../../../wire/memoryd/records.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { at, id } from '../testing/fixtures.ts';
 import { agentctl } from '../testing/run-agentctl.ts';
@@ -10,7 +13,11 @@ let fake: FakeRuntime;
 before(async () => {
   fake = await startFake();
 });
-after(() => fake.stop());
+const dir = mkdtempSync(join(tmpdir(), 'actl-memory-'));
+after(async () => {
+  rmSync(dir, { recursive: true });
+  await fake.stop();
+});
 const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 const lastBody = () => fake.seen.at(-1)!.body as Record<string, unknown>;
 
@@ -139,4 +146,125 @@ test('memory rebuild names damaged lines', async () => {
   const { stdout } = await run('memory', 'rebuild');
   assert.match(stdout, /^Applied 2 operations of the journal\.$/m);
   assert.match(stdout, /journals\/2026-06-29\.jsonl:3 is damaged/);
+});
+
+const one =
+  (more: Partial<MemoryView> = {}) =>
+  async () => ({ memory: memory(more) });
+const ID = id<MemoryView['id']>('memory', 1);
+
+test('memory edit, approve, reject, merge, summarize and propose print what came of it', async () => {
+  const proposed = memory({ status: 'proposed' });
+  fake.script({
+    memoryd: {
+      editMemory: one({ version: 2 }),
+      approveMemory: one(),
+      rejectMemory: one({ status: 'rejected' }),
+      merge: one(),
+      summarize: one(),
+      proposeMemory: async () => ({ memory: proposed, memories: [proposed] }),
+    },
+  });
+  assert.equal((await run('memory', 'edit', ID)).code, 2, 'nothing to change');
+  assert.match((await run('memory', 'edit', ID, 'New.', '--vouch')).stdout, /has version 2/);
+  assert.deepEqual(lastBody(), { text: 'New.', vouch: true });
+  assert.match((await run('memory', 'approve', ID)).stdout, /recalled in project:app/);
+  assert.match((await run('memory', 'reject', ID)).stdout, /nobody recalls it/);
+  assert.equal((await run('memory', 'merge', 'Both.', ID, ID)).stdout, `${ID}\n`);
+  assert.deepEqual(lastBody(), { ids: [ID, ID], text: 'Both.' });
+  assert.equal((await run('memory', 'summarize', 'x', ID, '--scope', 'team')).stdout, `${ID}\n`);
+  assert.match((await run('memory', 'propose', 'team', 'x')).stdout, /memory approve memory_/);
+});
+
+test('memory forget, expire, snapshot and rollback', async () => {
+  const snapshot = {
+    id: id<MemorySnapshot['id']>('memsnap', 1),
+    name: 'before',
+    scope: 'team',
+    taken_at: at(0),
+    by: 'person:alice' as const,
+  };
+  fake.script({
+    memoryd: {
+      forget: async () => ({ memories: [memory()] }),
+      expire: async () => ({ memories: [memory()] }),
+      takeMemorySnapshot: async () => ({ snapshot }),
+      listMemorySnapshots: async () => ({ snapshots: [snapshot], cursor: null }),
+      rollBackMemory: async () => ({ changed: 2 }),
+    },
+  });
+  assert.match((await run('memory', 'forget', ID, ID)).stdout, /Forgot 2 memories/);
+  assert.match((await run('memory', 'expire', ID)).stdout, /Expired 1 memory/);
+  assert.match((await run('memory', 'expire', ID, '--at', '30d')).stdout, /will expire at 20/);
+  assert.match(
+    (await run('memory', 'snapshot', 'team', '--name', 'before')).stdout,
+    /rollback memsnap_/,
+  );
+  assert.match((await run('memory', 'snapshot')).stdout, /team +before/);
+  assert.match((await run('memory', 'rollback', snapshot.id)).stdout, /Took back 2 memories/);
+  assert.deepEqual(lastBody(), { snapshot_id: snapshot.id });
+  assert.equal((await run('memory', 'rollback', ID)).code, 2);
+  await run('memory', 'rollback', ID, '--version', '1');
+  assert.deepEqual(lastBody(), { id: ID, version: 1 });
+});
+
+test('memory list and history print one line each, and every version', async () => {
+  const { text, labels, ...rest } = memory();
+  const version = { ...rest, text, labels };
+  fake.script({
+    memoryd: {
+      listMemories: async () => ({ memories: [memory()], cursor: 'memory_next' }),
+      memoryHistory: async () => ({ versions: [version] }),
+    },
+  });
+  const listed = (await run('memory', 'list', '--status', 'proposed')).stdout;
+  assert.match(listed, /active +semantic +project:app +Herons eat fish/);
+  assert.match(listed, /More: --cursor memory_next/);
+  assert.match((await run('memory', 'history', ID)).stdout, /version 1 {2}person:alice/);
+});
+
+test('memory export writes lines that import reads, with their marks', async () => {
+  const exported = memory({ text: 'Herons.', labels: ['person', 'outside'], ref: 'a.md:1' });
+  fake.script({
+    memoryd: {
+      listMemories: async () => ({ memories: [exported], cursor: null }),
+      remember: async () => ({ memory: exported, memories: [exported] }),
+    },
+  });
+  const file = join(dir, 'out.jsonl');
+  const line = { class: 'semantic', scope: 'project:app', text: 'Herons.', ref: 'a.md:1' };
+  const { stdout } = await run('memory', 'export');
+  assert.deepEqual(JSON.parse(stdout), { ...line, labels: ['outside'] });
+  assert.match((await run('memory', 'export', '--out', file)).stdout, /1 memory written/);
+  assert.match((await run('memory', 'export', '--markdown')).stdout, /- Herons\.$/m);
+  assert.match((await run('memory', 'import', file)).stdout, /Imported 1 memory/);
+  assert.deepEqual(lastBody(), { memories: [{ ...line, labels: ['outside'] }] });
+  const key = fake.seen.at(-1)!.idempotencyKey;
+  await run('memory', 'import', file);
+  assert.equal(fake.seen.at(-1)!.idempotencyKey, key, 'the same lines have the same key');
+});
+
+test('memory import takes the items of Markdown, and names the line that is wrong', async () => {
+  fake.script({
+    memoryd: { remember: async () => ({ memory: memory(), memories: [memory(), memory()] }) },
+  });
+  const file = join(dir, 'MEMORY.md');
+  writeFileSync(file, '# People\n\n- Ann leads.\n- Bob builds.\n');
+  assert.equal((await run('memory', 'import', file)).code, 2, 'it needs a scope');
+  const ran = await run('memory', 'import', file, '--scope', 'team', '--class', 'procedural');
+  assert.match(ran.stdout, /Imported 2 memories/);
+  const item = (text: string, line: number) => ({
+    class: 'procedural',
+    scope: 'team',
+    text,
+    ref: `MEMORY.md:${line}`,
+  });
+  assert.deepEqual(lastBody(), {
+    memories: [item('People: Ann leads.', 3), item('People: Bob builds.', 4)],
+  });
+  const lines = join(dir, 'bad.jsonl');
+  writeFileSync(lines, '{"text":"a"}\nnot json\n');
+  const wrong = await run('memory', 'import', lines);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /bad\.jsonl:2 is not a JSON object/);
 });

@@ -1,4 +1,4 @@
-// agentctl memory remember, search, show and rebuild.
+// agentctl memory remember, propose, search, show, list, history and rebuild.
 import type { MemoryView, NewMemory, RecalledMemory } from '../../../wire/memoryd/records.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { Args, Session } from '../command.ts';
@@ -6,7 +6,7 @@ import { readTextArgument } from '../input.ts';
 import type { Out } from '../out.ts';
 import { readTime } from '../read-amounts.ts';
 import { pluralize } from '../show/amounts.ts';
-import { renderMemory, renderRecalled } from '../show/memory.ts';
+import { renderList, renderMemory, renderRecalled, renderVersion } from '../show/memory.ts';
 
 const IMPORTANCE_MAX = 100;
 
@@ -34,26 +34,40 @@ export function readAbout(args: Args): MemoryOptions {
   return Object.fromEntries(Object.entries(about).filter(([, value]) => value !== undefined));
 }
 
-export async function remember({ args, out, runtime }: Session): Promise<void> {
+function readMemory(args: Args): NewMemory {
   const [scope, text] = args.positionals as [string, string];
   const supersedes = args.list('replaces') as MemoryView['id'][];
-  const body: NewMemory = {
+  return {
     class: (args.text('class') ?? 'semantic') as NewMemory['class'],
     scope,
     text: readTextArgument(text),
     ...readAbout(args),
     ...(supersedes.length === 0 ? {} : { supersedes }),
   };
-  const { memory } = await runtime().call('memoryd', 'remember', { body });
-  out.print({ memory }, () =>
-    memory.status === 'proposed'
-      ? [
-          memory.id,
-          `Proposed: a rule asks a person first. To accept it: agentctl memory approve ${memory.id}`,
-        ]
-      : [memory.id],
-  );
 }
+
+export async function remember({ args, out, runtime }: Session): Promise<void> {
+  const body = readMemory(args);
+  const { memory } = await runtime().call('memoryd', 'remember', { body }, { idempotent: true });
+  const isProposed = memory.status === 'proposed';
+  out.print({ memory }, () => [
+    memory.id,
+    ...(isProposed ? [`Proposed, because a rule asks a person first. ${hintAt(memory)}`] : []),
+  ]);
+}
+
+export async function propose({ args, out, runtime }: Session): Promise<void> {
+  const body = readMemory(args);
+  const { memory } = await runtime().call(
+    'memoryd',
+    'proposeMemory',
+    { body },
+    { idempotent: true },
+  );
+  out.print({ memory }, () => [memory.id, hintAt(memory)]);
+}
+
+const hintAt = ({ id }: MemoryView): string => `To accept it: agentctl memory approve ${id}`;
 
 export async function search({ args, out, runtime }: Session): Promise<void> {
   const [agent, query] = args.positionals as [string, string];
@@ -99,4 +113,25 @@ export async function rebuild({ out, runtime }: Session): Promise<void> {
       ({ day, line }) => `journals/${day}.jsonl:${line} is damaged; its operation is lost`,
     ),
   ]);
+}
+
+export async function list({ args, out, runtime }: Session): Promise<void> {
+  const query = {
+    scope: args.text('scope'),
+    class: args.text('class') as MemoryView['class'] | undefined,
+    status: args.text('status') as MemoryView['status'] | undefined,
+    cursor: args.text('cursor'),
+    limit: args.number('limit') ?? 50,
+  };
+  const answer = await runtime().call('memoryd', 'listMemories', { query });
+  out.print(answer, () => [
+    ...(answer.memories.length === 0 ? ['No memories.'] : renderList(answer.memories, out)),
+    ...(answer.cursor === null ? [] : [`More: --cursor ${answer.cursor}`]),
+  ]);
+}
+
+export async function history({ args, out, runtime }: Session): Promise<void> {
+  const params = { id: args.positionals[0]! as MemoryView['id'] };
+  const answer = await runtime().call('memoryd', 'memoryHistory', { params });
+  out.print(answer, () => answer.versions.flatMap((version) => renderVersion(version, out)));
 }

@@ -1,10 +1,15 @@
 // Renders memories: their text behind a bar, because others may have written it, and where it came
 // from.
-import type { MemoryLink, MemoryView, RecalledMemory } from '../../../wire/memoryd/records.ts';
+import type {
+  MemoryLink,
+  MemoryVersion,
+  MemoryView,
+  RecalledMemory,
+} from '../../../wire/memoryd/records.ts';
 import type { Out } from '../out.ts';
 import { formatRelative, formatSize } from './amounts.ts';
 import { escapeHidden, escapeLines, fence } from './exact.ts';
-import { renderFields } from './table.ts';
+import { renderFields, renderTable } from './table.ts';
 
 /** Authors of labels are shown with `by`; these say what a reader takes over. */
 const MARKS: ReadonlySet<string> = new Set(['outside', 'secret', 'personal']);
@@ -85,5 +90,38 @@ export function renderMemory(memory: MemoryView, out: Out): string[] {
     ...renderFields(fields, out.paint, out.columns).map((line) => `  ${line}`),
     '',
     ...(memory.text === null ? ['  [forgotten]'] : renderText(memory.text, out, Number.MAX_VALUE)),
+  ];
+}
+
+const HEADERS = [
+  { title: 'ID' },
+  { title: 'STATUS' },
+  { title: 'CLASS' },
+  { title: 'SCOPE', minWidth: 8 },
+  { title: 'MARKS' },
+  { title: 'TEXT', minWidth: 20 },
+] as const;
+
+export function renderList(memories: readonly MemoryView[], out: Out): string[] {
+  const rows = memories.map(({ id, status, class: kind, scope, labels, text }) => [
+    id,
+    status,
+    kind,
+    scope,
+    { text: showMarks(labels), style: 'red' as const },
+    text === null ? '[forgotten]' : escapeHidden(text.split('\n', 1)[0]!),
+  ]);
+  return renderTable(HEADERS, rows, out);
+}
+
+export function renderVersion(version: MemoryVersion, out: Out): string[] {
+  const { version: number, by, recorded_at, labels, links, text } = version;
+  const marks = showMarks(labels);
+  const head = [`version ${number}`, by, showTime(recorded_at)!];
+  const why = links.map(({ kind, id }) => `${kind} ${id}`).join(', ');
+  return [
+    [out.paint('bold', head.join('  ')), ...[marks, why].filter((part) => part !== '')].join('  '),
+    ...(text === null ? ['  [forgotten]'] : renderText(text, out, LINES_MAX)),
+    '',
   ];
 }

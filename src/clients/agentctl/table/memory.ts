@@ -3,6 +3,9 @@ import type { Command, Option, Positional } from '../command.ts';
 import { MARKS } from '../marks.ts';
 
 const ID: Positional = { name: 'ID' };
+const IDS: Positional = { name: 'ID', many: true };
+const load = async () => await import('../commands/memory-changes.ts');
+const loadFiles = async () => await import('../commands/memory-files.ts');
 const CLASSES = ['episodic', 'semantic', 'procedural', 'preference'];
 const SCOPE: Option = {
   name: 'scope',
@@ -10,6 +13,25 @@ const SCOPE: Option = {
   help: 'of this scope, and those below it; repeatable',
   many: true,
 };
+
+const MARK: Option = {
+  name: 'mark',
+  value: 'MARK',
+  many: true,
+  completes: MARKS,
+  only: true,
+  help: 'it is from outside, secret or personal; repeatable',
+};
+const STATUSES = [
+  'active',
+  'proposed',
+  'rejected',
+  'superseded',
+  'merged',
+  'expired',
+  'rolled_back',
+  'forgotten',
+];
 
 const ABOUT: readonly Option[] = [
   {
@@ -26,13 +48,23 @@ const ABOUT: readonly Option[] = [
   { name: 'valid-to', value: 'TIME', help: 'when it ceases to be true' },
   { name: 'expires', value: 'D', help: 'forget to recall it after this: 30d, or a time' },
   { name: 'importance', value: 'N', kind: 'count', most: 100, help: 'from 0 to 100' },
+  MARK,
+];
+
+const REPLACES: Option = {
+  name: 'replaces',
+  value: 'ID',
+  many: true,
+  help: 'the memory that it contradicts; repeatable',
+};
+const COMBINED: readonly Option[] = [
+  { name: 'scope', value: 'SCOPE', help: 'needed if theirs differ' },
   {
-    name: 'mark',
-    value: 'MARK',
-    many: true,
-    completes: MARKS,
+    name: 'class',
+    value: 'CLASS',
+    completes: CLASSES,
     only: true,
-    help: 'it is from outside, secret or personal; repeatable',
+    help: 'needed if theirs differ',
   },
 ];
 
@@ -40,15 +72,7 @@ export const memoryCommands: readonly Command[] = [
   {
     path: ['memory', 'remember'],
     positionals: [{ name: 'SCOPE' }, { name: 'TEXT' }],
-    options: [
-      ...ABOUT,
-      {
-        name: 'replaces',
-        value: 'ID',
-        many: true,
-        help: 'the memory that it contradicts; repeatable',
-      },
-    ],
+    options: [...ABOUT, REPLACES],
     help: 'remember a text; - reads stdin',
     details: [
       'SCOPE is team, project:NAME, project:NAME/PART, agent:NAME, or person:NAME (private).',
@@ -81,6 +105,139 @@ export const memoryCommands: readonly Command[] = [
     options: [{ name: 'version', value: 'N', kind: 'count', help: 'an earlier version' }],
     help: 'show a memory, where it came from, and what came of it',
     load: async () => (await import('../commands/memory.ts')).show,
+  },
+  {
+    path: ['memory', 'list'],
+    options: [
+      { name: 'scope', value: 'SCOPE', help: 'of this scope, and those below it' },
+      { name: 'class', value: 'CLASS', completes: CLASSES, only: true, help: 'of this class' },
+      {
+        name: 'status',
+        value: 'STATUS',
+        completes: STATUSES,
+        only: true,
+        help: 'with this status, such as proposed',
+      },
+      { name: 'limit', value: 'N', kind: 'count', most: 999, help: 'how many (default: 50)' },
+      { name: 'cursor', value: 'CURSOR', help: 'continue an earlier list' },
+    ],
+    help: 'list memories, newest first',
+    load: async () => (await import('../commands/memory.ts')).list,
+  },
+  {
+    path: ['memory', 'history'],
+    positionals: [ID],
+    help: 'show every version of a memory',
+    load: async () => (await import('../commands/memory.ts')).history,
+  },
+  {
+    path: ['memory', 'edit'],
+    positionals: [ID, { name: 'TEXT', optional: true }],
+    options: [
+      ...ABOUT.filter(({ name }) => name !== 'class' && name !== 'expires'),
+      { name: 'vouch', help: 'answer for the text: its marks are dropped' },
+      { name: 'seen', value: 'VERSION', kind: 'count', help: 'fail if it is not the newest' },
+    ],
+    help: 'add a version; - reads stdin',
+    load: async () => (await load()).edit,
+  },
+  {
+    path: ['memory', 'forget'],
+    positionals: [IDS],
+    help: 'remove texts for good, from every file; ids and links stay',
+    load: async () => (await load()).forget,
+  },
+  {
+    path: ['memory', 'expire'],
+    positionals: [IDS],
+    options: [
+      { name: 'at', value: 'TIME', help: 'at this time, or after this: 30d (default: now)' },
+    ],
+    help: 'stop recalling memories; they stay in the history',
+    load: async () => (await load()).expire,
+  },
+  {
+    path: ['memory', 'merge'],
+    positionals: [{ name: 'TEXT' }, IDS],
+    options: COMBINED,
+    help: 'replace memories by one; - reads stdin',
+    details: ['It carries the marks of all of them, and is linked to each.'],
+    load: async () => (await load()).merge,
+  },
+  {
+    path: ['memory', 'summarize'],
+    positionals: [{ name: 'TEXT' }, IDS],
+    options: COMBINED,
+    help: 'add a summary beside the memories that it is made from; - reads stdin',
+    details: ['It carries the marks of all of them, and is linked to each.'],
+    load: async () => (await load()).summarize,
+  },
+  {
+    path: ['memory', 'propose'],
+    positionals: [{ name: 'SCOPE' }, { name: 'TEXT' }],
+    options: [...ABOUT, REPLACES],
+    help: 'propose a text, which somebody approves or rejects; - reads stdin',
+    load: async () => (await import('../commands/memory.ts')).propose,
+  },
+  {
+    path: ['memory', 'approve'],
+    positionals: [ID],
+    help: 'accept a proposal',
+    load: async () => (await load()).approve,
+  },
+  {
+    path: ['memory', 'reject'],
+    positionals: [ID],
+    help: 'reject a proposal',
+    load: async () => (await load()).reject,
+  },
+  {
+    path: ['memory', 'snapshot'],
+    positionals: [{ name: 'SCOPE', optional: true }],
+    options: [{ name: 'name', value: 'NAME', help: 'a name for it' }],
+    help: 'name this moment of a scope, for a rollback; without SCOPE, list snapshots',
+    load: async () => (await load()).snapshot,
+  },
+  {
+    path: ['memory', 'rollback'],
+    positionals: [{ name: 'ID' }],
+    options: [{ name: 'version', value: 'N', kind: 'count', help: 'the version of a memory' }],
+    help: 'take a scope back to a snapshot, or a memory back to a version',
+    details: ['Nothing is lost by it, and what was forgotten stays so.'],
+    load: async () => (await load()).rollback,
+  },
+  {
+    path: ['memory', 'export'],
+    options: [
+      SCOPE,
+      { name: 'markdown', help: 'as a Markdown list instead of JSON lines' },
+      { name: 'out', value: 'FILE', completes: 'file', help: 'write to this file' },
+    ],
+    help: 'print the memories in force, as lines that import reads',
+    load: async () => (await loadFiles()).exportMemories,
+  },
+  {
+    path: ['memory', 'import'],
+    positionals: [{ name: 'FILE', completes: 'file' }],
+    options: [
+      { name: 'scope', value: 'SCOPE', help: 'for what names none; required for Markdown' },
+      {
+        name: 'class',
+        value: 'CLASS',
+        completes: CLASSES,
+        only: true,
+        help: 'for what names none (default: semantic)',
+      },
+      MARK,
+    ],
+    help: 'remember the lines of a JSON lines file, or the items of a Markdown file',
+    details: [
+      'JSON lines: {"class","scope","text","occurred_at"?,"speaker"?,"ref"?,"thread"?,"seq"?,"caption"?}',
+      'Markdown (.md): each paragraph and list item, with the headings above it. The same file twice',
+      'remembers nothing twice. - reads JSON lines from stdin.',
+      'Example: agentctl memory import CLAUDE.md --scope project:app --class procedural',
+    ],
+    load: async () => (await loadFiles()).importMemories,
   },
   {
     path: ['memory', 'rebuild'],

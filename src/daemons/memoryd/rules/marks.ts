@@ -9,3 +9,8 @@ export const filterMarks = (labels: readonly Label[]): Label[] =>
 export function stampLabels(author: Label, ...sources: readonly (readonly Label[])[]): Label[] {
   return [author, ...filterMarks(sources.flat())];
 }
+
+/** The union: of authors too. */
+export const uniteLabels = (...sets: readonly (readonly Label[])[]): Label[] => [
+  ...new Set(sets.flat()),
+];

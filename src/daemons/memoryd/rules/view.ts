@@ -3,13 +3,14 @@ import { toTimestamp } from '../../../platform/clock.ts';
 import type {
   MemoryId,
   MemoryLink,
+  MemorySnapshot,
   MemoryVersion,
   MemoryView,
   RecalledMemory,
 } from '../../../wire/memoryd/records.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { About, EntryRun } from '../journal/entry.ts';
-import type { LinkRow, MemoryRow, VersionRow } from '../store/schema.ts';
+import type { LinkRow, MemoryRow, SnapshotRow, VersionRow } from '../store/schema.ts';
 
 const toTime = (ms: number | null): string | null => (ms === null ? null : toTimestamp(Number(ms)));
 
@@ -99,3 +100,11 @@ export function toRecalled(
     ...explained,
   };
 }
+
+export const toSnapshot = ({ id, name, scope, at_ms, author }: SnapshotRow): MemorySnapshot => ({
+  id: id as MemorySnapshot['id'],
+  name,
+  scope,
+  taken_at: toTimestamp(Number(at_ms)),
+  by: author as MemorySnapshot['by'],
+});

@@ -2,15 +2,34 @@
 // exist, and no link leads to it.
 import type { Database } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { MemoryView } from '../../../wire/memoryd/records.ts';
-import { toMemoryView } from '../rules/view.ts';
-import { findMemory, findParts, listScopes, type MemoryParts } from '../store/read.ts';
+import type { MemoryVersion, MemoryView } from '../../../wire/memoryd/records.ts';
+import { toMemoryView, toVersionView } from '../rules/view.ts';
+import {
+  findMemory,
+  findParts,
+  listIds,
+  listLinks,
+  listScopes,
+  listVersions,
+  type MemoryParts,
+} from '../store/read.ts';
 import type { LinkRow, MemoryRow } from '../store/schema.ts';
 import type { Actor, Rights } from './rights.ts';
 import type { Texts } from './texts.ts';
 
+export type MemoryPage = {
+  scopes: readonly string[] | undefined;
+  before: string | undefined;
+  limit: number;
+};
+
 export type Finder = {
   findReadable(actor: Actor, id: string): Promise<MemoryRow>;
+  /** Who wrote the newest version. */
+  findAuthor(actor: Actor, id: string): Promise<{ author: string }>;
+  history(actor: Actor, id: string): Promise<MemoryVersion[]>;
+  /** Newest first: those after `before`, of the scopes that the caller may read. */
+  list(actor: Actor, page: MemoryPage): Promise<MemoryView[]>;
   view(actor: Actor, id: string, version?: number): Promise<MemoryView>;
   /** The scopes with memories that the caller may read: of these and below, or of all. */
   listReadableScopes(actor: Actor, scopes?: readonly string[]): Promise<string[]>;
@@ -53,6 +72,18 @@ export function makeFinder(deps: { db: Database; rights: Rights; texts: Texts })
     return toMemoryView(memory, { row, text, links }, usedBy);
   };
 
+  const listReadableScopes: Finder['listReadableScopes'] = async (actor, scopes) => {
+    const found = await db.read((sql) =>
+      scopes === undefined
+        ? listScopes(sql)
+        : Promise.all(scopes.map((scope) => listScopes(sql, scope))).then((all) => all.flat()),
+    );
+    const readable: string[] = [];
+    for (const scope of new Set(found))
+      if (await rights.canRead(actor, scope)) readable.push(scope);
+    return readable;
+  };
+
   return {
     async findReadable(actor, id) {
       return assertReadable(actor, id, await db.read((sql) => findMemory(sql, id)));
@@ -62,17 +93,33 @@ export function makeFinder(deps: { db: Database; rights: Rights; texts: Texts })
       await assertReadable(actor, id, parts?.memory);
       return toView(actor, parts!);
     },
-    async listReadableScopes(actor, scopes) {
-      const found = await db.read((sql) =>
-        scopes === undefined
-          ? listScopes(sql)
-          : Promise.all(scopes.map((scope) => listScopes(sql, scope))).then((all) => all.flat()),
-      );
-      const readable: string[] = [];
-      for (const scope of new Set(found))
-        if (await rights.canRead(actor, scope)) readable.push(scope);
-      return readable;
+    async findAuthor(actor, id) {
+      const parts = await db.read((sql) => findParts(sql, id));
+      await assertReadable(actor, id, parts?.memory);
+      return parts!.row;
     },
+    async history(actor, id) {
+      const rows = await db.read((sql) => listVersions(sql, id));
+      await assertReadable(actor, id, await db.read((sql) => findMemory(sql, id)));
+      const versions: MemoryVersion[] = [];
+      for (const row of rows) {
+        const found = await db.read((sql) => listLinks(sql, id, Number(row.version)));
+        const links = await filterLinks(actor, found, 'to_id');
+        versions.push(toVersionView({ row, text: await texts.load(row), links }));
+      }
+      return versions;
+    },
+    async list(actor, { scopes, before, limit }) {
+      const readable = await listReadableScopes(actor, scopes);
+      const ids = await db.read((sql) => listIds(sql, readable, { before, limit }));
+      const views: MemoryView[] = [];
+      for (const id of ids) {
+        const parts = await db.read((sql) => findParts(sql, id));
+        views.push(await toView(actor, parts!));
+      }
+      return views;
+    },
+    listReadableScopes,
   };
 }
 

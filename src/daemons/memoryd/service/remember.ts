@@ -23,6 +23,8 @@ export type RememberDeps = {
   texts: Texts;
   newId: NewId;
   lifetimesS: Readonly<Record<string, number>>;
+  /** Something expires that may be the next to do so. */
+  onExpirySet(): void;
 };
 export type RememberOptions = {
   once?: IdempotencyKey | undefined;
@@ -42,7 +44,7 @@ export function makeRemember(deps: RememberDeps): Remember {
   return async (actor, memories, { once, proposes = false } = {}) => {
     for (const memory of memories) assertTimes(memory);
     const proposed = await decideScopes(deps, actor, memories, proposes);
-    const replaced = await checkReplaced(deps, actor, memories);
+    const replaced = await checkReplaced(deps, actor, memories, proposed);
     const ids = memories.map(() => newId<MemoryId>('memory'));
     const changed = await texts.whileStored(
       memories.map(({ text }) => text),
@@ -71,6 +73,9 @@ export function makeRemember(deps: RememberDeps): Remember {
           };
         }, once),
     );
+    const areKeptForEver = Object.keys(deps.lifetimesS).length === 0;
+    if (!areKeptForEver || memories.some(({ expires_at: at }) => at !== undefined))
+      deps.onExpirySet();
     // A repeated key resolves to the ids of the first time, which may include replaced ones.
     return changed.filter((id) => !replaced.has(id));
   };
@@ -98,7 +103,7 @@ async function decideScopes(
   actor: Actor,
   memories: readonly NewMemory[],
   proposes: boolean,
-): Promise<ReadonlySet<string>> {
+): Promise<Set<string>> {
   const proposed = new Set<string>();
   for (const scope of new Set(memories.map((memory) => memory.scope))) {
     const marks = filterMarks(
@@ -115,18 +120,26 @@ async function decideScopes(
   return proposed;
 }
 
-/** Who replaces a memory must be allowed to read and to write it. */
+/**
+ * Who replaces a memory must be allowed to read and to write it; where policy asks, what replaces
+ * it is a proposal too.
+ */
 async function checkReplaced(
   { rights, finder }: RememberDeps,
   actor: Actor,
   memories: readonly NewMemory[],
+  proposed: Set<string>,
 ): Promise<ReadonlySet<string>> {
-  const ids = new Set<string>(memories.flatMap(({ supersedes = [] }) => supersedes));
-  for (const id of ids) {
-    const { scope } = await finder.findReadable(actor, id);
-    const decision = await rights.decide(actor, 'memory.write', scope);
-    if (decision.answer === 'deny') throw await rights.deny(actor, 'memory.write', scope, decision);
-  }
+  const ids = new Set<string>();
+  for (const memory of memories)
+    for (const id of memory.supersedes ?? []) {
+      ids.add(id);
+      const { scope } = await finder.findReadable(actor, id);
+      const decision = await rights.decide(actor, 'memory.write', scope);
+      if (decision.answer === 'deny')
+        throw await rights.deny(actor, 'memory.write', scope, decision);
+      if (decision.answer === 'ask') proposed.add(memory.scope);
+    }
   return ids;
 }
 

@@ -16,6 +16,8 @@ export type Actor = {
   /** The person whose own key was used. */
   person?: string | undefined;
   run?: MemoryRun | undefined;
+  /** A person has approved the call of the run. */
+  isApproved?: boolean | undefined;
 };
 
 export type MemoryAction = 'memory.read' | 'memory.write' | 'data.delete';

@@ -1,6 +1,7 @@
 // Keeps the texts of memories: short ones in the journal, longer ones as objects, named by hash.
 import type { BlobStore } from '../../../platform/blob-store.ts';
 import { isFault } from '../../../platform/daemon.ts';
+import { sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { VersionContent } from '../journal/entry.ts';
 import type { VersionRow } from '../store/schema.ts';
@@ -9,6 +10,11 @@ import type { VersionRow } from '../store/schema.ts';
 export const INLINE_BYTES_MAX = 4_096;
 
 export type StoredText = Pick<VersionContent, 'text' | 'object' | 'size'>;
+
+function measure(text: string): StoredText {
+  const size = Buffer.byteLength(text);
+  return size <= INLINE_BYTES_MAX ? { text, size } : { object: sha256Hex(text), size };
+}
 
 export type Texts = {
   /** Stores texts while `work` writes the entry that refers to them. */
@@ -29,18 +35,27 @@ export function makeTexts({
   objects: BlobStore;
   textBytesMax: number;
 }): Texts {
-  const store = async (text: string): Promise<StoredText> => {
-    const size = Buffer.byteLength(text);
-    if (size <= INLINE_BYTES_MAX) return { text, size };
-    const { hash } = await objects.put(Buffer.from(text));
-    return { object: hash, size };
+  /** An object is not removed before the entry that refers to it is written. */
+  const keep = async <T>(
+    texts: readonly string[],
+    stored: readonly StoredText[],
+    i: number,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    const next = stored.findIndex(({ object }, at) => at >= i && object !== undefined);
+    if (next < 0) return work();
+    return objects.whileUsed(stored[next]!.object!, async () => {
+      await objects.put(Buffer.from(texts[next]!));
+      return keep(texts, stored, next + 1, work);
+    });
   };
   return {
     async whileStored(texts, work) {
       const largest = texts.reduce((most, text) => Math.max(most, Buffer.byteLength(text)), 0);
       if (largest > textBytesMax)
         throw fault('too_large', `a memory may have up to ${textBytesMax} bytes of text`);
-      return work(await Promise.all(texts.map(store)));
+      const stored = texts.map(measure);
+      return keep(texts, stored, 0, () => work(stored));
     },
     load: async ({ text, object }) =>
       object === null ? text : (await objects.get(object)).toString('utf8'),

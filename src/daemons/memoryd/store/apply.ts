@@ -172,16 +172,22 @@ async function accept(step: Step, id: string): Promise<void> {
   prepareIndex(step, row);
 }
 
+/** The texts are removed from the journal and the disk afterwards. */
 async function forget(step: Step, id: string): Promise<void> {
   const { sql } = step;
-  const numbers = await sql.all<{ number: number }>(
-    'SELECT number FROM versions WHERE memory_id = ?',
-    id,
-  );
+  const rows = await sql.all<VersionRow>('SELECT * FROM versions WHERE memory_id = ?', id);
   await removeFromIndex(
     sql,
-    numbers.map(({ number }) => Number(number)),
+    rows.map(({ number }) => Number(number)),
   );
+  for (const { number, text, object, recorded_ms } of rows)
+    if (text !== null || object !== null)
+      await sql.run(
+        'INSERT INTO erasures (number, object, recorded_ms) VALUES (?, ?, ?)',
+        number,
+        object,
+        recorded_ms,
+      );
   await sql.run(
     "UPDATE versions SET text = NULL, object = NULL, about = '{}' WHERE memory_id = ?",
     id,

@@ -85,3 +85,43 @@ export const findByNumbers = (sql: Sql, numbers: readonly number[]): Promise<Fou
       'JOIN versions v ON v.number = wanted.value JOIN memories m ON m.id = v.memory_id',
     JSON.stringify(numbers),
   );
+
+export const listVersions = (sql: Sql, id: string): Promise<VersionRow[]> =>
+  sql.all<VersionRow>('SELECT * FROM versions WHERE memory_id = ? ORDER BY version', id);
+
+/** The newest ids of these scopes, by the time of creation. */
+export async function listIds(
+  sql: Sql,
+  scopes: readonly string[],
+  { before, limit }: { before: string | undefined; limit: number },
+): Promise<string[]> {
+  const ids: string[] = [];
+  for (const scope of scopes) {
+    const rows = await sql.all<{ id: string }>(
+      'SELECT id FROM memories WHERE scope = ? AND id < ? ORDER BY id DESC LIMIT ?',
+      scope,
+      before ?? 'n',
+      limit,
+    );
+    ids.push(...rows.map(({ id }) => id));
+  }
+  return ids.sort().reverse().slice(0, limit);
+}
+
+/** The oldest ids of these scopes. */
+export async function listAllIds(
+  sql: Sql,
+  scopes: readonly string[],
+  limit: number,
+): Promise<string[]> {
+  const ids: string[] = [];
+  for (const scope of scopes) {
+    const rows = await sql.all<{ id: string }>(
+      'SELECT id FROM memories WHERE scope = ? ORDER BY id LIMIT ?',
+      scope,
+      limit,
+    );
+    ids.push(...rows.map(({ id }) => id));
+  }
+  return ids;
+}

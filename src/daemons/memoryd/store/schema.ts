@@ -60,7 +60,18 @@ CREATE TABLE progress (
 );
 INSERT INTO progress (one, next, told, day) VALUES (1, 1, 1, '');`;
 
-export const MIGRATIONS = [`${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`];
+const LISTS = `
+CREATE INDEX memories_by_scope ON memories (scope, id);
+CREATE INDEX memories_by_expiry ON memories (expires_ms)
+  WHERE status = 'active' AND expires_ms IS NOT NULL;
+CREATE INDEX versions_by_object ON versions (object) WHERE object IS NOT NULL;
+-- Changes whose texts are still to be removed from the journal, and objects from the disk.
+CREATE TABLE erasures (number BIGINT PRIMARY KEY, object TEXT, recorded_ms BIGINT NOT NULL);`;
+
+export const MIGRATIONS = [
+  `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
+  LISTS,
+];
 
 /** The tables that a rebuild empties; those of the index are its own. */
 export const DERIVED_TABLES = [
@@ -70,6 +81,7 @@ export const DERIVED_TABLES = [
   'scopes',
   'snapshots',
   'once',
+  'erasures',
 ] as const;
 
 export type VersionRow = {
@@ -107,3 +119,12 @@ export type LinkRow = {
   to_id: string;
   to_version: number;
 };
+
+export type SnapshotRow = {
+  id: string;
+  name: string;
+  scope: string;
+  at_ms: number;
+  author: string;
+};
+export type ErasureRow = { number: number; object: string | null; recorded_ms: number };

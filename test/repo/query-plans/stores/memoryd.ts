@@ -7,13 +7,17 @@ import type {
   VersionContent,
 } from '../../../../src/daemons/memoryd/journal/entry.ts';
 import { openJournal } from '../../../../src/daemons/memoryd/journal/journal.ts';
+import { makeChanges } from '../../../../src/daemons/memoryd/service/changes.ts';
+import { makeCombine } from '../../../../src/daemons/memoryd/service/combine.ts';
 import { makeFinder } from '../../../../src/daemons/memoryd/service/finder.ts';
 import { makeRecall } from '../../../../src/daemons/memoryd/service/recall.ts';
 import { makeRemember } from '../../../../src/daemons/memoryd/service/remember.ts';
 import type { Actor, Rights } from '../../../../src/daemons/memoryd/service/rights.ts';
+import { makeMemorySnapshots } from '../../../../src/daemons/memoryd/service/snapshots.ts';
 import { makeTexts } from '../../../../src/daemons/memoryd/service/texts.ts';
 import { rebuild } from '../../../../src/daemons/memoryd/store/catch-up.ts';
 import { type Draft, makeCommit } from '../../../../src/daemons/memoryd/store/commit.ts';
+import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
 import { openBlobStore } from '../../../../src/platform/blob-store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
@@ -29,6 +33,7 @@ import type {
 } from '../../../../src/wire/memoryd/records.ts';
 import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
 
+const LONG = { text: 'A very long story. '.repeat(300) };
 const ALICE: Actor = { principal: 'person:alice', person: 'alice' };
 const allowed = { answer: 'allow', rules: [], reason: '', version: 1 } satisfies PolicyDecision;
 
@@ -61,9 +66,24 @@ async function openStore(file: string, dir: string) {
     deny: async () => new Error('denied') as never,
   };
   const finder = makeFinder({ db, rights, texts });
-  const parts = { ...own, commit: makeCommit(own), rights, finder, texts };
+  const parts = {
+    ...own,
+    commit: makeCommit(own),
+    rights,
+    finder,
+    texts,
+    onExpirySet: () => {},
+    erase: () => eraseForgotten({ ...own, objects }),
+  };
   const remember = makeRemember({ ...parts, lifetimesS: {} });
-  return { ...parts, remember, recall: makeRecall(parts) };
+  return {
+    ...parts,
+    remember,
+    recall: makeRecall(parts),
+    changes: makeChanges(parts),
+    combine: makeCombine(parts),
+    snapshots: makeMemorySnapshots(parts),
+  };
 }
 
 const BY_ALICE = { op: 'remember', by: ALICE.principal } as const;
@@ -117,6 +137,26 @@ async function use(file: string): Promise<void> {
   for (const query of ['heron 7', 'What did Ann say?', 'When?', 'yesterday'])
     for (const scopes of [undefined, ['project:app/1'], ['project']])
       await recall(ALICE, { query, scopes, limit: 5 });
+  const { changes, combine, snapshots } = store;
+  await forEachOf(HISTORY, async (n) => {
+    const [proposed] = await remember(ALICE, [memory(n)], { proposes: true });
+    await changes.approve(ALICE, proposed!);
+    const ids = [proposed!];
+    await combine(ALICE, 'summarize', { ids, text: 'Herons.' });
+    await finder.history(ALICE, proposed!);
+    await finder.list(ALICE, { scopes: ['project:app'], before: undefined, limit: 5 });
+    const { id } = await snapshots.take(ALICE, { scope: `project:app/${n % 100}` });
+    await snapshots.list(ALICE, { before: undefined, limit: 5 });
+    await changes.expire(ALICE, ids, '2026-01-02T00:00:00Z');
+    await snapshots.rollBackTo(ALICE, id);
+  });
+  const many = await remember(
+    ALICE,
+    Array.from({ length: HISTORY }, (_, n) => memory(n, LONG)),
+  );
+  await changes.forget(ALICE, many);
+  await remember(ALICE, [memory(1, { text: `${LONG.text} and more` })]);
+  await changes.expireDue(Date.parse('2026-01-03T00:00:00Z'), db);
   await rebuild(store);
   outbox.stop();
   await db.close();
@@ -130,6 +170,7 @@ export const memoryd: StoreUse = {
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
     progress: 'one row',
+    erasures: 'removed when the texts are',
     scopes: 'one row per scope',
   },
   use,
