@@ -53,7 +53,7 @@ const timedSearch =
     const began = performance.now();
     const hits = await db.read((sql) => search(sql, options));
     const tookMs = performance.now() - began;
-    if (hits.length !== LIMIT) throw new Error(`${hits.length} hits for ${query}`);
+    if (hits.length === 0) throw new Error(`no hits for ${query}`);
     return tookMs;
   };
 

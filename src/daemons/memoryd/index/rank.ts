@@ -2,6 +2,7 @@
 // of the conversation around it, and factors for who, when and how important.
 import { saturate, type WeighedTerm } from './candidates.ts';
 import { fitOf } from './dates.ts';
+import type { IndexEntry } from './entries.ts';
 import { eachPosting, frequencyOf } from './postings.ts';
 import type { Question } from './question.ts';
 import { type Place, REACH, type Surroundings } from './surroundings.ts';
@@ -37,6 +38,7 @@ export const WEIGHTS = {
 export type Weights = Record<keyof typeof WEIGHTS, number>;
 const DAY_MS = 86_400_000;
 const RECENT_DAYS = 30;
+const OLD_DAYS = 365;
 
 export type RankInput = {
   question: Question;
@@ -61,21 +63,31 @@ export function addScores(
 
 /** The best first. */
 export function rank(input: RankInput): Ranked[] {
-  const { surroundings, terms, speakers, weights } = input;
+  const { surroundings, terms, speakers } = input;
   const frequencies = terms.map((term) => frequenciesIn(surroundings, term));
   const said = speakers.map((term) => frequenciesIn(surroundings, term));
-  const ranked = [...surroundings.candidates].map((place) => {
-    const own = input.own[place.ordinal]!;
-    const related = weights.related * input.related[place.ordinal]!;
-    const neighbours = neighboursOf(input, place);
-    const conversation = weights.conversation * conversationOf(input, place, frequencies);
-    const factors = factorsOf(input, place, said);
-    const sum = own + related + neighbours + conversation;
-    const score = Object.values(factors).reduce((product, factor) => product * factor, sum);
-    const words = wordsIn(input, place, frequencies);
-    const reasons = { own, related, neighbours, conversation, ...factors };
-    return { number: place.entry.number, score, words, reasons };
-  });
+  const ranked: Ranked[] = [];
+  for (const chain of surroundings.chains()) {
+    const conversation = new Conversation(chain, terms, frequencies);
+    for (const [i, place] of chain.entries()) {
+      conversation.advance(i);
+      if (!surroundings.candidates.has(place)) continue;
+      const sums = {
+        own: input.own[place.ordinal]!,
+        related: input.weights.related * input.related[place.ordinal]!,
+        neighbours: neighboursOf(input, chain, i),
+        conversation: input.weights.conversation * conversation.score(),
+      };
+      const isNamed = said.some((one) => one[place.slot]! > 0);
+      const factors = factorsOf(input, place.entry, isNamed);
+      const score = multiply(
+        sums.own + sums.related + sums.neighbours + sums.conversation,
+        factors,
+      );
+      const words = wordsIn(input, place, frequencies);
+      ranked.push({ number: place.entry.number, score, words, reasons: { ...sums, ...factors } });
+    }
+  }
   return ranked.sort((a, b) => b.score - a.score || b.number - a.number);
 }
 
@@ -96,52 +108,75 @@ function wordsIn({ question, terms }: RankInput, { slot }: Place, frequencies: F
     .map(({ term }) => question.terms.get(term)!);
 }
 
-function neighboursOf({ own, surroundings, weights }: RankInput, place: Place): number {
-  const [before, secondBefore] = surroundings.beside(place, 'before', 2);
-  const [after, secondAfter] = surroundings.beside(place, 'after', 2);
-  const of = (one: Place | undefined) => (one === undefined ? 0 : own[one.ordinal]!);
+function neighboursOf({ own, weights }: RankInput, chain: readonly Place[], at: number): number {
+  const of = (place: Place | undefined) => (place === undefined ? 0 : own[place.ordinal]!);
+  const before = chain[at - 1];
   const first = before?.entry.isQuestion === true ? weights.questionBefore : weights.before;
   return (
     first * of(before) +
-    weights.after * of(after) +
-    weights.secondBefore * of(secondBefore) +
-    weights.secondAfter * of(secondAfter)
+    weights.after * of(chain[at + 1]) +
+    weights.secondBefore * of(chain[at - 2]) +
+    weights.secondAfter * of(chain[at + 2])
   );
 }
 
-/** The score of the conversation around a place, as if it were one record. */
-function conversationOf(
-  { surroundings, terms }: RankInput,
-  place: Place,
-  frequencies: Float32Array[],
-): number {
-  const around = [
-    place,
-    ...surroundings.beside(place, 'before', REACH),
-    ...surroundings.beside(place, 'after', REACH),
-  ];
-  const size = 0.25 + (0.75 * around.length) / (2 * REACH + 1);
-  return terms.reduce((sum, { idf }, i) => {
-    const frequency = around.reduce((all, { slot }) => all + frequencies[i]![slot]!, 0);
-    return sum + idf * saturate(frequency / size);
-  }, 0);
+/** The places around one, scored as if they were one record. */
+class Conversation {
+  private readonly sums: Float64Array;
+  private first = 0;
+  private end = 0;
+  private readonly chain: readonly Place[];
+  private readonly terms: readonly WeighedTerm[];
+  private readonly frequencies: readonly Float32Array[];
+
+  constructor(chain: readonly Place[], terms: readonly WeighedTerm[], frequencies: Float32Array[]) {
+    this.chain = chain;
+    this.terms = terms;
+    this.frequencies = frequencies;
+    this.sums = new Float64Array(terms.length);
+  }
+
+  /** Moves to a place behind the one before. */
+  advance(at: number): void {
+    while (this.end < Math.min(at + REACH + 1, this.chain.length)) this.count(this.end++, 1);
+    while (this.first < at - REACH) this.count(this.first++, -1);
+  }
+
+  score(): number {
+    const size = 0.25 + (0.75 * (this.end - this.first)) / (2 * REACH + 1);
+    let score = 0;
+    for (let i = 0; i < this.terms.length; i++)
+      score += this.terms[i]!.idf * saturate(this.sums[i]! / size);
+    return score;
+  }
+
+  private count(at: number, sign: number): void {
+    const { slot } = this.chain[at]!;
+    for (let i = 0; i < this.sums.length; i++) this.sums[i]! += sign * this.frequencies[i]![slot]!;
+  }
 }
 
 function factorsOf(
   { question, nowMs, weights }: RankInput,
-  { entry, slot }: Place,
-  said: Float32Array[],
+  entry: IndexEntry,
+  isNamed: boolean,
 ): Reasons {
   const factors: Reasons = {};
-  const set = (name: keyof Weights, share: number) => {
-    if (share !== 0) factors[name] = 1 + weights[name] * share;
-  };
+  const date = fitOf(question.dates, entry.atMs);
   const days = Math.max(nowMs - entry.atMs, 0) / DAY_MS;
-  set('speaker', said.some((one) => one[slot]! > 0) ? 1 : 0);
-  set('tells_time', question.asksWhen && entry.tellsTime ? 1 : 0);
-  set('date', fitOf(question.dates, entry.atMs));
-  set('question', entry.isQuestion ? 1 : 0);
-  set('importance', entry.importance - 0.5);
-  set('recency', Number((2 ** (-days / RECENT_DAYS)).toFixed(3)));
+  const recency = days > OLD_DAYS ? 0 : 2 ** (-days / RECENT_DAYS);
+  if (isNamed) factors.speaker = 1 + weights.speaker;
+  if (question.asksWhen && entry.tellsTime) factors.tells_time = 1 + weights.tells_time;
+  if (date > 0) factors.date = 1 + weights.date * date;
+  if (entry.isQuestion) factors.question = 1 + weights.question;
+  if (entry.importance !== 0.5)
+    factors.importance = 1 + weights.importance * (entry.importance - 0.5);
+  if (recency > 0) factors.recency = 1 + weights.recency * recency;
   return factors;
+}
+
+function multiply(sum: number, factors: Reasons): number {
+  let product = sum;
+  for (const name in factors) product *= factors[name]!;
+  return product;
 }

@@ -8,7 +8,7 @@ import { recordsWith } from './parts.ts';
 import { proximityOf } from './proximity.ts';
 import { type Question, readQuestion } from './question.ts';
 import { addScores, type Ranked, rank, WEIGHTS, type Weights } from './rank.ts';
-import { loadSurroundings } from './surroundings.ts';
+import { loadSurroundings, type Surroundings } from './surroundings.ts';
 
 export type Hit = Ranked;
 
@@ -25,7 +25,9 @@ export type SearchOptions = {
   isVisible?: (numbers: readonly number[]) => Promise<ReadonlySet<number>>;
 };
 
-const CANDIDATES = 200;
+const CANDIDATES = 100;
+const CANDIDATES_MAX = 5_000;
+const MORE = 5;
 /** How many times the limit is looked at for copies and proximity. */
 const SPARE = 3;
 
@@ -44,7 +46,7 @@ export async function search(reader: Sql, options: SearchOptions): Promise<Hit[]
 }
 
 async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): Promise<Found[]> {
-  const { query, nowMs, limit, maxCandidates = CANDIDATES, isVisible } = options;
+  const { query, nowMs, limit } = options;
   const weights = { ...WEIGHTS, ...options.weights };
   const isSpeaker = async (term: string) => (await recordsWith(sql, scope.id, term)) > 0;
   const question = await readQuestion(query, nowMs, isSpeaker);
@@ -54,12 +56,27 @@ async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): P
   const isKnown = terms.length + others.length > 0;
   const own = isKnown ? matchEach(scope, terms) : matchNewest(scope, question, speakers);
   const related = matchEach(scope, others);
-  const ordinals = best(addScores(own, related, weights), maxCandidates);
-  const surroundings = await loadSurroundings(sql, scope, ordinals);
-  if (isVisible !== undefined) await surroundings.hideOthers(isVisible);
+  const scores = addScores(own, related, weights);
+  const surroundings = await findSurroundings(sql, scope, scores, options);
   const ranked = rank({ question, nowMs, own, related, terms, speakers, surroundings, weights });
   const near = { question, terms, weight: weights.proximity };
   return rankByProximity(sql, ranked.slice(0, SPARE * limit), near);
+}
+
+/** Looks at more candidates if too few of them are visible. */
+async function findSurroundings(
+  sql: Sql,
+  scope: ScopeRow,
+  scores: Float32Array,
+  { maxCandidates = CANDIDATES, isVisible, limit }: SearchOptions,
+): Promise<Surroundings> {
+  for (let count = maxCandidates; ; count *= MORE) {
+    const ordinals = best(scores, count);
+    const surroundings = await loadSurroundings(sql, scope, ordinals);
+    if (isVisible !== undefined) await surroundings.hideOthers(isVisible);
+    const isEnough = surroundings.candidates.size >= SPARE * limit;
+    if (isEnough || ordinals.length < count || count > CANDIDATES_MAX) return surroundings;
+  }
 }
 
 type Found = Hit & { said: string };

@@ -10,7 +10,7 @@ const NEAR = 2;
 export const REACH = 8;
 
 export type Place = { ordinal: number; entry: IndexEntry; slot: number };
-type Side = 'before' | 'after';
+const SIDES = ['before', 'after'] as const;
 
 export class Surroundings {
   /** By ordinal. */
@@ -43,18 +43,24 @@ export class Surroundings {
     }
   }
 
-  /** The neighbours on one side, the nearest first. */
-  beside(place: Place, side: Side, count: number): Place[] {
-    const found: Place[] = [];
-    let next = this.places.get(place.entry[side]);
-    while (next !== undefined && found.length < count) {
-      if (!this.hidden.has(next)) found.push(next);
-      next = this.places.get(next.entry[side]);
+  /** Runs of places that follow each other in a thread, without hidden ones. */
+  chains(): Place[][] {
+    const chains: Place[][] = [];
+    for (const place of this.places.values()) {
+      if (this.places.has(place.entry.before)) continue;
+      const chain: Place[] = [];
+      let next: Place | undefined = place;
+      while (next !== undefined) {
+        if (!this.hidden.has(next)) chain.push(next);
+        next = this.places.get(next.entry.after);
+      }
+      chains.push(chain);
     }
-    return found;
+    return chains;
   }
 }
 
+/** Loads candidates, their neighbours, and what is around those. */
 export async function loadSurroundings(
   sql: Sql,
   scope: ScopeRow,
@@ -63,20 +69,21 @@ export async function loadSurroundings(
   const surroundings = new Surroundings(scope.next);
   const entries = new Entries(sql, scope.id);
   const placeOf = async (ordinal: number): Promise<Place | undefined> => {
-    const known = surroundings.places.get(ordinal);
-    if (known !== undefined || ordinal === 0) return known;
     const entry = await entries.get(ordinal);
     return entry && surroundings.add(ordinal, entry);
   };
   for (const ordinal of ordinals) {
-    const place = await placeOf(ordinal);
+    const place = surroundings.places.get(ordinal) ?? (await placeOf(ordinal));
     if (place === undefined) continue;
     surroundings.candidates.add(place);
-    for (const side of ['before', 'after'] as const) {
-      let near = await placeOf(place.entry[side]);
-      for (let steps = 1; near !== undefined && steps <= NEAR + REACH; steps++) {
+    for (const side of SIDES) {
+      let near: Place | undefined = place;
+      for (let steps = 1; steps <= NEAR + REACH; steps++) {
+        const next: number = near.entry[side];
+        if (next === 0) break;
+        near = surroundings.places.get(next) ?? (await placeOf(next));
+        if (near === undefined) break;
         if (steps <= NEAR) surroundings.candidates.add(near);
-        near = await placeOf(near.entry[side]);
       }
     }
   }

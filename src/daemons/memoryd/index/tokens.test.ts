@@ -64,4 +64,10 @@ describe('memory index: terms', () => {
     assert.deepEqual(termsOf('\ud800 word'), ['word']);
     assert.equal(wordsOf('x'.repeat(10_000))[0]!.length, 64);
   });
+
+  it('reads the beginning and the end of very long texts', () => {
+    const terms = new Set(termsOf(`first ${'middle '.repeat(200_000)} last`));
+    assert.ok(terms.has('first') && terms.has('last'));
+    assert.ok(termsOf('word '.repeat(2_000_000)).length < 200_000);
+  });
 });

@@ -4,6 +4,9 @@ import { stem } from './stem.ts';
 import { STOP_WORDS } from './stopwords.ts';
 
 const TERM_LENGTH_MAX = 64;
+/** The beginning and the end are read of longer texts. */
+const READ_MAX = 2 ** 19;
+const IS_PLAIN = /^[\t\n\r -~]*$/;
 /** Parts of ASCII texts are split by an expression, several times as fast as by the segmenter. */
 const PART = /[!-~]+|[^!-~\s](?:[^!-~]*[^!-~\s])?/g;
 const IS_ASCII = /^[!-~]/;
@@ -27,7 +30,7 @@ const words = new Intl.Segmenter('en', { granularity: 'word' });
 /** Makes texts equal that differ only in case, accents, width, quotes or invisible characters. */
 export function fold(text: string): string {
   const lower = text.toLowerCase();
-  if (/^[\t\n\r -~]*$/.test(lower)) return lower;
+  if (IS_PLAIN.test(lower)) return lower;
   return lower
     .toWellFormed()
     .normalize('NFKD')
@@ -44,11 +47,20 @@ export function fold(text: string): string {
 /** The words of a text in order, folded but not stemmed, with the extra ones described above. */
 export function wordsOf(text: string): string[] {
   const found: string[] = [];
-  for (const [part] of fold(text).matchAll(PART)) {
-    if (IS_ASCII.test(part)) addAsciiWords(part, found);
-    else addOtherWords(part, found);
-  }
-  return found.map((word) => word.slice(0, TERM_LENGTH_MAX));
+  const folded = fold(withoutMiddle(text));
+  if (IS_PLAIN.test(folded)) addAsciiWords(folded, found);
+  else
+    for (const part of folded.match(PART) ?? []) {
+      if (IS_ASCII.test(part)) addAsciiWords(part, found);
+      else addOtherWords(part, found);
+    }
+  return found;
+}
+
+/** Splitting a text of 10 MB would stop everything else for seconds. */
+function withoutMiddle(text: string): string {
+  if (text.length <= READ_MAX) return text;
+  return `${text.slice(0, READ_MAX / 2)} ${text.slice(-READ_MAX / 2)}`;
 }
 
 /** The terms of a text in order. */
@@ -62,18 +74,21 @@ export function termsOfWords(found: readonly string[]): string[] {
 }
 
 function addAsciiWords(part: string, found: string[]): void {
-  for (const [word] of part.matchAll(ASCII_WORD)) {
-    found.push(word);
-    if (/[._]/.test(word)) found.push(...word.split(/[._]/));
+  for (const word of part.match(ASCII_WORD) ?? []) {
+    found.push(cut(word));
+    if (/[._]/.test(word)) for (const piece of word.split(/[._]/)) found.push(cut(piece));
   }
 }
+
+const cut = (word: string): string =>
+  word.length > TERM_LENGTH_MAX ? word.slice(0, TERM_LENGTH_MAX) : word;
 
 function addOtherWords(part: string, found: string[]): void {
   for (const { segment, isWordLike } of words.segment(part)) {
     if (STARTS_PAIRED.test(segment)) {
-      if (segment.length > 2) found.push(segment);
+      if (segment.length > 2) found.push(cut(segment));
     } else if (isWordLike === true || PICTURE.test(segment)) {
-      found.push(segment);
+      found.push(cut(segment));
     }
   }
   for (const [run] of part.matchAll(PAIRED_RUN)) addPairs([...run], found);
