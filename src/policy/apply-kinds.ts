@@ -51,6 +51,12 @@ const BUILT_IN: readonly ApplyKind[] = [
     'Commits come over as checked objects and refs, never as files of .git.',
     'never',
   ),
+  kind(
+    'own_repository',
+    'repository of the agents',
+    'Git runs what its settings and hooks name; its commits come over once you have made one here.',
+    'never',
+  ),
   kind('git_refs', 'rewritten branches', 'Commits of the person would be on no branch any more.'),
   kind('nested_repository', 'new repository', 'Its settings and hooks run for whoever enters it.'),
   kind('gitlink', '.git file', 'It leads git to a repository elsewhere.'),
@@ -101,6 +107,8 @@ export type ApplyContext = {
   /** Paths in the tree that the person's own settings of git name. */
   gitPlaces?: readonly NamedGitPath[];
   site?: readonly SiteApplyKind[];
+  /** Agents have made the repository at the top: nothing of it is applied. */
+  hasOwnRepository?: boolean;
 };
 
 const compileKinds = (rows: readonly { name: string; globs: readonly string[] }[]) =>
@@ -245,6 +253,8 @@ function* findKinds(change: ApplyChange, context: ApplyContext): Generator<strin
 
 /** The kinds of a change that are not applied unless the person allows each; none: it applies. */
 export function findRefusedKinds(change: ApplyChange, context: ApplyContext): string[] {
+  if (context.hasOwnRepository === true && /^\.git(\/|$)/u.test(change.path))
+    return ['own_repository'];
   return [...new Set(findKinds(change, context))];
 }
 

@@ -81,6 +81,64 @@ for (const mode of LAYER_MODES)
       assert.deepEqual([next.commits, tree.status()], [commits, '']);
     });
 
+    it('of a new branch are counted from those that the person has', async () => {
+      const tree = await start(`git checkout -qb topic; ${COMMIT}`);
+      const { commits } = await tree.apply();
+      assert.deepEqual(
+        commits.map(({ ref, from, count }) => [ref, from, count]),
+        [['refs/heads/topic', null, 2]],
+      );
+      assert.equal(tree.git('rev-parse', 'topic'), commits[0]!.to);
+      assert.equal(tree.git('rev-parse', 'HEAD'), tree.head);
+    });
+
+    it('of a repository that agents have made wait for one that the person makes', async () => {
+      const name = `t${made++}`;
+      const { repo } = world.directory(name, { a: '1\n' });
+      const box = await world.open(name, repo);
+      await box.run(
+        `git init -q -b main; ${COMMIT}; echo '#!/bin/sh' > .git/hooks/post-checkout; ` +
+          'chmod 755 .git/hooks/post-checkout; git config core.fsmonitor evil',
+      );
+      await box.close();
+      const params = { id: world.treeId(name) };
+      const apply = (apply_id: string) =>
+        world.agentd.applyLayer({ params, body: { apply_id: `${name}-${apply_id}`, allow: [] } });
+      const first = await apply('first');
+      assert.deepEqual(first.applied, ['a', 'n', 'n/x']);
+      assert.deepEqual(
+        [first.commits, first.commits_left],
+        [[], [{ ref: 'refs/heads/main', count: 2 }]],
+      );
+      assert.equal(existsSync(join(repo, '.git')), false);
+      const { changes } = await world.agentd.layerChanges({ params, query: {} });
+      assert.ok(changes.length > 5);
+      assert.ok(changes.every(({ refused }) => refused.join() === 'own_repository'));
+
+      const env = { ...GIT_ENV, GIT_OPTIONAL_LOCKS: '0' };
+      const git = (...args: string[]): string =>
+        execFileSync('git', ['-c', 'safe.directory=*', ...args], {
+          cwd: repo,
+          encoding: 'utf8',
+          env,
+        }).trim();
+      git('init', '-q', '-b', 'main');
+      world.directory(name, {});
+      const second = await apply('second');
+      assert.deepEqual([second.applied, second.commits_left], [[], []]);
+      assert.deepEqual(
+        second.commits.map(({ ref, from, count }) => [ref, from, count]),
+        [['refs/heads/main', null, 2]],
+      );
+      assert.equal(git('rev-parse', 'HEAD'), second.commits[0]!.to);
+      assert.equal(git('status', '--porcelain'), '');
+      git('fsck', '--strict');
+      assert.equal(existsSync(join(repo, '.git/hooks/post-checkout')), false);
+      assert.doesNotMatch(readFileSync(join(repo, '.git/config'), 'utf8'), /fsmonitor/);
+      const left = await world.agentd.layerChanges({ params, query: {} });
+      assert.deepEqual(left.changes, []);
+    });
+
     it('a ref of the person in the way is a fault, and nothing is applied', async () => {
       const tree = await start(COMMIT);
       tree.git('commit', '-q', '--allow-empty', '-m', 'by a person');

@@ -169,6 +169,24 @@ for (const mode of LAYER_MODES) {
       assert.deepEqual(listFiles(dir), { 'a.txt': 'ONE\ntwo\nthree\n' });
     });
 
+    it('a repository that a task has made stays in the layer, and apply says what to do', async () => {
+      const dir = world.makeDirectory('own-repository', { 'a.txt': 'one\n' });
+      const commit = 'git -c user.name=a -c user.email=a@b commit -qm one';
+      const script = `echo two > a.txt; git init -qb main; git add -A; ${commit}`;
+      const { id } = await world.work(dir, script);
+      const left =
+        /^# Left in the layer, whatever is applied:\n# {3}\d+ changes {2}own_repository/m;
+      assert.match(await done('task', 'diff', id), left);
+      const printed = await done('task', 'apply', id);
+      assert.match(printed, /^Not brought over: 1 commit on main\./m);
+      assert.match(
+        printed,
+        new RegExp(`: git init -b main ${dir} && agentctl task apply ${id}$`, 'm'),
+      );
+      assert.deepEqual(listFiles(dir), { 'a.txt': 'two\n' });
+      assert.match(await done('task', 'apply', id), /^0 changes applied/m);
+    });
+
     it('marks of the tree are on the directory, also after an undo', async () => {
       const dir = makeDirectory(false);
       const { id } = await world.work(dir, 'vault', EDIT);

@@ -35,7 +35,8 @@ const GIT_DIR = '.git';
 export const isInGitDir = ({ path }: { path: string }): boolean => path.startsWith(`${GIT_DIR}/`);
 
 /** True if git's files alone are left, of a repository that was there before. */
-export const areGitFiles = (left: readonly LayerChange[]): boolean => left.every(isInGitDir);
+export const areGitFiles = (left: readonly LayerChange[]): boolean =>
+  left.every((change) => change.path === GIT_DIR || isInGitDir(change));
 
 /** Obstacles that a person may allow by name. */
 const ALLOWABLE: ReadonlySet<string> = new Set<CommitObstacle['reason']>([
@@ -103,8 +104,10 @@ export function makeApplyCommits(options: {
       inGit(row, applyId, async ({ layer, target }) => {
         const allowsRefs = allow.includes('git_refs');
         const how = { scratch: PLACES.scratch, allowsRefs };
-        const { plan, obstacles, skipped } = await planCommits(layer, target, how).catch(toDenied);
+        const planned = await planCommits(layer, target, how).catch(toDenied);
+        const { plan, obstacles, skipped, left } = planned;
         if (obstacles.length > 0) throw obstaclesFault(obstacles);
+        if (left.length > 0) return { commits: { plan, counts: [], left }, isComplete: false };
         const isComplete = skipped.every(({ reason }) => reason !== 'detached');
         if (plan.updates.length === 0) return { commits: null, isComplete };
         const counted = await countCommits(target, plan);
@@ -112,19 +115,19 @@ export function makeApplyCommits(options: {
         return { commits: { plan, counts }, isComplete };
       }),
     async move(row, { applyId, commits }) {
-      if (commits === null) return [];
+      if (commits === null || commits.plan.updates.length === 0) return [];
       const message = `agentd: apply ${applyId}`;
       return findConflicts(
         inGit(row, applyId, ({ target }) => applyCommits(target, commits.plan, message)),
       );
     },
     async check(row, { applyId, commits }) {
-      if (commits === null) return;
+      if (commits === null || commits.plan.updates.length === 0) return;
       const back = reverseCommits(commits.plan);
       await inGit(row, applyId, ({ target }) => checkCommits(target, back));
     },
     async moveBack(row, { applyId, commits }) {
-      if (commits === null) return [];
+      if (commits === null || commits.plan.updates.length === 0) return [];
       const back = reverseCommits(commits.plan);
       const message = `agentd: undo ${applyId}`;
       return findConflicts(

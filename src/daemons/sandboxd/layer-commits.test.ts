@@ -98,13 +98,15 @@ describe('commits of a layer', () => {
       plan: { updates: [], head: null },
       obstacles: [],
       skipped: [{ ref: 'HEAD', reason: 'detached' }],
+      left: [],
     });
   });
 
   it('do not come without a repository on both sides', async () => {
     rmSync(join(target.top, '.git'), { recursive: true });
     commit(layer, 'a.txt', 'two');
-    assert.deepEqual((await plan()).plan.updates, []);
+    const { plan: found, left } = await plan();
+    assert.deepEqual([found.updates, left], [[], [{ ref: 'refs/heads/main', count: 2 }]]);
   });
 });
 

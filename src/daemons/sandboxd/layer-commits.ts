@@ -35,7 +35,10 @@ export type PlannedCommits = {
   plan: CommitPlan;
   obstacles: CommitObstacle[];
   skipped: SkippedRef[];
+  /** Branches of the layer, if the directory has no repository that they could come to. */
+  left: LeftBranch[];
 };
+export type LeftBranch = { ref: string; count: number };
 
 const REFS_MAX = 20_000;
 const PACK_BYTES_MAX = 2 * 1024 ** 3;
@@ -174,10 +177,12 @@ export async function planCommits(
   target: GitPlace,
   options: CommitsOptions,
 ): Promise<PlannedCommits> {
-  const planned: PlannedCommits = { plan: { updates: [], head: null }, obstacles: [], skipped: [] };
+  const none = { updates: [], head: null };
+  const planned: PlannedCommits = { plan: none, obstacles: [], skipped: [], left: [] };
   const ours = await readRepository(target);
-  const theirs = ours === undefined ? undefined : await readRepository(layer);
-  if (ours === undefined || theirs === undefined) return planned;
+  const theirs = await readRepository(layer);
+  if (theirs === undefined) return planned;
+  if (ours === undefined) return { ...planned, left: await countBranches(layer, theirs) };
   const { obstacles, skipped, plan } = planned;
   for (const [ref] of ours.refs)
     if (!theirs.refs.has(ref)) skipped.push({ ref, reason: 'deleted' });
@@ -207,6 +212,20 @@ export async function planCommits(
     obstacles.push({ ref: plan.head.ref, reason: 'staged_changes' });
   if (obstacles.length === 0) await transferObjects(quarantine, target, { wanted, known });
   return planned;
+}
+
+const BRANCHES_MAX = 20;
+
+/** For a message: the numbers are what the layer's repository says. */
+async function countBranches(layer: GitPlace, { refs }: Repository): Promise<LeftBranch[]> {
+  const branches = [...refs.keys()].filter((ref) => ref.startsWith('refs/heads/'));
+  const left: LeftBranch[] = [];
+  for (const ref of branches.filter((name) => !hasDeceptiveName(name)).slice(0, BRANCHES_MAX)) {
+    const args = ['rev-list', '--count', '--end-of-options', ref];
+    const count = Number((await tryGit(layer, args)).stdout.toString());
+    left.push({ ref, count: Number.isSafeInteger(count) ? count : 0 });
+  }
+  return left;
 }
 
 /** Returns the plan that undoes this one. */
@@ -281,9 +300,11 @@ export async function countCommits(
 ): Promise<ReadonlyMap<string, number>> {
   const counts = new Map<string, number>();
   for (const { ref, from, to } of updates) {
-    const args = ['rev-list', '--count', '--end-of-options', to!];
-    const known = from === null ? ['--not', '--branches'] : [`^${from}`];
-    const count = Number((await runGit(target, [...args, ...known])).toString());
+    // Options come before the end of options; the second one ends the first.
+    const known = from === null ? ['--not', '--branches', '--not'] : [];
+    const revisions = from === null ? [to!] : [to!, `^${from}`];
+    const args = ['rev-list', '--count', ...known, '--end-of-options', ...revisions];
+    const count = Number((await runGit(target, args)).toString());
     counts.set(ref, Number.isSafeInteger(count) ? count : 0);
   }
   return counts;

@@ -30,8 +30,15 @@ export function makeLayerHandlers(
     async applyLayer({ params, body }) {
       const { apply_id, ...how } = body;
       const done = await service.apply(params.id, { applyId: apply_id, ...how });
-      const { applyId, changeSha256, applied, merged, commits } = done;
-      return { apply_id: applyId, change_sha256: changeSha256, applied, merged, commits };
+      const { applyId, changeSha256, applied, merged, commits, commitsLeft } = done;
+      return {
+        apply_id: applyId,
+        change_sha256: changeSha256,
+        applied,
+        merged,
+        commits,
+        commits_left: commitsLeft,
+      };
     },
     discardLayer: async ({ params }) => ({ discarded: await service.discard(params.id) }),
     async undoApply({ params, body }) {

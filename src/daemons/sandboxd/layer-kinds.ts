@@ -93,19 +93,25 @@ export type KindsContext = {
   hostPath: string;
   /** They are applied in place of what agents wrote. */
   merged: MergedTexts;
+  hasOwnRepository?: boolean | undefined;
 };
 
 /** Returns the kinds of each change. */
 export async function findChangeKinds(
   boxfs: Boxfs,
   changes: readonly LayerChange[],
-  { side, hostPath, merged }: KindsContext,
+  { side, hostPath, merged, hasOwnRepository = false }: KindsContext,
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const all = changes.map(toApplyChange);
   const lookup = await readLookups(boxfs, all, side);
   const texts = await readTexts(boxfs, all, merged);
   const paths = all.map(({ path }) => path);
   const gitPlaces = await readGitPlaces(boxfs, paths, hostPath);
-  const context = { lookup, texts: (path: string) => texts.get(path), gitPlaces };
+  const context = {
+    lookup,
+    texts: (path: string) => texts.get(path),
+    gitPlaces,
+    hasOwnRepository,
+  };
   return new Map(all.map((change) => [change.path, findRefusedKinds(change, context)]));
 }

@@ -22,6 +22,8 @@ export type MetChanges = {
   changes: MetChange[];
   /** The merged texts. */
   texts: ReadonlyMap<string, Buffer>;
+  /** Agents have made a repository at the top, where the directory had none. */
+  hasOwnRepository?: boolean;
 };
 
 export type LayerMerges = {
@@ -35,6 +37,7 @@ export type LayerMerges = {
 };
 
 type Boxfs = Pick<BoxfsClient, 'readMany' | 'performExactly'>;
+const GIT_DIR = '.git';
 /** Text that needs merging is compared in this process; more files stay conflicts. */
 const MERGES_MAX = 1_000;
 const BATCH_MAX = 50;
@@ -69,6 +72,29 @@ function toMerged(change: LayerChange, after: ChangeSide): AppliedChange {
   const { before } = change;
   const kind = before!.sha256 === after.sha256 ? 'mode' : 'modified';
   return { ...change, kind, after, agents: change.after!, isShared: false, isHardLinked: false };
+}
+
+type Kind = 'directory' | 'other' | 'none';
+/** Follows no link. */
+async function readGitDirs(boxfs: Boxfs): Promise<{ before: Kind; after: Kind }> {
+  const [texts] = await boxfs.readMany(ROOTS, { paths: [GIT_DIR], bytesMax: 1 });
+  const kindOf = async (side: 'before' | 'after'): Promise<Kind> => {
+    if (texts![side] !== null) return 'other';
+    const path = `${ROOTS[side]}/${GIT_DIR}`;
+    const stat = await boxfs.performExactly({ op: 'stat', path }).catch(() => undefined);
+    return stat === undefined ? 'none' : stat.kind === 'directory' ? 'directory' : 'other';
+  };
+  return { before: await kindOf('before'), after: await kindOf('after') };
+}
+
+/** A person may have made one since: what agents have in theirs is no change of hers. */
+async function findOwnRepository(
+  boxfs: Boxfs,
+  known: KnownDirectories | undefined,
+): Promise<boolean> {
+  const { before, after } = await readGitDirs(boxfs);
+  if (after !== 'directory' || before === 'other') return false;
+  return before === 'none' || (known?.isCut === false && !known.inodes.has(GIT_DIR));
 }
 
 const isNothing = ({ before, after }: LayerChange): boolean =>
@@ -197,7 +223,9 @@ export function makeLayerMerges(options: {
         texts.set(change.path, result.text);
         return [{ change: result.change, conflict: null }];
       });
-      return { changes, texts };
+      const hasGit = all.some(({ path }) => path === GIT_DIR || path.startsWith(`${GIT_DIR}/`));
+      const isOwn = hasGit && (await findOwnRepository(boxfs, found.directories));
+      return { changes, texts, hasOwnRepository: isOwn };
     },
 
     async mergeShown(row, texts) {

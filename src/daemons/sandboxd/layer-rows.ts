@@ -3,7 +3,7 @@
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
-import type { CommitPlan } from './layer-commits.ts';
+import type { CommitPlan, LeftBranch } from './layer-commits.ts';
 
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
@@ -52,7 +52,7 @@ export type KeptLayer = Pick<LayerRow, 'number' | 'sealed' | 'beganNs'> & { appl
  */
 export type ApplyState = 'applying' | 'done' | 'undoing' | 'undone' | 'failed';
 /** `counts`: the commits of each ref, in the order of the plan's updates. */
-export type RecordedCommits = { plan: CommitPlan; counts: number[] };
+export type RecordedCommits = { plan: CommitPlan; counts: number[]; left?: LeftBranch[] };
 export type ApplyRow = {
   rootTaskId: string;
   applyId: string;

@@ -12,6 +12,7 @@ import { type ApplyRequest, makeApplyPlanner, type NewApply } from './layer-appl
 import type { ApplyDirs, LayerBoxes } from './layer-boxes.ts';
 import { PLACES } from './layer-boxes.ts';
 import { conflictsFault, toBaseSide } from './layer-changes.ts';
+import type { LeftBranch } from './layer-commits.ts';
 import { jobFor, layerJobFor, undoJobFor } from './layer-jobs.ts';
 import type { LayerOriginals } from './layer-originals.ts';
 import { findObstacles } from './layer-plan.ts';
@@ -29,6 +30,7 @@ export type Applied = {
   merged: string[];
   /** `count`: of the commits that the ref has got. */
   commits: { ref: string; from: string | null; to: string; count: number }[];
+  commitsLeft: LeftBranch[];
 };
 export type Undone = {
   applyId: string;
@@ -277,6 +279,7 @@ export function makeLayerService(options: {
       to: to!,
       count: commits!.counts[at]!,
     })),
+    commitsLeft: commits?.left ?? [],
   });
 
   return {

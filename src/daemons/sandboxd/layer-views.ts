@@ -67,14 +67,16 @@ export function makeLayerViews(options: {
     return count;
   };
 
-  const toViews: LayerViews['toViews'] = async (boxfs, row, { changes, texts }, side) => {
-    const context = { side, hostPath: row.path, merged: texts };
+  const toViews: LayerViews['toViews'] = async (boxfs, row, met, side) => {
+    const { changes, texts, hasOwnRepository } = met;
+    const context = { side, hostPath: row.path, merged: texts, hasOwnRepository };
     const all = changes.map(({ change }) => change);
     const kinds = await findChangeKinds(boxfs, all, context);
     return changes.map(({ change, conflict }) => {
       const refused = kinds.get(change.path) ?? [];
       // git's own files are never written: refs are compared instead.
-      return toChangeView(change, refused, refused.includes('git_files') ? null : conflict);
+      const isOfGit = refused.some((kind) => kind === 'git_files' || kind === 'own_repository');
+      return toChangeView(change, refused, isOfGit ? null : conflict);
     });
   };
 

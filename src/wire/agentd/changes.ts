@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { ApprovalId, Label, Sha256, TaskId } from '../primitives.ts';
 import { route, routes } from '../route.ts';
-import { ApplyId, LayerChanges, layerRoutes, MovedRef } from '../sandboxd/layers.ts';
+import { ApplyId, LayerChanges, LeftBranch, layerRoutes, MovedRef } from '../sandboxd/layers.ts';
 
 export const ChangeCounts = z.object({
   added: z.int(),
@@ -46,6 +46,8 @@ export const ApplyView = z.object({
   /** The files among these that were merged with the person's text. */
   merged: z.array(z.string()),
   commits: z.array(MovedRef),
+  /** Not brought over: the directory has no git repository. */
+  commits_left: z.array(LeftBranch),
 });
 export type ApplyView = z.infer<typeof ApplyView>;
 

@@ -67,6 +67,9 @@ export const MovedRef = z.object({
   count: z.int(),
 });
 
+/** A branch of a repository that agents have made themselves, where the directory has none. */
+export const LeftBranch = z.object({ ref: z.string(), count: z.int() });
+
 export const LayerApply = z.object({ apply_id: ApplyId, at: Timestamp, undone: z.boolean() });
 export type LayerApply = z.infer<typeof LayerApply>;
 
@@ -174,6 +177,8 @@ export const layerRoutes = routes({
       merged: z.array(z.string()),
       /** Refs of the directory's git repository that were moved. */
       commits: z.array(MovedRef),
+      /** Not brought over: the directory has no git repository. */
+      commits_left: z.array(LeftBranch),
     }),
     streams: true,
     bodySizeBytesMax: 10_000_000,

@@ -65,7 +65,25 @@ function renderApply({ status, path, root_task_id: id, counts, ...apply }: Apply
     `${pluralize(apply.applied.length, 'change')} applied to ${quotePath(path)}: ${what}`,
     ...apply.merged.map((file) => `merged    ${quotePath(file)}  with what you have changed`),
     ...moved,
+    ...explainLeft(apply.commits_left, { path, id }),
     `Take it back: agentctl task undo ${id}`,
+  ];
+}
+
+function explainLeft(
+  left: ApplyView['commits_left'],
+  { path, id }: { path: string; id: string },
+): string[] {
+  const [first] = left;
+  if (first === undefined) return [];
+  const nameOf = (ref: string): string => ref.replace(/^refs\/heads\//, '');
+  const branches = left.map(
+    ({ ref, count }) => `${pluralize(count, 'commit')} on ${escapeHidden(nameOf(ref))}`,
+  );
+  const init = `git init -b ${quoteWord(nameOf(first.ref))} ${quoteWord(path)}`;
+  return [
+    `Not brought over: ${branches.join(', ')}. The task has made a git repository itself, and git runs what its settings and hooks name.`,
+    `To have the commits, make one of your own: ${init} && agentctl task apply ${id}`,
   ];
 }
 

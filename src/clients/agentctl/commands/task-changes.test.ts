@@ -190,6 +190,7 @@ const APPLIED = {
   allowed: [],
   applied: ['src/a.ts'],
   merged: ['src/a.ts'],
+  commits_left: [],
   commits: [{ count: 2, ref: 'refs/heads/main', from: '1'.repeat(40), to: '2'.repeat(40) }],
 };
 
@@ -207,6 +208,12 @@ describe('task apply', () => {
     );
     await run('task', 'apply', TASK);
     assert.deepEqual(sent('applyChanges')?.body, {});
+    const commits_left = [{ ref: 'refs/heads/main', count: 3 }];
+    const left = { ...APPLIED, commits: [], commits_left };
+    fake.script(script({ applyChanges: async () => ({ apply: left }) }));
+    const { stdout: said } = await run('task', 'apply', TASK);
+    assert.match(said, /^Not brought over: 3 commits on main\. The task has made a git repo/m);
+    assert.match(said, /: git init -b main \/srv\/app && agentctl task apply /);
   });
 
   it('lists what is refused, why, and the command that allows it', async () => {

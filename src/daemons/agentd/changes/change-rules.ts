@@ -112,7 +112,8 @@ export const describeChanges = (changes: readonly LayerChangeView[]): string =>
 export const countAll = (counts: ChangeCounts): number =>
   Object.values(counts).reduce((sum, count) => sum + count, 0);
 
-const hasGitFiles = ({ refused }: LayerChangeView): boolean => refused.includes('git_files');
+const hasGitFiles = ({ refused }: LayerChangeView): boolean =>
+  refused.includes('git_files') || refused.includes('own_repository');
 
 export type ChosenChanges = {
   paths?: string[] | undefined;

@@ -74,7 +74,7 @@ async function start() {
       const how = body.overwrite === true ? ' over theirs' : '';
       steps.push(`apply ${body.paths ?? 'all'}${how}${inLog ? '' : ', not in the log'}`);
       if (state.fails !== undefined) throw state.fails;
-      const done = { applied: ['x'], merged: [], commits: [] };
+      const done = { applied: ['x'], merged: [], commits: [], commits_left: [] };
       return { apply_id: body.apply_id, change_sha256: body.expect!, ...done };
     },
     async discardLayer() {

@@ -260,5 +260,6 @@ function viewApply(row: LayerActionRow, applied?: LayerOutcomes['apply']): Apply
     applied: applied?.applied ?? [],
     merged: applied?.merged ?? [],
     commits: applied?.commits ?? [],
+    commits_left: applied?.commits_left ?? [],
   };
 }
