@@ -2,15 +2,16 @@
 // Start order: config → store → peers → handlers → sockets. Stop: no new work, drain, close.
 import { chmodSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import * as z from 'zod';
+import type * as z from 'zod';
 import type { RunCaller } from '../wire/caller.ts';
-import { DAEMON_TABLE, DAEMONS, type DaemonName, findCallers } from '../wire/daemons.ts';
+import { DAEMON_TABLE, type DaemonName, findCallers } from '../wire/daemons.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import { type CallerKind, type RouteTable, route, routes } from '../wire/route.ts';
+import type { RouteTable } from '../wire/route.ts';
 import { authenticateAs, authenticateByKey, type VerifyKey } from './authenticate.ts';
 import type { Clock } from './clock.ts';
-import { type Dispatch, type Handlers, makeDispatch, RawReply } from './dispatch.ts';
-import { findIds, findIdsRoute, type IdSource } from './find-ids.ts';
+import { commonRoutes, makeCommonHandlers } from './common-routes.ts';
+import { type Dispatch, type Handlers, makeDispatch } from './dispatch.ts';
+import type { IdSource } from './find-ids.ts';
 import {
   type DialectErrors,
   type HttpListener,
@@ -26,7 +27,7 @@ import { openPersonKeys } from './person-keys.ts';
 import { addProcessGauges } from './process-metrics.ts';
 import { refuseWhileStopping } from './refuse-while-stopping.ts';
 import { type RetentionConfig, retentionConfig } from './retention-config.ts';
-import { makeSnapshots, type SnapshotSource, type Snapshots, snapshotRoutes } from './snapshots.ts';
+import { makeSnapshots, type SnapshotSource } from './snapshots.ts';
 import { type Reclaimable, startReclaiming } from './sql/reclaim.ts';
 import { makePrivateDir } from './state-dir.ts';
 
@@ -137,25 +138,6 @@ export type HostOptions = {
   here: Map<DaemonName, RunningDaemon>;
 };
 
-const ALL_CALLERS: CallerKind[] = ['operator', ...DAEMONS];
-export const commonRoutes = routes({
-  health: route({
-    method: 'GET',
-    path: '/healthz',
-    callers: ALL_CALLERS,
-    output: z.object({
-      daemon: z.string(),
-      version: z.string(),
-      pid: z.int(),
-      status: z.enum(['ok', 'stopping']),
-      in_flight: z.int(),
-    }),
-  }),
-  metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
-  findIds: findIdsRoute,
-  ...snapshotRoutes,
-});
-
 export function socketPathFor(runtimeDir: string, daemonName: DaemonName, caller: string): string {
   return join(runtimeDir, daemonName, caller, `${daemonName}.sock`);
 }
@@ -227,7 +209,7 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
   const table = { ...value.routes, ...commonRoutes };
   const handlers = {
     ...handle.handlers,
-    ...commonHandlers(context, {
+    ...makeCommonHandlers(context, {
       snapshots,
       ids: handle.ids,
       isStopping: () => stopping,
@@ -365,35 +347,6 @@ function makeRunSockets(options: {
       for (const name of readdirSync(options.dir))
         if (name.startsWith('run_')) rmSync(join(options.dir, name), { recursive: true });
     },
-  };
-}
-
-function commonHandlers(
-  context: DaemonContext,
-  parts: {
-    snapshots: Snapshots;
-    ids: IdSource | undefined;
-    isStopping: () => boolean;
-    dispatch: () => Dispatch;
-  },
-): Handlers<typeof commonRoutes> {
-  const { snapshots, isStopping, dispatch } = parts;
-  return {
-    ...snapshots.handlers,
-    findIds: async ({ params }) => ({ ids: await findIds(parts.ids, params.prefix) }),
-    health: async () => ({
-      daemon: context.name,
-      version: context.version,
-      pid: process.pid,
-      status: isStopping() ? 'stopping' : 'ok',
-      in_flight: dispatch().inFlight(),
-    }),
-    metrics: async () =>
-      new RawReply({
-        status: 200,
-        headers: { 'content-type': 'text/plain; version=0.0.4' },
-        body: await context.metrics.text(),
-      }),
   };
 }
 

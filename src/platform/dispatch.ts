@@ -3,7 +3,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import type { z } from 'zod';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import type {
@@ -13,13 +12,11 @@ import type {
   RouteResponseInput,
   RouteTable,
 } from '../wire/route.ts';
-import { checkValue } from './check.ts';
-import { findNearest } from './did-you-mean.ts';
+import { checkPart } from './check-part.ts';
 import type { Log } from './log.ts';
 import { makeMatcher, type RouteMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
 import { makeLoopDelaySampler } from './process-metrics.ts';
-import { knownKeys } from './schema-messages.ts';
 
 /** A response that is not one JSON document. Its bytes are passed on unchecked. */
 export class RawReply {
@@ -135,37 +132,6 @@ export function assertCaller(route: Route, caller: Caller): void {
       { hint: `Only these may: ${route.callers.map((kind) => CALLERS[kind] ?? kind).join(', ')}.` },
     );
   }
-}
-
-function describeIssue(issue: z.core.$ZodIssue, where: string, schema: z.ZodType): string {
-  const path = issue.path.map(String).join('.');
-  const name = path === '' ? where : where === 'body' ? path : `${where} ${path}`;
-  if (issue.code !== 'unrecognized_keys') return `${name}: ${issue.message}`;
-  const { keys } = issue;
-  const known = knownKeys(schema, issue.path);
-  const near = keys.length === 1 ? findNearest(keys[0]!, known) : undefined;
-  const suggestion = near === undefined ? '' : ` (did you mean ${near}?)`;
-  return `${name} has unknown ${keys.length > 1 ? 'keys' : 'key'} ${keys.join(', ')}${suggestion}`;
-}
-
-function checkPart<S extends z.ZodType>(
-  schema: S | undefined,
-  value: unknown,
-  where: string,
-): z.output<S> | undefined {
-  if (schema === undefined) {
-    const isEmpty =
-      value === undefined ||
-      (typeof value === 'object' && value !== null && Object.keys(value).length === 0);
-    if (!isEmpty) throw fault('bad_request', `this route takes no ${where}`);
-    return undefined;
-  }
-  const checked = checkValue(schema, value ?? (where === 'query' ? {} : value));
-  if (checked.success) return checked.data;
-  const issues = checked.issues.slice(0, 5).map((issue) => describeIssue(issue, where, schema));
-  throw fault('bad_request', issues.join('; '), {
-    details: { fields: checked.issues.slice(0, 20).map((i) => i.path.map(String).join('.')) },
-  });
 }
 
 const traces = new AsyncLocalStorage<Trace>();

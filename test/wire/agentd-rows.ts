@@ -5,6 +5,7 @@ import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { eventually } from '../support/runtime.ts';
+import { backupRows } from './backup-rows.ts';
 import { makeChangeRows } from './change-rows.ts';
 import { policyRows } from './policy-routes.ts';
 import { retentionRows } from './retention-rows.ts';
@@ -379,21 +380,8 @@ const site = rows({
   unhalt: { good: nothing },
 });
 
-const BACKUP = `backup_${'0'.repeat(26)}`;
-
 export const ROWS = {
-  startBackup: {
-    good: async () => ({}),
-    check: ({ backup }: { backup: { id: string } }) => assert.match(backup.id, /^backup_/),
-  },
-  renewBackup: { unknownId: 'fine', good: async () => ({ params: { id: BACKUP } }) },
-  endBackup: {
-    unknownId: 'fine',
-    good: async () => ({
-      params: { id: BACKUP },
-      body: { status: 'completed', manifest_sha256: 'a'.repeat(64), events: 1, size_bytes: 1 },
-    }),
-  },
+  ...backupRows,
   ...tasks,
   ...agents,
   ...threads,

@@ -1,7 +1,7 @@
 // The paths that agentctl calls are the contracts' paths, and open to an operator.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commonRoutes } from '../../platform/daemon.ts';
+import { commonRoutes } from '../../platform/common-routes.ts';
 import { CONTRACTS } from '../../wire/contracts.ts';
 import { DAEMONS } from '../../wire/daemons.ts';
 import type { RouteTable } from '../../wire/route.ts';

@@ -1,6 +1,6 @@
 // The routes that agentctl calls. Types come from the contracts; the paths are repeated because the
 // contracts import the schema library. A test keeps the two equal.
-import type { commonRoutes } from '../../platform/daemon.ts';
+import type { commonRoutes } from '../../platform/common-routes.ts';
 import type { CONTRACTS } from '../../wire/contracts.ts';
 import type { DaemonName } from '../../wire/daemons.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, describe, it } from 'node:test';
-import { commonRoutes } from '../../platform/daemon.ts';
+import { commonRoutes } from '../../platform/common-routes.ts';
 import type { RawReply } from '../../platform/dispatch.ts';
 import { deriveId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';

@@ -4,9 +4,12 @@ import { Duplex } from 'node:stream';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
+import type { BoxRules } from '../../wire/sandboxd.ts';
 import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
 import { TOOL_BIN } from './adapters/host-paths.ts';
+import type { Bind } from './adapters/plan.ts';
 import type { SandboxCommand } from './adapters/warden.ts';
+import { WORKSPACE } from './rules.ts';
 
 export const BOXFS = `${TOOL_BIN}/boxfs`;
 
@@ -88,3 +91,19 @@ export function toDuplex(command: SandboxCommand, log: Log): Duplex {
   });
   return stream;
 }
+
+/** Returns the declared paths that exist, as roots for file requests, workspace first. */
+export function toBoxfsRoots(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
+  const declared = new Set([...rules.read, ...rules.write]);
+  const roots = binds.flatMap(({ kind, dst, readonly }): BoxfsRoot[] => {
+    const isShown = kind === 'ro' || kind === 'rw' || kind === 'layer';
+    if (!isShown || !declared.has(dst)) return [];
+    return [{ path: dst, writable: kind !== 'ro' && readonly !== true }];
+  });
+  const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
+  return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
+}
+
+/** Estimates the bytes that a file request may add. */
+export const estimateBytes = (request: FileRequestInput): number =>
+  request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;

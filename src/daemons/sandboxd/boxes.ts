@@ -8,14 +8,12 @@ import type { BoxId } from '../../wire/primitives.ts';
 import type { FileRequestInput, FileResponseTo } from '../../wire/sandboxd/files.ts';
 import {
   BOX_NOT_OPEN,
-  type BoxRules,
   type ExecBody,
   type OpenBox,
   type OpenBoxBody,
   type RunOnceBody,
 } from '../../wire/sandboxd.ts';
-import type { BoxfsRoot } from './adapters/boxfs-client.ts';
-import type { Bind, PlanLimits, TerminalSize } from './adapters/plan.ts';
+import type { PlanLimits, TerminalSize } from './adapters/plan.ts';
 import type {
   CommandExit,
   OnStopped,
@@ -24,7 +22,7 @@ import type {
   Warden,
 } from './adapters/warden.ts';
 import type { BoxDisk, BoxDisks } from './box-disk.ts';
-import { type BoxFileService, makeBoxFiles } from './box-files.ts';
+import { type BoxFileService, estimateBytes, makeBoxFiles, toBoxfsRoots } from './box-files.ts';
 import { commandLimits, diskLimit } from './box-limits.ts';
 import {
   type BoxOwner,
@@ -39,7 +37,7 @@ import type { SandboxdConfig } from './config.ts';
 import { makePathRenamer, type RenamePaths } from './error-paths.ts';
 import type { LayerOriginals } from './layer-originals.ts';
 import type { Layers } from './layers.ts';
-import { assertLevel } from './levels.ts';
+import { assertBoxLevel, assertLevel } from './levels.ts';
 import { type LiveGuards, startGuarded } from './live-guards.ts';
 import type { LivePlace } from './live-rows.ts';
 import { makeRefusalRecorder } from './refusals.ts';
@@ -370,27 +368,6 @@ function orElse<T>(cleanUp: () => void, work: Promise<T>): Promise<T> {
   });
 }
 
-/** L1 uses the host's own tree: there is no box to keep open, and no /workspace. */
-function assertBoxLevel(level: OpenBoxBody['level']): asserts level is 'L2' {
-  assertLevel(level);
-  if (level === 'L2') return;
-  throw fault('level_unavailable', `${level} has no open boxes, only single commands`, {
-    hint: 'Ask for L2.',
-  });
-}
-
-/** Returns the declared paths that exist, as roots for file requests, workspace first. */
-function toBoxfsRoots(binds: readonly Bind[], rules: BoxRules): BoxfsRoot[] {
-  const declared = new Set([...rules.read, ...rules.write]);
-  const roots = binds.flatMap(({ kind, dst, readonly }): BoxfsRoot[] => {
-    const isShown = kind === 'ro' || kind === 'rw' || kind === 'layer';
-    if (!isShown || !declared.has(dst)) return [];
-    return [{ path: dst, writable: kind !== 'ro' && readonly !== true }];
-  });
-  const isWorkspace = ({ path }: BoxfsRoot) => (path === WORKSPACE ? 0 : 1);
-  return roots.toSorted((a, b) => isWorkspace(a) - isWorkspace(b));
-}
-
 function assertNotAborted(signal: AbortSignal): void {
   if (signal.aborted) throw fault('canceled', 'the caller has disconnected');
 }
@@ -411,10 +388,6 @@ const execInBox = (
   box.exec(command, onStopped).catch((error: unknown) => {
     throw error instanceof Fault && error.details?.refused === 'box' ? boxNotOpenFault(id) : error;
   });
-
-/** Estimates the bytes that a file request may add. */
-const estimateBytes = (request: FileRequestInput): number =>
-  request.op === 'write' ? Buffer.byteLength(request.content) : 4_096;
 
 function sendStdin(command: SandboxCommand, stdinBase64: string | undefined): void {
   if (stdinBase64 !== undefined) void command.stdin(Buffer.from(stdinBase64, 'base64'));

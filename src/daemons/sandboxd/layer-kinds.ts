@@ -71,7 +71,7 @@ async function readTexts(
   const paths = changes.filter(needsText).map(({ path }) => path);
   const texts = await boxfs.readMany(ROOTS, { paths, bytesMax: TEXT_BYTES_MAX });
   const isCut = (text: ChangeText | null): boolean => text?.isCut === true;
-  const toText = (text: ChangeText | null): string | null => text && text.bytes.toString();
+  const toText = (text: ChangeText | null): string | null => text?.bytes.toString() ?? null;
   return new Map(
     texts
       .filter(({ before, after }) => !isCut(before) && !isCut(after))

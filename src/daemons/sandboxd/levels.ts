@@ -204,3 +204,12 @@ function probeLayers(found: string): Probe {
     fix: works ? null : 'keep the state directory on ext4, xfs, btrfs or tmpfs; or use --live',
   };
 }
+
+/** L1 uses the host's own tree: there is no box to keep open, and no /workspace. */
+export function assertBoxLevel(level: SandboxLevel): asserts level is 'L2' {
+  assertLevel(level);
+  if (level === 'L2') return;
+  throw fault('level_unavailable', `${level} has no open boxes, only single commands`, {
+    hint: 'Ask for L2.',
+  });
+}

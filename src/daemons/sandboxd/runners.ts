@@ -71,7 +71,7 @@ export function makeRunners(options: RunnersOptions): Runners {
   /** Created before the sockets: the box is built while the daemons open them. */
   const socketDirs = (name: string): string[] =>
     RUN_DAEMONS.map((daemon) => join(runtimeDir, daemon, name));
-  const toSocketPaths = (name: string): Sockets => {
+  const toSocketPaths = (): Sockets => {
     const at = (daemon: string) => join(DAEMONS_DIR, daemon, `${daemon}.sock`);
     return { agentd: at('agentd'), toold: at('toold'), modeld: at('modeld') };
   };
@@ -217,7 +217,7 @@ export function makeRunners(options: RunnersOptions): Runners {
       command.kill();
       throw error;
     });
-    return { pid: command.pid, epoch: runEnds.epoch, sockets: toSocketPaths(name) };
+    return { pid: command.pid, epoch: runEnds.epoch, sockets: toSocketPaths() };
   };
 
   const endRunner = async (entry: LiveRunner): Promise<void> => {

@@ -50,7 +50,7 @@ const secrets: [kind: string, text: string][] = [
 const harmless = [
   'The build is green after the cache key was changed to include the lock file.',
   'password = os.environ["PASSWORD"]',
-  'api_key: ${{ secrets.API_KEY }}',
+  'api_key: %API_KEY%',
   'const token = await getToken(request);',
   'The token of the session expires after 30 minutes; the key is rotated weekly.',
   `commit ${hex(40)}`,

@@ -1,7 +1,7 @@
 // Property test: no interleaving or crash overspends, leaks a reservation or hides what was billed.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { copyFileSync, existsSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -10,11 +10,7 @@ import { makeIdMaker } from '../../../platform/ids.ts';
 import { silentLog } from '../../../platform/log.ts';
 import { makeMetrics } from '../../../platform/metrics.ts';
 import { openOutbox } from '../../../platform/outbox.ts';
-import {
-  type DeferredSyncDatabase,
-  deferSync,
-  type Sync,
-} from '../../../platform/sql/deferred-sync.ts';
+import { type DeferredSyncDatabase, deferSync } from '../../../platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../platform/sql/sqlite.ts';
 import type { PolicyDecision } from '../../../policy/request.ts';
 import { makeCallId } from '../../../wire/call-id.ts';
@@ -33,6 +29,7 @@ import {
   runId,
   userMessage,
 } from '../testing/harness.ts';
+import { makeLossyDisk } from '../testing/lossy-disk.ts';
 import { openService } from './service.ts';
 
 const RUNS = 4;
@@ -129,29 +126,6 @@ function mortal(inner: DeferredSyncDatabase): Mortal {
   return db;
 }
 
-const FILES = ['modeld.sqlite', 'modeld.sqlite-wal'];
-
-/** Copies the disk at every sync; after a power failure only the last copy remains. */
-function disk(stateDir: string) {
-  const copyOf = (name: string): string => join(stateDir, `${name}.synced`);
-  let hasPower = true;
-  const sync: Sync = (_fd, done) => {
-    if (hasPower) for (const name of FILES) copyFileSync(join(stateDir, name), copyOf(name));
-    setImmediate(() => done(null));
-  };
-  const losePower = (): void => {
-    hasPower = false;
-  };
-  const comeBack = (): void => {
-    for (const name of FILES) {
-      rmSync(join(stateDir, name), { force: true });
-      if (existsSync(copyOf(name))) copyFileSync(copyOf(name), join(stateDir, name));
-    }
-    rmSync(join(stateDir, 'modeld.sqlite-shm'), { force: true });
-  };
-  return { sync, losePower, comeBack };
-}
-
 const ALLOWED: PolicyDecision = { answer: 'allow', rules: [], reason: '', version: 1 };
 
 type Audited = NewEvent[];
@@ -160,7 +134,7 @@ type Site = { tokens: number; dayCost: number; agent: number };
 async function open(stateDir: string, audited: Audited, site: Site) {
   const clock = systemClock();
   const file = join(stateDir, 'modeld.sqlite');
-  const { sync, losePower, comeBack } = disk(stateDir);
+  const { sync, losePower, comeBack } = makeLossyDisk(stateDir);
   const inner = await deferSync(openSqlite({ file, migrations: MIGRATIONS }), file, { sync });
   const db = mortal(inner);
   const append = async (batch: NewEvent[]) => {
