@@ -221,6 +221,17 @@ export const modeldRoutes = routes({
     bodySizeBytesMax: VENDOR_BODY_BYTES_MAX,
     dialect: 'openai',
   }),
+  openaiEmbeddings: route({
+    method: 'POST',
+    path: '/openai/v1/embeddings',
+    callers: ['run', 'operator', 'key:models'],
+    query: z.looseObject({}),
+    body: z.looseObject({}),
+    isPlainBody: isObject,
+    output: z.unknown(),
+    bodySizeBytesMax,
+    dialect: 'openai',
+  }),
   openaiModels: route({
     method: 'GET',
     path: '/openai/v1/models',

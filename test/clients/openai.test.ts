@@ -96,6 +96,32 @@ describe('the openai package', () => {
     });
   }
 
+  it('gets embeddings, each text from the provider once', async () => {
+    const create = (input: string[]) =>
+      openai.embeddings.create({ model: 'open/text-embedding-3-small', input });
+    const { data, usage } = await create(['one', 'seven']);
+    assert.deepEqual(
+      data.map(({ embedding }) => [...embedding]),
+      [
+        [3, 0.25],
+        [5, 0.25],
+      ],
+    );
+    assert.equal(usage.prompt_tokens, 2);
+    const more = await create(['seven', 'two']);
+    assert.deepEqual([...more.data[0]!.embedding], [5, 0.25]);
+    assert.deepEqual(clients.upstream.last().body.input, ['two']);
+    await assert.rejects(
+      openai.embeddings.create({ model: 'anth/text-embed', input: 'x' }),
+      /has no embeddings/,
+    );
+  });
+
+  it('retrieves a model, and rejects an unknown one as a NotFoundError', async () => {
+    assert.equal((await openai.models.retrieve('gpt-up')).id, 'gpt-up');
+    await assert.rejects(openai.models.retrieve('nothing'), OpenAI.NotFoundError);
+  });
+
   it('lists the models', async () => {
     const names: string[] = [];
     for await (const { id } of openai.models.list()) names.push(id);

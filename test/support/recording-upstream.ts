@@ -157,6 +157,16 @@ export async function startRecordingUpstream(): Promise<RecordingUpstream> {
       response.writeHead(200, { 'content-type': 'application/json' });
       return void response.end(JSON.stringify({ input_tokens: COUNTED_TOKENS, ...EXTRA }));
     }
+    if (recorded.path.endsWith('/embeddings')) {
+      const data = (recorded.body.input as string[]).map((text, index) => ({
+        object: 'embedding',
+        index,
+        embedding: [text.length, 0.25],
+      }));
+      const usage = { prompt_tokens: data.length, total_tokens: data.length };
+      response.writeHead(200, { 'content-type': 'application/json' });
+      return void response.end(JSON.stringify({ object: 'list', model, data, usage }));
+    }
     const reply = replyTo(recorded.body);
     if (stream === true) {
       response.writeHead(200, { 'content-type': 'text/event-stream' });

@@ -124,6 +124,21 @@ export const ROWS = rows({
       ['a message of no role', (g) => withBody(g, { input: [{}] }), 'provider_refused'],
     ],
   },
+  openaiEmbeddings: {
+    vendor: true,
+    good: async (world) => ({
+      run: world.someRun,
+      body: { model: 'embed', input: ['a', 'b'], encoding_format: 'float' },
+    }),
+    check: (response: { data: unknown[] }) => assert.equal(response.data.length, 2),
+    bad: [
+      ['no input', (g) => withBody(g, { input: undefined }), 'bad_request'],
+      ['an empty text', (g) => withBody(g, { input: ['a', ''] }), 'bad_request'],
+      ['an unknown field', (g) => withBody(g, { input_type: 'query' }), 'bad_request'],
+      ['an unknown format', (g) => withBody(g, { encoding_format: 'int8' }), 'bad_request'],
+      ['no dimensions', (g) => withBody(g, { dimensions: 0 }), 'bad_request'],
+    ],
+  },
   openaiModels: {
     good: async (world) => ({ run: world.someRun }),
     check: (response: { object: string }) => assert.equal(response.object, 'list'),

@@ -60,6 +60,7 @@ type ModelRoutes =
   | 'testModel'
   | 'openaiChat'
   | 'openaiResponses'
+  | 'openaiEmbeddings'
   | 'openaiModels'
   | 'openaiModel'
   | 'anthropicMessages'
@@ -117,6 +118,11 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       service.testModel(context.caller, context.body.name, readDeadline(context)),
     openaiChat: makeClientHandler('openai'),
     openaiResponses: makeClientHandler('responses'),
+    async openaiEmbeddings(context) {
+      const { caller, body } = context;
+      assertMeant(caller, body.model);
+      return writeRaw(await service.embedAsClient(caller, body, readDeadline(context)));
+    },
     openaiModels: async ({ caller }) => writeOpenaiModels(listFor(caller)),
     openaiModel: async ({ caller, params: { id } }) => writeOpenaiModel(findFor(caller, id)),
     anthropicMessages: makeClientHandler('anthropic'),

@@ -76,7 +76,7 @@ const BYTES_PER_TOKEN_GUESS = 4;
 
 export function prepare(p: Preparation): PreparedRoute {
   const { input: ask } = p;
-  if (ask.form === 'embed') return prepareEmbed(p, ask.input);
+  if (ask.form === 'embed') return prepareEmbed(p, ask);
   if (ask.form === 'count') return prepareCount(p, ask);
   const dialect = dialects[chooseDialect(p.settings, ask)];
   if (ask.form === 'neutral')
@@ -348,14 +348,15 @@ function makeTextlessResponse(model: string, usage: Usage, usageReported = true)
   };
 }
 
-function prepareEmbed(p: Preparation, input: string[]): PreparedRoute {
+function prepareEmbed(p: Preparation, ask: Extract<ModelInput, { form: 'embed' }>): PreparedRoute {
+  const { input } = ask;
   const { provider, model } = p.route;
   const hasEmbeddings = p.settings.name === REHEARSAL || p.settings.dialect !== 'anthropic';
   if (!hasEmbeddings)
     throw fault('unavailable', `provider ${provider} has no embeddings`, {
       hint: 'Map the name to a provider of the OpenAI dialect.',
     });
-  const body = JSON.stringify(writeEmbedRequest({ input }, model));
+  const body = JSON.stringify(writeEmbedRequest(ask, model));
   const inputTokens = boundEmbedTokens(input);
   return {
     ...makeCosts(p, { inputTokens, sizeBytes: Buffer.byteLength(body), outputTokensWanted: 0 }),

@@ -6,6 +6,7 @@
 // 3 to 4; role markers and tool wrappers fit into the JSON syntax. Text that a vendor adds, and
 // images, whose cost does not depend on their size, are added to that.
 import type { DialectName } from '../../../wire/modeld.ts';
+import type { EmbedInput } from '../rules/client-embeddings.ts';
 import { asList, asObject, type JsonObject } from './reading.ts';
 
 const OVERHEAD_TOKENS = 64;
@@ -113,8 +114,9 @@ export function estimateInputTokens({ system, messages, tools }: JsonObject): nu
   return Math.max(1, tokens + Math.ceil(chars / CHARS_PER_TOKEN_GUESS));
 }
 
-export function boundEmbedTokens(input: string[]): number {
+export function boundEmbedTokens(input: readonly EmbedInput[]): number {
   let tokens = 0;
-  for (const text of input) tokens += Buffer.byteLength(text) + OVERHEAD_TOKENS;
+  for (const item of input)
+    tokens += (typeof item === 'string' ? Buffer.byteLength(item) : item.length) + OVERHEAD_TOKENS;
   return tokens;
 }

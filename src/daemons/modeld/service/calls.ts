@@ -128,6 +128,12 @@ export class ModelCalls {
     }
   }
 
+  /** Throws unless the caller may make this call now; for one that is answered without it. */
+  async assertMayCall(call: ModelCall): Promise<void> {
+    if (call.identity.key !== undefined) this.#deps.admitKey(call.identity.key, call.model);
+    if (call.identity.run !== undefined) await this.#decide(call);
+  }
+
   /** Waits for calls to end, then aborts them. Resolves when all are settled and written. */
   async drain(waitMs: number): Promise<void> {
     this.#queue.close(fault('stopping', 'the runtime is stopping'));

@@ -6,10 +6,12 @@ import type { Caller } from '../../../wire/caller.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { DialectName } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/primitives.ts';
+import { readEmbedRequest, writeEmbedResponse } from '../rules/client-embeddings.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { findProviderFetches } from '../rules/provider-fetches.ts';
 import type { ModelCalls } from './calls.ts';
 import { makeClientContext } from './context.ts';
+import type { Embed } from './embed.ts';
 import type { CallDeadline } from './generate.ts';
 import type { ModelCall } from './model-call.ts';
 import type { Upstream } from './ports.ts';
@@ -35,10 +37,11 @@ export function makeClientCalls(parts: {
   runs: ModelRuns;
   providers: Providers;
   upstream: Pick<Upstream, 'estimateInputTokens'>;
+  embed: Embed;
   policy: Pick<PolicySource, 'decide'>;
   newId: NewId;
 }) {
-  const { calls, runs, providers, upstream, newId } = parts;
+  const { calls, runs, providers, upstream, embed, newId } = parts;
   const chooseModel = makeChooseModel(parts);
 
   const makeCall = async (
@@ -102,6 +105,26 @@ export function makeClientCalls(parts: {
         via: dialect,
         input: { form: 'client', dialect, text, body, headers, callId },
       });
+    },
+
+    /** Answers from the cache what was paid for before, whoever paid. */
+    async embedAsClient(
+      caller: Caller,
+      body: Record<string, unknown>,
+      patience: CallDeadline,
+    ): Promise<ClientResponse> {
+      const asked = readEmbedRequest(body);
+      const { model, input, dimensions } = asked;
+      const made = await embed(caller, { model, input, dimensions }, patience);
+      const headers = {
+        'content-type': 'application/json',
+        'agentd-call-id': made.call_id,
+        'agentd-provider': made.provider,
+        'agentd-model': made.model,
+        ...(made.recorded ? { 'agentd-recorded': 'true' } : {}),
+        ...(made.rehearsal ? { 'agentd-rehearsal': 'true' } : {}),
+      };
+      return { headers, body: JSON.stringify(writeEmbedResponse(asked, made)) };
     },
 
     /** Asks the provider, where it can count; nothing is sent to one that cannot. */

@@ -3,6 +3,7 @@
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DialectName, GenerateRequest, Message } from '../../../wire/modeld.ts';
+import type { EmbedInput } from '../rules/client-embeddings.ts';
 import { toMask } from '../rules/labels.ts';
 import type { ContextPart } from '../store/parts.ts';
 
@@ -82,11 +83,13 @@ export function makeClientContext(options: {
 }
 
 export function makeEmbedContext(
-  input: readonly string[],
-  options: { model: string; source: string; labels: number },
+  input: readonly EmbedInput[],
+  options: { model: string; source: string; labels: number; dimensions?: number | undefined },
 ): CallContext {
-  const { source, labels, model } = options;
-  const messages = input.map((text) => makePart(JSON.stringify(text), labels, source));
-  const params = makeParamsPart('"embed"');
+  const { source, labels, model, dimensions } = options;
+  const messages = input.map((item) => makePart(JSON.stringify(item), labels, source));
+  const params = makeParamsPart(
+    dimensions === undefined ? '"embed"' : canonicalJson({ dimensions }),
+  );
   return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }

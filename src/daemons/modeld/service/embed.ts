@@ -9,6 +9,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { EmbedRequest, EmbedResponse } from '../../../wire/modeld.ts';
 import type { CallId } from '../../../wire/primitives.ts';
 import { NO_USAGE } from '../rules/budget.ts';
+import type { EmbedInput } from '../rules/client-embeddings.ts';
 import { REHEARSAL } from '../rules/models.ts';
 import { readAttempts } from '../store/calls.ts';
 import { findVectors, writeVectors } from '../store/embeddings.ts';
@@ -23,6 +24,12 @@ import { identify, type ModelRuns } from './runs.ts';
 function filterSameModel(routes: readonly LabeledRoute[]): LabeledRoute[] {
   return routes.filter((route) => route.model === routes[0]!.model);
 }
+
+/** As a run or an operator asks; clients of OpenAI may also ask for tokens and dimensions. */
+export type EmbedQuery = Omit<EmbedRequest, 'input'> & {
+  input: EmbedInput[];
+  dimensions?: number | undefined;
+};
 
 export function makeEmbed(parts: {
   calls: ModelCalls;
@@ -50,33 +57,26 @@ export function makeEmbed(parts: {
 
   return async function embed(
     caller: Caller,
-    request: EmbedRequest,
+    request: EmbedQuery,
     patience: CallDeadline,
   ): Promise<EmbedResponse> {
     const identity = identify(runs, caller, { agent: request.agent, taskId: request.task_id });
     if (identity.runId !== null && request.call_id !== undefined)
       assertCallOfRun(identity.runId, request.call_id);
+    const { dimensions } = request;
     const { model, routes: all } = providers.resolve(request.model, 'embedding');
     const routes = filterSameModel(all);
-    const hashes = request.input.map(sha256Hex);
+    const hashes = request.input.map((item) => hashInput(item, dimensions));
     const first = routes[0]!;
     const found = await db.read((sql) => findVectors(sql, first.model, hashes));
     // A text that is in the request twice is embedded once.
-    const missing = new Map<string, string>();
+    const missing = new Map<string, EmbedInput>();
     found.forEach((vector, i) => {
       if (vector === undefined) missing.set(hashes[i]!, request.input[i]!);
     });
-    const callId = request.call_id ?? newId<CallId>('call');
-    const response = { call_id: callId, rehearsal: model.rehearsal };
-    if (missing.size === 0) {
-      const embeddings = found as number[][];
-      const by = { model: first.model, provider: first.provider };
-      return { ...response, ...by, embeddings, usage: NO_USAGE, cost_microusd: 0, recorded: true };
-    }
-    if (identity.mode === 'replay')
-      throw fault('replay_differs', `${callId}: these texts were not embedded in the recorded run`);
     const input = [...missing.values()];
     const { principal: source, labels } = identity;
+    const callId = request.call_id ?? newId<CallId>('call');
     const call = {
       identity,
       via: 'embed',
@@ -84,12 +84,21 @@ export function makeEmbed(parts: {
       model,
       routes,
       purpose: request.purpose ?? '',
-      context: makeEmbedContext(input, { model: request.model, source, labels }),
-      input: { form: 'embed', input },
+      context: makeEmbedContext(input, { model: request.model, source, labels, dimensions }),
+      input: { form: 'embed', input, dimensions },
       inputTokensMax: undefined,
       ...patience,
       isReplayed: false,
     } as const;
+    const response = { call_id: callId, rehearsal: model.rehearsal };
+    if (missing.size === 0) {
+      await calls.assertMayCall({ ...call, attempt: 1 });
+      const embeddings = found as number[][];
+      const by = { model: first.model, provider: first.provider };
+      return { ...response, ...by, embeddings, usage: NO_USAGE, cost_microusd: 0, recorded: true };
+    }
+    if (identity.mode === 'replay')
+      throw fault('replay_differs', `${callId}: these texts were not embedded in the recorded run`);
     const isNamed = request.call_id !== undefined;
     const { answered, ended, costMicrousd } = await ask(call, isNamed);
     const { route, output } = answered;
@@ -110,3 +119,11 @@ export function makeEmbed(parts: {
     };
   };
 }
+
+/** A text without further wishes has its own hash; the suffix keeps others apart from it. */
+function hashInput(item: EmbedInput, dimensions: number | undefined): string {
+  if (typeof item === 'string' && dimensions === undefined) return sha256Hex(item);
+  return `${sha256Hex(JSON.stringify([item, dimensions ?? null]))}+`;
+}
+
+export type Embed = ReturnType<typeof makeEmbed>;

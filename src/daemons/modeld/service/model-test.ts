@@ -5,14 +5,14 @@ import { Fault, fault } from '../../../wire/errors.ts';
 import type { AbilityName, AbilityView, ModelTest, RouteTest } from '../../../wire/modeld.ts';
 import { guessKind, type ModelKind, type ModelRoute, REHEARSAL } from '../rules/models.ts';
 import type { ClientResponse, makeClientCalls } from './client-calls.ts';
-import type { makeEmbed } from './embed.ts';
+import type { Embed } from './embed.ts';
 import type { CallDeadline, Generate } from './generate.ts';
 import type { Providers } from './providers.ts';
 
 export type ModelTestDeps = {
   providers: Providers;
   generate: Generate;
-  embed: ReturnType<typeof makeEmbed>;
+  embed: Embed;
   clients: ReturnType<typeof makeClientCalls>;
   nowMs(): number;
 };

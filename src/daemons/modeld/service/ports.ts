@@ -9,6 +9,7 @@ import type {
 } from '../../../wire/modeld.ts';
 import type { ModelResponse, ResponseEvent, ResponseObserver } from '../adapters/dialect.ts';
 import type { CostBound } from '../rules/budget.ts';
+import type { EmbedInput } from '../rules/client-embeddings.ts';
 import type { ModelRoute, ResolvedModel } from '../rules/models.ts';
 
 /** A provider's settings. The key is only reachable through `readKey`. */
@@ -47,7 +48,7 @@ export type ModelInput =
       body: Record<string, unknown>;
       headers: Readonly<Record<string, string>>;
     }
-  | { form: 'embed'; input: string[] };
+  | { form: 'embed'; input: EmbedInput[]; dimensions?: number | undefined };
 
 /** Counts of a call's tries, updated while they run, so that a failure can be charged. */
 export type TryStats = {

@@ -104,7 +104,7 @@ export async function openService(parts: ModeldServiceDeps) {
   const common = { ...parts, calls, runs, providers, journal, budgets };
   const generate = new Generate(common);
   const embed = makeEmbed(common);
-  const clients = makeClientCalls(common);
+  const clients = makeClientCalls({ ...common, embed });
 
   return {
     apiKeys,

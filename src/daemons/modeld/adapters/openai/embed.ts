@@ -2,6 +2,7 @@
 import { fault } from '../../../../wire/errors.ts';
 import type { Usage } from '../../../../wire/modeld.ts';
 import { NO_USAGE } from '../../rules/budget.ts';
+import type { EmbedInput } from '../../rules/client-embeddings.ts';
 import { asCount, asList, asObject, asText, type JsonObject } from '../reading.ts';
 
 export const EMBED_PATH = '/embeddings';
@@ -13,8 +14,12 @@ export type ProviderEmbedResponse = {
   usageReported: boolean;
 };
 
-export function writeEmbedRequest(request: { input: string[] }, model: string): JsonObject {
-  return { model, input: request.input, encoding_format: 'float' };
+export function writeEmbedRequest(
+  { input, dimensions }: { input: EmbedInput[]; dimensions?: number | undefined },
+  model: string,
+): JsonObject {
+  const own = dimensions === undefined ? {} : { dimensions };
+  return { model, input, encoding_format: 'float', ...own };
 }
 
 function readVector(value: unknown): number[] | undefined {
