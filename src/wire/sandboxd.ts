@@ -7,7 +7,7 @@ import { route, routes } from './route.ts';
 import { FileAnswer, FileRequest } from './sandboxd/files.ts';
 import { layerRoutes, WorkspaceMode } from './sandboxd/layers.ts';
 import { liveRoutes } from './sandboxd/live.ts';
-import { HostPaths, programRoutes } from './sandboxd/programs.ts';
+import { HomeId, HostPaths, programRoutes } from './sandboxd/programs.ts';
 import { treeFileRoutes } from './sandboxd/tree-files.ts';
 
 export const SandboxLevel = z.enum(['L0', 'L1', 'L2', 'L3', 'L4']);
@@ -101,6 +101,8 @@ export const OpenBoxBody = z.strictObject({
   is_program: z.literal(true).optional(),
   /** The host paths of that program. */
   programs: HostPaths.optional(),
+  /** Absent: the home of the task tree. */
+  home_id: HomeId.optional(),
 });
 export type OpenBoxBody = z.infer<typeof OpenBoxBody>;
 

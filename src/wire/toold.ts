@@ -17,7 +17,7 @@ import {
 import { expireRoute, pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
 import { WorkspaceMode } from './sandboxd/layers.ts';
-import { AttachToken, ProgramCommand } from './sandboxd/programs.ts';
+import { AttachToken, HomeId, ProgramCommand } from './sandboxd/programs.ts';
 
 export const CALL_STATUSES = [
   'requested',
@@ -144,6 +144,8 @@ export const AdmitToolRunBody = z.strictObject({
     .array(z.strictObject({ host: z.string().max(260), port: z.int().min(1).max(65_535) }))
     .max(128)
     .optional(),
+  /** The home of a program, which is a place with marks. */
+  home: HomeId.optional(),
   /**
    * Set when its task tree was restored from a backup while open: it may have acted afterwards, so
    * that calls could repeat what happened. `changed`: its files are newer than the record.

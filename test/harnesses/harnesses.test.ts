@@ -30,7 +30,11 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
     after(() => runtime?.remove());
 
     const rewind = () => writeFileSync(notes, `${BEFORE}\n`);
-    const run = (prompt: string, args: string[] = [], more: RunAgentctlOptions = {}) =>
+    const options = (): RunAgentctlOptions => ({
+      state: runtime.stateDir,
+      env: { ...runtime.env, PATH: [HARNESS_BIN, process.env.PATH].join(delimiter) },
+    });
+    const run = (prompt: string, args: string[] = []) =>
       agentctl(
         [
           'box',
@@ -42,11 +46,7 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
           profile.commands[0]!,
           ...profile.round!(prompt),
         ],
-        {
-          state: runtime.stateDir,
-          env: { ...runtime.env, PATH: [HARNESS_BIN, process.env.PATH].join(delimiter) },
-          ...more,
-        },
+        options(),
       );
     const newest = async () => {
       const { tasks } = await runtime.agentd.listTasks({ query: { limit: 1 } });
@@ -75,6 +75,22 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
       const { calls } = await runtime.modeld.listCalls({ query: { task_id: task.id } });
       assert.ok(calls.length >= 3, `${calls.length} calls`);
       for (const call of calls) assert.equal(call.status, 'completed');
+    });
+
+    it('continues its session in the same directory, and not in another', async () => {
+      rewind();
+      assert.equal((await run(ask('true'))).code, 0);
+      const words = ['box', 'run', '--workspace', dir, '--', profile.commands[0]!];
+      const next = await agentctl([...words, ...profile.nextRound!('and now?')], options());
+      assert.equal(next.code, 0, next.stderr);
+      const { calls } = await runtime.modeld.listCalls({ query: { task_id: (await ended()).id } });
+      const texts = await Promise.all(
+        calls.map(async ({ call_id }) => {
+          const { messages } = await runtime.modeld.getCall({ params: { id: call_id } });
+          return JSON.stringify(messages);
+        }),
+      );
+      assert.ok(texts.some((text) => text.includes(BEFORE) && text.includes('and now?')));
     });
 
     it('learns from its vendor’s error that its budget is used up', async () => {

@@ -68,6 +68,16 @@ describe('hosts of a program in a box', { timeout: 120_000 }, () => {
       assert.ok(kinds.includes(kind as never), kinds.join(' '));
   });
 
+  it('marks stay with a home: whoever opens it has them', async () => {
+    const write = `echo kept > ~/file; ${post(FIRST, 'a')}; sleep 1`;
+    await run([...open(FIRST), '--name', 'first'], write);
+    const next = await run(['--name', 'first'], 'cat ~/file');
+    assert.equal(next.stdout, 'kept\n');
+    assert.ok(next.task.labels.includes('outside'));
+    const other = await run(['--name', 'other'], 'ls ~');
+    assert.deepEqual([other.stdout, other.task.labels], ['', ['person']], 'the control');
+  });
+
   it('a name that is none is refused before anything starts', async () => {
     const { code, stderr } = await run(['--allow-host', 'https://x.test/'], 'true');
     assert.notEqual(code, 0);

@@ -99,7 +99,8 @@ describe('a program in a box', { timeout: 120_000 }, () => {
     mkdirSync(at('tools'), { recursive: true });
     mkdirSync(at('bin'));
     for (const dir of ['', 'tools', 'bin']) chmodSync(at(dir), 0o755);
-    const script = '#!/bin/sh\ncat "$0" | tail -1\nls "${0%/*}"\necho x > "$0" || echo closed';
+    const script =
+      '#!/bin/sh\ncat "$0" | tail -1\nls "$(dirname "$0")"\necho x > "$0" || echo closed';
     writeFileSync(at('tools/mine'), `${script}\n# the program itself\n`);
     writeFileSync(at('tools/other'), 'not for the box');
     chmodSync(at('tools/mine'), 0o755);
@@ -123,6 +124,30 @@ describe('a program in a box', { timeout: 120_000 }, () => {
       body: { workspace: real, workspace_mode: 'live', command: { argv: ['true'] } },
     });
     await assert.rejects(refused, { code: 'denied' });
+  });
+
+  it('its home is that of the last one of its directory or name, and of no other', async () => {
+    const dirs = ['one', 'two'].map((name) => join(freshDir(), name));
+    for (const dir of dirs) mkdirSync(dir);
+    const [one, two] = dirs as [string, string];
+    const leave = (text: string) => [
+      '--',
+      'sh',
+      '-c',
+      `cat ~/file 2>/dev/null; echo ${text} > ~/file`,
+    ];
+    const seen: string[] = [];
+    for (const args of [
+      ['--workspace', one],
+      ['--workspace', two],
+      ['--workspace', one],
+      ['--name', 'mine', '--workspace', one],
+      ['--name', 'mine'],
+      [],
+      [],
+    ])
+      seen.push((await run([...args, ...leave(`run-${seen.length}`)])).stdout.trim());
+    assert.deepEqual(seen, ['', '', 'run-0', '', 'run-3', '', '']);
   });
 
   it('a signal reaches it, and how it ended is how agentctl ends', async () => {

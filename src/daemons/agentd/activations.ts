@@ -122,6 +122,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           workspace: task.workspace,
           workspace_mode: readWorkspaceMode(task),
           max_calls: maxSteps * 16,
+          ...(program?.home === undefined ? {} : { home: program.home }),
           ...(program?.hosts === undefined ? {} : { hosts: program.hosts.flatMap(readHosts) }),
           restored: toRestored(restored),
         },

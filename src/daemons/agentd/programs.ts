@@ -1,5 +1,6 @@
 // Runs whose process is a program of a person: creates the task and claims its run, has toold open
 // the box, follows the program until its end, and renews the lease meanwhile.
+import { sha256Hex } from '../../platform/json.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { BOX_AGENT, type CreateProgram, type TaskView } from '../../wire/agentd.ts';
@@ -109,7 +110,7 @@ export function makePrograms(deps: Deps): Programs {
 
   return {
     liveCount: () => live.size,
-    async create({ command, model, allow_hosts: hosts, ...input }, by) {
+    async create({ command, model, name, allow_hosts: hosts, ...input }, by) {
       for (const host of hosts ?? []) readHosts(host);
       const agent = input.agent ?? BOX_AGENT;
       if (input.agent === undefined) await declareBoxAgent(by);
@@ -130,6 +131,8 @@ export function makePrograms(deps: Deps): Programs {
             argv: command.argv,
             ...(model === undefined ? {} : { model }),
             ...(hosts === undefined ? {} : { hosts }),
+            ...(name === undefined ? {} : { name }),
+            ...nameHome(agent, name ?? task.workspace ?? undefined),
           },
         },
         {
@@ -150,6 +153,12 @@ export function makePrograms(deps: Deps): Programs {
       await entry.process?.kill(reason);
     },
   };
+}
+
+/** Sessions continue in the home; without a name or a directory there is nothing to continue. */
+function nameHome(agent: string, of: string | undefined): { home?: string } {
+  if (of === undefined) return {};
+  return { home: `home_${sha256Hex(JSON.stringify([agent, of])).slice(0, 24)}` };
 }
 
 /** As a person would type it. */

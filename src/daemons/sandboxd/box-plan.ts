@@ -30,6 +30,7 @@ export type BoxOwner = Pick<
   | 'layer_task_id'
   | 'is_program'
   | 'programs'
+  | 'home_id'
 >;
 export type PlannedBox = {
   plan: BoxPlan;
@@ -78,7 +79,7 @@ export const hasTreeLayer = (owner: BoxOwner): boolean =>
 export function makeBoxPlanner(options: {
   config: SandboxdConfig;
   identities: Pick<Identities, 'identityFor'>;
-  workspaces: Pick<Workspaces, 'workspaceFor' | 'homeFor'>;
+  workspaces: Pick<Workspaces, 'workspaceFor' | 'homeFor' | 'keptHomeFor'>;
   layers: Pick<Layers, 'acquire' | 'find'>;
   store: Pick<SandboxdStore, 'recordWrites'>;
   system: readonly Bind[];
@@ -132,7 +133,10 @@ export function makeBoxPlanner(options: {
     const places: Places = {
       system: options.system,
       workspace: ground.workspace,
-      home: await workspaces.homeFor(agent, root_task_id, owner),
+      // A layered tree may have a user of its own, whose files no other tree can use.
+      home: await (body.home_id === undefined || owner.uid !== identity.uid
+        ? workspaces.homeFor(agent, root_task_id, owner)
+        : workspaces.keptHomeFor(agent, body.home_id, owner)),
       homeAt,
       secrets: options.secrets(),
       aliases: (path) => findAliases(path, mounts),

@@ -65,6 +65,8 @@ export type BoxTable = {
   ): Promise<FileResponseTo<R>>;
   /** Undefined when the box is not open. */
   ownerOf(id: BoxId): BoxOwner | undefined;
+  /** A box with this kept home is open. */
+  hasHome(id: string): boolean;
   close(id: BoxId): Promise<boolean>;
   runOnce(body: RunOnceBody, signal: AbortSignal): Promise<SandboxCommand>;
   /** Closes boxes of the run's earlier activations. */
@@ -297,6 +299,7 @@ export function makeBoxes(options: BoxesOptions): BoxTable {
       }
     },
     ownerOf: (id) => entries.get(id)?.owner,
+    hasHome: (id) => [...entries.values()].some(({ owner }) => owner.home_id === id),
     async close(id) {
       const found = entries.get(id);
       if (found === undefined) return false;

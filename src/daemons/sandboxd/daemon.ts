@@ -25,6 +25,7 @@ import { type BoxTable, makeBoxes } from './boxes.ts';
 import { type SandboxdConfig, sandboxdConfig } from './config.ts';
 import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
+import { makeKeptHomes } from './kept-homes.ts';
 import { makeLayerBoxes } from './layer-boxes.ts';
 import { makeLayerMerges } from './layer-merges.ts';
 import { type LayerOriginals, makeLayerOriginals } from './layer-originals.ts';
@@ -92,6 +93,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     ownUsers,
     warden,
     secrets,
+    clock,
     log,
     gid: host.gid,
   });
@@ -169,6 +171,14 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     ]),
   });
   const programs = makeBoxPrograms({ boxes, runEnds, log });
+  const keptHomes = makeKeptHomes({
+    stateDir: realpathSync(stateDir),
+    ageMs: context.retention.homes.age,
+    isInUse: (id) => boxes.hasHome(id),
+    warden,
+    clock,
+    log,
+  });
   const layerBoxes = makeLayerBoxes({ ...common, layers, tools, system });
   const layerService = makeLayerService({
     layers,
@@ -214,10 +224,12 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     },
     async begin() {
       treeFiles?.wake();
+      keptHomes.begin();
       layerService.resume();
       liveGuards.resume();
     },
     async stop() {
+      keptHomes.stop();
       await treeFiles?.stop();
       await layerService.stop();
       await runners.endAll();

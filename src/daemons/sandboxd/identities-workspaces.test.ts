@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { manualClock } from '../../platform/clock.ts';
+import { manualClock, systemClock } from '../../platform/clock.ts';
 import { silentLog } from '../../platform/log.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import type { Database } from '../../platform/sql/database.ts';
@@ -134,6 +134,7 @@ describe("sandboxd's store", () => {
   const workspaces = (more: object, ownUsers = true) =>
     makeWorkspaces({
       stateDir: dir,
+      clock: systemClock(),
       config: sandboxdConfig.parse(more),
       store,
       ownUsers,

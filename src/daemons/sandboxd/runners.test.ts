@@ -252,6 +252,7 @@ describe('runners and boxes', () => {
     const workspaces = {
       workspaceFor: async () => ({ layers: [], upper: dir, gid: 77, isGranted: false }),
       homeFor: async () => dir,
+      keptHomeFor: async () => dir,
       pathAliases: () => [[dir, '/workspace'] as const],
     };
     const layers = {

@@ -1,8 +1,9 @@
 // Creates the directories of task trees and agents, and sets their owners. A workspace is a list of
 // read-only layers and one upper; at present there are no layers.
 import { mkdirSync, realpathSync } from 'node:fs';
-import { lstat, realpath } from 'node:fs/promises';
-import { join } from 'node:path';
+import { lstat, realpath, utimes } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/log.ts';
 import { quoteWord } from '../../platform/quote-word.ts';
 import { isWithin } from '../../policy/paths.ts';
@@ -38,6 +39,8 @@ export type Workspaces = {
    * next.
    */
   homeFor(agent: string, rootTaskId: string, identity: Identity): Promise<string>;
+  /** A home that programs of people find again, until none has used it for a time. */
+  keptHomeFor(agent: string, id: string, identity: Identity): Promise<string>;
   /**
    * Forgets a task tree whose tasks are all deleted, and frees its group for another tree. Until
    * its own directories are gone, and no file with the group is left where else its boxes could
@@ -69,6 +72,7 @@ export function makeWorkspaces(options: {
   gid: number;
   /** Host paths with people's keys, and agentd's own. */
   secrets: () => readonly string[];
+  clock: Pick<Clock, 'nowMs'>;
   log: Log;
 }): Workspaces {
   const { config, store, ownUsers, warden, log } = options;
@@ -127,6 +131,13 @@ export function makeWorkspaces(options: {
   const homePath = (agent: string, rootTaskId: string) =>
     join(stateDir, 'homes', rootTaskId, agent);
 
+  const homeFor: Workspaces['homeFor'] = async (agent, owner, { uid, gid }) => {
+    const home = homePath(agent, owner);
+    mkdirSync(home, { recursive: true, mode: 0o700 });
+    if (ownUsers) await warden.chown({ path: home, uid, gid });
+    return home;
+  };
+
   /** Returns why files with the tree's group may exist, or undefined if there are none. */
   const findRemains = async (use: WorkspaceUse): Promise<string | undefined> => {
     if (use.hasOpenBoxes) return 'one of its boxes is open';
@@ -173,10 +184,12 @@ export function makeWorkspaces(options: {
         throw fault('conflict', `${rootTaskId} works in ${row.path} itself, without a layer`);
       return ownUsers ? row.gid : options.gid;
     },
-    async homeFor(agent, rootTaskId, { uid, gid }) {
-      const home = homePath(agent, rootTaskId);
-      mkdirSync(home, { recursive: true, mode: 0o700 });
-      if (ownUsers) await warden.chown({ path: home, uid, gid });
+    homeFor,
+    async keptHomeFor(agent, id, identity) {
+      const home = await homeFor(agent, id, identity);
+      const now = new Date(options.clock.nowMs());
+      // The time of its last use.
+      await utimes(dirname(home), now, now);
       return home;
     },
     async release(rootTaskId) {

@@ -22,6 +22,8 @@ export type ToolRun = AdmittedRun & {
   callsMax: number;
   /** Opened by a person for a program: marks do not narrow them. */
   chosenHosts: readonly HostPort[];
+  /** A program's home that lasts; undefined: its task tree's. */
+  home: string | undefined;
   /** A directory on this host; null: the task tree has its own. */
   workspace: string | null;
   /** The directory stays as it is: changes are in a layer above it, which belongs to the tree. */
@@ -92,6 +94,7 @@ function makeRunState(
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
     chosenHosts: body.hosts ?? [],
+    home: body.home,
     // Absent in admissions stored by earlier versions, as is `restored`.
     workspace: body.workspace ?? null,
     isLayered: body.workspace_mode === 'layer',

@@ -14,6 +14,11 @@ export const CreateProgram = z.strictObject({
   limits: Limits.optional(),
   workspace: WorkspacePath.optional(),
   workspace_mode: WorkspaceMode.optional(),
+  /** Programs of one agent with the same name, or else in the same directory, share a home. */
+  name: z
+    .string()
+    .regex(/^[a-z0-9][a-z0-9-]{0,31}$/, 'must be a name such as my-box')
+    .optional(),
   /** Answers for every model that the program asks for; absent: one that its agent may use. */
   model: z.string().min(1).max(128).optional(),
   /**

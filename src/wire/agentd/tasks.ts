@@ -119,6 +119,8 @@ export const TaskView = z.object({
       argv: z.array(z.string()),
       model: z.string().optional(),
       hosts: z.array(z.string()).optional(),
+      name: z.string().optional(),
+      home: z.string().optional(),
     })
     .optional(),
   created_at: Timestamp,

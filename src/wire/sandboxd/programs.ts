@@ -9,6 +9,9 @@ const path = z
   .regex(/^\/[^\0]*$/, 'must be an absolute path')
   .max(4_095);
 
+/** A home that outlives the task: the same for all programs of an agent in one directory. */
+export const HomeId = z.string().regex(/^home_[0-9a-f]{24}$/, 'must be the id of a home');
+
 /** In the box, the host path of a program follows it. */
 export const PROGRAMS_DIR = '/agentd/programs';
 export const HostPaths = z.array(path).max(64);

@@ -56,6 +56,7 @@ function buildBody({ args, env }: Session, terminal: Terminal | undefined): Crea
     ...(args.text('agent') === undefined ? {} : { agent: args.text('agent') as never }),
     ...(workspace === undefined ? {} : { workspace, workspace_mode: mode }),
     ...(limits === undefined ? {} : { limits }),
+    ...(args.text('name') === undefined ? {} : { name: args.text('name') as string }),
     ...(args.text('model') === undefined ? {} : { model: args.text('model') as string }),
     ...(hosts.length === 0 ? {} : { allow_hosts: [...hosts] }),
     command: {

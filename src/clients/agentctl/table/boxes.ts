@@ -23,6 +23,11 @@ export const boxCommands: readonly Command[] = [
         completes: 'agent',
         help: 'agent to run as, whose rules apply (default: box)',
       },
+      {
+        name: 'name',
+        value: 'N',
+        help: 'its home is that of the last program of this name (default: of the directory)',
+      },
       { name: 'budget', value: 'USD', kind: 'usd', help: 'maximum cost of its model calls: 2' },
       {
         name: 'model',

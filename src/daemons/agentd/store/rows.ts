@@ -42,7 +42,14 @@ export type TaskRow = {
   ended_ms: number | null;
 };
 /** The program that a person started instead of a runner. */
-export type TaskProgram = { argv: string[]; model?: string; hosts?: string[] };
+export type TaskProgram = {
+  argv: string[];
+  model?: string;
+  hosts?: string[];
+  name?: string;
+  /** Kept for the next program of the same agent and name, or directory. */
+  home?: string;
+};
 
 export function readProgram({ program }: TaskRow): TaskProgram | undefined {
   return program == null ? undefined : (JSON.parse(program) as TaskProgram);

@@ -116,6 +116,7 @@ export function makeRunBoxes(options: {
       rules: { read, write, deny, resources: toResources(resources) },
       network: { egress_socket: egressSocket },
       ...toWorkspace(run),
+      ...(run.home === undefined ? {} : { home_id: run.home }),
       ...kind,
     };
     const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);

@@ -156,14 +156,17 @@ export function makeMarks(options: {
 }
 
 /** The task tree, and a directory that other trees may share, or use a part of. */
-const listPlaces = ({ rootTaskId, workspace }: ToolRun): string[] =>
-  workspace === null ? [rootTaskId] : [rootTaskId, posix.resolve(workspace)];
+const listPlaces = ({ rootTaskId, workspace, home }: ToolRun): string[] => [
+  rootTaskId,
+  ...(home === undefined ? [] : [home]),
+  ...(workspace === null ? [] : [posix.resolve(workspace)]),
+];
 
 const overlap = (a: string, b: string): boolean => isWithin(a, b) || isWithin(b, a);
 
 /** Writes above a directory are not in it until a person applies them. */
 const listWritten = (run: ToolRun): string[] =>
-  run.isLayered ? [run.rootTaskId] : listPlaces(run);
+  listPlaces(run.isLayered ? { ...run, workspace: null } : run);
 
 /** False for tools that stay in the box and can be undone: marks do not change that decision. */
 function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {

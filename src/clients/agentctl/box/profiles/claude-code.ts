@@ -25,4 +25,5 @@ export const claudeCode: Profile = {
   ],
   needlessHosts: ['api.anthropic.com', 'statsig.anthropic.com', 'downloads.claude.ai'],
   round: (prompt) => ['-p', '--dangerously-skip-permissions', prompt],
+  nextRound: (prompt) => ['-c', '-p', '--dangerously-skip-permissions', prompt],
 };

@@ -28,4 +28,5 @@ export const codex: Profile = {
   homeFiles: [{ path: '.codex/config.toml', content: CONFIG }],
   needlessHosts: ['chatgpt.com', 'api.openai.com', 'ab.chatgpt.com', 'github.com'],
   round: (prompt) => ['exec', '--skip-git-repo-check', prompt],
+  nextRound: (prompt) => ['exec', 'resume', '--last', '--skip-git-repo-check', prompt],
 };

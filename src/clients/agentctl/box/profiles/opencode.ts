@@ -27,4 +27,5 @@ export const opencode: Profile = {
   homeFiles: [],
   needlessHosts: ['models.dev', 'opencode.ai'],
   round: (prompt) => ['run', prompt],
+  nextRound: (prompt) => ['run', '--continue', prompt],
 };

@@ -19,4 +19,6 @@ export type Profile = {
   needlessHosts: readonly string[];
   /** The words for one rehearsed round without a person: an edit of a file and a command. */
   round?: (prompt: string) => readonly string[];
+  /** The words for another round in the session of the last one. */
+  nextRound?: (prompt: string) => readonly string[];
 };
