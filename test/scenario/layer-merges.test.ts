@@ -248,4 +248,27 @@ for (const mode of LAYER_MODES)
       assert.ok(!left.includes(sha256Hex(TEXT)), String(left));
       assert.ok(left.length <= 2, String(left));
     });
+
+    it('keeps up to 64 MiB of texts, and none of a tree whose files are pruned', async () => {
+      const line = `${'x'.repeat(63)}\n`;
+      const names = Array.from({ length: 68 }, (_, n) => `big${n}`);
+      const texts = names.map((name) => [name, name + line.repeat(16_000)] as const);
+      const script = 'for f in big*; do echo more >> $f; done';
+      const tree = await changed('bounded', Object.fromEntries(texts), script);
+      const dir = join(world.runtime.stateDir, 'workspaces', tree.params.id, 'originals');
+      const sizeOf = (): number =>
+        readdirSync(dir).reduce((sum, name) => sum + statSync(join(dir, name)).size, 0);
+      // A busy machine needs several commands for so much.
+      for (let round = 0; round < 20 && sizeOf() < 62 * 2 ** 20; round++) await tree.run('true');
+      const kept = sizeOf();
+      assert.ok(kept > 60 * 2 ** 20 && kept <= 65 * 2 ** 20, String(kept));
+      for (const [name, text] of texts) writeFileSync(join(tree.repo, name), `hers\n${text}`);
+      const list = await tree.list();
+      const merged = list.filter((change) => change.merged).length;
+      const refused = list.filter(({ conflict }) => conflict === 'changed').length;
+      assert.ok(merged > 60 && refused > 0 && merged + refused === 68, `${merged} ${refused}`);
+      const { params } = tree;
+      await world.agentd.pruneTreeFiles({ params, query: { kind: 'workspaces' } });
+      assert.throws(() => readdirSync(dir), { code: 'ENOENT' });
+    });
   });

@@ -53,6 +53,7 @@ const RULES = { read: [], write: [], deny: [] };
 const FILES_MAX = 5_000;
 const BYTES_MAX = 64 * 1024 * 1024;
 const COVERED_MAX = 20_000;
+const BATCH = { files: 200, bytes: 8 * 1024 * 1024 };
 const DIRECTORIES_MAX = 50_000;
 /** The end of a command waits for this. */
 const KEEP_WAIT_MS = 2_000;
@@ -217,16 +218,22 @@ export function makeLayerOriginals(options: {
     return wanted;
   };
 
+  const listCovered = async ({ boxfs }: OpenKeeper): Promise<CoveredFile[]> =>
+    (await boxfs.listCovered(PLACES, COVERED_MAX)).files;
+
+  /** In batches: whatever ends this, those before are kept. */
   const keepFiles = async (open: OpenKeeper): Promise<void> => {
+    for (const batch of toBatches(selectWanted(open, await listCovered(open))))
+      await keepBatch(open, batch);
+  };
+
+  const keepBatch = async (open: OpenKeeper, wanted: readonly CoveredFile[]): Promise<void> => {
     const { boxfs, layer, files, bases, rejected } = open;
-    const list = async () => (await boxfs.listCovered(PLACES, COVERED_MAX)).files;
-    const wanted = selectWanted(open, await list());
-    if (wanted.length === 0) return;
     const roots = { before: PLACES.lower, after: PLACES.lower };
     const paths = wanted.map(({ path }) => path);
     const texts = await boxfs.readMany(roots, { paths, bytesMax: TEXT_BYTES_MAX });
     // A file that a person has changed while it was read has another time now.
-    const still = new Set((await list()).map(signOf));
+    const still = new Set((await listCovered(open)).map(signOf));
     const kept = wanted.flatMap((file, at): OriginalFile[] => {
       const text = texts[at]!.before;
       const base = bases.get(file.path);
@@ -325,6 +332,20 @@ export function makeLayerOriginals(options: {
     },
   };
   return originals;
+}
+
+function* toBatches(files: readonly CoveredFile[]): Generator<CoveredFile[]> {
+  let batch: CoveredFile[] = [];
+  let bytes = 0;
+  for (const file of files) {
+    if (batch.length > 0 && (batch.length >= BATCH.files || bytes + file.sizeBytes > BATCH.bytes)) {
+      yield batch;
+      [batch, bytes] = [[], 0];
+    }
+    batch.push(file);
+    bytes += file.sizeBytes;
+  }
+  if (batch.length > 0) yield batch;
 }
 
 function listNames(dir: string): string[] {
