@@ -29,5 +29,5 @@ export const ASKED: Readonly<Record<Action, Asked>> = {
   // Asking means here: two people must approve.
   'approval.decide': { principals: ['Person'], canWait: true },
   'data.retain': { principals: ['Person', 'Service'], canWait: false },
-  'data.delete': { principals: ['Person', 'Service'], canWait: true },
+  'data.delete': { principals: ['Agent', 'Person', 'Service'], canWait: true },
 };

@@ -125,7 +125,7 @@ test('every subject of policy has its action', async () => {
       'deny manifest:coder:task.delegate:2',
       'allow base:messages manifest:coder:message.send:1',
       'allow base:messages',
-      'deny',
+      'ask base:agent-deletes-data',
       'allow base:people',
     ],
   );

@@ -235,8 +235,11 @@ function addMemory(add: Add, who: string, agent: string, { memory }: AgentRights
     const key = memory?.read?.includes(scope) === true ? 'read' : 'write';
     add('memory.read', from(key, scope), permit('memory.read', scope));
   }
-  for (const scope of new Set([own, ...(memory?.write ?? [])]))
+  for (const scope of new Set([own, ...(memory?.write ?? [])])) {
     add('memory.write', from('write', scope), permit('memory.write', scope));
+    // Which a person approves each time.
+    add('data.delete', from('write', scope), permit('data.delete', scope));
+  }
 }
 
 function addTeam(add: Add, who: string, { team }: AgentRights, tools: ReadonlySet<string>): void {

@@ -172,7 +172,7 @@ test('a rule that nothing asks about is rejected, with what to do', async () => 
       '@ask("x") forbid (principal, action == Action::"memory.read", resource);',
       'forbid (principal is Person, action == Action::"task.delegate", resource);',
       'forbid (principal in Role::"admin", action == Action::"message.send", resource);',
-      'forbid (principal is Agent, action == Action::"data.delete", resource);',
+      'forbid (principal is Agent, action == Action::"data.retain", resource);',
       '@ask("x") forbid (principal is Agent, action == Action::"model.use", resource);',
       '@ask("x") forbid (principal, action == Action::"data.retain", resource);',
     ].join('\n'),
@@ -181,7 +181,7 @@ test('a rule that nothing asks about is rejected, with what to do', async () => 
     '1: @ask with memory.read decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
     '2: task.delegate by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
     '3: message.send by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
-    '4: data.delete by a principal of type Agent decides nothing: nothing asks this yet | Write principal is Person or Service.',
+    '4: data.retain by a principal of type Agent decides nothing: nothing asks this yet | Write principal is Person or Service.',
     '5: @ask with model.use decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
     '6: @ask with data.retain decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
   ]);

@@ -104,7 +104,7 @@ export const agentdRoutes = routes({
   getTask: route({
     method: 'GET',
     path: '/v1/tasks/{id}',
-    callers: ['operator'],
+    callers: ['operator', 'memoryd'],
     params: idParam(TaskId),
     output: taskResponse,
   }),

@@ -24,7 +24,7 @@ const TABLE = {
   },
   toold: {
     owns: 'tools, the checks before each call, the journal of tool calls, grants, the breaker',
-    calls: ['agentd', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
+    calls: ['agentd', 'memoryd', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
     paths: ['/v1/tools'],
     servesRuns: true,
   },
@@ -36,7 +36,7 @@ const TABLE = {
   },
   memoryd: {
     owns: 'memories: their journal, versions, labels and index, and who may recall them',
-    calls: ['auditd-ai'],
+    calls: ['agentd', 'auditd-ai'],
     paths: ['/v1/memory'],
   },
   approvald: {

@@ -87,6 +87,48 @@ export const MemoryRun = z.strictObject({
 export type MemoryRun = z.infer<typeof MemoryRun>;
 
 export const memorydRoutes = routes({
+  // toold, for runs
+  runRecall: route({
+    method: 'POST',
+    path: '/v1/memory/run-calls/recall',
+    callers: ['toold'],
+    body: z.strictObject({ ...recallFields, run: MemoryRun }),
+    output: recalled,
+  }),
+  /** Once per call. */
+  runRemember: route({
+    method: 'POST',
+    path: '/v1/memory/run-calls/remember',
+    callers: ['toold'],
+    body: z.strictObject({
+      run: MemoryRun,
+      memories: z.array(NewMemory).min(1).max(MEMORY_BATCH_MAX),
+      /** Only proposes. */
+      propose: z.boolean(),
+    }),
+    output: memoriesResponse,
+    bodySizeBytesMax: MEMORY_BODY_BYTES_MAX,
+  }),
+  runMemories: route({
+    method: 'POST',
+    path: '/v1/memory/run-calls/show',
+    callers: ['toold'],
+    body: z.strictObject({ run: MemoryRun, ids }),
+    output: memoriesResponse,
+  }),
+  runForget: route({
+    method: 'POST',
+    path: '/v1/memory/run-calls/forget',
+    callers: ['toold'],
+    body: z.strictObject({
+      run: MemoryRun,
+      ids,
+      /** A person has approved exactly these. */
+      approved: z.boolean(),
+    }),
+    output: memoriesResponse,
+    streams: true,
+  }),
   // people
   remember: route({
     method: 'POST',

@@ -1,5 +1,6 @@
 // The rows of memoryd's routes: for each, a request that succeeds and specific ones it must refuse.
 import assert from 'node:assert/strict';
+import { deriveId } from '../../src/platform/ids.ts';
 import type {
   MemorySnapshot,
   MemoryView,
@@ -7,8 +8,9 @@ import type {
   RecalledMemory,
 } from '../../src/wire/memoryd/records.ts';
 import { memorydRoutes } from '../../src/wire/memoryd.ts';
+import type { CallId } from '../../src/wire/primitives.ts';
 import type { Route } from '../../src/wire/route.ts';
-import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { callSocket, type IdleWorld, socketOf, type TestRequest } from '../support/callers.ts';
 import { type Bad, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -44,7 +46,55 @@ const unknownAmongIds: Bad = [
   (g) => withBody(g, { ids: [`memory_${'0'.repeat(26)}`] }),
   'not_found',
 ];
+/** The run for which toold calls: it reads and writes its agent's own memory. */
+const runOf = ({ someRun }: IdleWorld) => ({
+  run_id: someRun.id,
+  call_id: deriveId<CallId>('call', 'memory', made++),
+  agent: 'worker',
+  task_id: someRun.taskId,
+  root_task_id: someRun.taskId,
+  labels: [],
+});
+const OWN = { scope: 'agent:worker' };
+const elsewhere: Bad = [
+  'the memory of another agent',
+  (g) => withBody(g, { memories: [newMemory({ scope: 'agent:helper' })] }),
+  'denied',
+];
+const ofItsOwn = async (world: IdleWorld, more: object = {}): Promise<TestRequest> => ({
+  body: { run: runOf(world), ids: [(await remembered(world, OWN)).id], ...more },
+});
+
 export const ROWS = rows({
+  runRecall: {
+    good: async (world) => {
+      await remembered(world, OWN);
+      return { body: { run: runOf(world), query: 'herons' } };
+    },
+    check: ({ memories }: { memories: RecalledMemory[] }) =>
+      assert.ok(memories.length > 0 && memories.every(({ scope }) => scope === OWN.scope)),
+    bad: [['the scope of a team', (g) => withBody(g, { scope: 'team' }), 'denied']],
+  },
+  runRemember: {
+    good: async (world) => ({
+      body: { run: runOf(world), memories: [newMemory(OWN)], propose: false },
+    }),
+    check: ({ memories }: { memories: MemoryView[] }) =>
+      assert.deepEqual([memories[0]?.by, memories[0]?.labels], ['agent:worker', ['agent']]),
+    bad: [elsewhere],
+  },
+  runMemories: {
+    good: (world) => ofItsOwn(world),
+    check: ({ memories }: { memories: MemoryView[] }) =>
+      assert.equal(memories[0]?.scope, OWN.scope),
+    bad: [unknownAmongIds],
+  },
+  runForget: {
+    good: (world) => ofItsOwn(world, { approved: true }),
+    check: ({ memories }: { memories: MemoryView[] }) =>
+      assert.equal(memories[0]?.status, 'forgotten'),
+    bad: [unknownAmongIds],
+  },
   remember: {
     cites: '[R280] [R72]',
     good: async () => ({ body: newMemory() }),

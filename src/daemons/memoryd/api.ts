@@ -6,7 +6,7 @@ import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewMemory } from '../../wire/memoryd/records.ts';
-import type { memorydRoutes } from '../../wire/memoryd.ts';
+import type { MemoryRun, memorydRoutes } from '../../wire/memoryd.ts';
 import type { MemoryChanges } from './service/changes.ts';
 import type { Combination, Combine } from './service/combine.ts';
 import type { Finder } from './service/finder.ts';
@@ -34,6 +34,8 @@ function asPerson(caller: Caller): Actor {
   const person = key?.startsWith(PERSON_KEY) ? key.slice(PERSON_KEY.length) : undefined;
   return { principal, person };
 }
+
+const asRun = (run: MemoryRun): Actor => ({ principal: `agent:${run.agent}`, run });
 
 type AnyContext = Pick<HandlerContext, 'caller' | 'idempotencyKey'> & {
   params?: unknown;
@@ -90,6 +92,25 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     return viewOne(actor, await combine(actor, op, body, keyFor(context, op)));
   };
   return {
+    async runRecall({ body }) {
+      const { run, ...query } = body;
+      return { memories: await deps.recall(asRun(run), toQuery(query)) };
+    },
+    async runRemember({ body }) {
+      const { run, memories, propose } = body;
+      const actor = asRun(run);
+      const once = { scope: run.run_id, key: run.call_id, requestHash: hashJson(memories) };
+      const ids = await deps.remember(actor, memories, { once, proposes: propose });
+      return { memories: await viewAll(actor, ids) };
+    },
+    async runMemories({ body }) {
+      return { memories: await viewAll(asRun(body.run), body.ids) };
+    },
+    async runForget({ body }) {
+      const actor = { ...asRun(body.run), isApproved: body.approved };
+      await changes.forget(actor, body.ids);
+      return { memories: await viewAll(actor, body.ids) };
+    },
     remember: (context) => remember(context, context.body, { route: 'remember', proposes: false }),
     proposeMemory: (context) =>
       remember(context, context.body, { route: 'propose', proposes: true }),

@@ -5,11 +5,13 @@ import { openBlobStore } from '../../platform/blob-store.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { makeMutex } from '../../platform/mutex.ts';
 import { openOutbox } from '../../platform/outbox.ts';
+import { openPersonKeys } from '../../platform/person-keys.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { makePrivateDir } from '../../platform/state-dir.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { memorydRoutes } from '../../wire/memoryd.ts';
@@ -20,6 +22,7 @@ import { openJournal } from './journal/journal.ts';
 import { makeChanges } from './service/changes.ts';
 import { makeCombine } from './service/combine.ts';
 import { makeFinder } from './service/finder.ts';
+import { makeFindOwner } from './service/owner.ts';
 import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
 import { makeRecall } from './service/recall.ts';
 import { makeRemember } from './service/remember.ts';
@@ -82,7 +85,9 @@ async function start(
     clock,
     onRefused: auditRefusals({ daemon: 'memoryd', db, outbox, newId, log }),
   });
-  const rights = makeRights({ ...own, policy, findOwner: async () => undefined });
+  const agentd = context.peer('agentd', agentdRoutes);
+  const people = openPersonKeys(join(stateDir, 'people'));
+  const rights = makeRights({ ...own, policy, findOwner: makeFindOwner({ agentd, people }) });
   const expiry = makeWakeLoop({
     clock,
     work: () => changes.expireDue(clock.nowMs(), db),

@@ -19,6 +19,7 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { egressdRoutes } from '../../wire/egressd.ts';
 import type { NewEvent } from '../../wire/events.ts';
+import { memorydRoutes } from '../../wire/memoryd.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
@@ -140,6 +141,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   let declared: CommandToolDir | undefined;
   const registry = makeRegistry({
     agentd,
+    memoryd: context.peer('memoryd', memorydRoutes),
     egressd: { ...egressd, fetch },
     openHost,
     clock,

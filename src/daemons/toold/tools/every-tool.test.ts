@@ -11,6 +11,7 @@ import type { AgentdClient } from './tool.ts';
 const none = () => Promise.reject(new Error('none'));
 const tools = makeRegistry({
   agentd: {} as AgentdClient,
+  memoryd: { runRecall: none, runRemember: none, runMemories: none, runForget: none },
   egressd: { fetch: none, getFetch: none, forgetFetch: none },
   openHost: none,
   clock: systemClock(),

@@ -5,6 +5,7 @@ import { fileTools } from './files.ts';
 import { gitTools } from './git.ts';
 import { type FetchClient, httpTools } from './http.ts';
 import { logTools } from './logs.ts';
+import { type MemorydClient, memoryTools } from './memory.ts';
 import { messageTools } from './messages.ts';
 import { networkTools, type OpenHost } from './network.ts';
 import { packageTools } from './packages.ts';
@@ -23,6 +24,7 @@ export type Registry = {
 
 export function makeRegistry(options: {
   agentd: AgentdClient;
+  memoryd: MemorydClient;
   /** Opens the run's egress before each use. */
   egressd: FetchClient;
   openHost: OpenHost;
@@ -33,12 +35,13 @@ export function makeRegistry(options: {
   /** Set only where test tools are enabled. */
   appendLine: AppendLine | undefined;
 }): Registry {
-  const { agentd, egressd, clock, appendLine, declared } = options;
+  const { agentd, memoryd, egressd, clock, appendLine, declared } = options;
   const tools = [
     ...taskTools(agentd),
     ...messageTools(agentd),
     ...artifactTools(agentd),
     ...waitTools(agentd),
+    ...memoryTools({ agentd, memoryd }),
     ...packageTools(agentd),
     ...fileTools(),
     ...gitTools(),
