@@ -177,6 +177,7 @@ export function hostOptions(args: RuntimeArgs, config: RuntimeConfig): HostOptio
     runtimeDir,
     operatorKey: loadOperatorKey(join(args.stateDir, 'operator.key')),
     config,
+    loadConfig: () => loadRuntimeConfig(args),
     clock,
     random: randomBytes,
     newId: makeIdMaker(clock),

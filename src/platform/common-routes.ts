@@ -1,10 +1,12 @@
-// The routes that every daemon has: health, metrics, ids and snapshots.
+// The routes that every daemon has: health, metrics, ids, reload and snapshots.
 import * as z from 'zod';
 import { DAEMONS, type DaemonName } from '../wire/daemons.ts';
 import { type CallerKind, route, routes } from '../wire/route.ts';
 import { type Dispatch, type Handlers, RawReply } from './dispatch.ts';
 import { findIds, findIdsRoute, type IdSource } from './find-ids.ts';
+import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
+import { type ReloadView, reloadRoute } from './reload-config.ts';
 import { type Snapshots, snapshotRoutes } from './snapshots.ts';
 
 const ALL_CALLERS: CallerKind[] = ['operator', ...DAEMONS];
@@ -23,14 +25,16 @@ export const commonRoutes = routes({
   }),
   metrics: route({ method: 'GET', path: '/metrics', callers: ['operator'], output: z.unknown() }),
   findIds: findIdsRoute,
+  reload: reloadRoute,
   ...snapshotRoutes,
 });
 
 export function makeCommonHandlers(
-  context: { name: DaemonName; version: string; metrics: Metrics },
+  context: { name: DaemonName; version: string; metrics: Metrics; log: Log },
   parts: {
     snapshots: Snapshots;
     ids: IdSource | undefined;
+    reload: () => ReloadView;
     isStopping: () => boolean;
     dispatch: () => Dispatch;
   },
@@ -38,6 +42,11 @@ export function makeCommonHandlers(
   const { snapshots, isStopping, dispatch } = parts;
   return {
     ...snapshots.handlers,
+    reload: async () => {
+      const view = parts.reload();
+      context.log.info('read the configuration again', view);
+      return view;
+    },
     findIds: async ({ params }) => ({ ids: await findIds(parts.ids, params.prefix) }),
     health: async () => ({
       daemon: context.name,

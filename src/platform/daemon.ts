@@ -26,6 +26,7 @@ import { makeKeyedMutex } from './mutex.ts';
 import { openPersonKeys } from './person-keys.ts';
 import { addProcessGauges } from './process-metrics.ts';
 import { refuseWhileStopping } from './refuse-while-stopping.ts';
+import { makeReloader, type Reload } from './reload-config.ts';
 import { type RetentionConfig, retentionConfig } from './retention-config.ts';
 import { makeSnapshots, type SnapshotSource } from './snapshots.ts';
 import { type Reclaimable, startReclaiming } from './sql/reclaim.ts';
@@ -78,6 +79,8 @@ export type DaemonHandle<T extends RouteTable> = {
   database?: SnapshotSource & Partial<Reclaimable>;
   /** The ids that people may shorten. */
   ids?: IdSource;
+  /** The keys of its section that it can take while it runs. */
+  reload?: Reload<never>;
   /** Resumes unfinished work. Called when every daemon of this process is reachable. */
   begin?(): Promise<void>;
   /** Accepts no new work, and ends or requeues the work in progress. */
@@ -129,6 +132,8 @@ export type HostOptions = {
   runtimeDir: string;
   operatorKey: string;
   config: Record<string, unknown>;
+  /** Reads the configuration again. */
+  loadConfig?: () => Record<string, unknown>;
   clock: Clock;
   random: Random;
   newId: NewId;
@@ -212,6 +217,13 @@ export async function hostDaemon(value: AnyDaemon, options: HostOptions): Promis
     ...makeCommonHandlers(context, {
       snapshots,
       ids: handle.ids,
+      reload: makeReloader({
+        name,
+        running: options.config,
+        shared: name === 'agentd' ? ['runtime', 'retention'] : [],
+        read: options.loadConfig ?? (() => options.config),
+        reload: handle.reload,
+      }),
       isStopping: () => stopping,
       dispatch: () => dispatch,
     }),

@@ -139,6 +139,39 @@ describe('the first day', () => {
     assert.ok(piped.stdout.includes(task.id) && piped.stdout.includes(goal.trim()), piped.stdout);
   });
 
+  it('reload takes what it can, names what waits, and nothing of a file that is wrong', async () => {
+    const file = join(runtime.stateDir, 'agentd.yaml');
+    const first = readFileSync(file, 'utf8');
+    const write = (more: string) => writeFileSync(file, `${first}${more}\n`);
+    const reload = async () => (await run('reload', '--json')).stdout;
+    const nothing = '{"reload":{"taken":[],"waiting":[]}}\n';
+    assert.equal(await reload(), nothing);
+    write('modeld: { aliases: { "gpt-*": default }, budgets: { day: { cost_usd: 7 } } }');
+    const taken = await run('reload');
+    assert.equal(taken.stdout, 'In force now: modeld.aliases, modeld.budgets\n', taken.stderr);
+    assert.match((await run('model', 'alias')).stdout, /gpt-\* +default +config/);
+    assert.match((await run('model', 'budget')).stdout, /7\.00/);
+    assert.equal(await reload(), nothing);
+
+    write('modeld: { models: { a: { routes: [{ provider: nobody, model: b }] } } }');
+    const unknown = await run('reload');
+    assert.equal(unknown.code, 78);
+    assert.match(unknown.stderr, /modeld\.models\.a refers to unknown provider nobody/);
+    write('modeld: { aliasses: {} }');
+    assert.match((await run('reload')).stderr, /unknown key modeld\.aliasses/);
+    assert.match((await run('model', 'budget')).stdout, /7\.00/, 'as before');
+
+    write('toold: { breaker_repeats_max: 7 }\nretention: { logs: { files: 2 } }');
+    const waiting = await run('reload');
+    assert.match(waiting.stdout, /In force now: modeld\.aliases, modeld\.budgets\n/, 'taken back');
+    assert.match(
+      waiting.stdout,
+      /next start: retention\.logs, toold\.breaker_repeats_max\n.*agentctl restart/,
+    );
+    writeFileSync(file, first);
+    assert.equal(await reload(), nothing);
+  });
+
   it('up opens a port on a runtime that is up, and says if it cannot', async () => {
     const port = await findFreePort();
     const opened = await run('up', '--port', String(port));

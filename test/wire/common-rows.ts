@@ -31,6 +31,10 @@ export function commonRows(daemon: DaemonName): Rows {
       check: (response: string) =>
         assert.match(response, /^# TYPE agentd_requests_total counter$/m),
     },
+    reload: {
+      good: nothing,
+      check: (view: object) => assert.deepEqual(view, { taken: [], waiting: [] }),
+    },
     findIds: {
       unknownId: 'fine',
       good: async ({ someRun }) => ({ params: { prefix: someRun.taskId.slice(0, 12) } }),

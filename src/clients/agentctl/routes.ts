@@ -9,6 +9,7 @@ export type RouteTables = { [D in DaemonName]: (typeof CONTRACTS)[D] & typeof co
 export const COMMON_PATHS = {
   health: 'GET /healthz',
   findIds: 'GET /v1/ids/{prefix}',
+  reload: 'POST /v1/reload',
   openSnapshot: 'POST /v1/snapshots',
   releaseSnapshot: 'POST /v1/snapshots/{id}/release',
   readSnapshot: 'GET /v1/snapshots/{id}',

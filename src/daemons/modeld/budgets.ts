@@ -67,7 +67,7 @@ export class Budgets {
   #period = '';
   /** Called when more may be left than before. */
   onReleased: () => void = () => {};
-  readonly #agentDefault: { tokens: number | null; costMicrousd: number | null };
+  #agentDefault: { tokens: number | null; costMicrousd: number | null };
 
   constructor(start: {
     limits: readonly Limit[];
@@ -80,6 +80,11 @@ export class Budgets {
   }
 
   /** Returns false when the current limit has higher precedence and stays. */
+  setAgentDefault(limit: { tokens: number | null; costMicrousd: number | null }): void {
+    this.#agentDefault = limit;
+    this.onReleased();
+  }
+
   setLimit(limit: Limit): boolean {
     const at = makeLimitKey(limit.subject, limit.name);
     const found = this.#limits.get(at);

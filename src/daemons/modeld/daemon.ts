@@ -25,6 +25,7 @@ import { ID_COLUMNS, MIGRATIONS } from './store/tables.ts';
 import { makeUpstream } from './upstream.ts';
 
 const DRAIN_TIMEOUT_MS = 5_000;
+const RELOADED: readonly (keyof ModeldConfig)[] = ['models', 'aliases', 'default_model', 'budgets'];
 const AUDIT_TIMEOUT_MS = 2_000;
 /** 40 MB of write-ahead log; a larger one makes every commit slower. */
 const TUNING = { logPagesMax: 10_000, cacheKbMax: 8_000 };
@@ -96,6 +97,7 @@ async function start(
       handlers: makeHandlers(service),
       database,
       ids: { db: database, columns: ID_COLUMNS },
+      reload: { keys: RELOADED, apply: service.reload },
       dialectErrors: writeDialectError,
       verifyKey: (secret) => service.apiKeys.verify(secret),
       begin: () => service.runs.reopen(),

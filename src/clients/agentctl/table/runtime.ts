@@ -54,6 +54,16 @@ export const runtimeCommands: readonly Command[] = [
     load: async () => (await import('../commands/restart.ts')).restart,
   },
   {
+    path: ['reload'],
+    help: 'take a changed configuration without a restart, as far as that is possible',
+    details: [
+      'Takes modeld.models, aliases, default_model and budgets, and says what waits for a restart.',
+      'A file that is wrong changes nothing. Manifests, rules and declared tools need no reload:',
+      'they are taken as they change. Example: agentctl reload',
+    ],
+    load: async () => (await import('../commands/reload.ts')).reload,
+  },
+  {
     path: ['down'],
     help: 'stop the runtime; unfinished work resumes at the next start',
     load: async () => (await import('../commands/down.ts')).down,

@@ -52,25 +52,25 @@ export type ProvidersDeps = {
 export class Providers {
   readonly #deps: ProvidersDeps;
   readonly #providers = new Map<string, ProviderEntry>();
-  readonly #models: ReadonlyMap<string, ModelEntry>;
+  #config: ModeldConfig;
+  #models: ReadonlyMap<string, ModelEntry>;
   /** By pattern; set by operators, where the configuration has none. */
   readonly #aliases = new Map<string, string>();
   #offer: ModelOffer | undefined;
 
   private constructor(parts: ProvidersDeps) {
     this.#deps = parts;
-    this.#models = new Map(
-      Object.entries(parts.config.models).map(([name, model]) => [
-        name,
-        {
-          routes: model.routes,
-          kind: model.kind,
-          contextTokens: model.context_tokens,
-          maxOutputTokens: model.max_output_tokens,
-          isExact: true,
-        },
-      ]),
-    );
+    this.#config = parts.config;
+    this.#models = readModels(parts.config);
+  }
+
+  /** Takes models, aliases and the default model of a changed configuration. */
+  reload(config: ModeldConfig): void {
+    const models = readModels(config);
+    this.#assertRoutes(models);
+    this.#config = config;
+    this.#models = models;
+    this.#offer = undefined;
   }
 
   static async open(parts: ProvidersDeps): Promise<Providers> {
@@ -82,7 +82,7 @@ export class Providers {
       if (!own.#providers.has(stored.name)) own.#connect(fromStore(stored, keys.read(stored.name)));
     for (const { pattern, model } of await db.read(readAliases)) own.#aliases.set(pattern, model);
     if (config.rehearsal !== undefined) own.#connect(makeRehearsal(config.rehearsal.address));
-    own.#assertRoutes();
+    own.#assertRoutes(own.#models);
     return own;
   }
 
@@ -137,7 +137,7 @@ export class Providers {
 
   /** Throws unless an operator may let this name stand for this model. */
   assertCanAlias(pattern: string, model: string | null): void {
-    if (Object.hasOwn(this.#deps.config.aliases, pattern))
+    if (Object.hasOwn(this.#config.aliases, pattern))
       throw fault('conflict', `alias ${pattern} is set in the configuration`, {
         hint: 'Change it in agentd.yaml: modeld.aliases.',
       });
@@ -156,7 +156,7 @@ export class Providers {
   }
 
   listAliases(): AliasView[] {
-    const { aliases: configured } = this.#deps.config;
+    const { aliases: configured } = this.#config;
     const set = this.#getOffer().aliases.map(({ pattern, model }) => ({
       pattern,
       model,
@@ -286,12 +286,10 @@ export class Providers {
       providers: [...this.#providers.values()]
         .filter(({ settings }) => settings.name !== REHEARSAL)
         .map(({ settings, models }) => ({ name: settings.name, models })),
-      defaultModel: this.#deps.config.default_model,
+      defaultModel: this.#config.default_model,
       aliases: [
-        ...Object.entries(this.#deps.config.aliases),
-        ...[...this.#aliases].filter(
-          ([pattern]) => !Object.hasOwn(this.#deps.config.aliases, pattern),
-        ),
+        ...Object.entries(this.#config.aliases),
+        ...[...this.#aliases].filter(([pattern]) => !Object.hasOwn(this.#config.aliases, pattern)),
       ].map(([pattern, model]) => ({ pattern, model })),
       hasRehearsal: this.#providers.has(REHEARSAL),
     };
@@ -311,8 +309,8 @@ export class Providers {
     this.#deps.upstream.connect(live.settings);
   }
 
-  #assertRoutes(): void {
-    for (const [name, { routes }] of this.#models) {
+  #assertRoutes(models: ReadonlyMap<string, ModelEntry>): void {
+    for (const [name, { routes }] of models) {
       const missing = routes.find(({ provider }) => !this.#providers.has(provider));
       if (missing === undefined) continue;
       throw fault(
@@ -323,3 +321,17 @@ export class Providers {
     }
   }
 }
+
+const readModels = ({ models }: ModeldConfig): ReadonlyMap<string, ModelEntry> =>
+  new Map(
+    Object.entries(models).map(([name, model]) => [
+      name,
+      {
+        routes: model.routes,
+        kind: model.kind,
+        contextTokens: model.context_tokens,
+        maxOutputTokens: model.max_output_tokens,
+        isExact: true,
+      },
+    ]),
+  );

@@ -114,6 +114,13 @@ export async function openService(parts: ModeldServiceDeps) {
     journal,
     calls,
     feed,
+    /** Takes what of a changed configuration can change while calls are made. */
+    reload(changed: ModeldConfig): void {
+      providers.reload(changed);
+      budgets.setLimit(toLimit('site', changed.budgets.site));
+      budgets.setLimit(toLimit('day', changed.budgets.day));
+      budgets.setAgentDefault(readAgentDefault(changed));
+    },
     embed,
     generate: generate.generate.bind(generate),
     ...clients,
@@ -139,8 +146,13 @@ function toMicrousd(usd: number | undefined): number | null {
   return usd === undefined ? null : Math.round(usd * 1_000_000);
 }
 
+const readAgentDefault = ({ budgets: { agents } }: ModeldConfig) => ({
+  tokens: agents.default.tokens ?? null,
+  costMicrousd: toMicrousd(agents.default.cost_usd),
+});
+
 async function openBudgets(db: Database, config: ModeldConfig, day: string): Promise<Budgets> {
-  const { site, day: perDay, agents } = config.budgets;
+  const { site, day: perDay } = config.budgets;
   const [stored, spent] = await db.read(async (sql) => {
     const limits = await readStandingLimits(sql);
     const current = await readCurrentSpent(sql, day);
@@ -151,9 +163,6 @@ async function openBudgets(db: Database, config: ModeldConfig, day: string): Pro
   return new Budgets({
     limits: [toLimit('site', site), toLimit('day', perDay), ...stored],
     spent,
-    agentDefault: {
-      tokens: agents.default.tokens ?? null,
-      costMicrousd: toMicrousd(agents.default.cost_usd),
-    },
+    agentDefault: readAgentDefault(config),
   });
 }
