@@ -7,9 +7,9 @@ import { eachPosting, frequencyOf, lengthOf } from './postings.ts';
 import type { Question } from './question.ts';
 import { relatedTerms } from './thesaurus.ts';
 
-/** Postings read per question and scope; the most common terms do without the rest. */
-const POSTINGS_MAX = 60_000;
-const RELATED_POSTINGS_MAX = 30_000;
+/** Terms and postings that are read for a question in a scope; the most common do without. */
+const MOST = { termsMax: 32, postingsMax: 60_000 };
+const MOST_RELATED = { termsMax: 128, postingsMax: 30_000 };
 /** Looked at when a question has no words to look for. */
 const NEWEST = 2_000;
 const EQUAL = 0.01;
@@ -23,7 +23,7 @@ export async function readTerms(
   sql: Sql,
   scope: ScopeRow,
   terms: Iterable<string>,
-  postingsMax = POSTINGS_MAX,
+  { termsMax, postingsMax } = MOST,
 ): Promise<WeighedTerm[]> {
   const counted: { term: string; records: number }[] = [];
   for (const term of terms) {
@@ -33,7 +33,7 @@ export async function readTerms(
   counted.sort((a, b) => a.records - b.records);
   const read: WeighedTerm[] = [];
   let budget = postingsMax;
-  for (const { term, records } of counted) {
+  for (const { term, records } of counted.slice(0, termsMax)) {
     if (budget <= 0) break;
     const parts: PostingsPart[] = [];
     for (const part of await partsOf(sql, scope.id, term)) {
@@ -59,12 +59,12 @@ export async function readRelated(
 ): Promise<WeighedTerm[]> {
   const idfs = new Map(found.map(({ term, idf }) => [term, idf]));
   const caps = new Map<string, number>();
-  for (const term of terms.keys())
+  for (const term of [...terms.keys()].slice(0, MOST.termsMax))
     for (const related of relatedTerms(term)) {
       const cap = Math.max(idfs.get(term) ?? Infinity, caps.get(related) ?? 0);
       if (!terms.has(related)) caps.set(related, cap);
     }
-  const read = await readTerms(sql, scope, caps.keys(), RELATED_POSTINGS_MAX);
+  const read = await readTerms(sql, scope, caps.keys(), MOST_RELATED);
   return read.map((one) => ({ ...one, idf: Math.min(one.idf, caps.get(one.term)!) }));
 }
 

@@ -131,6 +131,20 @@ describe('memory index: finding', () => {
     await db.close();
   });
 
+  it('takes a whole text as a question, and looks for its rarest words', async () => {
+    const db = open();
+    const words = (prefix: string) =>
+      Array.from({ length: 60 }, (_, i) => `${prefix}${i}`).join(' ');
+    await add(
+      db,
+      ...Array.from({ length: 40 }, (_, i) => record(i + 1, words('common'))),
+      record(41, 'the needle'),
+    );
+    const query = `${words('common')} ${words('unknown')} needle ${words('more').repeat(20)}`;
+    assert.equal((await find(db, query))[0]?.number, 41);
+    await db.close();
+  });
+
   it('returns one of several records that say the same', async () => {
     const db = open();
     await add(

@@ -12,6 +12,9 @@ export type Question = {
   asksWhen: boolean;
 };
 
+/** A whole text may be given as a question; its first words count. */
+const WORDS_MAX = 300;
+
 /**
  * `isSpeaker` answers for marked names of the scope. A speaker's name is not looked for in the
  * texts: people rarely say their own.
@@ -25,7 +28,7 @@ export async function readQuestion(
   const dates = datesIn(folded, nowMs);
   const speakers = new Set<string>();
   const words: string[] = [];
-  for (const word of wordsOf(dates.rest)) {
+  for (const word of wordsOf(dates.rest).slice(0, WORDS_MAX)) {
     const name = speakerTerm(word.replace(/'s$/, ''));
     if (speakers.has(name)) continue;
     if (await isSpeaker(name)) speakers.add(name);
