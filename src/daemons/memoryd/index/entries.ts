@@ -38,6 +38,21 @@ export class Entries {
     return view === undefined ? undefined : readEntry(view, offsetOf(ordinal));
   }
 
+  /** Reads the blocks of ordinals and of those near them at once. */
+  async load(ordinals: readonly number[], reach: number): Promise<void> {
+    const blocks = new Set<number>();
+    for (const ordinal of ordinals)
+      for (const near of [ordinal - reach, ordinal, ordinal + reach])
+        if (near > 0) blocks.add(Math.floor(near / PER_BLOCK));
+    const rows = await this.sql.all<{ block: number; entries: Uint8Array }>(
+      `SELECT block, entries FROM memory_index_entries
+       WHERE scope_id = ? AND block IN (SELECT value FROM json_each(?))`,
+      this.scopeId,
+      JSON.stringify([...blocks]),
+    );
+    for (const { block, entries } of rows) this.blocks.set(block, viewOf(entries));
+  }
+
   async set(ordinal: number, entry: IndexEntry): Promise<void> {
     const view = (await this.blockOf(ordinal)) ?? this.addBlock(ordinal);
     writeEntry(view, offsetOf(ordinal), entry);
@@ -80,7 +95,7 @@ export class Entries {
       this.scopeId,
       block,
     );
-    const view = row && new DataView(row.entries.buffer, row.entries.byteOffset);
+    const view = row && viewOf(row.entries);
     this.blocks.set(block, view);
     return view;
   }
@@ -92,6 +107,8 @@ export class Entries {
   }
 }
 
+const viewOf = (bytes: Uint8Array): DataView =>
+  new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 const offsetOf = (ordinal: number): number => (ordinal % PER_BLOCK) * ENTRY_BYTES;
 
 function readEntry(view: DataView, at: number): IndexEntry | undefined {

@@ -58,7 +58,9 @@ export function addScores(
   related: Float32Array,
   weights: Weights,
 ): Float32Array {
-  return own.map((score, i) => score + weights.related * related[i]!);
+  const scores = own.slice();
+  for (let i = 0; i < scores.length; i++) scores[i]! += weights.related * related[i]!;
+  return scores;
 }
 
 /** The best first. */

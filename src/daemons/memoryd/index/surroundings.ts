@@ -68,6 +68,7 @@ export async function loadSurroundings(
 ): Promise<Surroundings> {
   const surroundings = new Surroundings(scope.next);
   const entries = new Entries(sql, scope.id);
+  await entries.load(ordinals, NEAR + REACH);
   const placeOf = async (ordinal: number): Promise<Place | undefined> => {
     const entry = await entries.get(ordinal);
     return entry && surroundings.add(ordinal, entry);
