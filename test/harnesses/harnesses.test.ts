@@ -63,6 +63,17 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
       assert.equal(lockedVersion(name), version);
     });
 
+    it('is found and tried by agentctl harness', async () => {
+      const { stdout } = await agentctl(['harness', 'list'], options());
+      assert.match(
+        stdout,
+        new RegExp(`${profile.name} .*${profile.package!.version.replaceAll('.', '\\.')}`),
+      );
+      const ran = await agentctl(['harness', 'test', profile.name], options());
+      assert.match(ran.stdout, /works: it edited a file and ran a command/, ran.stderr);
+      assert.equal(ran.code, 0);
+    });
+
     it('edits a file and runs a command, and its calls are on record', async () => {
       rewind();
       const ran = await run(ask('wc -l notes.txt'));

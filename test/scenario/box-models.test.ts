@@ -118,15 +118,45 @@ describe('models in a box', { timeout: 120_000 }, () => {
     assert.equal(lines[2], '200', 'the control: the vendor’s route answers on the same port');
   });
 
-  it('nothing in the box is a key: not in the environment, not in its files', async () => {
-    const key = readFileSync(join(runtime.stateDir, 'operator.key'), 'utf8').trim();
+  it('nothing in the box is a key: not in its environment, its files or its processes', async () => {
+    const PROVIDER_KEY = 'sk-provider-0123456789abcdef';
+    await runtime.modeld.addProvider({
+      params: { name: 'dear' },
+      body: { dialect: 'openai', base_url: 'http://127.0.0.1:9/v1', key: PROVIDER_KEY },
+    });
+    const operatorKey = readFileSync(join(runtime.stateDir, 'operator.key'), 'utf8').trim();
+    // Halves, so that the search does not find its own arguments.
+    const halves = (key: string) => `'${key.slice(0, 9)}''${key.slice(9)}'`;
+    const search = (key: string) =>
+      `k=$(printf %s%s ${halves(key).replace("''", "' '")}); ` +
+      `for d in / /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do ` +
+      `grep -rlsF --exclude-dir=usr --exclude-dir=proc --exclude-dir=dev -e "$k" $d; done`;
+    const planted = 'planted-0123456789';
     const stolen = `env | sed -n 's/^[A-Z_]*\\(KEY\\|TOKEN\\)=//p' | sort -u`;
-    const { lines } = await run(
-      `${stolen}; grep -rl '${key}' /workspace ~ /etc /tmp /run 2>/dev/null`,
-    );
-    assert.deepEqual(lines, ['not-a-key-the-box-is-the-identity']);
-    const asKey = await fetchAs(runtime, lines[0]!);
-    assert.equal(asKey, 401, 'what the box has opens nothing elsewhere');
+    const script = [
+      `printf %s%s ${halves(planted).replace("''", "' '")} > /workspace/planted`,
+      search(operatorKey),
+      search(PROVIDER_KEY),
+      search(planted),
+      stolen,
+    ].join('\n');
+    const { lines, stderr } = await run(script);
+    const inert = 'not-a-key-the-box-is-the-identity';
+    assert.deepEqual(lines, ['/workspace/planted', inert], stderr);
+    assert.equal(await fetchAs(runtime, inert), 401, 'what the box has opens nothing elsewhere');
+    assert.equal(await fetchAs(runtime, operatorKey), 200, 'the control');
+  });
+
+  it('reaches no other box, and no host', async () => {
+    const server = `require('node:http').createServer((_, answer) => answer.end())`;
+    const serve = `node -e "${server}.listen(8080, '127.0.0.1')" & sleep 1
+      curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:8080/; sleep 3; kill %1`;
+    const look = `for p in 8080 3128; do curl -s -o /dev/null -w '%{http_code} ' http://127.0.0.1:$p/; done
+      curl -s -m 3 -o /dev/null -w '%{http_code} ' http://1.1.1.1/ http://example.com/; ${askMessage}`;
+    const [other, own] = await Promise.all([run(serve), run(`sleep 2; ${look}`)]);
+    assert.equal(other.stdout, '200 ', 'the control: it serves where it is');
+    assert.equal(own.lines[0]?.slice(0, 16), '000 000 000 000 ', own.stdout);
+    assert.equal(own.lines.at(-1), '200');
   });
 });
 

@@ -150,6 +150,11 @@ describe('a program in a box', { timeout: 120_000 }, () => {
     assert.deepEqual(seen, ['', '', 'run-0', '', 'run-3', '', '']);
   });
 
+  it('has room for a large program in /tmp', async () => {
+    const ran = await run(['--', 'sh', '-c', 'head -c 420000000 /dev/zero > /tmp/x && ls /tmp']);
+    assert.deepEqual(ran, { code: 0, stdout: 'x\n', stderr: '' });
+  });
+
   it('a signal reaches it, and how it ended is how agentctl ends', async () => {
     const caught = await run(
       [

@@ -50,6 +50,9 @@ export type PlanBox = (
   level: 'L1' | 'L2',
 ) => Promise<PlannedBox>;
 
+/** Some programs unpack themselves there. It counts as memory of the box. */
+const PROGRAM_TMP: Bind = { kind: 'tmpfs', dst: '/tmp', sizeKib: 1_048_576 };
+
 /** The files that a box works on, and as whom. */
 type Ground = {
   user: { uid: number; gid: number };
@@ -146,7 +149,8 @@ export function makeBoxPlanner(options: {
     const { binds: plain, missing } =
       level === 'L2' ? boxBinds(body.rules, places, pathExists) : bindOnHost(body.rules, places);
     const owned = ground.isOwned ? plain.map((bind) => toOwned(bind, ground.workspace)) : plain;
-    const binds = [...programBinds(body.programs ?? [], body.rules, places.secrets), ...owned];
+    const programs = programBinds(body.programs ?? [], body.rules, places.secrets);
+    const binds = [...(body.is_program === true ? [PROGRAM_TMP] : []), ...programs, ...owned];
     const { egress_socket } = body.network;
     const home = binds.some(({ kind, dst }) => kind === 'rw' && dst === homeAt) ? homeAt : '/tmp';
     const plan: BoxPlan = {

@@ -52,6 +52,12 @@ export function findProgram(words: readonly string[], pathVariable = ''): FoundP
   return { argv: [...program, ...rest], shown: [...shown] };
 }
 
+/** Returns the file behind the links of a command. */
+export function findInstalled(name: string, pathVariable = ''): string | undefined {
+  const path = onPath(name, pathVariable);
+  return path === undefined ? undefined : realOrNone(path);
+}
+
 function onPath(name: string, pathVariable: string): string | undefined {
   const places = pathVariable.split(delimiter).filter((dir) => dir.startsWith('/'));
   return places.map((dir) => join(dir, name)).find(isExecutable);

@@ -2,13 +2,11 @@
 import type { CreateProgram } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { CommandEnd } from '../../../wire/sandboxd.ts';
-import { findProgram } from '../box/find-program.ts';
 import { grantPrograms } from '../box/grant-programs.ts';
-import { findProfile } from '../box/profiles/index.ts';
+import { prepareProgram } from '../box/prepare-program.ts';
 import { attachProgram } from '../box/program-client.ts';
 import { findTerminal, type Terminal } from '../box/terminal.ts';
 import type { Args, Session } from '../command.ts';
-import type { CommandEnv } from '../env.ts';
 import { replaceControls } from '../show/plain.ts';
 import { createGranted, readWorkspace } from './task-create.ts';
 
@@ -42,8 +40,6 @@ export async function boxRun(session: Session): Promise<number> {
 }
 
 function buildBody({ args, env }: Session, terminal: Terminal | undefined): CreateProgram {
-  const { argv, shown } = findProgram(args.positionals, env.PATH);
-  const profile = findProfile(args.text('profile'), args.positionals[0]!);
   const workspace = readWorkspace(args);
   if (args.flag('layer') && workspace === undefined)
     throw fault('bad_usage', '--layer without a directory', {
@@ -60,21 +56,10 @@ function buildBody({ args, env }: Session, terminal: Terminal | undefined): Crea
     ...(args.text('model') === undefined ? {} : { model: args.text('model') as string }),
     ...(hosts.length === 0 ? {} : { allow_hosts: [...hosts] }),
     command: {
-      argv: [argv[0]!, ...argv.slice(1)],
-      env: { ...pickTerminal(env), ...profile.env },
-      ...(shown.length === 0 ? {} : { programs: [...shown] }),
-      ...(profile.homeFiles.length === 0 ? {} : { home_files: [...profile.homeFiles] }),
+      ...prepareProgram(args.positionals, env, args.text('profile')),
       ...(terminal === undefined ? {} : { terminal: terminal.size }),
     },
   };
-}
-
-/** Variables about the person's terminal and language; nothing secret. */
-const PASSED = ['TERM', 'COLORTERM', 'LANG', 'LANGUAGE', 'TZ', 'NO_COLOR', 'FORCE_COLOR'];
-
-function pickTerminal(env: CommandEnv): Record<string, string> {
-  const names = Object.keys(env).filter((name) => PASSED.includes(name) || name.startsWith('LC_'));
-  return Object.fromEntries(names.map((name) => [name, env[name] ?? '']));
 }
 
 function readLimits(args: Args): CreateProgram['limits'] {

@@ -61,4 +61,25 @@ export const boxCommands: readonly Command[] = [
     ],
     load: async () => (await import('../commands/box-run.ts')).boxRun,
   },
+  {
+    path: ['harness', 'list'],
+    help: 'list coding agents of others that are known: which are installed, and what was tested',
+    details: ['Example: agentctl harness list'],
+    load: async () => (await import('../commands/harness.ts')).list,
+  },
+  {
+    path: ['harness', 'test'],
+    positionals: [{ name: 'NAME' }],
+    options: [
+      {
+        name: 'model',
+        value: 'M',
+        completes: 'model',
+        help: 'model that plays (default: rehearsal)',
+      },
+    ],
+    help: 'try one in a box: it has to edit a file and run a command',
+    details: ['Example: agentctl harness test claude-code'],
+    load: async () => (await import('../commands/harness.ts')).test,
+  },
 ];
