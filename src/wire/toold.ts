@@ -138,6 +138,8 @@ export const AdmitToolRunBody = z.strictObject({
   workspace: z.string().max(4_095).nullable(),
   /** Null without such a directory, and for tasks of earlier releases, which are live. */
   workspace_mode: WorkspaceMode.nullable().default(null),
+  /** The subtasks, outermost first, whose layers of their own are below what it works on. */
+  layer_task_ids: z.array(TaskId).max(64).optional(),
   max_calls: z.int().positive(),
   /** Hosts that a person opened for a program, whatever it reads. */
   hosts: z
@@ -264,8 +266,8 @@ export const tooldRoutes = routes({
     output: z.object({ tool: ToolView }),
   }),
   /**
-   * Marks a directory, before changes of a task tree are written into it: with these marks and with
-   * those of the tree's own place. Returns all of them.
+   * Marks a directory, or the layer of a task, before the changes of a layer are written into it:
+   * with these marks and with those of that layer. Returns all of them.
    */
   markPlace: route({
     method: 'POST',
@@ -273,7 +275,10 @@ export const tooldRoutes = routes({
     callers: ['agentd'],
     body: z.strictObject({
       root_task_id: TaskId,
-      path: z.string().regex(/^\//, 'must be an absolute path').max(4_095),
+      /** The task whose layer the changes are in. */
+      layer_task_id: TaskId,
+      /** A directory, or a task that has a layer. */
+      target: z.union([TaskId, z.string().regex(/^\//, 'must be an absolute path').max(4_095)]),
       labels: z.array(Label).max(16),
     }),
     output: z.object({ labels: z.array(Label) }),

@@ -30,7 +30,9 @@ const PERSON = 12_345;
 const IS_ROOT = process.getuid?.() === 0;
 const SPEC = {
   replicas: 2,
-  tools: { allow: ['file.read', 'file.write_workspace', 'shell.exec', 'vault.show'] },
+  tools: {
+    allow: ['file.read', 'file.write_workspace', 'shell.exec', 'vault.show', 'task.delegate'],
+  },
 };
 const VAULT = `name: vault.show
 description: Show what is kept.
@@ -89,7 +91,10 @@ export async function startLayeredTasks(
   };
   const runtime = await startRuntime({
     base,
-    agents: { coder: manifestOf('coder', JSON.stringify(SPEC)) },
+    agents: {
+      coder: manifestOf('coder', JSON.stringify(SPEC)),
+      helper: manifestOf('helper', JSON.stringify(SPEC)),
+    },
     config: JSON.stringify(config),
     ...options,
     ...(uid === undefined ? {} : { uid }),

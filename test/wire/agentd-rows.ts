@@ -1,6 +1,7 @@
 // The rows of agentd's routes: for each, a request that succeeds and specific ones it must refuse.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
+import { deriveId } from '../../src/platform/ids.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
@@ -295,6 +296,11 @@ const calls = rows({
       ['oneself as the colleague', (g) => withBody(g, { agent: 'worker' }), 'denied'],
       ['an unknown colleague', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
     ],
+  },
+  toolChanges: {
+    refused: 'not_found',
+    good: asTool(() => ({ action: 'apply', task_id: deriveId<TaskId>('task', 'none') })),
+    bad: [['another action', (g) => withBody(g, { action: 'undo' }), 'bad_request']],
   },
   toolFinish: {
     good: asTool(() => ({ status: 'completed', result: 'Done' })),

@@ -9,6 +9,15 @@ let made = 0;
 const params = () => ({ id: deriveId<TaskId>('task', 'layers', made++) });
 
 export const LAYER_ROWS: Rows = rows({
+  forkLayer: {
+    unknownId: 'not_found',
+    refused: 'not_found',
+    good: async () => ({
+      params: params(),
+      body: { root_task_id: params().id, parent_id: params().id, path: '/srv/app' },
+    }),
+    bad: [['no parent', (good) => withBody(good, { parent_id: 'x' }), 'bad_request']],
+  },
   layerChanges: {
     unknownId: 'fine',
     good: async () => ({ params: params(), query: { limit: '10' } }),

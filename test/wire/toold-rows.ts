@@ -138,10 +138,15 @@ export const ROWS = rows({
   },
   markPlace: {
     good: async () => ({
-      body: { root_task_id: admission().root_task_id, path: '/srv/app', labels: ['outside'] },
+      body: {
+        root_task_id: admission().root_task_id,
+        layer_task_id: admission().root_task_id,
+        target: '/srv/app',
+        labels: ['outside'],
+      },
     }),
     check: (response: { labels: string[] }) => assert.deepEqual(response.labels, ['outside']),
-    bad: [['a relative path', (g) => withBody(g, { path: 'srv' }), 'bad_request']],
+    bad: [['a relative path', (g) => withBody(g, { target: 'srv' }), 'bad_request']],
   },
   prune: pruneRow,
   expireTombstones: expireRow,

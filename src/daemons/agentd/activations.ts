@@ -17,7 +17,13 @@ import { readHosts } from './program-hosts.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
 import type { RestoredTree } from './store/restores.ts';
-import { type RunRow, readProgram, readWorkspaceMode, type TaskRow } from './store/rows.ts';
+import {
+  type RunRow,
+  readLayers,
+  readProgram,
+  readWorkspaceMode,
+  type TaskRow,
+} from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
 export type ActivationDeps = {
@@ -121,6 +127,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           grant_expires_at: grant.expiresAt,
           workspace: task.workspace,
           workspace_mode: readWorkspaceMode(task),
+          layer_task_ids: readLayers(task) as TaskId[],
           max_calls: maxSteps * 16,
           ...(program?.home === undefined ? {} : { home: program.home }),
           ...(program?.hosts === undefined ? {} : { hosts: program.hosts.flatMap(readHosts) }),

@@ -15,6 +15,7 @@ import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
+import type { ChangeForParent, ForkLayer } from './own-layers.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
 import {
   type MessageRow,
@@ -32,6 +33,7 @@ type Routes = typeof agentdRoutes;
 type CallName =
   | 'toolDelegate'
   | 'toolFinish'
+  | 'toolChanges'
   | 'toolMessage'
   | 'toolPutArtifact'
   | 'toolGetArtifact'
@@ -57,6 +59,8 @@ export type CallDeps = {
   /** Resolves to false if no apply of a person waits under this id. */
   applyApprovalEnded: (runId: string) => Promise<boolean>;
   limitsFor: (task: TaskRow) => Promise<TaskLimits>;
+  forkLayer: ForkLayer;
+  changeForParent: ChangeForParent;
   /** Ends the process of a run that has ended. */
   release: (run: { runId: string; fence: number }) => void;
   failpoint: (name: string) => void;
@@ -126,8 +130,12 @@ export function makeCalls(deps: CallDeps): CallHandlers {
             hint: 'Delegate only tools that this run may call.',
           });
       }
+      const id = newId<string>('task');
+      const ownsLayer = body.workspace === 'own';
+      if (ownsLayer) await deps.forkLayer(task, id);
       const child: NewTask = {
-        id: newId('task'),
+        id,
+        ownsLayer,
         parent: task,
         contextId: task.context_id,
         goal: body.goal,
@@ -154,6 +162,20 @@ export function makeCalls(deps: CallDeps): CallHandlers {
       );
       deps.failpoint('agentd.after-delegate');
       return viewDelegation(result);
+    },
+
+    async toolChanges({ body }) {
+      const { run, task } = await findRunAndTask(body);
+      const { runId, callId, requestHash } = toRunCall(body);
+      const { action, task_id: childId, paths } = body;
+      const by = { principal: `agent:${run.agent}`, key: `${runId} ${callId}`, requestHash };
+      const change = { action, childId, ...(paths === undefined ? {} : { paths }) };
+      const { labels } = await store.taskRow(childId);
+      const done = await deps.changeForParent(task, change, by);
+      // The names of the files are the subtask's text.
+      await store.mark(toRunCall(body, 'marks'), JSON.parse(labels) as Label[], `task ${childId}`);
+      await deps.markSync.sync(body.run_id);
+      return { task_id: childId, ...done };
     },
 
     async toolFinish({ body }) {

@@ -31,6 +31,7 @@ import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
 import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
+import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makePrograms, type Programs } from './programs.ts';
@@ -105,6 +106,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     checkInputs: artifacts.checkInputs,
     checkWorkspace: async (path, mode) =>
       void (await sandboxd.checkWorkspace({ body: { path, mode } })),
+    forkLayer: makeForkLayer(sandboxd),
   });
   const launcher = makeSandboxLauncher({ sandboxd, log });
   const dailyBudgets = makeDailyBudgets(modeld);
@@ -226,6 +228,8 @@ async function start(context: DaemonContext<AgentdConfig>) {
     isServiceRunning,
     applyApprovalEnded: changes.approvalEnded,
     limitsFor: service.limitsFor,
+    forkLayer: makeForkLayer(sandboxd),
+    changeForParent: makeChangeForParent({ store, changes }),
     release,
     failpoint: context.failpoint,
   });

@@ -13,6 +13,7 @@ import { fault } from '../../wire/errors.ts';
 import type { WorkspaceMode } from '../../wire/sandboxd/layers.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
+import type { ForkLayer } from './own-layers.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
 import type { TaskRow } from './store/rows.ts';
 import type { Claim } from './store/runs.ts';
@@ -38,6 +39,7 @@ export type AgentdServiceDeps = {
   checkInputs: Artifacts['checkInputs'];
   /** Throws if no box may mount this directory, or not in this mode. */
   checkWorkspace: (path: string, mode: WorkspaceMode) => Promise<void>;
+  forkLayer: ForkLayer;
 };
 
 export type AgentdService = {
@@ -143,20 +145,29 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
     assertSameThread(input.context_id, parent);
     const marks = await deps.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
-    if (input.workspace !== undefined && parent !== undefined)
-      throw fault('bad_request', 'a subtask uses the workspace of its root task', {
-        hint: 'Omit either the workspace or the parent task.',
+    const ownsLayer = input.workspace === 'own';
+    const workspace = input.workspace === 'own' ? undefined : input.workspace;
+    if (ownsLayer && parent === undefined)
+      throw fault('bad_request', 'workspace own is given without a parent task', {
+        hint: 'Name the directory in workspace, or the task to go on from in parent_task_id.',
       });
-    if (input.workspace === undefined && input.workspace_mode !== undefined)
+    if (workspace !== undefined && parent !== undefined)
+      throw fault('bad_request', 'a subtask uses the workspace of its root task', {
+        hint: 'Omit the workspace or the parent task, or give own for a layer of its own.',
+      });
+    if (workspace === undefined && input.workspace_mode !== undefined)
       throw fault('bad_request', 'workspace_mode is given without a workspace', {
         hint: 'Name the directory in workspace, or omit workspace_mode.',
       });
     const workspaceMode = input.workspace_mode ?? WORKSPACE_MODE_DEFAULT;
-    if (input.workspace !== undefined) await deps.checkWorkspace(input.workspace, workspaceMode);
+    if (workspace !== undefined) await deps.checkWorkspace(workspace, workspaceMode);
     assertFutureDeadline(input.deadline);
     const limits = (input.limits ?? {}) as TaskLimits;
+    const id = newId<string>('task');
+    if (ownsLayer) await deps.forkLayer(parent!, id);
     return {
-      id: newId('task'),
+      id,
+      ownsLayer,
       parent,
       contextId: input.context_id ?? parent?.context_id ?? newId('ctx'),
       goal: input.goal,
@@ -171,7 +182,7 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       after: input.after ?? [],
       deadlineMs: input.deadline === undefined ? null : Date.parse(input.deadline),
       retryOf: null,
-      workspace: input.workspace,
+      workspace,
       workspaceMode,
       labels: [
         ...new Set([

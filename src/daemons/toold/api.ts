@@ -22,7 +22,7 @@ export function makeHandlers(options: {
   service: TooldService;
   runs: ToolRuns;
   store: TooldStore;
-  marks: Pick<Marks, 'addLabels' | 'markDirectory'>;
+  marks: Pick<Marks, 'addLabels' | 'markTarget'>;
   containment: Pick<Containment, 'suspend' | 'resume'>;
   whatIf: WhatIf;
   toolNamed: (name: string) => Tool | undefined;
@@ -95,7 +95,7 @@ export function makeHandlers(options: {
       return options.openProgram(run, command);
     },
     markPlace: async ({ body }) => ({
-      labels: await marks.markDirectory(body.root_task_id, body.path, body.labels),
+      labels: await marks.markTarget(body),
     }),
     prune: ({ body }) => options.prune(body),
     expireTombstones: async ({ body }) => ({

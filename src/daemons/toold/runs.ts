@@ -28,6 +28,11 @@ export type ToolRun = AdmittedRun & {
   workspace: string | null;
   /** The directory stays as it is: changes are in a layer above it, which belongs to the tree. */
   isLayered: boolean;
+  /**
+   * The tasks whose layers it reads, from that of the tree to the one that it writes; the first is
+   * the root, also without a layer.
+   */
+  layers: readonly string[];
   /** Set when its task tree was open in the backup that the state was restored from. */
   restored: RestoredRun | null;
   /** Its marks as far as known here; agentd is authoritative. */
@@ -43,6 +48,9 @@ export type RestoredRun = { backup: string; takenAt: string; changed: boolean };
 export type ToolRuns = RunRegistry<AdmitToolRunBody, ToolRun> & {
   loadProgress(run: ToolRun): Promise<Progress>;
 };
+
+/** The task whose layer it writes, or whose directory. */
+export const findOwnPlace = ({ layers }: Pick<ToolRun, 'layers'>): string => layers.at(-1)!;
 
 export const buildCallKey = (tool: string, argumentsHash: string): string =>
   `${tool} ${argumentsHash}`;
@@ -98,6 +106,7 @@ function makeRunState(
     // Absent in admissions stored by earlier versions, as is `restored`.
     workspace: body.workspace ?? null,
     isLayered: body.workspace_mode === 'layer',
+    layers: [body.root_task_id, ...(body.layer_task_ids ?? [])],
     restored: readRestored(body.restored ?? null),
     labels,
     inFlight: before?.inFlight ?? new Set(),

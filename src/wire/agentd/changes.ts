@@ -18,6 +18,8 @@ export const TreeChanges = LayerChanges.extend({
   root_task_id: TaskId,
   /** The directory. */
   path: z.string(),
+  /** The subtask whose layer of its own it is; absent: it is that of the tree. */
+  layer_task_id: TaskId.optional(),
   /** The marks that the directory gets when anything is applied. */
   labels: z.array(Label),
   /**
@@ -35,6 +37,8 @@ export const ApplyView = z.object({
   apply_id: ApplyId,
   root_task_id: TaskId,
   path: z.string(),
+  /** The subtask whose layer it was; then it was applied to the layer of its parent. */
+  layer_task_id: TaskId.optional(),
   /** `waiting`: for the approval. It is applied as soon as a person approves it. */
   status: z.enum(['applied', 'waiting']),
   approval_id: ApprovalId.nullable(),

@@ -9,10 +9,13 @@ import {
   Label,
   Principal,
   RunId,
+  TaskId,
   Timestamp,
 } from '../primitives.ts';
 import { route, routes } from '../route.ts';
+import { MovedRef } from '../sandboxd/layers.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './artifacts.ts';
+import { changeRoutes } from './changes.ts';
 import { MessageView, SendMessage } from './messages.ts';
 import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';
 
@@ -80,8 +83,31 @@ export const runRoutes = routes({
       limits: Limits.optional(),
       delegation: Delegation.optional(),
       wait: z.boolean(),
+      /** `own`: a layer of its own, above what the one of this task is now. */
+      workspace: z.enum(['shared', 'own']).optional(),
     }),
     output: z.object({ task: TaskView, wait: WaitView.nullable() }),
+    streams: true,
+  }),
+  /** Applies or discards the changes of a subtask's own layer; only its parent may. */
+  toolChanges: route({
+    method: 'POST',
+    path: '/v1/run-calls/changes',
+    callers: ['toold'],
+    body: z.strictObject({
+      ...forRun,
+      action: z.enum(['apply', 'discard']),
+      task_id: TaskId,
+      paths: changeRoutes.applyChanges.body!.shape.paths,
+    }),
+    output: z.object({
+      task_id: TaskId,
+      applied: z.array(z.string()),
+      commits: z.array(MovedRef),
+      discarded: z.int(),
+    }),
+    streams: true,
+    bodySizeBytesMax: 10_000_000,
   }),
   toolFinish: route({
     method: 'POST',

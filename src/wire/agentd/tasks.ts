@@ -72,9 +72,10 @@ export const CreateTask = z.strictObject({
   after: z.array(TaskId).max(64).optional(),
   /**
    * A directory of this host, below one that the operator allows, in which the whole task tree
-   * works. If absent, the tree gets a new one.
+   * works. If absent, the tree gets a new one. For a subtask only `own`: a layer of its own, above
+   * what the layer of its parent is now.
    */
-  workspace: WorkspacePath.optional(),
+  workspace: z.union([z.literal('own'), WorkspacePath]).optional(),
   /**
    * Only with `workspace`. `layer`: changes stay in a layer above the directory until a person
    * applies them. `live`: the directory itself is changed.
@@ -107,6 +108,8 @@ export const TaskView = z.object({
   workspace: z.string().nullable(),
   /** Null when the tree has its own directory. */
   workspace_mode: WorkspaceMode.nullable(),
+  /** The subtask, this one or one above it, that has the layer it works on; absent: the tree's. */
+  layer_task_id: TaskId.optional(),
   result: z.string().nullable(),
   result_ref: z.string().nullable(),
   error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),

@@ -49,7 +49,10 @@ async function readPaths(
   return paths.includes('') ? undefined : paths;
 }
 
-function renderApply({ status, path, root_task_id: id, counts, ...apply }: ApplyView): string[] {
+function renderApply({ status, path, counts, ...apply }: ApplyView): string[] {
+  const own = apply.layer_task_id;
+  const id = own ?? apply.root_task_id;
+  const target = own === undefined ? quotePath(path) : 'the layer of its parent';
   const what = countByKind(counts);
   if (status === 'waiting')
     return [
@@ -62,7 +65,7 @@ function renderApply({ status, path, root_task_id: id, counts, ...apply }: Apply
       `${from === null ? 'new' : from.slice(0, 12)} -> ${to.slice(0, 12)}`,
   );
   return [
-    `${pluralize(apply.applied.length, 'change')} applied to ${quotePath(path)}: ${what}`,
+    `${pluralize(apply.applied.length, 'change')} applied to ${target}: ${what}`,
     ...apply.merged.map((file) => `merged    ${quotePath(file)}  with what you have changed`),
     ...moved,
     ...explainLeft(apply.commits_left, { path, id }),
@@ -152,9 +155,10 @@ const ADVICE: Readonly<Record<string, string>> = {
 export async function discard({ args, out, runtime }: Session): Promise<void> {
   const id = args.positionals[0]!;
   if (!args.flag('yes')) {
-    const { changes, path } = await readChanges(runtime(), id);
+    const { changes, path, layer_task_id: own } = await readChanges(runtime(), id);
+    const target = own === undefined ? quotePath(path) : 'the layer of its parent';
     await confirm(
-      `Discard ${pluralize(changes.length, 'change')} for ${quotePath(path)} for good?`,
+      `Discard ${pluralize(changes.length, 'change')} for ${target} for good?`,
       `agentctl task discard ${id} --yes`,
     );
   }

@@ -80,6 +80,9 @@ async function follow(session: Session, task: TaskView): Promise<number> {
   return waitForTask(session, task);
 }
 
+/** A directory of that name is ./own. */
+const OWN = 'own';
+
 /** Maps options to API fields; the API checks them. */
 export function buildBody(args: Args, nowMs: number): Partial<Body> {
   const limits = {
@@ -89,7 +92,8 @@ export function buildBody(args: Args, nowMs: number): Partial<Body> {
     max_time_s: args.number('max-time'),
   };
   const deadline = args.text('deadline');
-  const workspace = readWorkspace(args);
+  const isOwn = args.text('parent') !== undefined && args.text('workspace') === OWN;
+  const workspace = isOwn ? OWN : readWorkspace(args);
   const body: Partial<Body> = {
     agent: args.text('agent'),
     parent_task_id: args.text('parent'),

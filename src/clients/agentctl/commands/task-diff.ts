@@ -43,7 +43,9 @@ export async function diff({ args, out, runtime }: Session): Promise<void> {
     return;
   }
   if (shown.length === 0) {
-    out.info(`${tree.root_task_id} has no changes for ${quotePath(tree.path)}.`);
+    const { layer_task_id: own, root_task_id: root, path } = tree;
+    const target = own === undefined ? quotePath(path) : 'the layer of its parent';
+    out.info(`${own ?? root} has no changes for ${target}.`);
     return;
   }
   const header = renderHeader(tree, shown, out.paint);

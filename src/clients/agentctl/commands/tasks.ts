@@ -200,10 +200,13 @@ function renderTask(
   );
 }
 
-const formatWorkspace = ({ workspace, workspace_mode }: TaskView): string | undefined =>
-  workspace === null
-    ? undefined
-    : `${workspace}, ${workspace_mode === 'layer' ? 'changes stay in a layer until applied' : 'live'}`;
+function formatWorkspace(task: TaskView): string | undefined {
+  const { workspace, workspace_mode, layer_task_id: own } = task;
+  if (workspace === null) return undefined;
+  if (workspace_mode !== 'layer') return `${workspace}, live`;
+  if (own === undefined) return `${workspace}, changes stay in a layer until applied`;
+  return `${workspace}, changes stay in the layer of ${own} until applied to its parent's`;
+}
 
 function formatHold(kept: TaskView['kept'], nowMs: number): string | undefined {
   if (kept === undefined) return undefined;

@@ -37,15 +37,16 @@ export function renderHeader(
 ): string[] {
   const shown = all.filter((change) => !isLeftOut(change, tree.refusals));
   const leftOut = all.filter((change) => isLeftOut(change, tree.refusals));
-  const { root_task_id: id, path: dir, labels } = tree;
+  const { root_task_id: root, layer_task_id: own, path: dir, labels } = tree;
+  const target = own === undefined ? quotePath(dir) : 'the layer of its parent';
   const counts = { added: 0, modified: 0, deleted: 0, replaced: 0, mode: 0 };
   for (const { kind } of shown) counts[kind]++;
   const lines = [
-    `${pluralize(shown.length, 'change')} of ${id} for ${quotePath(dir)}: ${countByKind(counts)}`,
+    `${pluralize(shown.length, 'change')} of ${own ?? root} for ${target}: ${countByKind(counts)}`,
   ];
   if (labels.length > 0)
     lines.push(
-      `The agents read text marked ${labels.join(', ')}; applying marks the directory, too.`,
+      `The agents read text marked ${labels.join(', ')}; applying marks ${own === undefined ? 'the directory' : 'that layer'}, too.`,
     );
   for (const { title, rows, isGrave } of listSections(tree, shown)) {
     lines.push(isGrave === true ? paint('yellow', title) : title);
@@ -60,7 +61,8 @@ export function renderHeader(
 }
 
 function listSections(tree: TreeChanges, shown: readonly LayerChangeView[]): Section[] {
-  const { root_task_id: id, refusals } = tree;
+  const { refusals } = tree;
+  const id = tree.layer_task_id ?? tree.root_task_id;
   const sections: Section[] = [
     { title: 'Deleted:', rows: rowsOf(shown, isDeleted, describeDeleted), isGrave: true },
     {

@@ -57,7 +57,9 @@ export const taskCommands: readonly Command[] = [
         name: 'workspace',
         value: 'DIR',
         completes: 'directory',
-        help: 'let agents work in this directory of your own, and start there',
+        help:
+          'let agents work in this directory of your own, and start there; with --parent, own: in ' +
+          'a layer above that of the parent',
       },
       { name: 'here', help: 'the same for the current directory' },
       { name: 'live', help: 'there, change the directory itself, at once' },

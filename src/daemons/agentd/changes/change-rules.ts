@@ -126,7 +126,7 @@ export type ChosenChanges = {
 
 /** Throws if sandboxd would apply nothing, so that no person is asked about it. */
 export function assertAppliable(
-  root: { id: string; workspace: string },
+  { id, root, parentId }: { id: string; root: { workspace: string }; parentId: string | null },
   all: readonly LayerChangeView[],
   chosen: readonly LayerChangeView[],
   { paths, allow = [], expect, overwrite }: ChosenChanges,
@@ -137,18 +137,18 @@ export function assertAppliable(
     });
   const [unchanged] = findUnchanged(all, paths);
   if (unchanged !== undefined)
-    throw fault('not_found', `${unchanged} is not among the changes of ${root.id}`, {
-      hint: `See them: agentctl task diff ${root.id} --name-only`,
+    throw fault('not_found', `${unchanged} is not among the changes of ${id}`, {
+      hint: `See them: agentctl task diff ${id} --name-only`,
     });
   const applied = dropLeftOut(chosen, allow);
   const hasCommits = paths === undefined && chosen.some(hasGitFiles);
   if (applied.length === 0 && !hasCommits)
-    throw fault('not_found', `${root.id} has no changes to apply`, {
+    throw fault('not_found', `${id} has no changes to apply`, {
       hint: 'Nothing was changed, or everything was applied or discarded.',
     });
   if (expect !== undefined && expect !== hashChanges(chosen))
     throw fault('conflict', 'the changes are not those that were seen', {
-      hint: `Look at them again: agentctl task diff ${root.id}`,
+      hint: `Look at them again: agentctl task diff ${id}`,
     });
   const refused = findRefused(applied, allow);
   if (refused.length > 0)
@@ -159,7 +159,10 @@ export function assertAppliable(
   const conflicts = overwrite === true ? [] : findConflicts(applied);
   if (conflicts.length > 0)
     throw fault('conflict', `${conflicts.length} of ${applied.length} changes conflict`, {
-      hint: `${root.workspace} was changed by a person, too; name the other paths, or overwrite these.`,
+      hint:
+        parentId === null
+          ? `${root.workspace} was changed by a person, too; name the other paths, or overwrite these.`
+          : `The layer of ${parentId} was changed, too; name the other paths.`,
       details: { conflicts },
     });
 }

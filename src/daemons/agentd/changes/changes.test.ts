@@ -87,8 +87,8 @@ async function start() {
     },
   };
   const toold = {
-    async markPlace({ body }: { body: { path: string; labels: string[] } }) {
-      steps.push(`mark ${body.path} ${body.labels.join(' ')}`);
+    async markPlace({ body }: { body: { target: string; labels: string[] } }) {
+      steps.push(`mark ${body.target} ${body.labels.join(' ')}`);
       return { labels: body.labels };
     },
   };

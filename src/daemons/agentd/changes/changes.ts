@@ -28,8 +28,13 @@ import {
   dropLeftOut,
   selectChanges,
 } from './change-rules.ts';
-import type { LayerActionOf, LayerActions, LayerOutcomes } from './layer-actions.ts';
-import type { LayeredRoot, TreeChangesReader } from './tree-changes.ts';
+import {
+  type LayerActionOf,
+  type LayerActions,
+  type LayerOutcomes,
+  layerOf,
+} from './layer-actions.ts';
+import type { LayeredRoot, TaskLayer, TreeChangesReader } from './tree-changes.ts';
 
 type SandboxdViews = Pick<Client<typeof sandboxdRoutes>, 'layerChanges' | 'layerTexts'>;
 type Once = IdempotencyKey | undefined;
@@ -64,10 +69,11 @@ export function makeChanges(deps: {
   const inTree = makeKeyedMutex();
 
   const shownFor = async (row: LayerActionRow) => {
-    const root = await reader.findRoot(row.root_task_id);
-    const chosen = selectChanges(await reader.readAll(root.id), readLayerRequest(row).paths);
-    const labels = await reader.marksOf(root.id);
-    return { row, root, diff: describeChanges(chosen), labels };
+    const layer = await reader.findLayer(layerOf(row));
+    const { root } = layer;
+    const chosen = selectChanges(await reader.readAll(layer.id), readLayerRequest(row).paths);
+    const labels = await reader.marksOf(layer);
+    return { row, layer, root, diff: describeChanges(chosen), labels };
   };
 
   const requestApproval = async (row: LayerActionRow, decision: PolicyDecision) => {
@@ -84,7 +90,7 @@ export function makeChanges(deps: {
     try {
       const shown = await shownFor(row);
       const facts = { isUndo: false, counts: counts!, kinds: allow };
-      const decision = await reader.decideApply(row.principal, shown.root, facts);
+      const decision = await reader.decideApply(row.principal, shown.layer, facts);
       if (row.approval_id === null) return void (await requestApproval(row, decision));
       if ((await approvals.redeem(shown)) === 'pending') return;
     } catch (error) {
@@ -120,15 +126,15 @@ export function makeChanges(deps: {
         row.request === JSON.stringify(request),
     );
 
-  const apply = async (root: LayeredRoot, asked: ChosenChanges, by: string, once: Once) => {
+  const apply = async (layer: TaskLayer, asked: ChosenChanges, by: string, once: Once) => {
     const { paths, allow = [], overwrite } = asked;
-    const all = await reader.readAll(root.id);
+    const all = await reader.readAll(layer.id);
     const chosen = selectChanges(all, paths);
-    assertAppliable(root, all, chosen, asked);
+    assertAppliable(layer, all, chosen, asked);
     const applied = dropLeftOut(chosen, allow);
     const counts = countChanges(applied);
     const request: LayerActionRequest = {
-      path: root.workspace,
+      path: layer.root.workspace,
       allow: [...new Set(allow)].sort(),
       change_sha256: hashChanges(chosen),
       counts,
@@ -136,14 +142,14 @@ export function makeChanges(deps: {
       ...(overwrite === true ? { overwrite } : {}),
     };
     const kinds = [...new Set(applied.flatMap(({ refused }) => refused))];
-    const decision = await reader.decideApply(by, root, { isUndo: false, counts, kinds });
+    const decision = await reader.decideApply(by, layer, { isUndo: false, counts, kinds });
     const { rules } = decision;
-    const given = { action: 'apply', rootTaskId: root.id, by, request, rules, once } as const;
+    const given = { action: 'apply', layer, by, request, rules, once } as const;
     if (decision.answer === 'allow') {
       const { row, seq } = await actions.begin(given);
       return viewApply(row, await actions.perform(row, seq));
     }
-    const waiting = await findWaiting(root, by, request);
+    const waiting = await findWaiting(layer.root, by, request);
     if (waiting !== undefined) return viewApply(waiting);
     const { row } = await actions.begin(given, 'waits');
     return viewApply(await requestApproval(row, decision));
@@ -151,56 +157,57 @@ export function makeChanges(deps: {
 
   return {
     async list(id, { limit, after }) {
-      const root = await reader.findRoot(id);
+      const layer = await reader.findLayer(id);
       const query = { limit, ...(after === undefined ? {} : { after }) };
-      const answer = await sandboxd.layerChanges({ params: { id: root.id as TaskId }, query });
+      const answer = await sandboxd.layerChanges({ params: { id: layer.id }, query });
       const kinds = new Set(answer.changes.flatMap(({ refused }) => refused));
       return {
         ...answer,
-        root_task_id: root.id as TaskId,
-        path: root.workspace,
-        labels: await reader.marksOf(root.id),
+        root_task_id: layer.root.id as TaskId,
+        path: layer.root.workspace,
+        ...(layer.parentId === null ? {} : { layer_task_id: layer.id }),
+        labels: await reader.marksOf(layer),
         refusals: Object.fromEntries([...kinds].map((kind) => [kind, describeKind(kind)])),
       };
     },
     async readTexts(id, body) {
-      const root = await reader.findRoot(id);
-      return sandboxd.layerTexts({ params: { id: root.id as TaskId }, body });
+      const layer = await reader.findLayer(id);
+      return sandboxd.layerTexts({ params: { id: layer.id }, body });
     },
     async apply(id, asked, by, once) {
-      const root = await reader.findRoot(id);
-      return inTree(root.id, async () => {
+      const layer = await reader.findLayer(id);
+      return inTree(layer.root.id, async () => {
         const known = once && (await store.findRecorded<{ id: string }>(once));
         if (known !== undefined)
           return resume((await store.layerAction(known.id)) as LayerActionOf<'apply'>);
         store.outbox.assertAuditAccepting();
-        return apply(root, asked, by, once);
+        return apply(layer, asked, by, once);
       });
     },
     async discard(id, by) {
-      const root = await reader.findRoot(id);
-      return inTree(root.id, async () => {
+      const layer = await reader.findLayer(id);
+      return inTree(layer.root.id, async () => {
         store.outbox.assertAuditAccepting();
-        const request = { path: root.workspace };
-        const given = { action: 'discard', rootTaskId: root.id, by, request, rules: [] } as const;
+        const request = { path: layer.root.workspace };
+        const given = { action: 'discard', layer, by, request, rules: [] } as const;
         const { row, seq } = await actions.begin(given);
-        return { root_task_id: root.id as TaskId, ...(await actions.perform(row, seq)) };
+        return { root_task_id: layer.root.id as TaskId, ...(await actions.perform(row, seq)) };
       });
     },
     async undo(id, named, by) {
-      const root = await reader.findRoot(id);
-      return inTree(root.id, async () => {
+      const layer = await reader.findLayer(id);
+      return inTree(layer.root.id, async () => {
         store.outbox.assertAuditAccepting();
-        const applyId = named ?? (await findLastApply(sandboxd, root.id));
+        const applyId = named ?? (await findLastApply(sandboxd, layer.id));
         const done = await store.layerAction(applyId);
         const { counts = countChanges([]), allow = [] } =
           done === undefined ? {} : readLayerRequest(done);
         const facts = { isUndo: true, counts, kinds: allow };
-        const { rules } = await reader.decideApply(by, root, facts);
-        const request = { path: root.workspace, apply_id: applyId };
-        const given = { action: 'undo', rootTaskId: root.id, by, request, rules } as const;
+        const { rules } = await reader.decideApply(by, layer, facts);
+        const request = { path: layer.root.workspace, apply_id: applyId };
+        const given = { action: 'undo', layer, by, request, rules } as const;
         const { row, seq } = await actions.begin(given);
-        return { root_task_id: root.id as TaskId, ...(await actions.perform(row, seq)) };
+        return { root_task_id: layer.root.id as TaskId, ...(await actions.perform(row, seq)) };
       });
     },
     async approvalEnded(runId) {
@@ -236,13 +243,13 @@ const toRun = (row: LayerActionRow, agent: string | null): RunView =>
     ended_at: time(row.ended_ms),
   }) as RunView;
 
-async function findLastApply(sandboxd: SandboxdViews, rootId: string): Promise<string> {
-  const params = { id: rootId as TaskId };
+async function findLastApply(sandboxd: SandboxdViews, layerId: TaskId): Promise<string> {
+  const params = { id: layerId };
   const { layer } = await sandboxd.layerChanges({ params, query: { limit: 1 } });
   const last = layer?.applied.find(({ undone }) => !undone);
   if (last !== undefined) return last.apply_id;
-  throw fault('not_found', `nothing of ${rootId} is applied`, {
-    hint: `See what waits: agentctl task diff ${rootId}`,
+  throw fault('not_found', `nothing of ${layerId} is applied`, {
+    hint: `See what waits: agentctl task diff ${layerId}`,
   });
 }
 
@@ -252,6 +259,7 @@ function viewApply(row: LayerActionRow, applied?: LayerOutcomes['apply']): Apply
     apply_id: row.id,
     root_task_id: row.root_task_id as TaskId,
     path,
+    ...(row.layer_task_id === null ? {} : { layer_task_id: row.layer_task_id as TaskId }),
     status: applied === undefined ? 'waiting' : 'applied',
     approval_id: row.approval_id as ApprovalId | null,
     change_sha256: applied?.change_sha256 ?? change_sha256!,

@@ -14,7 +14,7 @@ import {
   readLayerRequest,
 } from '../store/layer-actions.ts';
 import type { AgentdStore } from '../store/store.ts';
-import type { TreeChangesReader } from './tree-changes.ts';
+import type { TaskLayer, TreeChangesReader } from './tree-changes.ts';
 
 type SandboxdLayers = Pick<
   Client<typeof sandboxdRoutes>,
@@ -31,7 +31,7 @@ export type LayerActionOf<K extends LayerActionKind> = LayerActionRow & { action
 
 type GivenAction<K> = {
   action: K;
-  rootTaskId: string;
+  layer: TaskLayer;
   by: string;
   request: LayerActionRequest;
   rules: readonly string[];
@@ -54,7 +54,7 @@ export function makeLayerActions(deps: {
   store: AgentdStore;
   sandboxd: SandboxdLayers;
   toold: Pick<Client<typeof tooldRoutes>, 'markPlace'>;
-  reader: Pick<TreeChangesReader, 'marksOf'>;
+  reader: Pick<TreeChangesReader, 'findLayer' | 'marksOf'>;
   newId: NewId;
   failpoint: (name: string) => void;
 }): LayerActions {
@@ -62,11 +62,14 @@ export function makeLayerActions(deps: {
 
   const perform = {
     async apply(row: LayerActionRow) {
-      const id = row.root_task_id as TaskId;
+      const layer = await reader.findLayer(layerOf(row));
+      const { id, parentId } = layer;
       const request = readLayerRequest(row);
       const { path, paths, allow = [], change_sha256: expect, overwrite } = request;
-      const labels = await reader.marksOf(id);
-      await toold.markPlace({ body: { root_task_id: id, path, labels } });
+      const labels = await reader.marksOf(layer);
+      const tree = row.root_task_id as TaskId;
+      const target = parentId ?? path;
+      await toold.markPlace({ body: { root_task_id: tree, layer_task_id: id, target, labels } });
       failpoint('agentd.before-apply');
       return sandboxd.applyLayer({
         params: { id },
@@ -80,11 +83,11 @@ export function makeLayerActions(deps: {
       });
     },
     discard: (row: LayerActionRow) =>
-      sandboxd.discardLayer({ params: { id: row.root_task_id as TaskId }, body: {} }),
+      sandboxd.discardLayer({ params: { id: layerOf(row) }, body: {} }),
     undo(row: LayerActionRow) {
       const { apply_id } = readLayerRequest(row);
       return sandboxd.undoApply({
-        params: { id: row.root_task_id as TaskId },
+        params: { id: layerOf(row) },
         body: apply_id === undefined ? {} : { apply_id },
       });
     },
@@ -110,11 +113,12 @@ export function makeLayerActions(deps: {
 
   return {
     fail,
-    async begin({ action, rootTaskId, by, request, rules, once }, how) {
+    async begin({ action, layer, by, request, rules, once }, how) {
       const { seq, id } = await store.beginLayerAction(
         {
           id: deps.newId<string>('apply'),
-          root_task_id: rootTaskId,
+          root_task_id: layer.root.id,
+          layer_task_id: layer.parentId === null ? null : layer.id,
           action,
           principal: by,
           status: how === 'waits' ? 'waiting' : 'attempted',
@@ -142,3 +146,6 @@ export function makeLayerActions(deps: {
     },
   };
 }
+
+export const layerOf = (row: Pick<LayerActionRow, 'layer_task_id' | 'root_task_id'>): TaskId =>
+  (row.layer_task_id ?? row.root_task_id) as TaskId;

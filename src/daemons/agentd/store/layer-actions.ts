@@ -18,6 +18,8 @@ export type LayerActionRow = {
   /** For an apply, its id at sandboxd. */
   id: string;
   root_task_id: string;
+  /** The subtask whose own layer it is about; null: that of the tree. */
+  layer_task_id: string | null;
   action: LayerActionKind;
   principal: string;
   status: LayerActionStatus;
@@ -144,7 +146,7 @@ const addAttempt = (tx: AgentdTx, row: LayerActionRow): Promise<number> =>
 
 const eventFields = (row: LayerActionRow) => ({
   principal: row.principal,
-  task_id: row.root_task_id,
+  task_id: row.layer_task_id ?? row.root_task_id,
   root_task_id: row.root_task_id,
   ...(row.rules === '[]' ? {} : { policy: joinRules(JSON.parse(row.rules) as string[]) }),
 });

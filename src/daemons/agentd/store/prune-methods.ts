@@ -2,6 +2,7 @@
 import type { Database, Sql } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
 import { inspectTree, type PruneTreeInput, type PruneTreeResult, pruneTree } from './prune-tree.ts';
+import { readLayers, type TaskRow } from './rows.ts';
 import { findTask } from './task-rows.ts';
 import { findTombstone, type PruneRow } from './tombstones.ts';
 import type { AgentdWriteTx } from './tx.ts';
@@ -22,6 +23,8 @@ export type PruneMethods = {
   findEndedTree(rootTaskId: string): Promise<EndedTree | undefined>;
   /** The agents and labels of a tree's tasks, for policy. */
   describeTree(rootTaskId: string): Promise<{ agents: string[]; labels: string[] }>;
+  /** The labels of the tasks that work on a layer that a subtask has for itself, or above it. */
+  listLayerLabels(rootTaskId: string, layerTaskId: string): Promise<string[]>;
   pruneTree(input: PruneTreeInput): Promise<PruneTreeResult>;
   /** Resolves to the result that pruneTree would have. */
   inspectTree(input: PruneTreeInput): Promise<PruneTreeResult>;
@@ -68,6 +71,15 @@ export function makePruneMethods(db: Database, write: AgentdWriteTx): PruneMetho
         const labels = rows.flatMap((row) => JSON.parse(row.labels) as string[]);
         const agents = rows.flatMap(({ assigned_to }) => assigned_to ?? []);
         return { agents: [...new Set(agents)].sort(), labels: [...new Set(labels)].sort() };
+      }),
+    listLayerLabels: (rootTaskId, layerTaskId) =>
+      db.read(async (sql) => {
+        const rows = await sql.all<Pick<TaskRow, 'labels' | 'layers'>>(
+          'SELECT labels, layers FROM tasks WHERE root_task_id = ? AND layers IS NOT NULL',
+          rootTaskId,
+        );
+        const own = rows.filter((row) => readLayers(row).includes(layerTaskId));
+        return [...new Set(own.flatMap(({ labels }) => JSON.parse(labels) as string[]))].sort();
       }),
     pruneTree: (input) => write((tx) => pruneTree(tx, input), NOT_A_START),
     inspectTree: (input) => db.read((sql) => inspectTree({ sql }, input)),

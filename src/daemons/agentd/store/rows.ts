@@ -7,6 +7,7 @@ import type {
   TaskView,
   WaitView,
 } from '../../../wire/agentd.ts';
+import type { TaskId } from '../../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 
 export type TaskRow = {
@@ -30,6 +31,8 @@ export type TaskRow = {
   workspace: string | null;
   /** Null in rows of earlier releases, which are live, and in recorded responses of them. */
   workspace_mode?: string | null;
+  /** JSON of the subtasks with layers of their own that it works above; absent: none. */
+  layers?: string | null;
   /** JSON of a TaskProgram; absent in recorded responses of earlier releases. */
   program?: string | null;
   result: string | null;
@@ -171,11 +174,21 @@ export function readWorkspaceMode(
   return row.workspace_mode === 'layer' ? 'layer' : 'live';
 }
 
+/** The subtasks, outermost first, that have the layers between the tree's and the one it uses. */
+export const readLayers = ({ layers }: Pick<TaskRow, 'layers'>): string[] =>
+  layers == null ? [] : (JSON.parse(layers) as string[]);
+
+/** The task that has the layer which this one works on. */
+export const findLayerTask = (row: Pick<TaskRow, 'layers' | 'root_task_id'>): string =>
+  readLayers(row).at(-1) ?? row.root_task_id;
+
 export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefined): TaskView {
-  const { program: _, ...columns } = row;
+  const { program: _, layers: __, ...columns } = row;
   const program = readProgram(row);
+  const layer = readLayers(row).at(-1) as TaskId | undefined;
   return {
     ...columns,
+    ...(layer === undefined ? {} : { layer_task_id: layer }),
     ...(program === undefined ? {} : { program }),
     workspace_mode: readWorkspaceMode(row),
     after,

@@ -114,6 +114,10 @@ const PROGRAMS = `ALTER TABLE tasks ADD COLUMN program TEXT;
 ALTER TABLE runs ADD COLUMN program INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** Layers that subtasks have for themselves. */
+const OWN_LAYERS = `ALTER TABLE tasks ADD COLUMN layers TEXT;
+ALTER TABLE layer_actions ADD COLUMN layer_task_id TEXT;`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -270,4 +274,5 @@ ${IDEMPOTENCY_TABLE}
   'ALTER TABLE tasks ADD COLUMN workspace_mode TEXT',
   LAYER_ACTIONS,
   PROGRAMS,
+  OWN_LAYERS,
 ];

@@ -9,7 +9,7 @@ import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import { inheritRestore } from './restores.ts';
-import { RUN_COLUMNS, type RunRow, type TaskProgram, type TaskRow } from './rows.ts';
+import { RUN_COLUMNS, type RunRow, readLayers, type TaskProgram, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 import { cancelRunWaits, endWait, findWaitsOnChild } from './waits.ts';
@@ -30,6 +30,8 @@ export type NewTask = {
   retryOf: string | null;
   /** Only for a root task; subtasks use its workspace. */
   workspace?: string | undefined;
+  /** A subtask has a layer for itself, which was made before it. */
+  ownsLayer?: boolean;
   workspaceMode?: WorkspaceMode | undefined;
   program?: TaskProgram | undefined;
   labels: string[];
@@ -97,12 +99,18 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
   return row;
 }
 
-const workspaceColumns = ({ parent, workspace, workspaceMode }: NewTask) => {
+const workspaceColumns = ({ id, parent, workspace, workspaceMode, ownsLayer }: NewTask) => {
   const { workspace: path, workspace_mode: mode } = parent ?? {
     workspace: workspace ?? null,
     workspace_mode: workspaceMode,
   };
-  return { workspace: path, workspace_mode: path === null ? null : (mode ?? null) };
+  const above = parent === undefined ? [] : readLayers(parent);
+  const layers = ownsLayer === true ? [...above, id] : above;
+  return {
+    workspace: path,
+    workspace_mode: path === null ? null : (mode ?? null),
+    layers: layers.length === 0 ? null : JSON.stringify(layers),
+  };
 };
 
 /** Throws if a dependency ended without completing. */

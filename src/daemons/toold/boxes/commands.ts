@@ -1,8 +1,9 @@
 // Converts commands to sandboxd's format, and its results to what tools read. Pure.
 import type { Client } from '../../../platform/link.ts';
+import type { TaskId } from '../../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import type { Collected, sandboxdRoutes } from '../../../wire/sandboxd.ts';
-import type { ToolRun } from '../runs.ts';
+import { findOwnPlace, type ToolRun } from '../runs.ts';
 import type { ExecRequest, ExecResult, NetworkDenied } from '../tools/box.ts';
 
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
@@ -26,10 +27,12 @@ export function toCommand(request: ExecRequest, env: Record<string, string>) {
 }
 
 /** The person's directory that the run's task tree works in, if there is one. */
-export function toWorkspace({ workspace, isLayered }: Pick<ToolRun, 'workspace' | 'isLayered'>) {
+export function toWorkspace(run: Pick<ToolRun, 'workspace' | 'isLayered' | 'layers'>) {
+  const { workspace, isLayered, layers } = run;
   if (workspace === null) return {};
   const mode: WorkspaceMode = isLayered ? 'layer' : 'live';
-  return { workspace_path: workspace, workspace_mode: mode };
+  const own = layers.length > 1 ? { layer_task_id: findOwnPlace(run) as TaskId } : {};
+  return { workspace_path: workspace, workspace_mode: mode, ...own };
 }
 
 /** Without `done`, its output was lost. */

@@ -4,6 +4,7 @@ import { makePathLock } from '../../../platform/path-lock.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Job } from '../attempts/job.ts';
+import { findOwnPlace } from '../runs.ts';
 import { WORKSPACE } from '../tools/box.ts';
 
 export type WorkspaceLocks = {
@@ -25,7 +26,7 @@ export function makeWorkspaceLocks(options: {
       touch.action === 'file.write' && tool?.box === undefined ? [touch.path] : [],
     );
     const workspace = run.workspace === null || run.isLayered ? [] : [run.workspace];
-    return [run.rootTaskId, ...workspace, home, ...shared, ...touched];
+    return [findOwnPlace(run), ...workspace, home, ...shared, ...touched];
   };
 
   return {

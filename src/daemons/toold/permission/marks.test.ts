@@ -13,7 +13,13 @@ const writer = { name: 'file.write', box: 'write', reversibility: 'reversible' }
 
 function start(more: Partial<ToolRun>, places: Record<string, Label[]> = {}) {
   const written: string[][] = [];
-  const run = { rootTaskId: TREE, labels: new Set<Label>(), mode: 'live', ...more } as ToolRun;
+  const run = {
+    rootTaskId: TREE,
+    layers: [TREE],
+    labels: new Set<Label>(),
+    mode: 'live',
+    ...more,
+  } as ToolRun;
   const marks = makeMarks({
     agentd: {
       runMarks: async () => ({ labels: [...run.labels] }),

@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 import { isWithin } from '../../../policy/paths.ts';
 import { makeCallId } from '../../../wire/call-id.ts';
 import { type CallId, type Label, MARKS } from '../../../wire/primitives.ts';
-import type { ToolRun } from '../runs.ts';
+import { findOwnPlace, type ToolRun } from '../runs.ts';
 import type { TooldStore } from '../store/store.ts';
 import { type AgentdClient, peerOptions, type Tool } from '../tools/tool.ts';
 
@@ -25,12 +25,19 @@ export type Marks = {
   markProgram(run: ToolRun): Promise<void>;
   /** Adds marks that agentd reported. */
   addLabels(run: ToolRun, labels: readonly Label[]): Promise<void>;
-  /** Marks a directory like a tree whose changes are about to be written into it. */
-  markDirectory(rootTaskId: string, path: string, labels: readonly Label[]): Promise<Label[]>;
+  /** Marks a directory, or a layer, like the layer whose changes are about to come there. */
+  markTarget(change: MarkedChange): Promise<Label[]>;
   /** The run may have ended during a command: marks what that downloaded. */
   markAfterRun(run: ToolRun): Promise<void>;
 };
 
+/** `target`: a directory, or the task whose layer it is. */
+type MarkedChange = {
+  root_task_id: string;
+  layer_task_id: string;
+  target: string;
+  labels: readonly Label[];
+};
 type MarkedCall = { run: ToolRun; callId: CallId; tool: Tool };
 type NamedCall = Omit<MarkedCall, 'tool'>;
 
@@ -137,10 +144,12 @@ export function makeMarks(options: {
 
     addLabels: learn,
 
-    async markDirectory(rootTaskId, path, labels) {
-      const own = await store.placeMarks([rootTaskId]);
+    async markTarget({ root_task_id: tree, layer_task_id: layer, target, labels }) {
+      const own = await store.placeMarks([toLayerPlace(tree, layer)]);
       const marks = MARKS.filter((mark) => labels.includes(mark) || own.includes(mark));
-      if (marks.length > 0) await store.markPlaces([posix.resolve(path)], marks);
+      const isPath = target.startsWith('/');
+      const place = isPath ? posix.resolve(target) : toLayerPlace(tree, target);
+      if (marks.length > 0) await store.markPlaces([place], marks);
       return marks;
     },
 
@@ -155,18 +164,22 @@ export function makeMarks(options: {
   };
 }
 
-/** The task tree, and a directory that other trees may share, or use a part of. */
-const listPlaces = ({ rootTaskId, workspace, home }: ToolRun): string[] => [
-  rootTaskId,
+/** The task tree and its layers, and a directory that other trees may share, or use a part of. */
+const listPlaces = ({ rootTaskId, layers, workspace, home }: ToolRun): string[] => [
+  ...layers.map((layer) => toLayerPlace(rootTaskId, layer)),
   ...(home === undefined ? [] : [home]),
   ...(workspace === null ? [] : [posix.resolve(workspace)]),
 ];
+
+/** Those of subtasks are named below their tree, and go with it. */
+const toLayerPlace = (rootTaskId: string, layerTaskId: string): string =>
+  layerTaskId === rootTaskId ? rootTaskId : `${rootTaskId}/${layerTaskId}`;
 
 const overlap = (a: string, b: string): boolean => isWithin(a, b) || isWithin(b, a);
 
 /** Writes above a directory are not in it until a person applies them. */
 const listWritten = (run: ToolRun): string[] =>
-  listPlaces(run.isLayered ? { ...run, workspace: null } : run);
+  run.isLayered ? [toLayerPlace(run.rootTaskId, findOwnPlace(run))] : listPlaces(run);
 
 /** False for tools that stay in the box and can be undone: marks do not change that decision. */
 function needsMarks({ reversibility, risk, level, touches, box }: Tool): boolean {

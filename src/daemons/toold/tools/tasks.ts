@@ -1,14 +1,17 @@
-// task.delegate and task.finish: agentd holds the tasks and does each call once.
+// task.delegate, task.apply, task.discard and task.finish: agentd holds the tasks and does each
+// call once.
 import * as z from 'zod';
 import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
 import { AgentName, TaskId } from '../../../wire/primitives.ts';
 import { ArtifactRef } from './artifacts.ts';
+import { WORKSPACE } from './box.ts';
 import {
   type AgentdClient,
   forRun,
   peerOptions,
   type Tool,
   type ToolOutcome,
+  type Touch,
   tool,
 } from './tool.ts';
 
@@ -23,6 +26,10 @@ const Delegated = z.object({
   error: z.unknown().optional(),
   reason: z.string().optional(),
 });
+
+const APPLIED_SHOWN_MAX = 200;
+const CHANGES_TIMEOUT_MS = 600_000;
+const SLOW = { deadlineMs: CHANGES_TIMEOUT_MS };
 
 function readChildOutcome(wait: WaitView): ToolOutcome {
   const { task_id, status, result, result_ref, error, reason } = wait.answer ?? {};
@@ -61,6 +68,13 @@ export function taskTools(agentd: AgentdClient): Tool[] {
         .describe('artifacts by id, or text, that the colleague should have'),
       limits: Limits.optional().describe('of that task; never more than yours'),
       delegation: Delegation.optional().describe('allow only these tools, deny those'),
+      workspace: z
+        .enum(['shared', 'own'])
+        .optional()
+        .describe(
+          'own: it changes a copy of the files as they are now, which you apply with task.apply or ' +
+            'drop with task.discard; otherwise you both change the same files',
+        ),
       wait: z.boolean().default(true).describe('false: go on at once with only the task_id'),
     }),
     output: Delegated,
@@ -74,6 +88,69 @@ export function taskTools(agentd: AgentdClient): Tool[] {
       return { result: { task_id: id, status, result, result_ref } };
     },
     readWaitOutcome: readChildOutcome,
+  });
+
+  const paths = z
+    .array(z.string().min(1).max(4_095))
+    .min(1)
+    .max(1_000)
+    .optional()
+    .describe('only these files and directories, relative to /workspace');
+  /** Its files and yours are in the same box to policy. */
+  const touches = (): Touch[] => [{ action: 'file.write', path: WORKSPACE }];
+
+  const apply = tool({
+    name: 'task.apply',
+    description:
+      'Bring what a colleague changed, in a task that you delegated with workspace own, into your ' +
+      'files. All or nothing: a file that changed here meanwhile is a conflict, and then you name ' +
+      'the other paths or make the change yourself. Files that would run by themselves later ' +
+      '(git hooks and the like) are refused; a person can apply them.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({ task_id: TaskId.describe('of that task, which has ended'), paths }),
+    output: z.object({
+      task_id: TaskId,
+      count: z.int().describe('how many paths were changed'),
+      applied: z.array(z.string()).describe('the first of them'),
+      commits: z.array(z.object({ ref: z.string(), count: z.int() })),
+    }),
+    touches,
+    timeoutMs: CHANGES_TIMEOUT_MS,
+    async perform({ task_id, paths: some }, context) {
+      const only = some === undefined ? {} : { paths: some };
+      const body = { ...forRun(context), action: 'apply' as const, task_id, ...only };
+      const { applied, commits } = await agentd.toolChanges({ body }, SLOW);
+      return {
+        result: {
+          task_id,
+          count: applied.length,
+          applied: applied.slice(0, APPLIED_SHOWN_MAX),
+          commits: commits.map(({ ref, count }) => ({ ref, count })),
+        },
+      };
+    },
+  });
+
+  const discard = tool({
+    name: 'task.discard',
+    description:
+      'Drop what a colleague changed in a task that you delegated with workspace own, as far as it ' +
+      'was not applied. It is gone for good.',
+    risk: 'medium',
+    reversibility: 'irreversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({ task_id: TaskId.describe('of that task, which has ended') }),
+    output: z.object({ task_id: TaskId, discarded: z.int() }),
+    timeoutMs: CHANGES_TIMEOUT_MS,
+    async perform({ task_id }, context) {
+      const body = { ...forRun(context), action: 'discard' as const, task_id };
+      const { discarded } = await agentd.toolChanges({ body }, SLOW);
+      return { result: { task_id, discarded } };
+    },
   });
 
   const finish = tool({
@@ -100,5 +177,5 @@ export function taskTools(agentd: AgentdClient): Tool[] {
     },
   });
 
-  return [delegate, finish];
+  return [delegate, apply, discard, finish];
 }

@@ -250,6 +250,7 @@ async function act({ store, newId }: World): Promise<void> {
       {
         id: newId<string>('apply'),
         root_task_id: rootTaskId,
+        layer_task_id: null,
         action: 'apply',
         principal: PERSON,
         status: 'waiting',
@@ -280,6 +281,7 @@ async function retain(world: World): Promise<void> {
   for (const rootTaskId of others.slice(0, 18)) {
     await store.findEndedTree(rootTaskId);
     await store.describeTree(rootTaskId);
+    await store.listLayerLabels(rootTaskId, rootTaskId);
     await store.listArtifactsOfTree(rootTaskId);
     const input = { ...order, rootTaskId, endedBeforeMs };
     await store.inspectTree(input);
