@@ -70,11 +70,17 @@ export function authenticateByKey(
       return { kind: 'operator', principal: `person:${claimed ?? 'operator'}` };
     }
     if (isApiKey(sent)) return verifyKey(sent);
-    const name = people?.findName(sent);
-    if (name === undefined) throw fault('unauthenticated', 'the operator key is wrong');
+    const person = people?.find(sent);
+    if (person === undefined) throw fault('unauthenticated', 'the operator key is wrong');
+    const { name, role } = person;
     if (claimed !== undefined && claimed !== name)
       throw fault('unauthenticated', `this is the key of ${name}, not of ${claimed}`);
-    return { kind: 'operator', principal: `person:${name}`, key: `people/${name}` };
+    const caller = {
+      kind: 'operator',
+      principal: `person:${name}`,
+      key: `people/${name}`,
+    } as const;
+    return role === 'operator' ? caller : { ...caller, role };
   };
 }
 

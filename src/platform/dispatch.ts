@@ -3,14 +3,15 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import type { Caller } from '../wire/caller.ts';
+import { type Caller, type OperatorCaller, PERSON_ROLES } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import type {
-  CallerKind,
-  CheckedRequest,
-  Route,
-  RouteResponseInput,
-  RouteTable,
+import {
+  type CallerKind,
+  type CheckedRequest,
+  type Route,
+  type RouteResponseInput,
+  type RouteTable,
+  readRole,
 } from '../wire/route.ts';
 import { checkPart } from './check-part.ts';
 import type { Log } from './log.ts';
@@ -132,6 +133,20 @@ export function assertCaller(route: Route, caller: Caller): void {
       { hint: `Only these may: ${route.callers.map((kind) => CALLERS[kind] ?? kind).join(', ')}.` },
     );
   }
+  if (caller.kind === 'operator') assertRole(route, caller);
+}
+
+function assertRole(route: Route, { principal, role = 'operator' }: OperatorCaller): void {
+  const needed = readRole(route);
+  if (PERSON_ROLES.indexOf(role) >= PERSON_ROLES.indexOf(needed)) return;
+  throw fault(
+    'forbidden_caller',
+    `${principal} has the role ${role} and may not call ${route.method} ${route.path}`,
+    {
+      hint: `It needs the role ${needed}: agentctl person add NAME --role ${needed}.`,
+      details: { reason: 'role', role, needed },
+    },
+  );
 }
 
 const traces = new AsyncLocalStorage<Trace>();

@@ -80,3 +80,35 @@ test('a removed key stops working within a second', async (t) => {
   await new Promise((resolve) => setTimeout(resolve, 600));
   assert.throws(() => ask(ALICE), refused);
 });
+
+test('a second line limits the role; a damaged one leaves no key, and reserves the name', (t) => {
+  const dir = setUp(t);
+  const write = (name: string, key: string, rest: string) =>
+    writeFileSync(join(dir, `${name}.key`), `${key.repeat(43)}${rest}`, { mode: 0o600 });
+  write('reader', 'r', '\nrole: reader\n');
+  write('approver', 'p', '\nrole: approver');
+  write('operator', 'q', '\nrole: operator\n');
+  for (const [i, rest] of [
+    '\nrole: admin',
+    '\nreader',
+    '\nrole: reader\nx',
+    '\n\n\nrole:',
+  ].entries())
+    write(`bad${i}`, String(i), rest);
+  const people = openPersonKeys(dir);
+  const roleOf = (key: string) => people.find(key.repeat(43))?.role;
+  assert.deepEqual(['r', 'p', 'q', 'a'].map(roleOf), [
+    'reader',
+    'approver',
+    'operator',
+    'operator',
+  ]);
+  for (const i of [0, 1, 2, 3]) {
+    assert.equal(roleOf(String(i)), undefined);
+    assert.ok(people.has(`bad${i}`));
+  }
+  const ask = asking(dir);
+  const caller = ask('r'.repeat(43));
+  assert.equal(caller.kind === 'operator' && caller.role, 'reader');
+  assert.throws(() => ask(`${'r'.repeat(43)}\nrole: reader`), refused);
+});

@@ -3,15 +3,21 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { PERSON_ROLES, type PersonRole } from '../wire/caller.ts';
 
 export type PersonKeys = {
-  /** Returns the name of the key's owner. */
-  findName(key: string): string | undefined;
+  /** Returns the key's owner. */
+  find(key: string): Person | undefined;
   /** True if this person has a personal key. */
   has(name: string): boolean;
   /** The names of all people with a personal key. */
   names(): string[];
+  /** Returns the role of a person; undefined without a valid key. */
+  findRole(name: string): PersonRole | undefined;
 };
+
+type Person = { name: string; role: PersonRole };
+type PersonKey = { digest: Buffer; role: PersonRole | undefined };
 
 export const PERSON_NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
 const KEY_CHARS_MIN = 32;
@@ -21,9 +27,9 @@ const CACHE_MS_MAX = 500;
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
 export function openPersonKeys(dir: string): PersonKeys {
-  let known = new Map<string, Buffer>();
+  let known = new Map<string, PersonKey>();
   let readAt = Number.NEGATIVE_INFINITY;
-  const keys = (): Map<string, Buffer> => {
+  const keys = (): Map<string, PersonKey> => {
     if (performance.now() - readAt > CACHE_MS_MAX) {
       known = readKeys(dir);
       readAt = performance.now();
@@ -31,20 +37,22 @@ export function openPersonKeys(dir: string): PersonKeys {
     return known;
   };
   return {
-    findName(key) {
+    find(key) {
       const sent = digest(key);
-      let found: string | undefined;
+      let found: Person | undefined;
       // All keys are compared, so that the time does not depend on which one matches.
-      for (const [name, expected] of keys()) if (timingSafeEqual(sent, expected)) found = name;
+      for (const [name, { digest: expected, role }] of keys())
+        if (timingSafeEqual(sent, expected) && role !== undefined) found = { name, role };
       return found;
     },
     has: (name) => keys().has(name),
     names: () => [...keys().keys()].sort(),
+    findRole: (name) => keys().get(name)?.role,
   };
 }
 
-function readKeys(dir: string): Map<string, Buffer> {
-  const keys = new Map<string, Buffer>();
+function readKeys(dir: string): Map<string, PersonKey> {
+  const keys = new Map<string, PersonKey>();
   let files: string[];
   try {
     files = readdirSync(dir);
@@ -62,13 +70,21 @@ function readKeys(dir: string): Map<string, Buffer> {
 }
 
 /** A file that others can read, or without a key, matches no key; its name stays reserved. */
-function readKey(file: string): Buffer {
-  const noKey = Buffer.alloc(32);
+function readKey(file: string): PersonKey {
+  const noKey = { digest: Buffer.alloc(32), role: undefined };
   try {
     if ((statSync(file).mode & 0o077) !== 0) return noKey;
-    const text = readFileSync(file, 'utf8').trim();
-    return text.length < KEY_CHARS_MIN ? noKey : digest(text);
+    const { key, role } = parsePersonKey(readFileSync(file, 'utf8'));
+    return key.length < KEY_CHARS_MIN ? noKey : { digest: digest(key), role };
   } catch {
     return noKey;
   }
+}
+
+/** Parses a key file: the key, then perhaps a line with the role. A damaged line is no role. */
+function parsePersonKey(text: string): { key: string; role: PersonRole | undefined } {
+  const [key = '', line, ...more] = text.trim().split('\n');
+  if (line === undefined) return { key: key.trim(), role: 'operator' };
+  const role = PERSON_ROLES.find((known) => line.trim() === `role: ${known}`);
+  return { key: key.trim(), role: more.length === 0 ? role : undefined };
 }

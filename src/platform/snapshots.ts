@@ -50,6 +50,7 @@ export const snapshotRoutes = routes({
   /** Streams the database as one SQLite file, once. */
   readSnapshot: route({
     method: 'GET',
+    role: 'operator',
     path: '/v1/snapshots/{id}',
     callers: ['operator'],
     params,

@@ -58,7 +58,8 @@ describe('TCP gateway', () => {
   before(async () => {
     servers.push(...DAEMONS.filter((name) => name !== 'toold').map(standIn));
     const people = {
-      findName: (key: string) => (key === ANN ? 'ann' : undefined),
+      find: (key: string) => (key === ANN ? { name: 'ann', role: 'operator' as const } : undefined),
+      findRole: () => 'operator' as const,
       has: () => false,
       names: () => ['ann'],
     };

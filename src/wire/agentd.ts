@@ -235,6 +235,7 @@ export const agentdRoutes = routes({
   }),
   answerWait: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/waits/{id}/answer',
     callers: ['operator'],
     params: idParam(WaitId),

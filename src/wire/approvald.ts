@@ -323,6 +323,7 @@ export const approvaldRoutes = routes({
   }),
   approve: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/approvals/{id}/approve',
     callers: ['operator'],
     params: approvalId,
@@ -338,6 +339,7 @@ export const approvaldRoutes = routes({
   }),
   reject: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/approvals/{id}/reject',
     callers: ['operator'],
     params: approvalId,
@@ -346,6 +348,7 @@ export const approvaldRoutes = routes({
   }),
   requestInfo: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/approvals/{id}/request-info',
     callers: ['operator'],
     params: approvalId,
@@ -354,6 +357,7 @@ export const approvaldRoutes = routes({
   }),
   escalate: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/approvals/{id}/escalate',
     callers: ['operator'],
     params: approvalId,
@@ -373,6 +377,7 @@ export const approvaldRoutes = routes({
   }),
   revokePermit: route({
     method: 'DELETE',
+    role: 'approver',
     path: '/v1/permits/{id}',
     callers: ['operator'],
     params: z.strictObject({ id: PermitId }),

@@ -178,6 +178,7 @@ export const auditRoutes = routes({
   /** Proves that the log has this line, which may be read from an archive. */
   proveLine: route({
     method: 'POST',
+    role: 'reader',
     path: '/v1/audit/proofs',
     callers: ['operator'],
     body: z.strictObject({ event: z.string().min(1).max(1_000_000) }),

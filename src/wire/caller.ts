@@ -3,11 +3,17 @@
 import type { DaemonName } from './daemons.ts';
 import type { RunId, TaskId } from './primitives.ts';
 
+/** Each may also do what the ones before it may. */
+export const PERSON_ROLES = ['reader', 'approver', 'operator'] as const;
+export type PersonRole = (typeof PERSON_ROLES)[number];
+
 export type OperatorCaller = {
   kind: 'operator';
   principal: string;
   /** The key that was used: the person's own, or the operator key, which people may share. */
   key?: string;
+  /** The role of the person's own key. The operator key has every role. */
+  role?: PersonRole;
 };
 export type RunCaller = {
   kind: 'run';

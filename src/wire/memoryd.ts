@@ -163,6 +163,7 @@ export const memorydRoutes = routes({
   }),
   approveMemory: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/memory/{id}/approve',
     callers: ['operator'],
     params: memoryParams,
@@ -170,6 +171,7 @@ export const memorydRoutes = routes({
   }),
   rejectMemory: route({
     method: 'POST',
+    role: 'approver',
     path: '/v1/memory/{id}/reject',
     callers: ['operator'],
     params: memoryParams,

@@ -1,7 +1,7 @@
 // Defines a route: method, path, allowed callers, input and output schemas. Dispatch, typed
 // clients, OpenAPI and the docs are derived from these values.
 import type { z } from 'zod';
-import type { KeyScope } from './caller.ts';
+import type { KeyScope, PersonRole } from './caller.ts';
 import type { DaemonName } from './daemons.ts';
 
 /**
@@ -33,6 +33,8 @@ export type Route<
   output: O;
   /** True when the handler may respond with a stream instead of one document. */
   streams?: boolean;
+  /** The role that a person needs; by default reader for a GET, else operator. */
+  role?: PersonRole;
   /** The protocol that the connection continues in; the request must ask for it. */
   upgrades?: string;
   /** True when a POST creates something: repeats with one Idempotency-Key get one response. */
@@ -43,6 +45,11 @@ export type Route<
 };
 
 export type RouteTable = Record<string, Route>;
+
+/** Returns the least role of a person that may call it. */
+export function readRole({ role, method }: Pick<Route, 'role' | 'method'>): PersonRole {
+  return role ?? (method === 'GET' ? 'reader' : 'operator');
+}
 
 export type Vendor = NonNullable<Route['dialect']>;
 

@@ -1,4 +1,5 @@
 // docs/api.md: every route and every named schema as people read them.
+import { type Route, readRole } from '../../src/wire/route.ts';
 import { type Contract, follow, type JsonSchema, type NamedRoute, nameOfRef } from './contract.ts';
 
 const code = (text: string): string => `\`${text}\``;
@@ -60,10 +61,14 @@ function fieldRows(schema: JsonSchema, place: string): string[] {
   );
 }
 
+/** People need a role as well. */
+const writeCaller = (kind: string, route: Route): string =>
+  kind === 'operator' ? `operator (role ${readRole(route)})` : kind;
+
 function writeRoute(entry: NamedRoute, schemas: Contract['schemas']): string {
   const { route } = entry;
   const remarks = [
-    `${code(entry.name)} · for ${route.callers.join(', ')}`,
+    `${code(entry.name)} · for ${route.callers.map((kind) => writeCaller(kind, route)).join(', ')}`,
     route.creates ? 'takes an `Idempotency-Key`' : '',
     route.streams ? 'may respond with a stream of events' : '',
     route.dialect ? `requests, responses and errors as ${route.dialect} writes them` : '',

@@ -1,6 +1,7 @@
 // docs/openapi.json: the routes people and runs may call, as OpenAPI 3.1. Routes that only daemons
 // call are left out: they are not reachable through the one port.
 import assert from 'node:assert/strict';
+import { readRole } from '../../src/wire/route.ts';
 import { type Contract, follow, type JsonSchema, listRefs, type NamedRoute } from './contract.ts';
 
 const isPublic = ({ route }: NamedRoute): boolean =>
@@ -31,6 +32,7 @@ function operation(named: NamedRoute, schemas: Contract['schemas']): JsonSchema 
     operationId: `${named.daemon}.${named.name}`,
     tags: [named.daemon],
     'x-callers': named.route.callers,
+    ...(named.route.callers.includes('operator') && { 'x-role': readRole(named.route) }),
     ...(given.length > 0 && { parameters: given }),
     ...(named.body && {
       requestBody: { required: true, content: { 'application/json': { schema: named.body } } },

@@ -79,7 +79,9 @@ export function readOperatorKey(stateDir: string): string {
 export function readPersonKey(stateDir: string, name: string): string {
   const file = `${stateDir}/people/${name}.key`;
   try {
-    if (/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/.test(name)) return readText(file).trim();
+    if (/^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/.test(name))
+      // The role is on the second line.
+      return readText(file).trim().split('\n', 1)[0]!.trim();
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code ?? 'error';
     throw fault('unauthenticated', `the key of ${name} cannot be read (${code})`, {

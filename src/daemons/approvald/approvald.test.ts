@@ -13,6 +13,7 @@ import type { Fault } from '../../wire/errors.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import { host, restart, setUpEachTest, world } from './testing/each-test.ts';
 import { isCode, listEventKinds, makeRequest, publishPolicy, settle } from './testing/host.ts';
+import { writePersonKey } from './testing/person-key.ts';
 
 setUpEachTest();
 after(() => settle());
@@ -262,6 +263,7 @@ describe('[R113-R115] the other decisions', () => {
 
   it('escalating is refused when no other person could decide: the approval is not locked', async () => {
     for (const name of ['alice', 'bob']) rmSync(join(world.dir, `state/people/${name}.key`));
+    writePersonKey(join(world.dir, 'state'), 'rita', 'reader');
     const { approval, redeem } = await host.ask();
     const noOther = isCode('conflict', /no other person could decide/);
     for (const body of [{}, { to: 'person:bob' }])

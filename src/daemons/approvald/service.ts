@@ -46,7 +46,7 @@ export function makeService(deps: {
   config: ApprovaldConfig;
   mayDecide: MayDecide;
   /** People who have their names key. */
-  people: Pick<PersonKeys, 'names'>;
+  people: Pick<PersonKeys, 'names' | 'findRole'>;
   /** Woken when an approval is pending that may be the next to expire. */
   expiry: Pick<WakeLoop, 'wake'>;
   metrics: Pick<Metrics, 'count'>;
@@ -81,7 +81,9 @@ export function makeService(deps: {
     const names = people.names();
     const keyless = to !== null && !names.includes(stripPersonPrefix(to)) ? to : 'person:operator';
     const candidates = [
-      ...names.map((name) => ({ principal: `person:${name}`, key: `people/${name}` })),
+      ...names
+        .filter((name) => ['approver', 'operator'].includes(people.findRole(name) ?? ''))
+        .map((name) => ({ principal: `person:${name}`, key: `people/${name}` })),
       { principal: keyless, key: OPERATOR_KEY },
     ];
     const others: string[] = [];

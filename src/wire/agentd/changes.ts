@@ -72,6 +72,7 @@ export const changeRoutes = routes({
   /** Both sides of changed files, for a diff. */
   readChangeTexts: route({
     method: 'POST',
+    role: 'reader',
     path: '/v1/tasks/{id}/changes/texts',
     callers: ['operator'],
     params: taskParam,

@@ -110,6 +110,7 @@ export const policyRoutes = routes({
   }),
   checkPolicy: route({
     method: 'POST',
+    role: 'reader',
     path: '/v1/policy/check',
     callers: ['operator'],
     body: z.strictObject({ files }),
@@ -126,6 +127,7 @@ export const policyRoutes = routes({
   /** A file replaces the file in force that has the same name. */
   simulatePolicy: route({
     method: 'POST',
+    role: 'reader',
     path: '/v1/policy/simulate',
     callers: ['operator'],
     body: z.strictObject({ files, since: Timestamp.optional() }),

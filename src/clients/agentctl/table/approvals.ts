@@ -92,7 +92,20 @@ export const approvalCommands: readonly Command[] = [
   {
     path: ['person', 'add'],
     positionals: [{ name: 'NAME' }],
-    help: 'create a key for a person, so that they can act as a second approver',
+    options: [
+      {
+        name: 'role',
+        value: 'ROLE',
+        completes: ['reader', 'approver', 'operator'],
+        only: true,
+        help: 'what they may do: reader, approver or operator (the default)',
+      },
+    ],
+    help: 'create a key for a person, with a role',
+    details: [
+      'A reader sees everything; an approver also decides approvals and answers questions; an operator',
+      'may do everything. For example: agentctl person add alice --role approver',
+    ],
     load: async () => (await import('../commands/person-keys.ts')).add,
   },
   {
