@@ -107,6 +107,23 @@ async function isPruned({ agentd, toold, modeld }: Clients, eventId: string): Pr
   return results.some((result) => result.status === 'rejected' && isPrunedFault(result.reason));
 }
 
+/** Each memory has the event of its first change, and each event of a memory has its memory. */
+async function assertMemoriesReconciled(
+  { memoryd }: Clients,
+  events: readonly AuditEvent[],
+): Promise<void> {
+  const listed = await all(async (cursor) => {
+    const page = await memoryd.listMemories({ query: { limit: PAGE, cursor } });
+    return { rows: page.memories, cursor: page.cursor };
+  });
+  const known = new Set<unknown>(listed.map(({ id }) => id));
+  const isPrivate = ({ data }: AuditEvent) => String(data?.scope ?? '').startsWith('person:');
+  const told = events.filter((event) => /^memory_\w{26}\.\d+$/.test(event.id) && !isPrivate(event));
+  const named = new Set<unknown>(told.map(({ data }) => data?.memory_id));
+  assert.deepEqual([...known.difference(named)], [], 'memories without their events');
+  assert.deepEqual([...named.difference(known)], [], 'events without their memories');
+}
+
 /** Assumes that nothing is running and every outbox has been delivered. */
 export async function assertReconciled(clients: Clients): Promise<{ events: number }> {
   const events = await allEvents(clients);
@@ -129,6 +146,7 @@ export async function assertReconciled(clients: Clients): Promise<{ events: numb
     if (!(await isPruned(clients, id))) extra.push(id);
   }
   assert.deepEqual(extra, [], 'events without their records');
+  await assertMemoriesReconciled(clients, events);
   // A model call may have several attempts; every attempt has its end.
   const modelIds = events.filter(
     (event) => event.event.startsWith('model.call.') && event.call_id !== undefined,

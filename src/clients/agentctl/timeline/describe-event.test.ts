@@ -63,6 +63,12 @@ test('a person whom policy denied a decision is named', () => {
   assert.equal(textOf({ event: 'policy.denied', status: 'data.delete' }), undefined);
 });
 
+test('a memory that an agent proposed is named', () => {
+  const data = { memory_id: 'memory_1' };
+  assert.match(textOf({ event: 'memory.proposed', data })!, /remember memory_1, which waits/);
+  assert.equal(textOf({ event: 'memory.recalled' }), undefined);
+});
+
 test('what people did with the changes', () => {
   const by = { principal: 'person:ada' };
   const data = { apply_id: 'apply_1', files: 3, discarded: 2, error: 'conflict' };

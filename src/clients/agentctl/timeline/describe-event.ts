@@ -48,6 +48,8 @@ export function describeEvent(event: AuditEvent, name: string): string | undefin
     case 'task.undone':
     case 'task.changes.refused':
       return describeAction(event);
+    case 'memory.proposed':
+      return `${name} proposed to remember ${readText(event, 'memory_id')}, which waits for a person`;
     case 'run.marked':
       return `${name} is now marked "${event.status ?? ''}": ${readText(event, 'why')}`;
     case 'restore.lifted':
