@@ -243,3 +243,28 @@ test('configuration sets how long memories of a class and scope are kept', async
   assert.equal(await lifetime({ class: 'episodic', scope: 'project:app' }), 60);
   assert.equal(await lifetime({ class: 'semantic', scope: 'team' }), null);
 });
+
+test('texts of every script are found by their own words, also in long texts', async () => {
+  const known: [query: string, text: string][] = [
+    ['東京タワー', '東京タワーは赤い。'],
+    ['서울에서', '회의는 서울에서 열린다.'],
+    ['مرحبا', 'مرحبا بالعالم'],
+    ['🦀', 'The 🦀 lives in the tide pool.'],
+    ['naïve café', 'A nai\u0308ve plan at the cafe\u0301.'],
+    ['Straße', 'Die Straße ist gesperrt.'],
+  ];
+  for (const [, text] of known) await host.remember(text);
+  const needle = 'The treasure of the quokka is under the oak.';
+  const long = `${'Nothing to see here, move along please. '.repeat(250_000)}${needle}`;
+  assert.ok(long.length > 10_000_000);
+  const { id } = await host.remember(long);
+  for (const [query, text] of known) assert.ok((await texts(query)).includes(text), query);
+  const odd = '\u0000\u202e\ud83d lone \ufeff\u2028 end';
+  const { text } = await host.remember(odd);
+  assert.equal(text, odd.toWellFormed());
+  await restart();
+  assert.ok(
+    (await recall('oak treasure quokka')).some((found) => found.id === id),
+    'at its end',
+  );
+});
