@@ -111,7 +111,10 @@ async function start(
     handlers: refuseWhileClosed(gate, makeHandlers({ ...service, rebuild: makeRebuild(own) })),
     database: db,
     async begin() {
-      await erase();
+      // A full disk must not keep the runtime down; the next forget or start tries again.
+      await erase().catch((error: unknown) =>
+        log.warn('removing the texts of forgotten memories failed', { error }),
+      );
       expiry.wake();
     },
     async stop() {

@@ -125,3 +125,19 @@ test('nothing is remembered while the disk is full, and later everything works',
   await host.alice.rebuildMemory({});
   assert.deepEqual(dump(), tables);
 });
+
+test('texts that could not be removed when they were forgotten are removed at the next start', async () => {
+  const { id } = await host.remember('The zebracorn sleeps.');
+  world.failpoint = (name) => {
+    if (name === 'memoryd.before-erase')
+      throw Object.assign(new Error('full'), { code: 'ENOSPC', syscall: 'write' });
+  };
+  await assert.rejects(host.alice.forget({ body: { ids: [id] } }));
+  assert.deepEqual(await found('zebracorn'), [], 'nobody recalls it');
+  assert.match(readFileSync(journalFile(), 'utf8'), /zebracorn/);
+  await restart();
+  assert.match(readFileSync(journalFile(), 'utf8'), /zebracorn/, 'it starts all the same');
+  world.failpoint = () => {};
+  await restart();
+  assert.doesNotMatch(readFileSync(journalFile(), 'utf8'), /zebracorn/);
+});
