@@ -64,7 +64,6 @@ async function addEntry(sql: Sql, scopeId: number, entries: Entries, added: Adde
     number: record.number,
     atMs: record.occurredAtMs ?? record.recordedAtMs,
     ...place,
-    length: found.length,
     importance: record.importance ?? 0.5,
     isQuestion: found.isQuestion,
     tellsTime: found.tellsTime,

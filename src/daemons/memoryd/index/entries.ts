@@ -3,9 +3,8 @@
 import type { Sql } from '../../../platform/sql/database.ts';
 
 const PER_BLOCK = 64;
-const ENTRY_BYTES = 32;
+const ENTRY_BYTES = 34;
 const IMPORTANCE_STEPS = 200;
-const LENGTH_MAX = 65_535;
 
 export type IndexEntry = {
   number: number;
@@ -15,7 +14,6 @@ export type IndexEntry = {
   before: number;
   after: number;
   seq: number;
-  length: number;
   importance: number;
   isQuestion: boolean;
   tellsTime: boolean;
@@ -114,27 +112,25 @@ const offsetOf = (ordinal: number): number => (ordinal % PER_BLOCK) * ENTRY_BYTE
 function readEntry(view: DataView, at: number): IndexEntry | undefined {
   const number = view.getFloat64(at, true);
   if (number === 0) return undefined;
-  const flags = view.getUint8(at + 30);
+  const flags = view.getUint8(at + 32);
   return {
     number,
     atMs: view.getFloat64(at + 8, true),
-    before: view.getUint32(at + 16, true),
-    after: view.getUint32(at + 20, true),
-    seq: view.getUint32(at + 24, true),
-    length: view.getUint16(at + 28, true),
+    seq: view.getFloat64(at + 16, true),
+    before: view.getUint32(at + 24, true),
+    after: view.getUint32(at + 28, true),
     isQuestion: (flags & 1) !== 0,
     tellsTime: (flags & 2) !== 0,
-    importance: view.getUint8(at + 31) / IMPORTANCE_STEPS,
+    importance: view.getUint8(at + 33) / IMPORTANCE_STEPS,
   };
 }
 
 function writeEntry(view: DataView, at: number, entry: IndexEntry): void {
   view.setFloat64(at, entry.number, true);
   view.setFloat64(at + 8, entry.atMs, true);
-  view.setUint32(at + 16, entry.before, true);
-  view.setUint32(at + 20, entry.after, true);
-  view.setUint32(at + 24, entry.seq, true);
-  view.setUint16(at + 28, Math.min(entry.length, LENGTH_MAX), true);
-  view.setUint8(at + 30, Number(entry.isQuestion) + 2 * Number(entry.tellsTime));
-  view.setUint8(at + 31, Math.round(Math.min(Math.max(entry.importance, 0), 1) * IMPORTANCE_STEPS));
+  view.setFloat64(at + 16, entry.seq, true);
+  view.setUint32(at + 24, entry.before, true);
+  view.setUint32(at + 28, entry.after, true);
+  view.setUint8(at + 32, Number(entry.isQuestion) + 2 * Number(entry.tellsTime));
+  view.setUint8(at + 33, Math.round(Math.min(Math.max(entry.importance, 0), 1) * IMPORTANCE_STEPS));
 }

@@ -159,10 +159,11 @@ describe('memory index: finding', () => {
 
   it('orders threads by seq, also when records come late', async () => {
     const db = open();
-    const turn = (number: number, seq: number, text: string) =>
-      record(number, text, { thread: 't', seq });
-    await add(db, turn(1, 40, 'Goodbye'), turn(2, 20, 'A cello.'), turn(3, 30, 'I see.'));
-    await add(db, turn(4, 10, 'Which instrument is it?'));
+    // A seq may be a time; these are on both sides of a multiple of 2 ** 32.
+    const turn = (number: number, after: number, text: string) =>
+      record(number, text, { thread: 't', seq: 1_700 * 2 ** 30 + after });
+    await add(db, turn(1, 20, 'Goodbye'), turn(2, 0, 'A cello.'), turn(3, 10, 'I see.'));
+    await add(db, turn(4, -10, 'Which instrument is it?'));
     const by = new Map(
       (await find(db, 'instrument')).map((hit) => [hit.number, hit.reasons.neighbours]),
     );
