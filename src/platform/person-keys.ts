@@ -3,7 +3,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { PERSON_ROLES, type PersonRole } from '../wire/caller.ts';
+import { type Caller, PERSON_ROLES, type PersonRole } from '../wire/caller.ts';
 
 export type PersonKeys = {
   /** Returns the key's owner. */
@@ -20,9 +20,17 @@ type Person = { name: string; role: PersonRole };
 type PersonKey = { digest: Buffer; role: PersonRole | undefined };
 
 export const PERSON_NAME = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
+/** Precedes the name in the key of an OperatorCaller. */
+const KEY_PREFIX = 'people/';
 const KEY_CHARS_MIN = 32;
 /** An added or removed key takes effect within this time. */
 const CACHE_MS_MAX = 500;
+
+/** The person whose own key a caller used. */
+export function findKeyOwner(caller: Caller): string | undefined {
+  const key = caller.kind === 'operator' ? caller.key : undefined;
+  return key?.startsWith(KEY_PREFIX) ? key.slice(KEY_PREFIX.length) : undefined;
+}
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 

@@ -18,7 +18,7 @@ type DaemonRow<Name extends string> = {
 const TABLE = {
   agentd: {
     owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, retention, halt',
-    calls: ['toold', 'modeld', 'approvald', 'sandboxd', 'auditd-ai'],
+    calls: ['toold', 'modeld', 'memoryd', 'approvald', 'sandboxd', 'auditd-ai'],
     paths: ['/'],
     servesRuns: true,
   },

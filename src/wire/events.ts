@@ -97,6 +97,8 @@ export const EVENT_KINDS = [
   'memory.forgotten',
   'memory.snapshot.taken',
   'memory.recalled',
+  // what a run's briefing got
+  'memory.briefed',
   // boxes and their egress
   'sandbox.opened',
   'sandbox.closed',

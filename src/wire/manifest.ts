@@ -47,9 +47,13 @@ export const Manifest = z.strictObject({
     persona: z.string().max(64_000).optional(),
     memory: z
       .strictObject({
+        /** That of its project, where the episodes of its tasks are kept besides its own. */
         scope: scope.optional(),
         read: z.array(scope).max(64).optional(),
         write: z.array(scope).max(64).optional(),
+        /** Set to false: its runs start without memories, its tasks leave no episodes. */
+        briefing: z.boolean().optional(),
+        episodes: z.boolean().optional(),
       })
       .optional(),
     /** Its groups. Some bring capabilities; site rules can refer to all of them. */

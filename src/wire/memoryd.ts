@@ -1,6 +1,7 @@
 // memoryd's contract: writing, recalling, correcting and deleting memories, by people and by runs.
 // Runs reach it through toold only.
 import * as z from 'zod';
+import { routesForAgentd } from './memoryd/for-agentd.ts';
 import {
   MEMORY_BATCH_MAX,
   MEMORY_BODY_BYTES_MAX,
@@ -294,4 +295,5 @@ export const memorydRoutes = routes({
     query: z.strictObject({ version: z.coerce.number().int().positive().optional() }),
     output: memoryResponse,
   }),
+  ...routesForAgentd,
 });

@@ -11,6 +11,7 @@ import { memorydRoutes } from '../../src/wire/memoryd.ts';
 import type { CallId } from '../../src/wire/primitives.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { callSocket, type IdleWorld, socketOf, type TestRequest } from '../support/callers.ts';
+import { AGENTD_ROWS } from './memoryd-agentd-rows.ts';
 import { type Bad, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -251,4 +252,5 @@ export const ROWS = rows({
       assert.deepEqual(response.problems, []);
     },
   },
+  ...AGENTD_ROWS,
 });

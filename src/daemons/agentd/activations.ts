@@ -13,6 +13,7 @@ import type { Label, RunId, TaskId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Launcher, RunExit, RunnerProcess } from './adapters/sandbox-launcher.ts';
 import type { AgentdConfig } from './config.ts';
+import type { RecallMemories } from './memory/recall.ts';
 import { readHosts } from './program-hosts.ts';
 import type { TaskLimits } from './rules.ts';
 import type { Activations } from './service.ts';
@@ -38,6 +39,7 @@ export type ActivationDeps = {
   readArtifactText: (id: string) => Promise<{ name: string; text: string; labels: Label[] }>;
   schedule: () => void;
   failpoint: (name: string) => void;
+  recallMemories: RecallMemories;
 };
 
 /** The stored part of a briefing; the socket adds the rest. */
@@ -202,9 +204,14 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     deps.schedule();
   };
 
-  const prepareBriefing = async (run: RunRow, task: TaskRow): Promise<void> => {
-    if (run.briefing === null)
-      await store.saveBriefing(run.id, await buildBriefing(deps, run, task));
+  /** Recalls at once, so that memoryd answers while the process starts. */
+  const prepareBriefing = (run: RunRow, task: TaskRow): (() => Promise<void>) => {
+    if (run.briefing !== null) return async () => {};
+    const recalled = deps.recallMemories(run, task);
+    return async () => {
+      const [briefing, memory] = await Promise.all([buildBriefing(deps, run, task), recalled]);
+      await store.saveBriefing(run.id, { ...briefing, memory });
+    };
   };
 
   const activations: LiveActivations = {
@@ -222,6 +229,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
       exits.set(run.id, Promise.withResolvers());
       try {
         deps.failpoint('agentd.after-claim');
+        const saveBriefing = prepareBriefing(run, task);
         // Starting the process takes longest, so it overlaps with the other preparations.
         entry.launched = await launch(run, task, 'live', (exit) => {
           handleExit(run, exit).catch((error: unknown) =>
@@ -229,7 +237,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           );
         });
         deps.failpoint('agentd.after-launch');
-        await Promise.all([admit(run, task, 'live'), prepareBriefing(run, task)]);
+        await Promise.all([admit(run, task, 'live'), saveBriefing()]);
         deps.failpoint('agentd.after-admit');
         if (entry.stopped) await entry.launched.kill('stopped');
         else await entry.launched.sendLine(JSON.stringify(entry.launched.sockets));

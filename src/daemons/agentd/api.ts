@@ -3,6 +3,7 @@ import type { Clock } from '../../platform/clock.ts';
 import { toTimestamp } from '../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
+import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { changeRoutes } from '../../wire/agentd/changes.ts';
@@ -22,7 +23,7 @@ import { assertMessageAllowed, computeMessageLabels, formatText } from './messag
 import type { Programs } from './programs.ts';
 import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
-import type { AgentdService } from './service.ts';
+import type { AgentdService, Requester } from './service.ts';
 import { makeSiteHandlers } from './site-handlers.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
@@ -64,6 +65,11 @@ function idempotencyKeyFor(context: HandlerContext, route: string): IdempotencyK
   };
 }
 
+const asRequester = (caller: HandlerContext['caller']): Requester => ({
+  principal: caller.principal,
+  owner: findKeyOwner(caller),
+});
+
 function readRunKey(context: { caller: HandlerContext['caller'] }): RunKey & { caller: RunCaller } {
   const caller = context.caller as RunCaller;
   return { runId: caller.runId, fence: caller.fence, caller };
@@ -103,7 +109,7 @@ function makeTaskHandlers({ store, service, replays, findApplyRun }: ApiDeps) {
     createTask: async (c: HandlerContext<Routes['createTask']>) => ({
       task: await service.createTask(
         c.body,
-        c.caller.principal,
+        asRequester(c.caller),
         idempotencyKeyFor(c as unknown as HandlerContext, 'createTask'),
       ),
     }),
@@ -131,7 +137,7 @@ function makeTaskHandlers({ store, service, replays, findApplyRun }: ApiDeps) {
     retryTask: async (c: HandlerContext<Routes['retryTask']>) => ({
       task: await service.retryTask(
         c.params.id,
-        c.caller.principal,
+        asRequester(c.caller),
         idempotencyKeyFor(c as unknown as HandlerContext, 'retryTask'),
       ),
     }),
@@ -278,7 +284,7 @@ async function sendAsPerson(
         agent: name,
         ...(contextId === undefined ? {} : { context_id: body.context_id }),
       },
-      from,
+      { principal: from },
       once === undefined ? undefined : { ...once, scope: `${once.scope} task` },
     );
     taskId = task.id;

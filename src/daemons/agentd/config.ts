@@ -24,6 +24,17 @@ export const agentdConfig = z.strictObject({
       max_time_s: z.int().min(1).max(31_536_000).default(86_400),
     })
     .prefault({}),
+  memory: z
+    .strictObject({
+      /** Runs start with what their scopes know about the goal. */
+      briefing: z.boolean().default(true),
+      briefing_tokens_max: z.int().min(0).max(8_000).default(800),
+      /** A run starts without memories if memoryd has not answered by then. */
+      wait_ms: z.int().min(1).max(10_000).default(50),
+      /** Ended tasks are remembered: what they took, and their words. */
+      episodes: z.boolean().default(true),
+    })
+    .prefault({}),
   /** Disk space that artifacts may not use; 0 disables the reserve. */
   disk_reserve_bytes: z.int().min(0).default(536_870_912),
   /** The directory of manifests; if unset, STATE/agents with the starter team. */

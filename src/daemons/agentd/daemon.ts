@@ -9,6 +9,7 @@ import { makePrivateDir } from '../../platform/state-dir.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { memorydRoutes } from '../../wire/memoryd.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
 import { tooldRoutes } from '../../wire/toold.ts';
@@ -31,6 +32,8 @@ import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
 import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
+import { type Episodes, makeEpisodes } from './memory/episodes.ts';
+import { makeRecallMemories } from './memory/recall.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
@@ -51,12 +54,14 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const { config, clock, newId, log, stateDir } = context;
   const toold = context.peer('toold', tooldRoutes);
   const modeld = context.peer('modeld', modeldRoutes);
+  const memoryd = context.peer('memoryd', memorydRoutes);
   const sandboxd = context.peer('sandboxd', sandboxdRoutes);
   const approvald = context.peer('approvald', approvaldRoutes);
   const audit = context.peer('auditd-ai', auditRoutes);
   let service: AgentdService | undefined;
   let activations: LiveActivations | undefined;
   let programs: Programs | undefined;
+  let episodes: Episodes | undefined;
   let manifests: ManifestDir | undefined;
   let haltFile: HaltFile | undefined;
   let halt: Halt | undefined;
@@ -79,6 +84,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       void observeEndedTasks(context.metrics, committed.events, { toold, modeld }, log);
       withdrawApprovals(approvald, committed.events, log);
       service?.onCommitted(committed);
+      episodes?.onCommitted(committed);
     },
   });
   addQueueGauges(context.metrics, store, clock);
@@ -121,6 +127,13 @@ async function start(context: DaemonContext<AgentdConfig>) {
     limitsFor: service.limitsFor,
     schedule: service.schedule,
     failpoint: context.failpoint,
+    recallMemories: makeRecallMemories({
+      store,
+      memoryd,
+      config: config.memory,
+      limitsFor: service.limitsFor,
+      log,
+    }),
     async readArtifactText(id) {
       const { artifact, text } = await artifacts.load(id);
       return {
@@ -129,6 +142,16 @@ async function start(context: DaemonContext<AgentdConfig>) {
         labels: artifact.labels,
       };
     },
+  });
+  episodes = makeEpisodes({
+    store,
+    memoryd,
+    toold,
+    modeld,
+    config: config.memory,
+    clock,
+    log,
+    failpoint: context.failpoint,
   });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
@@ -300,10 +323,12 @@ async function start(context: DaemonContext<AgentdConfig>) {
       });
       await changes.begin();
       retention.begin();
+      episodes?.begin();
     },
     async drain() {
       await retention.stop();
       await service?.drain();
+      await episodes?.stop();
       // Requeue before ending the processes, so that their exits do not count as crashes.
       await store.recoverRuns('runtime shutting down');
       await activations?.stopAll();

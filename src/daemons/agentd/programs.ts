@@ -123,7 +123,7 @@ export function makePrograms(deps: Deps): Programs {
           },
         );
       const goal = formatCommand(command.argv);
-      const task = await deps.service.prepareTask({ ...input, agent, goal }, by);
+      const task = await deps.service.prepareTask({ ...input, agent, goal }, { principal: by });
       const claim = await store.createProgram(
         {
           ...task,

@@ -21,6 +21,9 @@ import type { AgentdStore } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
 import type { CommittedWrite } from './store/tx.ts';
 
+/** Who creates a task. `owner`: a person, with a key of their own. */
+export type Requester = { principal: string; owner?: string | undefined };
+
 /** Starts and stops activations: a process with its sockets. */
 export type Activations = {
   start(claim: Claim): Promise<void>;
@@ -43,10 +46,10 @@ export type AgentdServiceDeps = {
 };
 
 export type AgentdService = {
-  createTask(input: CreateTask, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
+  createTask(input: CreateTask, by: Requester, once: IdempotencyKey | undefined): Promise<TaskView>;
   /** Checks a request as `createTask` does, for a task that is created in another way. */
-  prepareTask(input: CreateTask, by: string): Promise<NewTask>;
-  retryTask(id: string, by: string, once: IdempotencyKey | undefined): Promise<TaskView>;
+  prepareTask(input: CreateTask, by: Requester): Promise<NewTask>;
+  retryTask(id: string, by: Requester, once: IdempotencyKey | undefined): Promise<TaskView>;
   /** Wakes the scheduler, because a run may now be able to start. */
   schedule(): void;
   onCommitted(committed: CommittedWrite): void;
@@ -132,7 +135,7 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
     if (hasRecovered) scheduler.wake();
   };
 
-  const buildTask = async (input: CreateTask, by: string): Promise<NewTask> => {
+  const buildTask = async (input: CreateTask, by: Requester): Promise<NewTask> => {
     const parent =
       input.parent_task_id === undefined ? undefined : await store.taskRow(input.parent_task_id);
     const agents = await store.agents();
@@ -171,7 +174,8 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       parent,
       contextId: input.context_id ?? parent?.context_id ?? newId('ctx'),
       goal: input.goal,
-      createdBy: by,
+      createdBy: by.principal,
+      owner: by.owner,
       agent,
       priority: input.priority ?? parent?.priority ?? 0,
       inputs: input.inputs ?? [],
@@ -266,7 +270,7 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       return store.viewTask(
         await store.createTask(
           { ...task, retryOf: id },
-          once ?? { scope: `retry ${by}`, key: task.id, requestHash: hashJson(id) },
+          once ?? { scope: `retry ${by.principal}`, key: task.id, requestHash: hashJson(id) },
         ),
       );
     },

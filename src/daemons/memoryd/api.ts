@@ -2,13 +2,16 @@
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import { cutPage, readIdCursor } from '../../platform/page.ts';
+import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewMemory } from '../../wire/memoryd/records.ts';
 import type { MemoryRun, memorydRoutes } from '../../wire/memoryd.ts';
+import type { RecallForBriefing } from './service/briefing.ts';
 import type { MemoryChanges } from './service/changes.ts';
 import type { Combination, Combine } from './service/combine.ts';
+import type { KeepEpisode } from './service/episodes.ts';
 import type { Finder } from './service/finder.ts';
 import type { Recall, RecallQuery } from './service/recall.ts';
 import type { Remember } from './service/remember.ts';
@@ -23,16 +26,14 @@ export type MemoryApiDeps = {
   changes: MemoryChanges;
   combine: Combine;
   snapshots: MemorySnapshots;
+  recallForBriefing: RecallForBriefing;
+  keepEpisode: KeepEpisode;
   rebuild(): Promise<CaughtUp>;
 };
 
-const PERSON_KEY = 'people/';
-
 function asPerson(caller: Caller): Actor {
   if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people may call this');
-  const { principal, key } = caller;
-  const person = key?.startsWith(PERSON_KEY) ? key.slice(PERSON_KEY.length) : undefined;
-  return { principal, person };
+  return { principal: caller.principal, person: findKeyOwner(caller) };
 }
 
 const asRun = (run: MemoryRun): Actor => ({ principal: `agent:${run.agent}`, run });
@@ -183,6 +184,8 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     async memoryHistory({ caller, params }) {
       return { versions: await finder.history(asPerson(caller), params.id) };
     },
+    recallForBriefing: async ({ body }) => ({ memories: await deps.recallForBriefing(body) }),
+    keepEpisode: async ({ body }) => ({ ids: await deps.keepEpisode(body) }),
     rebuildMemory: () => deps.rebuild(),
     async getMemory({ caller, params, query }) {
       return { memory: await finder.view(asPerson(caller), params.id, query.version) };

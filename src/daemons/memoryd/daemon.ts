@@ -19,8 +19,10 @@ import { makeHandlers } from './api.ts';
 import { type MemorydConfig, memorydConfig } from './config.ts';
 import type { JournalEntry } from './journal/entry.ts';
 import { openJournal } from './journal/journal.ts';
+import { makeRecallForBriefing } from './service/briefing.ts';
 import { makeChanges } from './service/changes.ts';
 import { makeCombine } from './service/combine.ts';
+import { makeKeepEpisode } from './service/episodes.ts';
 import { makeFinder } from './service/finder.ts';
 import { makeFindOwner } from './service/owner.ts';
 import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
@@ -105,7 +107,10 @@ async function start(
   const changes = makeChanges({ ...parts, erase });
   const combine = makeCombine(parts);
   const snapshots = makeMemorySnapshots(parts);
-  const service = { remember, recall, finder, changes, combine, snapshots };
+  const recallForBriefing = makeRecallForBriefing({ recall, finder });
+  const keepEpisode = makeKeepEpisode({ ...parts, lifetimesS: config.expires_s_for });
+  const forAgentd = { recallForBriefing, keepEpisode };
+  const service = { remember, recall, finder, changes, combine, snapshots, ...forAgentd };
 
   return {
     handlers: refuseWhileClosed(gate, makeHandlers({ ...service, rebuild: makeRebuild(own) })),

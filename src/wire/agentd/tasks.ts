@@ -1,5 +1,6 @@
 // Views of tasks, runs and waits, and the briefing that a runner gets.
 import * as z from 'zod';
+import { BriefedMemories } from '../memoryd/for-agentd.ts';
 import {
   AgentName,
   CallId,
@@ -197,6 +198,8 @@ export const RunBriefing = z.object({
   /** The agents it may delegate to. */
   colleagues: z.array(z.object({ name: AgentName, description: z.string() })),
   inputs: z.array(z.object({ name: z.string(), text: z.string(), labels: z.array(Label) })),
+  /** Recalled once, before the first activation; absent in briefings of earlier releases. */
+  memory: BriefedMemories.optional(),
   limits: z.object({
     max_steps: z.int(),
     max_tokens: z.int().nullable(),

@@ -1,5 +1,6 @@
 // Model calls and embeddings in the vendor-neutral form that runners and operators use.
 import * as z from 'zod';
+import { MemoryId } from '../memoryd/records.ts';
 import { CallId, Label, TaskId } from '../primitives.ts';
 
 export const sizeCharsMax = 4_000_000;
@@ -39,6 +40,8 @@ export const Message = z.strictObject({
   parts: z.array(Part).min(1).max(2_000),
   /** The origins of the text; they decide which providers may see it. */
   labels: z.array(Label).max(16).optional(),
+  /** The memory that it shows, for the record; the provider does not see it. */
+  memory_id: MemoryId.optional(),
 });
 export type Message = z.infer<typeof Message>;
 

@@ -15,6 +15,7 @@ import {
   sumTokens,
 } from './describe-call.ts';
 import { buildEventStep } from './describe-event.ts';
+import { buildMemorySteps } from './describe-memory.ts';
 import { findCreatingCall, type TaskRecord } from './gather.ts';
 
 export type Step = {
@@ -23,7 +24,17 @@ export type Step = {
   depth: number;
   task_id: string;
   agent: string | null;
-  kind: 'asked' | 'taken' | 'model' | 'tool' | 'message' | 'answer' | 'waited' | 'crash' | 'ended';
+  kind:
+    | 'asked'
+    | 'taken'
+    | 'memory'
+    | 'model'
+    | 'tool'
+    | 'message'
+    | 'answer'
+    | 'waited'
+    | 'crash'
+    | 'ended';
   text: string;
   rehearsal?: true;
   rule?: string;
@@ -31,6 +42,7 @@ export type Step = {
   call_id?: string;
   wait_id?: string;
   message_id?: string;
+  memory_ids?: string[];
   cost_microusd?: number;
   tokens?: number;
 };
@@ -76,6 +88,7 @@ function listOwnSteps(record: TaskRecord): StepDraft[] {
     }),
     ...events.flatMap((event) => buildCrashStep(event, name)),
     ...events.flatMap((event) => buildEventStep(event, name)),
+    ...buildMemorySteps(record, name),
     ...record.modelCalls.map((call): StepDraft => {
       const rehearsal = isRehearsal(call, events);
       const { input, output } = sumTokens(call);

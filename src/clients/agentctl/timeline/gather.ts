@@ -1,11 +1,14 @@
 // Gathers the records of a task and its subtasks: agentd's tree, toold's and modeld's calls, and
 // for the timeline also messages and audit events.
 import type { MessageView, TaskView, TreeNode } from '../../../wire/agentd.ts';
+import { Fault } from '../../../wire/errors.ts';
 import type { AuditEvent } from '../../../wire/events.ts';
+import type { MemoryView } from '../../../wire/memoryd/records.ts';
 import type { ModelCallView } from '../../../wire/modeld.ts';
 import type { ToolCallView } from '../../../wire/toold.ts';
 import { readTaskEvents } from '../commands/audit-read.ts';
 import type { RuntimeClient } from '../runtime.ts';
+import { listReadIds, type ReadMemories } from './describe-memory.ts';
 
 export type CallPages = { modelCalls: ModelCallView[]; toolCalls: ToolCallView[] };
 /** `archivedEvents` counts events of the task that only an archive has. */
@@ -13,6 +16,7 @@ export type Records = {
   messages: MessageView[];
   events: AuditEvent[];
   archivedEvents: number;
+  memories: ReadMemories;
 };
 
 export type TaskRecord = Omit<TreeNode, 'children'> &
@@ -62,11 +66,26 @@ async function readRecords(runtime: RuntimeClient, task_id: string): Promise<Rec
     ),
     readTaskEvents(runtime, task_id),
   ]);
+  const events = found.events.filter((event) => event.task_id === task_id);
   return {
     messages: messages.flatMap((page) => page.messages),
-    events: found.events.filter((event) => event.task_id === task_id),
+    events,
     archivedEvents: found.archived.length,
+    memories: await readMemories(runtime, listReadIds(events)),
   };
+}
+
+async function readMemories(runtime: RuntimeClient, ids: readonly string[]): Promise<ReadMemories> {
+  const read = async (id: string): Promise<MemoryView | null> => {
+    try {
+      return (await runtime.call('memoryd', 'getMemory', { params: { id } })).memory;
+    } catch (error) {
+      if (error instanceof Fault && ['not_found', 'unavailable'].includes(error.code)) return null;
+      throw error;
+    }
+  };
+  const found = await Promise.all(ids.map(async (id) => [id, await read(id)] as const));
+  return Object.fromEntries(found);
 }
 
 /** Caches the calls of ended tasks. */

@@ -4,6 +4,7 @@
 import { sha256Hex } from '../../../platform/json.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
+import type { BriefedMemories } from '../../../wire/memoryd/for-agentd.ts';
 import type { RunRow } from './rows.ts';
 
 export type BriefingMembers = Record<string, unknown>;
@@ -13,24 +14,39 @@ const SHARED_MEMBERS = ['persona', 'inputs', 'tools', 'colleagues'] as const;
 /** A reference and its index entry take about half of this. */
 const PART_CHARS_MIN = 256;
 
-/** A second briefing of a run is ignored: the first one was shown to its runner. */
+/** The text of each memory is a part too, so that it can be forgotten in all briefings at once. */
+const MEMORY_PREFIX = 'memory:';
+
+const readMemories = ({ memory }: BriefingMembers) =>
+  (memory as BriefedMemories | undefined)?.found;
+
+/** Resolves to false for a second briefing of a run: the first one was shown to its runner. */
 export async function saveBriefing(
   sql: Sql,
   runId: string,
   briefing: BriefingMembers,
-): Promise<void> {
+): Promise<boolean> {
   const shared = new Map<string, string>();
   for (const member of SHARED_MEMBERS) {
     const body = JSON.stringify(briefing[member]) ?? '';
     if (body.length >= PART_CHARS_MIN) shared.set(member, body);
   }
-  const blanks = Object.fromEntries([...shared.keys()].map((member) => [member, null]));
+  const blanks: BriefingMembers = Object.fromEntries(
+    [...shared.keys()].map((member) => [member, null]),
+  );
+  const memories = readMemories(briefing) ?? [];
+  if (memories.length > 0) {
+    const found = memories.map((memory) => ({ ...memory, text: null }));
+    blanks.memory = { ...(briefing.memory as BriefedMemories), found };
+  }
+  for (const { id, text } of memories)
+    if (text !== null) shared.set(`${MEMORY_PREFIX}${id}`, JSON.stringify(text));
   const saved = await sql.run(
     'UPDATE runs SET briefing = ? WHERE id = ? AND briefing IS NULL',
     JSON.stringify({ ...briefing, ...blanks }),
     runId,
   );
-  if (saved === 0) return;
+  if (saved === 0) return false;
   for (const [member, body] of shared)
     await sql.run(
       'INSERT INTO run_briefing_parts (run_id, member, part_id) VALUES (?, ?, ?)',
@@ -38,6 +54,7 @@ export async function saveBriefing(
       member,
       await savePart(sql, body),
     );
+  return true;
 }
 
 async function savePart(sql: Sql, body: string): Promise<number> {
@@ -69,7 +86,9 @@ export async function readBriefing(
   for (const { member, body } of parts) {
     if (body === null)
       throw fault('storage_broken', `the briefing of ${run.id} has lost its ${member}`);
-    briefing[member] = JSON.parse(body);
+    const memory = readMemories(briefing)?.find(({ id }) => member === `${MEMORY_PREFIX}${id}`);
+    if (memory === undefined) briefing[member] = JSON.parse(body);
+    else memory.text = JSON.parse(body) as string;
   }
   return briefing;
 }

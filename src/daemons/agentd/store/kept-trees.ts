@@ -120,6 +120,12 @@ export async function findKeptReason(
     endedBeforeMs,
   );
   if (late !== undefined) return { reason: 'recent', detail: `${late} ended more recently` };
+  const due = await one(
+    `SELECT e.task_id AS id FROM tasks r JOIN episodes_due e ON e.task_id = r.id
+     WHERE r.root_task_id = ? LIMIT 1`,
+    root,
+  );
+  if (due !== undefined) return { reason: 'used', detail: `memoryd has yet to keep ${due}` };
   const retry = await one(
     `SELECT t.id FROM tasks r JOIN tasks t ON t.retry_of = r.id
      WHERE r.root_task_id = ? AND t.retry_of IS NOT NULL AND t.ended_ms IS NULL LIMIT 1`,

@@ -7,6 +7,7 @@ import type { Database } from '../../../platform/sql/database.ts';
 import { findRecorded } from '../../../platform/sql/idempotency.ts';
 import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
+import { makeEpisodeMethods } from './episodes.ts';
 import { makeKeepMethods } from './kept-trees.ts';
 import { makeLayerActionMethods } from './layer-actions.ts';
 import { makeProgramMethods } from './program-methods.ts';
@@ -49,6 +50,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeCallMethods(write),
     ...makeTimeMethods(write),
     ...makeKeepMethods(write),
+    ...makeEpisodeMethods(db, write),
     ...makeLayerActionMethods(db, write),
     ...makePruneMethods(db, write),
     ...makePrunePartMethods(db, write),

@@ -51,6 +51,7 @@ async function finishTree({ store, task, claim }: StoreWorld) {
   );
   const resultRef = `artifact://${artifact.id}`;
   await store.finish(makeCall(woken!.run), { ...done('all'), resultRef });
+  for (const { task: ended } of await store.dueEpisodes(10)) await store.endEpisode(ended.id);
   return { root, child: child.task, wait: child.wait!, run: woken!.run, artifact };
 }
 

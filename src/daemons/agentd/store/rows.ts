@@ -35,6 +35,8 @@ export type TaskRow = {
   layers?: string | null;
   /** JSON of a TaskProgram; absent in recorded responses of earlier releases. */
   program?: string | null;
+  /** The person who created it with a key of their own; absent like `program`. */
+  owner?: string | null;
   result: string | null;
   result_ref: string | null;
   error: string | null;

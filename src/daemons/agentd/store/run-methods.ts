@@ -1,11 +1,12 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
-import { saveBriefing } from './briefings.ts';
+import type { BriefedMemories } from '../../../wire/memoryd/for-agentd.ts';
+import { type BriefingMembers, saveBriefing } from './briefings.ts';
 import { deliverInbox } from './messages.ts';
 import { claimRuns, findLiveRun, findLiveRuns, findRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
-import { findTask } from './task-rows.ts';
+import { findTask, runEventIds } from './task-rows.ts';
 import { endTask } from './tasks.ts';
-import type { AgentdWriteTx } from './tx.ts';
+import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
 
 export function makeRunMethods(
@@ -24,7 +25,13 @@ export function makeRunMethods(
   return {
     claimRuns: (options) => write((tx) => claimRuns(tx, options), { mayStart: false }),
     saveBriefing: (runId, briefing) =>
-      write((tx) => saveBriefing(tx.sql, runId, briefing), { mayStart: false }),
+      write(
+        async (tx) => {
+          if (await saveBriefing(tx.sql, runId, briefing))
+            await addBriefedEvent(tx, runId, briefing);
+        },
+        { mayStart: false },
+      ),
     renewLease: (key, leaseMs) =>
       write(
         async (tx) => {
@@ -95,4 +102,25 @@ export function makeRunMethods(
         return true;
       }),
   };
+}
+
+/** Only for a run that got something, or did without because memoryd was silent. */
+async function addBriefedEvent(tx: AgentdTx, runId: string, briefing: BriefingMembers) {
+  const { recall, found } = (briefing.memory ?? { recall: 'off', found: [] }) as BriefedMemories;
+  if (recall === 'off' || (recall === 'done' && found.length === 0)) return;
+  const run = await findRun(tx, runId);
+  const task = await findTask(tx, run.task_id);
+  const listIds = (isShown: boolean) =>
+    found
+      .filter(({ text }) => (text !== null) === isShown)
+      .map(({ id }) => id)
+      .join(' ');
+  await tx.event({
+    id: `${runId}.briefed`,
+    event: 'memory.briefed',
+    principal: `agent:${run.agent}`,
+    ...runEventIds(task, run),
+    status: recall,
+    data: { memories: listIds(true), named: listIds(false) },
+  });
 }

@@ -118,6 +118,14 @@ ALTER TABLE runs ADD COLUMN program INTEGER NOT NULL DEFAULT 0;
 const OWN_LAYERS = `ALTER TABLE tasks ADD COLUMN layers TEXT;
 ALTER TABLE layer_actions ADD COLUMN layer_task_id TEXT;`;
 
+/**
+ * Tasks whose episodes are not kept yet; see episodes.ts. `owner`: the person who created the task
+ * with a key of their own.
+ */
+const MEMORY = `CREATE TABLE episodes_due (task_id TEXT PRIMARY KEY);
+ALTER TABLE tasks ADD COLUMN owner TEXT;
+`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -275,4 +283,5 @@ ${IDEMPOTENCY_TABLE}
   LAYER_ACTIONS,
   PROGRAMS,
   OWN_LAYERS,
+  MEMORY,
 ];

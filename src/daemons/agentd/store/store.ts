@@ -8,6 +8,7 @@ import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
 import type { ArtifactPruneMethods } from './artifact-pruning.ts';
 import type { BriefingMembers } from './briefings.ts';
+import type { EpisodeMethods } from './episodes.ts';
 import type { KeepMethods } from './kept-trees.ts';
 import type { LayerActionMethods } from './layer-actions.ts';
 import type { NewMessage } from './messages.ts';
@@ -25,6 +26,7 @@ export type RunCall = RunKey & { callId: string; part?: string; requestHash: str
 
 type OtherMethods = Views &
   KeepMethods &
+  EpisodeMethods &
   LayerActionMethods &
   PruneMethods &
   PrunePartMethods &

@@ -6,6 +6,7 @@ import type { Label } from '../../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import { decideReadiness, type Readiness } from '../dependency-rules.ts';
 import { isEnded } from '../rules.ts';
+import { addDueEpisode } from './episodes.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import { inheritRestore } from './restores.ts';
@@ -20,6 +21,8 @@ export type NewTask = {
   contextId: string;
   goal: string;
   createdBy: string;
+  /** The person whose own key was used. */
+  owner?: string | undefined;
   agent: string;
   priority: number;
   inputs: unknown[];
@@ -63,6 +66,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     retry_of: task.retryOf,
     ...workspaceColumns(task),
     program: task.program === undefined ? null : JSON.stringify(task.program),
+    owner: task.owner ?? null,
     result: null,
     result_ref: null,
     error: null,
@@ -191,6 +195,7 @@ export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promi
     result: ending.result ?? null,
     result_ref: ending.resultRef ?? null,
   });
+  await addDueEpisode(tx, task);
   await endRuns(tx, task, ending);
   await tx.event({
     id: `${task.id}.ended`,

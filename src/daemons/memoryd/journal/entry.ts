@@ -55,8 +55,8 @@ export type Change =
   | { do: 'forget'; id: MemoryId }
   | { do: 'snapshot'; id: MemorySnapshotId; name: string; scope: string };
 
-/** The run that an entry was written for. */
-export type EntryRun = { run_id: RunId; task_id: TaskId; root_task_id: TaskId; call_id: CallId };
+/** The run that an entry was written for; without a call, by rule. */
+export type EntryRun = { run_id: RunId; task_id: TaskId; root_task_id: TaskId; call_id?: CallId };
 
 export const OPERATIONS = [
   'remember',

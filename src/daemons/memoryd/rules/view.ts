@@ -54,7 +54,8 @@ export function toVersionView({ row, text, links }: VersionParts): MemoryVersion
     recorded_at: toTimestamp(Number(row.recorded_ms)),
     ended_at: toTime(row.ended_ms),
     by: row.author as MemoryVersion['by'],
-    ...(row.run === null ? NO_RUN : (JSON.parse(row.run) as EntryRun)),
+    ...NO_RUN,
+    ...(JSON.parse(row.run ?? '{}') as Partial<EntryRun>),
     links: links.map(({ kind, to_id, to_version }) => toLink(kind, to_id, to_version)),
   };
 }

@@ -110,7 +110,7 @@ export function makeRecall(deps: {
               run_id: run.run_id,
               task_id: run.task_id,
               root_task_id: run.root_task_id,
-              call_id: run.call_id,
+              ...(run.call_id === undefined ? {} : { call_id: run.call_id }),
             }),
         data: {
           found: found.length,

@@ -89,7 +89,7 @@ export const toEntryRun = ({ run }: Actor) =>
     run_id: run.run_id,
     task_id: run.task_id,
     root_task_id: run.root_task_id,
-    call_id: run.call_id,
+    ...(run.call_id === undefined ? {} : { call_id: run.call_id }),
   };
 
 function assertTimes({ valid_from: from, valid_to: to }: NewMemory): void {

@@ -10,12 +10,15 @@ import type { Label } from '../../../wire/primitives.ts';
 import { describePrincipal } from '../events.ts';
 import { isPrivate, personOf } from '../rules/scopes.ts';
 
-/** Who acts: a person, or a run for which toold calls. */
+/** A run without a call acts by rule: its briefing, its episode. */
+export type ActingRun = Omit<MemoryRun, 'call_id'> & Partial<Pick<MemoryRun, 'call_id'>>;
+
+/** Who acts: a person, or a run for which toold or agentd calls. */
 export type Actor = {
   principal: string;
-  /** The person whose own key was used. */
+  /** The person whose own key was used, here or to create the root task of the run. */
   person?: string | undefined;
-  run?: MemoryRun | undefined;
+  run?: ActingRun | undefined;
   /** A person has approved the call of the run. */
   isApproved?: boolean | undefined;
 };
@@ -37,7 +40,7 @@ export type Rights = {
 export function makeRights(deps: {
   policy: { decide(request: Request): Promise<PolicyDecision> };
   /** The person with a key of their own who created the root task of a run. */
-  findOwner(run: MemoryRun): Promise<string | undefined>;
+  findOwner(run: ActingRun): Promise<string | undefined>;
   db: Pick<Database, 'write'>;
   outbox: Pick<Outbox, 'add' | 'wake'>;
   newId: NewId;
@@ -47,7 +50,7 @@ export function makeRights(deps: {
   const isOwn = async ({ person, run }: Actor, scope: string): Promise<boolean> => {
     const owner = personOf(scope);
     if (owner === undefined) return false;
-    return owner === (run === undefined ? person : await findOwner(run));
+    return owner === (person ?? (run && (await findOwner(run))));
   };
 
   const decide: Rights['decide'] = async (actor, action, scope, labels = []) => {

@@ -21,8 +21,10 @@ function makePart(body: string, labels: number, source: string): ContextPart {
   return { hash: sha256Hex(body), body, labels, source };
 }
 
-export function makeMessagePart({ role, parts, labels }: Message, source: string): ContextPart {
-  return makePart(canonicalJson({ role, parts }), toMask(labels ?? []), source);
+export function makeMessagePart(message: Message, source: string): ContextPart {
+  const { role, parts, labels, memory_id } = message;
+  const from = memory_id === undefined ? source : `memory:${memory_id}`;
+  return makePart(canonicalJson({ role, parts }), toMask(labels ?? []), from);
 }
 
 const makeParamsPart = (text: string): ContextPart => makePart(text, 0, PARAMS_SOURCE);

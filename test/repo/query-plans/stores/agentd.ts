@@ -96,7 +96,8 @@ async function work(world: World, claim: Claim): Promise<void> {
   const { store, clock, newId } = world;
   const { run, task } = claim;
   const later = clock.nowMs() + 600_000;
-  await store.saveBriefing(run.id, { persona: `${run.id}${'x'.repeat(300)}`, step: 1 });
+  const memory = { recall: 'silent', found: [] };
+  await store.saveBriefing(run.id, { persona: `${run.id}${'x'.repeat(300)}`, step: 1, memory });
   await store.send(message(claim), newOnce(world));
   await store.inbox(keyOf(claim), 0);
   await store.renewLease(keyOf(claim), 60_000);
@@ -270,6 +271,8 @@ async function act({ store, newId }: World): Promise<void> {
 
 /** Prunes a tenth of the trees and artifacts, and looks at all of them. */
 async function retain(world: World): Promise<void> {
+  for (const { task } of await world.store.dueEpisodes(100_000))
+    await world.store.endEpisode(task.id);
   const { store, clock, newId } = world;
   const endedBeforeMs = clock.nowMs() + 1;
   const order = { cause: 'x', by: PERSON, rules: '' };
@@ -381,6 +384,7 @@ export const agentd: StoreUse = {
     artifact_sizes: 'one row for each agent and person',
     kept_trees: 'a person sets each',
     message_pairs: 'one row for each two principals',
+    episodes_due: 'emptied as soon as memoryd has kept them',
     pruned_parts: 'not filled here; each query names one tree',
     unused_objects: 'removed with their blobs',
     restores: 'one row for each restore of a backup',

@@ -1,0 +1,76 @@
+// The routes that agentd calls: what a run's scopes know about its goal, and the episodes of tasks.
+import * as z from 'zod';
+import { AgentName, Label, RunId, TaskId, Timestamp } from '../primitives.ts';
+import { route } from '../route.ts';
+import { MemoryClass, MemoryId, MemoryScope } from './records.ts';
+
+/** A memory as a briefing has it. */
+export const BriefedMemory = z.object({
+  id: MemoryId,
+  version: z.int(),
+  class: MemoryClass,
+  scope: z.string(),
+  labels: z.array(Label),
+  /** When it happened, or was recorded. */
+  at: Timestamp,
+  /** Null for a marked one, which is only named. */
+  text: z.string().nullable(),
+});
+export type BriefedMemory = z.infer<typeof BriefedMemory>;
+
+/** The memories of a briefing. `silent`: memoryd did not answer in time. */
+export const BriefedMemories = z.object({
+  recall: z.enum(['done', 'silent', 'off']),
+  found: z.array(BriefedMemory),
+});
+export type BriefedMemories = z.infer<typeof BriefedMemories>;
+
+export const RECALL_QUERY_CHARS_MAX = 8_192;
+const scopes = z.array(MemoryScope).min(1).max(130);
+const task = {
+  agent: AgentName,
+  run_id: RunId,
+  task_id: TaskId,
+  root_task_id: TaskId,
+  /** The marks of the task as they are now. */
+  labels: z.array(Label).max(16),
+  /** The person who created its root task with a key of their own. */
+  owner: z.string().max(64).nullable(),
+  scopes,
+};
+
+export const Episode = z.strictObject({
+  ...task,
+  occurred_at: Timestamp,
+  /** Written by the platform: what it took. */
+  structure: z.string().min(1).max(4_096),
+  /** Its goal and its result: written by people and models. */
+  words: z.string().min(1).max(16_384),
+});
+export type Episode = z.infer<typeof Episode>;
+
+export const BriefingQuery = z.strictObject({
+  ...task,
+  query: z.string().min(1).max(RECALL_QUERY_CHARS_MAX),
+  /** About as many tokens as all texts together may have. */
+  max_tokens: z.int().min(0).max(10_000),
+});
+export type BriefingQuery = z.infer<typeof BriefingQuery>;
+
+export const routesForAgentd = {
+  recallForBriefing: route({
+    method: 'POST',
+    path: '/v1/memory/briefings',
+    callers: ['agentd'],
+    body: BriefingQuery,
+    output: z.object({ memories: z.array(BriefedMemory) }),
+  }),
+  /** Kept once per task, however often it is sent. */
+  keepEpisode: route({
+    method: 'POST',
+    path: '/v1/memory/episodes',
+    callers: ['agentd'],
+    body: Episode,
+    output: z.object({ ids: z.array(MemoryId) }),
+  }),
+};

@@ -1,0 +1,35 @@
+// The rows of the routes that agentd calls at memoryd.
+import assert from 'node:assert/strict';
+import type { BriefedMemory } from '../../src/wire/memoryd/for-agentd.ts';
+import type { IdleWorld } from '../support/callers.ts';
+import { rows, withBody } from './row.ts';
+
+const about = ({ someRun }: IdleWorld) => ({
+  agent: someRun.caller.agent,
+  run_id: someRun.id,
+  task_id: someRun.taskId,
+  root_task_id: someRun.taskId,
+  labels: [],
+  owner: null,
+  scopes: [`agent:${someRun.caller.agent}`],
+});
+
+export const AGENTD_ROWS = rows({
+  recallForBriefing: {
+    good: async (world) => ({ body: { ...about(world), query: 'herons', max_tokens: 800 } }),
+    check: ({ memories }: { memories: BriefedMemory[] }) => assert.deepEqual(memories, []),
+    bad: [['no scope', (g) => withBody(g, { scopes: [] }), 'bad_request']],
+  },
+  keepEpisode: {
+    good: async (world) => ({
+      body: {
+        ...about(world),
+        occurred_at: '2026-01-01T00:00:00Z',
+        structure: 'It took a second.',
+        words: 'It was asked for ledgers.',
+      },
+    }),
+    check: ({ ids }: { ids: string[] }) => assert.equal(ids.length, 2),
+    bad: [['no words', (g) => withBody(g, { words: '' }), 'bad_request']],
+  },
+});
