@@ -241,7 +241,10 @@ const ruleId = (action: Action, answer: Answer): string =>
   `site:10-actions.cedar:${RULES.findIndex(({ key }) => key === `${action} ${answer}`) + 1}`;
 
 function personOf(world: ScriptedWorld, name: string) {
-  const key = readFileSync(join(world.stateDir, 'people', `${name}.key`), 'utf8');
+  const key = readFileSync(join(world.stateDir, 'people', `${name}.key`), 'utf8').split(
+    '\n',
+    1,
+  )[0]!;
   const headers = { authorization: `Bearer ${key}` };
   const link = (daemon: DaemonName) =>
     socketLink({ socketPath: socketPathFor(world.runtimeDir, daemon, 'operator'), headers });
