@@ -1,6 +1,7 @@
 // Handles what toold requests for a run: delegate, finish, send messages, store artifacts, ask,
 // wait. Each happens once per call, and only while the requesting activation holds the run.
 import type { Clock } from '../../platform/clock.ts';
+import { isFault } from '../../platform/daemon.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import type { NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
@@ -170,11 +171,16 @@ export function makeCalls(deps: CallDeps): CallHandlers {
       const { action, task_id: childId, paths } = body;
       const by = { principal: `agent:${run.agent}`, key: `${runId} ${callId}`, requestHash };
       const change = { action, childId, ...(paths === undefined ? {} : { paths }) };
-      const { labels } = await store.taskRow(childId);
-      const done = await deps.changeForParent(task, change, by);
-      // The names of the files are the subtask's text.
-      await store.mark(toRunCall(body, 'marks'), JSON.parse(labels) as Label[], `task ${childId}`);
+      const row = await store.taskRow(childId).catch((error: unknown) => {
+        if (isFault(error, 'not_found')) return undefined;
+        throw error;
+      });
+      // Before the effect, and only while this activation holds the run: the names of the files are
+      // the subtask's text.
+      const labels = row === undefined ? [] : (JSON.parse(row.labels) as Label[]);
+      await store.mark(toRunCall(body, 'marks'), labels, `task ${childId}`);
       await deps.markSync.sync(body.run_id);
+      const done = await deps.changeForParent(task, change, by);
       return { task_id: childId, ...done };
     },
 

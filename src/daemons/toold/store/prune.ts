@@ -32,12 +32,11 @@ export function makeCallPruning(db: Database) {
         }
         // The marks of a directory that was used in place stay: its files do too.
         rows += await sql.run('DELETE FROM place_marks WHERE place = ?', tree.root_task_id);
-        // Those of layers of subtasks.
-        rows += await sql.run(
-          'DELETE FROM place_marks WHERE place > ? AND place < ?',
-          `${tree.root_task_id}/`,
-          `${tree.root_task_id}0`,
-        );
+        for (const id of tree.task_ids)
+          rows += await sql.run(
+            'DELETE FROM place_marks WHERE place = ?',
+            `${tree.root_task_id}/${id}`,
+          );
         await sql.run('DELETE FROM lifted_restores WHERE root_task_id = ?', tree.root_task_id);
         return { rows, bytes, left: 0 };
       }),
