@@ -210,9 +210,13 @@ describe('memory tools', { timeout: 120_000 }, () => {
       return all.some(({ event }) => event === 'memory.forgotten') ? all : undefined;
     });
     const byAgents = events.filter(({ principal }) => principal?.startsWith('agent:'));
-    assert.ok(byAgents.length > 10);
-    for (const { run_id, task_id, call_id, agent } of byAgents)
-      assert.ok(run_id !== undefined && task_id !== undefined && call_id !== undefined && agent);
+    for (const { run_id, task_id, agent } of byAgents)
+      assert.ok(run_id !== undefined && task_id !== undefined && agent !== undefined);
+    const { calls } = await world.toold.listCalls({ query: { limit: 500 } });
+    const done = calls.filter(({ tool, status }) => /^memory/.test(tool) && status === 'completed');
+    assert.ok(done.length > 10);
+    const named = new Set(byAgents.map(({ call_id }) => call_id));
+    for (const { call_id, tool } of done) assert.ok(named.has(call_id), `${tool} ${call_id}`);
     assert.doesNotMatch(JSON.stringify(events), /heron|vulture|condor/i);
   });
 });
