@@ -18,9 +18,10 @@ import {
   state,
 } from './console.ts';
 import { startService } from './service.ts';
-import { prepareDemo } from './setup.ts';
+import { breakAgain, prepareDemo } from './setup.ts';
 import { STEPS } from './steps.ts';
 
+const LINE_CHARS = 180;
 const GOAL = 'Investigate why API latency increased after the last deploy';
 
 // Every sandbox has its own /tmp and /run, so the deploy tool could not reach a directory there.
@@ -46,14 +47,10 @@ printHeading(STEPS.team);
 agentctl(['up', ...setup.upOptions]);
 
 printHeading(STEPS.task);
-const created = agentctl(
-  ['task', 'create', GOAL, '--agent', 'planner', '--workspace', setup.repo, '--live', '--json'],
-  { capturesOutput: true },
-);
-const { id } = (JSON.parse(created) as { task: { id: string } }).task;
+const id = createTask(GOAL);
 print(`   ${id}: the team is at work; the deploy will need approval`);
 
-const approvalId = await waitForApproval();
+const approvalId = await waitForApproval(id);
 printHeading(STEPS.approval);
 agentctl(['approvals', approvalId]);
 const isApproved = await confirm('Approve this deploy?');
@@ -71,6 +68,8 @@ agentctl(['task', 'explain', id]);
 
 printHeading(STEPS.blocked);
 printBlocked(id);
+
+if (isApproved) await handleSecondIncident();
 
 printHeading(STEPS.proof);
 const copyDir = mkdtempSync(join(tmpdir(), 'agentd-demo-copy-'));
@@ -93,17 +92,65 @@ The model was a rehearsal. To use a real one: bin/agentctl model add --help
 ${formatCleanupHint()}`);
 if (isApproved && fastMs > slowMs / 2) fail(`the service is not faster: ${fastMs.toFixed(1)} ms`);
 
-async function waitForApproval(): Promise<string> {
+function createTask(goal: string): string {
+  const where = ['--workspace', setup.repo, '--live', '--json'];
+  const created = agentctl(['task', 'create', goal, '--agent', 'planner', ...where], {
+    capturesOutput: true,
+  });
+  return (JSON.parse(created) as { task: { id: string } }).task.id;
+}
+
+/** The same kind of incident once more: what was remembered of the first shortens it. */
+async function handleSecondIncident(): Promise<void> {
+  printHeading(STEPS.again);
+  vouchForCause();
+  breakAgain(setup);
+  await service.waitForRelease(setup.prodLink);
+  const brokenMs = await service.measureMedianMs();
+  const again = createTask(`${GOAL}, again`);
+  const deploy = await waitForApproval(again);
+  const deploys = await confirm('Approve this deploy too?');
+  agentctl(deploys ? ['approve', deploy, '--for', 'once'] : ['reject', deploy, '--reason', 'no']);
+  agentctl(['task', 'watch', again], { capturesOutput: true, isQuiet: true });
+  if (deploys) await service.waitForRelease(setup.prodLink);
+  const repairedMs = await service.measureMedianMs();
+  printShort(again);
+  print(`   a request takes ${repairedMs.toFixed(1)} ms again, ${brokenMs.toFixed(1)} ms before`);
+}
+
+/** The coder worked where the hostile line had been read: a person has to read its words first. */
+function vouchForCause(): void {
+  const list = ['memory', 'list', '--scope', 'project:orders', '--json'];
+  const listed = agentctl(list, { capturesOutput: true, isQuiet: true });
+  const { memories } = JSON.parse(listed) as { memories: { id: string; text: string | null }[] };
+  const found = memories.find(({ text }) => text?.includes('search through all orders') === true);
+  if (found === undefined) return;
+  for (const line of (found.text ?? '').split('\n')) print(`   ${line}`);
+  agentctl(['memory', 'edit', found.id, '--vouch'], { capturesOutput: true });
+}
+
+/** Prints what the planner itself read and did. */
+function printShort(taskId: string): void {
+  const explain = ['task', 'explain', taskId, '--json'];
+  const { explanation } = JSON.parse(
+    agentctl(explain, { capturesOutput: true, isQuiet: true }),
+  ) as { explanation: { steps: { depth: number; kind: string; text: string }[] } };
+  for (const { depth, kind, text } of explanation.steps)
+    if ((depth === 0 && kind !== 'model') || (depth === 1 && kind === 'asked'))
+      print(`   ${text.length > LINE_CHARS ? `${text.slice(0, LINE_CHARS)}…` : text}`);
+}
+
+async function waitForApproval(taskId: string): Promise<string> {
   for (const deadlineMs = Date.now() + 60_000; Date.now() < deadlineMs; ) {
     const output = agentctl(['approvals', '--json'], { capturesOutput: true, isQuiet: true });
     const { approvals } = JSON.parse(output) as { approvals: { id: string; status: string }[] };
     const pending = approvals.find(({ status }) => status === 'pending');
     if (pending !== undefined) return pending.id;
     const { task } = JSON.parse(
-      agentctl(['task', 'show', id, '--json'], { capturesOutput: true, isQuiet: true }),
+      agentctl(['task', 'show', taskId, '--json'], { capturesOutput: true, isQuiet: true }),
     ) as { task: { status: string } };
     if (['failed', 'canceled', 'completed'].includes(task.status)) {
-      agentctl(['task', 'explain', id]);
+      agentctl(['task', 'explain', taskId]);
       return fail(`the task is ${task.status} before approval was requested`);
     }
     await new Promise((resolve) => setTimeout(resolve, 300));

@@ -55,6 +55,8 @@ export function prepareDemo(dir: string, state: string): DemoSetup {
   copyFilled(join(DEMO_DIR, 'tools'), toolsDir, paths);
   copyFilled(join(DEMO_DIR, 'screenplays'), screenplaysDir, paths);
   const config = {
+    // Longer than the default: a busy machine must not change the story.
+    agentd: { memory: { briefing: process.env.DEMO_MEMORY !== 'off', wait_ms: 5_000 } },
     modeld: { screenplays_dir: screenplaysDir },
     toold: { tools_dir: toolsDir, tests: { default: ['node', '--test', 'orders.test.mjs'] } },
     sandboxd: { workspace_roots: [repo], read_roots: [logs, bin], write_roots: [prod] },
@@ -82,8 +84,9 @@ function isDemoState(state: string, config: string): boolean {
   return existsSync(file) && readFileSync(file, 'utf8') === config;
 }
 
-function makeRepository(repo: string): string {
-  const git = (...args: string[]) =>
+const makeGit =
+  (repo: string) =>
+  (...args: string[]): string =>
     execFileSync('git', ['-C', repo, ...args], {
       encoding: 'utf8',
       env: {
@@ -97,6 +100,20 @@ function makeRepository(repo: string): string {
         GIT_COMMITTER_EMAIL: 'ann@example.com',
       },
     }).trim();
+
+/** Merges the remedy, and then breaks it with another commit, which goes live. */
+export function breakAgain({ repo, prodLink }: DemoSetup): void {
+  const git = makeGit(repo);
+  git('checkout', '-q', 'main');
+  git('merge', '-q', '--ff-only', 'faster-lookup');
+  git('branch', '-q', '-d', 'faster-lookup');
+  cpSync(join(DEMO_DIR, 'app', 'after', 'orders.mjs'), join(repo, 'orders.mjs'));
+  git('commit', '-q', '-a', '-m', 'Find orders by any of their numbers');
+  deploy(repo, git('rev-parse', 'HEAD'), dirname(prodLink));
+}
+
+function makeRepository(repo: string): string {
+  const git = makeGit(repo);
   git('init', '-q', '-b', 'main');
   for (const name of ['server.mjs', 'orders.test.mjs'])
     cpSync(join(DEMO_DIR, 'app', name), join(repo, name));

@@ -8,5 +8,6 @@ export const STEPS = {
   resumed: '5. The task resumes.',
   timeline: '6. What everyone did, from the records.',
   blocked: '7. What was blocked on the way, by which rule or by which kernel mechanism.',
-  proof: '8. The proof: a copy of the log verifies offline, against a checkpoint kept elsewhere.',
+  again: '8. A person vouches for the cause. Another deploy, slow again: the team remembers.',
+  proof: '9. The proof: a copy of the log verifies offline, against a checkpoint kept elsewhere.',
 } as const;

@@ -26,6 +26,8 @@ export type NormalizedRequest = {
   readonly step: number;
   /** Text of the newest user message that contains text. */
   readonly lastUser: string;
+  /** Text of all user messages. */
+  readonly userText: string;
   /** The tool results since the newest assistant message, in the order of their calls. */
   readonly results: readonly ToolResult[];
   /** Every tool result of the conversation, oldest first. */

@@ -24,6 +24,7 @@ const EXCERPTS: Excerpts<keyof typeof STEPS> = {
   resumed: [/^(?:[├└]─ )?✓ /, /ms now/],
   timeline: [/model calls/],
   blocked: [/denied by/, /kernel, (?!.* home )/],
+  again: [/memory edit/, /^ +planner asked (?!.*again)/, /again, .* before/],
   proof: [/^\$ agentctl audit verify/, /: \d+ events/],
 };
 
@@ -54,10 +55,11 @@ function runDemo(): Promise<string> {
     timeout: TIMEOUT_MS,
   });
   let output = '';
+  let answered = 0;
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-    const isAsked = !output.includes('[y/n]') && (output + chunk).includes('[y/n]');
     output += chunk;
-    if (isAsked) child.stdin.write('y\n');
+    for (const asked = output.split('[y/n]').length - 1; answered < asked; answered++)
+      child.stdin.write('y\n');
   });
   return new Promise((resolve) => {
     child.on('error', (error) => skip(`script(1) did not start: ${error.message}`));

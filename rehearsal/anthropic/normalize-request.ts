@@ -94,6 +94,7 @@ export function normalizeRequest(request: MessagesRequest, model: Model): Normal
   let systemText = readSystem(request);
   let firstUser: string | undefined;
   let lastUser = '';
+  const userTexts: string[] = [];
   let step = 1;
   const names = new Map<string, string>();
   const allResults: ToolResult[] = [];
@@ -104,6 +105,7 @@ export function normalizeRequest(request: MessagesRequest, model: Model): Normal
     if (message.role === 'user') {
       firstUser ??= text;
       lastUser = text || lastUser;
+      userTexts.push(text);
     }
     if (message.role === 'assistant') {
       step += 1;
@@ -131,6 +133,7 @@ export function normalizeRequest(request: MessagesRequest, model: Model): Normal
     goal: readGoal(firstUser ?? ''),
     step,
     lastUser,
+    userText: userTexts.join('\n'),
     results,
     allResults,
     tools,

@@ -62,6 +62,7 @@ export function normalizeRequest(request: ChatRequest, model: Model): Normalized
   let systemText = '';
   let firstUser: string | undefined;
   let lastUser = '';
+  const userTexts: string[] = [];
   let step = 1;
   const names = new Map<string, string>();
   const allResults: ToolResult[] = [];
@@ -76,6 +77,7 @@ export function normalizeRequest(request: ChatRequest, model: Model): Normalized
       case 'user':
         firstUser ??= text;
         lastUser = text || lastUser;
+        userTexts.push(text);
         break;
       case 'assistant':
         step += 1;
@@ -104,6 +106,7 @@ export function normalizeRequest(request: ChatRequest, model: Model): Normalized
     goal: readGoal(firstUser ?? ''),
     step,
     lastUser,
+    userText: userTexts.join('\n'),
     results,
     allResults,
     tools,

@@ -96,6 +96,7 @@ function readConversation(request: ResponsesRequest) {
   let systemText = request.instructions ? `${request.instructions}\n` : '';
   let firstUser: string | undefined;
   let lastUser = '';
+  const userTexts: string[] = [];
   let step = 1;
   let wasFromModel = false;
   const names = new Map<string, string>();
@@ -113,6 +114,7 @@ function readConversation(request: ResponsesRequest) {
     if (item.role === 'user') {
       firstUser ??= text;
       lastUser = text || lastUser;
+      userTexts.push(text);
     }
     if (fromModel && item.call_id !== undefined) names.set(item.call_id, item.name ?? '');
     if (item.output === undefined) continue;
@@ -120,11 +122,12 @@ function readConversation(request: ResponsesRequest) {
     results.push(result);
     allResults.push(result);
   }
-  return { systemText, firstUser: firstUser ?? '', lastUser, step, results, allResults };
+  return { systemText, firstUser: firstUser ?? '', lastUser, userTexts, step, results, allResults };
 }
 
 export function normalizeRequest(request: ResponsesRequest, model: Model): NormalizedRequest {
-  const { systemText, firstUser, lastUser, step, results, allResults } = readConversation(request);
+  const { systemText, firstUser, lastUser, userTexts, step, results, allResults } =
+    readConversation(request);
   const tools = new Map<string, ToolOffer>();
   for (const [name, { tool }] of listOffers(request))
     tools.set(name, { name, schema: tool.type === 'custom' ? CUSTOM_SCHEMA : tool.parameters });
@@ -136,6 +139,7 @@ export function normalizeRequest(request: ResponsesRequest, model: Model): Norma
     goal: readGoal(firstUser),
     step,
     lastUser,
+    userText: userTexts.join('\n'),
     results,
     allResults,
     tools,

@@ -13,6 +13,7 @@ const MATCH_KEYS = [
   'model',
   'step',
   'last_user',
+  'user_text',
   'last_result',
   'has_tool',
   'wire',
@@ -87,6 +88,11 @@ export function readMatch(reader: YamlReader, entry: YamlEntry, name: string): M
       case 'system': {
         const pattern = readPattern(reader, value, key);
         if (pattern) match.system = pattern;
+        break;
+      }
+      case 'user_text': {
+        const pattern = readPattern(reader, value, key);
+        if (pattern) match.userText = pattern;
         break;
       }
       case 'step':

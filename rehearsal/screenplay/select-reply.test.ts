@@ -16,6 +16,7 @@ const request: NormalizedRequest = {
   goal: 'Build 3 sheds for bob',
   step: 1,
   lastUser: 'Goal: Build 3 sheds for bob',
+  userText: 'Goal: Build 3 sheds for bob',
   results: [],
   allResults: [],
   tools: new Map([['task_finish', { name: 'task_finish', schema: {} }]]),

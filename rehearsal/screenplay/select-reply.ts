@@ -40,6 +40,8 @@ function matchesRequest(match: MatchConditions, request: NormalizedRequest): boo
     return false;
   if (match.lastUser && !matchesPattern(match.lastUser, limitPatternInput(request.lastUser)))
     return false;
+  if (match.userText && !matchesPattern(match.userText, limitPatternInput(request.userText)))
+    return false;
   if (match.hasTool && !match.hasTool.every((tool) => request.tools.has(tool))) return false;
   if (!match.lastResult) return true;
   return request.results.length > 0 && matchesPattern(match.lastResult, readLastResult(request));

@@ -12,6 +12,7 @@ export type MatchConditions = {
   readonly goal?: Pattern;
   readonly system?: Pattern;
   readonly lastUser?: Pattern;
+  readonly userText?: Pattern;
   readonly lastResult?: Pattern;
   readonly step?: readonly number[];
   readonly hasTool?: readonly string[];

@@ -13,13 +13,17 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { it } from 'node:test';
+import { STEPS } from '../../demo/steps.ts';
 import { ROOT } from '../support/runtime.ts';
 
 const NOBODY = 65_534;
 const isRoot = process.getuid?.() === 0;
 
 /** Runs the demo in its own directory, with a Node that this user can read. */
-function play(uid: number | undefined): { status: number | null; text: string; dir: string } {
+function play(
+  uid: number | undefined,
+  more: Record<string, string> = {},
+): { status: number | null; text: string; dir: string } {
   const dir = mkdtempSync('/var/tmp/agentd-t-demo-');
   mkdirSync(join(dir, 'bin'));
   copyFileSync(process.execPath, join(dir, 'bin', 'node'));
@@ -30,6 +34,7 @@ function play(uid: number | undefined): { status: number | null; text: string; d
     HOME: dir,
     AGENTD_STATE: join(dir, 'state'),
     DEMO_YES: '1',
+    ...more,
   };
   const as =
     uid === undefined
@@ -73,6 +78,25 @@ const FLOW: readonly RegExp[] = [
   /deployer completed: .*is live/,
 ];
 
+/** The agents that the planner asked in the second incident. */
+const asksOf = (text: string): string[] => {
+  const second = text.slice(text.indexOf(STEPS.again));
+  return [...second.matchAll(/^ +planner asked (\w+) for/gm)].map(([, who]) => who!);
+};
+const SHORT_WAY = ['coder', 'tester', 'deployer'];
+const LONG_WAY = ['ops', 'coder', 'tester', 'coder', 'tester', 'deployer'];
+
+it('without memory, the second incident takes the long way', { timeout: 180_000 }, () => {
+  const { status, text, dir } = play(undefined, { DEMO_MEMORY: 'off' });
+  try {
+    assert.equal(status, 0, text.slice(-4_000));
+    assert.deepEqual(asksOf(text), LONG_WAY);
+    assert.doesNotMatch(text, /planner was briefed with/);
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+});
+
 for (const [who, uid] of [
   ['this user', undefined],
   ...(isRoot ? ([['an ordinary user', NOBODY]] as const) : []),
@@ -93,6 +117,9 @@ for (const [who, uid] of [
       const [, now = '', before = ''] =
         /takes ([\d.]+) ms now, ([\d.]+) ms before/.exec(text) ?? [];
       assert.ok(Number(now) < Number(before) / 2, `${now} ms now, ${before} ms before`);
+      assert.deepEqual(asksOf(text), SHORT_WAY, 'the first incident was remembered');
+      assert.match(text, /planner was briefed with memory_\w+ .*"coder was asked: Review/);
+      assert.match(text, /takes [\d.]+ ms again, [\d.]+ ms before/);
       assert.ok(readdirSync(dir).includes('state'), 'its state is kept');
     } finally {
       rmSync(dir, { recursive: true, force: true });
