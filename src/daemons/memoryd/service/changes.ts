@@ -5,6 +5,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { MemoryId } from '../../../wire/memoryd/records.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { About, Change, Operation } from '../journal/entry.ts';
+import { assertNoSecrets, markPersonal } from '../rules/content.ts';
 import { uniteLabels } from '../rules/marks.ts';
 import { readAbout, readLabels } from '../rules/view.ts';
 import type { Commit } from '../store/commit.ts';
@@ -96,6 +97,7 @@ export function makeChanges(deps: ChangeDeps) {
     },
 
     async edit(actor: Actor, id: string, edit: Edit, once?: Once): Promise<void> {
+      assertNoSecrets([edit]);
       await assertAllowed(actor, [id], 'memory.write');
       const { text, labels = [], vouches = false, version, ...about } = edit;
       await texts.whileStored(text === undefined ? [] : [text], (stored) =>
@@ -116,7 +118,7 @@ export function makeChanges(deps: ChangeDeps) {
               content: {
                 ...(stored[0] ?? kept),
                 about: { ...readAbout(row), ...about },
-                labels: uniteLabels(['person'], before, labels),
+                labels: uniteLabels(['person'], before, labels, vouches ? [] : markPersonal(edit)),
                 links: [{ kind, id: id as MemoryId, version: Number(row.version) }],
               },
             },

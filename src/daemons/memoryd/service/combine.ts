@@ -6,6 +6,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { MemoryClass, MemoryId, MemoryLink } from '../../../wire/memoryd/records.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { Change } from '../journal/entry.ts';
+import { assertNoSecrets, markPersonal } from '../rules/content.ts';
 import { filterMarks, uniteLabels } from '../rules/marks.ts';
 import { readLabels } from '../rules/view.ts';
 import type { Commit } from '../store/commit.ts';
@@ -59,6 +60,7 @@ export function makeCombine(deps: {
   };
 
   return async (actor, op, { text, ...wanted }, once) => {
+    assertNoSecrets([{ text }]);
     const ids = [...new Set(wanted.ids)];
     const inputs = [];
     for (const id of ids) inputs.push(await finder.view(actor, id));
@@ -74,7 +76,8 @@ export function makeCombine(deps: {
         'class',
         inputs.map((input) => input.class),
       );
-    const marks = filterMarks(inputs.flatMap(({ labels }) => labels));
+    const personal = markPersonal({ text });
+    const marks = filterMarks([...personal, ...inputs.flatMap(({ labels }) => labels)]);
     const places = { target: scope, inputs: inputs.map((input) => input.scope) };
     const status = await decide(actor, op, places, marks);
     const newMemory = newId<MemoryId>('memory');
@@ -96,7 +99,7 @@ export function makeCombine(deps: {
         const content = {
           ...stored!,
           about: {},
-          labels: uniteLabels(...labels, actor.run?.labels ?? []),
+          labels: uniteLabels(...labels, actor.run?.labels ?? [], personal),
           links,
         };
         const add: Change = { do: 'add', id: newMemory, class: kind, scope, status, content };

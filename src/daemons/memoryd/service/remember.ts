@@ -8,8 +8,9 @@ import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { MemoryId, MemoryLink, NewMemory } from '../../../wire/memoryd/records.ts';
 import type { About, Change, Operation, VersionContent } from '../journal/entry.ts';
+import { assertNoSecrets, markPersonal } from '../rules/content.ts';
 import { findLifetimeS } from '../rules/lifetime.ts';
-import { filterMarks, stampLabels } from '../rules/marks.ts';
+import { filterMarks, stampLabels, uniteLabels } from '../rules/marks.ts';
 import type { Commit } from '../store/commit.ts';
 import { findMemory } from '../store/read.ts';
 import type { Finder } from './finder.ts';
@@ -41,7 +42,12 @@ export type Remember = (
 
 export function makeRemember(deps: RememberDeps): Remember {
   const { commit, texts, newId } = deps;
-  return async (actor, memories, { once, proposes = false } = {}) => {
+  return async (actor, given, { once, proposes = false } = {}) => {
+    assertNoSecrets(given);
+    const memories = given.map((memory) => ({
+      ...memory,
+      labels: uniteLabels(memory.labels ?? [], markPersonal(memory)),
+    }));
     for (const memory of memories) assertTimes(memory);
     const proposed = await decideScopes(deps, actor, memories, proposes);
     const replaced = await checkReplaced(deps, actor, memories, proposed);
