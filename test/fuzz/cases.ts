@@ -2,6 +2,7 @@
 // requests of a route with distorted values. A request that changes state is sent only if its
 // schema rejects it.
 import { checkValue } from '../../src/platform/check.ts';
+import { LiveQuery } from '../../src/wire/live.ts';
 import { findVendor, type Route } from '../../src/wire/route.ts';
 import { pathOf } from '../support/callers.ts';
 import { requestText } from '../support/raw-http.ts';
@@ -80,6 +81,8 @@ const PATHS = [
   '/healthz?x=1',
   `/v1/${'a/'.repeat(2_000)}`,
 ];
+/** How long a live stream lasts, well and badly said; a valid one ends soon. */
+const SECONDS = ['1', '1', '0', '-1', '1.5', '86401', '1e999', 'NaN', '', ' ', 'soon'];
 const PARAMS = ['nobody', '..', '%2e%2e', 'a b', '\u0000', '💥', 'x'.repeat(5_000), 'task_1', '-'];
 
 /** True if the route's schemas accept the request. */
@@ -107,6 +110,7 @@ function shapeOf(rnd: Seeded, route: Route) {
   const [name] = Object.keys(params);
   if (name !== undefined && rnd.chance(0.5)) params[name] = rnd.pick(PARAMS);
   const query = strings(route.query === undefined ? {} : valueFor(rnd, route.query));
+  if (route.query === LiveQuery) query.seconds = rnd.pick(SECONDS);
   if (rnd.chance(0.2)) query[rnd.pick(['x', 'limit', 'cursor', 'after'])] = rnd.pick(PARAMS);
   const good = route.body === undefined ? undefined : valueFor(rnd, route.body);
   const body = rnd.chance(0.8) ? distort(rnd, good) : rnd.chance(0.5) ? good : anything(rnd);
