@@ -16,7 +16,7 @@ const about = ({ someRun }: IdleWorld) => ({
 
 export const AGENTD_ROWS = rows({
   recallForBriefing: {
-    good: async (world) => ({ body: { ...about(world), query: 'herons', max_tokens: 800 } }),
+    good: async (world) => ({ body: { ...about(world), query: 'zymurgy', max_tokens: 800 } }),
     check: ({ memories }: { memories: BriefedMemory[] }) => assert.deepEqual(memories, []),
     bad: [['no scope', (g) => withBody(g, { scopes: [] }), 'bad_request']],
   },
