@@ -59,7 +59,7 @@ export function openRows(
       commit();
       if (daemon === 'agentd')
         db.prepare("UPDATE task_counts SET n = n * (1 + ?) WHERE status = 'completed'").run(copies);
-      if (daemon === 'modeld' && hasTable(db, 'usage_totals')) db.exec(USAGE_SUMS);
+      if (daemon === 'modeld' && hasTable(db, 'usage_totals')) db.exec(writeUsageSums(db));
       // The outbox keeps the newest event, from which it goes on counting.
       db.exec('DELETE FROM outbox');
       db.prepare('INSERT INTO outbox (seq, event) VALUES (?, ?)').run(last.seq, last.text);
@@ -103,15 +103,21 @@ function openTable(
   };
 }
 
-const USAGE_SUMS = `
+/** Who called is in the sums since an upgrade. */
+function writeUsageSums(db: DatabaseSync): string {
+  const columns = db.prepare('PRAGMA table_info(usage_totals)').all();
+  const hasPrincipal = columns.some(({ name }) => name === 'principal');
+  const caller = `${hasPrincipal ? 'principal, ' : ''}agent, upstream_model, provider`;
+  return `
 DELETE FROM usage_hours;
 INSERT INTO usage_hours
-  SELECT created_ms / 3600000 AS hour, agent, upstream_model, provider, COUNT(*),
+  SELECT created_ms / 3600000 AS hour, ${caller}, COUNT(*),
     COALESCE(SUM(input_tokens), 0), SUM(output_tokens), SUM(cache_read_tokens),
     SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
-  FROM model_calls WHERE status <> 'running' GROUP BY hour, agent, upstream_model, provider;
+  FROM model_calls WHERE status <> 'running' GROUP BY hour, ${caller};
 DELETE FROM usage_totals;
 INSERT INTO usage_totals
-  SELECT agent, upstream_model, provider, SUM(calls), SUM(input_tokens), SUM(output_tokens),
+  SELECT ${caller}, SUM(calls), SUM(input_tokens), SUM(output_tokens),
     SUM(cache_read_tokens), SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
-  FROM usage_hours GROUP BY agent, upstream_model, provider;`;
+  FROM usage_hours GROUP BY ${caller};`;
+}

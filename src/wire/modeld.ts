@@ -24,6 +24,8 @@ import {
   ModelView,
   ProviderPrice,
   ProviderView,
+  UsageBy,
+  UsageGroup,
   UsageRow,
 } from './modeld/views.ts';
 import { CallId, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
@@ -105,10 +107,15 @@ export const modeldRoutes = routes({
       agent: z.string().optional(),
       task_id: TaskId.optional(),
       since: Timestamp.optional(),
+      by: UsageBy.optional(),
     }),
     output: z.object({
       rows: z.array(UsageRow),
       total: z.object({ calls: z.int(), usage: Usage, cost_microusd: z.int() }),
+      /** With `by`, the most expensive first. */
+      groups: z.array(UsageGroup).optional(),
+      /** By task, when there are too many calls: the groups have those after this time. */
+      groups_after: Timestamp.optional(),
     }),
   }),
   listBudgets: route({

@@ -57,6 +57,7 @@ const MADE: Record<string, string[]> = {
     'e5ddee0f8962550342cd254294be67272864302de7d119d964ced42f30376806',
     'be70c490bda949ef4f8b2d2b121566e8bcb632f576f26b72245dba59dacb7a49',
     'd1422f00d536229b0ec9c8afda3a38b9db598a0787e4da2ec2e7cffe66e5ef63',
+    '8b97121f2a40d05223b5038fdf2676d4e80d160db9bd2ce7ca2c100a924e86df',
   ],
   'sandboxd/store.ts': [
     '4271760287eaa6a6e0aa64a14fcf1ab01bc0d6b02648da32b6b2014ee6db1c41',

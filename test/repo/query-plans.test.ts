@@ -14,11 +14,16 @@ import { STORES } from './query-plans/stores.ts';
 
 /** Statements that may read more, by the start of their text and the index they follow. */
 const ALLOWED: { start: string; index: string; why: string }[] = [
-  {
-    start: 'SELECT agent, upstream_model, provider, SUM(calls)',
+  ...['agent', 'principal'].map((by) => ({
+    start: `SELECT ${by} AS name, upstream_model, provider, SUM(calls)`,
     index: 'model_calls_by_time',
     why: 'sums the calls of less than an hour, up to the first whole one',
-  },
+  })),
+  ...['SELECT task AS name, upstream_model', 'SELECT created_ms FROM model_calls'].map((start) => ({
+    start,
+    index: 'model_calls_by_time',
+    why: 'reads the newest 10,000 calls at most',
+  })),
   {
     start: 'SELECT id, ended_ms FROM tasks WHERE depth = 0',
     index: 'tasks_roots_by_end',

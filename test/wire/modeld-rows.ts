@@ -55,7 +55,10 @@ export const ROWS = rows({
     bad: [['no task', (good) => ({ ...good, query: { seconds: '1' } }), 'bad_request']],
   },
   listModels: { cites: '[R292]', good: async (world) => ({ run: world.someRun }) },
-  usage: { cites: '[R293]', good: async () => ({ query: { since: '2026-01-01T00:00:00Z' } }) },
+  usage: {
+    cites: '[R293]',
+    good: async () => ({ query: { since: '2026-01-01T00:00:00Z', by: 'person' } }),
+  },
   listBudgets: { good: nothing },
   setBudget: {
     good: async () => ({ body: { subject: 'agent', name: `a${made++}`, tokens_limit: 1_000 } }),

@@ -158,8 +158,8 @@ function makeSettingHandlers({
   providers,
 }: ModeldService): Pick<ModeldHandlers, SettingRoutes> {
   return {
-    usage: ({ query }) =>
-      reports.usage({ agent: query.agent, taskId: query.task_id, since: query.since }),
+    usage: ({ query: { agent, task_id: taskId, since, by } }) =>
+      reports.usage({ agent, taskId, since, by }),
     listBudgets: async () => ({ budgets: await settings.listBudgets() }),
     setBudget: async ({ caller, body }) => {
       const setBy = caller.kind === 'operator' ? 'operator' : 'agentd';

@@ -114,6 +114,18 @@ export const UsageRow = z.object({
 });
 export type UsageRow = z.infer<typeof UsageRow>;
 
+/** A person's usage has that of the keys they own. */
+export const UsageBy = z.enum(['key', 'agent', 'person', 'model', 'task']);
+export type UsageBy = z.infer<typeof UsageBy>;
+
+export const UsageGroup = UsageRow.omit({ agent: true, model: true, provider: true }).extend({
+  /** The key, agent, person, PROVIDER/MODEL or top task; null for calls without. */
+  name: z.string().nullable(),
+  /** True for calls from before an upgrade, of which the key or person is not known. */
+  is_unknown: z.boolean(),
+});
+export type UsageGroup = z.infer<typeof UsageGroup>;
+
 /** The calendar month or day (UTC) after which a budget renews; `total` never does. */
 export const BudgetPeriod = z.enum(['day', 'month', 'total']);
 export type BudgetPeriod = z.infer<typeof BudgetPeriod>;

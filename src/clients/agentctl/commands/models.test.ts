@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { agent, at, id, model, tool, usage } from '../testing/fixtures.ts';
+import { agent, at, id, model, tool } from '../testing/fixtures.ts';
 import { agentctl } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -227,20 +227,6 @@ test('model test exits 1 when the model did not respond', async () => {
   assert.match(good.stdout, /rehearsal\/x: images: it cannot see\n$/);
   fake.script({ modeld: { testModel: async () => ({ ...answer, ok: false }) } });
   assert.equal((await run('model', 'test', 'coder-large')).code, 1);
-});
-
-test('model usage counts from midnight, or from --since', async () => {
-  fake.script({ modeld: { usage: async () => usage(12_300, { cache_read_tokens: 40 }) } });
-  const { stdout } = await run('model', 'usage', '--agent', 'planner');
-  assert.match(
-    stdout,
-    /planner +planner-large +rehearsal +3 +1,200 +40 +300 +\$0\.0123\n\n3 calls, \$0\.0123 today/,
-  );
-  const query = last().query as { agent: string; since: string };
-  assert.equal(query.agent, 'planner');
-  assert.match(query.since, /T00:00:00\.000Z$/);
-  await run('model', 'usage', '--since', '2026-06-01');
-  assert.deepEqual(last().query, { since: '2026-06-01T00:00:00.000Z' });
 });
 
 test('model budget shows and sets', async () => {

@@ -1,8 +1,7 @@
-// agentctl model list and usage.
-import type { ModelView, Usage } from '../../../wire/modeld.ts';
+// agentctl model list.
+import type { ModelView } from '../../../wire/modeld.ts';
 import type { Session } from '../command.ts';
-import { readTime } from '../read-amounts.ts';
-import { formatCount, formatMoney, pluralize, startOfDay } from '../show/amounts.ts';
+import { formatCount } from '../show/amounts.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
 import { wrap } from '../show/width.ts';
@@ -92,55 +91,10 @@ function renderDefault(models: readonly ModelView[]): string[] {
     : [`${chosen.name} is "default", and the fallback for agents whose model is not offered.`];
 }
 
-function renderGuessedPrices(names: readonly string[]): string[] {
+export function renderGuessedPrices(names: readonly string[]): string[] {
   if (names.length === 0) return [];
   return [
     `~ ${names.join(', ')}: no known price, so charged at the rate of the most expensive model. Set it:`,
     '  agentctl model add PROVIDER --free, or --price-in USD --price-out USD',
   ];
-}
-
-const USAGE_HEADERS = [
-  { title: 'AGENT', minWidth: 8 },
-  { title: 'MODEL', minWidth: 8 },
-  { title: 'PROVIDER', minWidth: 8 },
-  { title: 'CALLS', align: 'right' },
-  { title: 'IN', align: 'right' },
-  { title: 'CACHED', align: 'right' },
-  { title: 'OUT', align: 'right' },
-  { title: 'COST', align: 'right' },
-] as const;
-
-export async function usage({ args, out, runtime }: Session): Promise<void> {
-  const now = Date.now();
-  const sinceOption = args.text('since');
-  const since = sinceOption === undefined ? startOfDay(now) : readTime(sinceOption, now, 'ago');
-  const query = { agent: args.text('agent'), task_id: args.text('task'), since };
-  const answer = await runtime().call('modeld', 'usage', { query });
-  out.print({ ...answer, since }, () => {
-    const { total } = answer;
-    const when = sinceOption === undefined ? 'today (UTC)' : `since ${since}`;
-    const sum = `${pluralize(total.calls, 'call')}, ${formatMoney(total.cost_microusd)} ${when}`;
-    if (answer.rows.length === 0) return [sum];
-    const rows = answer.rows.map((row) => [
-      row.agent || '–',
-      row.model,
-      row.provider,
-      formatCount(row.calls),
-      ...formatUsage(row.usage),
-      `${row.cost_is_guess ? '~' : ''}${formatMoney(row.cost_microusd)}`,
-    ]);
-    const guessed = answer.rows.filter((row) => row.cost_is_guess).map(({ model }) => model);
-    return [
-      ...renderTable(USAGE_HEADERS, rows, out),
-      '',
-      sum,
-      ...renderGuessedPrices([...new Set(guessed)]),
-    ];
-  });
-}
-
-function formatUsage(used: Usage): string[] {
-  const cached = used.cache_read_tokens + used.cache_write_tokens;
-  return [formatCount(used.input_tokens), formatCount(cached), formatCount(used.output_tokens)];
 }

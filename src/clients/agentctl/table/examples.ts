@@ -105,7 +105,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'agentctl model add anthropic --model claude-sonnet-5 --key-file key.txt',
     'agentctl model add local --dialect openai --base-url http://host:8000/v1',
   ],
-  'model usage': ['agentctl model usage --since 7d', 'agentctl model usage --task task_01kq8zt'],
+  'model usage': ['agentctl model usage --since 7d', 'agentctl model usage --by person'],
   'model budget': ['agentctl model budget', 'agentctl model budget agent coder --cost 5'],
   'policy check': ['agentctl policy check network.cedar'],
   'policy show': ['agentctl policy show coder'],

@@ -124,9 +124,19 @@ export const modelCommands: readonly Command[] = [
       { name: 'agent', value: 'A', completes: 'agent', help: 'only this agent' },
       { name: 'task', value: 'ID', completes: 'task', help: 'only this task' },
       { name: 'since', value: 'TIME', help: 'start time, or how long ago: 24h' },
+      {
+        name: 'by',
+        value: 'WHAT',
+        completes: ['key', 'agent', 'person', 'model', 'task'],
+        help: 'sum by key, agent, person, model or task',
+      },
     ],
     help: 'show calls, tokens and cost by agent and model',
-    load: async () => (await import('../commands/models.ts')).usage,
+    details: [
+      'A person has the usage of the keys they own, and a task that of its subtasks.',
+      'By task, the newest 10,000 calls are counted.',
+    ],
+    load: async () => (await import('../commands/model-usage.ts')).usage,
   },
   {
     path: ['model', 'budget'],

@@ -98,6 +98,7 @@ export function makeOutcome(
   return {
     seq,
     callId: call.callId,
+    principal: call.identity.principal,
     agent: call.identity.agent,
     createdMs,
     status,

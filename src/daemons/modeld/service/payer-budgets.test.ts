@@ -4,7 +4,7 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import { manualClock } from '../../../platform/clock.ts';
 import { RawReply } from '../../../platform/dispatch.ts';
 import type { Caller } from '../../../wire/caller.ts';
-import type { CreateKeyBody } from '../../../wire/modeld.ts';
+import { type CreateKeyBody, UsageBy } from '../../../wire/modeld.ts';
 import {
   freshStateDir,
   type Modeld,
@@ -12,6 +12,7 @@ import {
   OPERATOR,
   rejects,
   startModeld,
+  taskId,
   until,
 } from '../testing/harness.ts';
 import { type FakeProvider, startProvider } from '../testing/provider.ts';
@@ -124,6 +125,67 @@ describe('who pays', () => {
     await rejects(post(modeld, OPERATOR), 'budget');
     await post(modeld, two);
     await modeld.stop();
+  });
+
+  test('usage adds up by key, agent, person, model and task, also after a restart', async () => {
+    const stateDir = freshStateDir();
+    const first = await start({ stateDir });
+    const owned = await makeKey(first, { name: 'owned', owner: 'alice' });
+    const loose = await makeKey(first, { name: 'loose' });
+    const alice: Caller = { kind: 'operator', principal: 'person:alice' };
+    await post(first, asKey('owned', 'alice', owned.secret));
+    await post(first, asKey('loose', null, loose.secret));
+    await post(first, alice);
+    await first.as(alice).generate({
+      body: {
+        model: 'gpt-test',
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
+        agent: 'coder',
+        task_id: taskId(7),
+      },
+    });
+    const expected: Record<UsageBy, [string | null, number][]> = {
+      key: [
+        [null, 2],
+        ['loose', 1],
+        ['owned', 1],
+      ],
+      agent: [
+        [null, 3],
+        ['coder', 1],
+      ],
+      person: [
+        ['alice', 3],
+        [null, 1],
+      ],
+      model: [['local/gpt-test', 4]],
+      task: [
+        [null, 3],
+        [taskId(7), 1],
+      ],
+    };
+    const check = async (modeld: Modeld, query: { since?: string }) => {
+      for (const by of UsageBy.options) {
+        const answer = await modeld.operator.usage({ query: { ...query, by } });
+        const groups = answer.groups!.map(({ name, calls }) => [name, calls]);
+        assert.deepEqual(groups.sort(), expected[by].sort(), by);
+        const cost = answer.groups!.reduce((sum, group) => sum + group.cost_microusd, 0);
+        assert.equal(cost, answer.total.cost_microusd, by);
+        assert.ok(answer.groups!.every((group) => !group.is_unknown && group.calls > 0));
+        assert.equal(answer.groups_after, undefined);
+      }
+    };
+    await check(first, {});
+    await first.stop();
+    const second = await start({ stateDir });
+    await check(second, { since: new Date(Date.now() - 7_200_000).toISOString() });
+    const { groups } = await second.operator.usage({ query: { by: 'task', task_id: taskId(7) } });
+    assert.deepEqual(
+      groups!.map(({ name, calls }) => [name, calls]),
+      [[taskId(7), 1]],
+    );
+    assert.equal((await second.operator.usage({ query: {} })).groups, undefined);
+    await second.stop();
   });
 
   test('a month ends with the calendar month, UTC; spending outlives a restart', async () => {

@@ -1,15 +1,18 @@
 // Reports usage and recorded calls.
+import { toTimestamp } from '../../../platform/clock.ts';
 import { cutPage, readNumberCursor } from '../../../platform/page.ts';
 import type { Database } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { ModelCallView, Usage, UsageRow } from '../../../wire/modeld.ts';
+import type { ModelCallView, Usage, UsageBy, UsageRow } from '../../../wire/modeld.ts';
 import type { RunId } from '../../../wire/primitives.ts';
+import { NO_USAGE } from '../rules/budget.ts';
 import { listCalls, readHashes, readLatest, toCallView } from '../store/calls.ts';
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
 import { findPrunedCall, findPrunedRun, listContextRuns } from '../store/prune.ts';
-import { sumUsage } from '../store/usage.ts';
+import { findLeftOut, sumUsage, type UsageFilter } from '../store/usage-report.ts';
 import type { Upstream } from './ports.ts';
+import { addUsages, groupUsage, type UsageCost } from './usage-groups.ts';
 
 const FORGOTTEN = '[forgotten]';
 
@@ -17,6 +20,7 @@ export type UsageQuery = {
   agent: string | undefined;
   taskId: string | undefined;
   since: string | undefined;
+  by?: UsageBy | undefined;
 };
 export type CallsQuery = {
   runId: string | undefined;
@@ -45,25 +49,37 @@ export class Reports {
     await this.#deps.journal.flush().catch(() => undefined);
   }
 
-  async usage(query: UsageQuery) {
+  async usage({ agent, taskId, since, by }: UsageQuery) {
     const { db } = this.#deps;
     await this.#flush();
-    const sums = await db.read((sql) =>
-      sumUsage(sql, {
-        agent: query.agent?.replace(/^agent:/, ''),
-        taskId: query.taskId,
-        sinceMs: query.since === undefined ? undefined : Date.parse(query.since),
-      }),
-    );
-    const { upstream } = this.#deps;
-    const rows = sums.map(
-      ({ cost, ...row }): UsageRow => ({
-        ...row,
-        cost_microusd: cost,
-        cost_is_guess: cost > 0 && upstream.getPrice(row.provider, row.model).is_guess,
-      }),
-    );
-    return { rows, total: sumRows(rows) };
+    const filter: UsageFilter = {
+      agent: agent?.replace(/^agent:/, ''),
+      taskId,
+      sinceMs: since === undefined ? undefined : Date.parse(since),
+    };
+    return db.read(async (sql) => {
+      const sums = await sumUsage(sql, filter);
+      const rows = sums.map(
+        ({ name, cost, ...row }): UsageRow => ({
+          agent: name,
+          ...row,
+          cost_microusd: cost,
+          cost_is_guess: this.#isGuess({ ...row, cost }),
+        }),
+      );
+      const total = { rows, total: sumRows(rows) };
+      if (by === undefined) return total;
+      const isGuess = this.#isGuess.bind(this);
+      const groups = await groupUsage({ sql, filter, isGuess, byAgent: sums }, by);
+      const isWhole = by !== 'task' || taskId !== undefined;
+      const leftOutMs = isWhole ? undefined : await findLeftOut(sql, filter.sinceMs);
+      const after = leftOutMs === undefined ? {} : { groups_after: toTimestamp(leftOutMs) };
+      return { ...total, groups, ...after };
+    });
+  }
+
+  #isGuess({ cost, provider, model }: UsageCost): boolean {
+    return cost > 0 && this.#deps.upstream.getPrice(provider, model).is_guess;
   }
 
   async list(query: CallsQuery) {
@@ -119,13 +135,7 @@ function sumRows(rows: readonly UsageRow[]): {
     rows.reduce((n, row) => n + read(row), 0);
   return {
     calls: sum((row) => row.calls),
-    usage: {
-      input_tokens: sum((row) => row.usage.input_tokens),
-      output_tokens: sum((row) => row.usage.output_tokens),
-      cache_read_tokens: sum((row) => row.usage.cache_read_tokens),
-      cache_write_tokens: sum((row) => row.usage.cache_write_tokens),
-      reasoning_tokens: sum((row) => row.usage.reasoning_tokens),
-    },
+    usage: rows.map((row) => row.usage).reduce(addUsages, NO_USAGE),
     cost_microusd: sum((row) => row.cost_microusd),
   };
 }

@@ -185,7 +185,8 @@ function restoreOutcome(sql: SqlNow, event: NewEvent, listOwnBudgets: ListOwnBud
     endedMs: Date.parse(event.ts),
   } as const;
   writeOutcome(sql, outcome);
-  addUsage(sql, [{ ...outcome, agent: row.agent, createdMs: row.created_ms }]);
+  const { principal, agent, created_ms: createdMs } = row;
+  addUsage(sql, [{ ...outcome, principal, agent, createdMs }]);
   for (const key of listBudgetsOfRow(row, listOwnBudgets)) writeSpent(sql, { key, ...charged });
   return true;
 }
@@ -208,6 +209,7 @@ function makeUnknownOutcome(
   return {
     seq: row.seq,
     callId: row.call_id,
+    principal: row.principal,
     agent: row.agent,
     createdMs: row.created_ms,
     status: 'unknown',

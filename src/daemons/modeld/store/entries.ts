@@ -36,6 +36,7 @@ export type Intent = {
 export type CallOutcome = {
   seq: number;
   callId: string;
+  principal: string;
   agent: string;
   createdMs: number;
   status: Exclude<ModelCallView['status'], 'running'>;

@@ -9,7 +9,7 @@ import { freshStateDir } from '../testing/harness.ts';
 import { readRunningCalls } from './calls.ts';
 import { readPart, writePart } from './parts.ts';
 import { MIGRATIONS } from './tables.ts';
-import { sumUsage } from './usage.ts';
+import { sumUsage } from './usage-report.ts';
 
 const dir = freshStateDir();
 after(() => rmSync(dir, { recursive: true, force: true }));

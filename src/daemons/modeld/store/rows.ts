@@ -87,7 +87,10 @@ export function writeIntent(
   );
 }
 
-type OutcomeRow = Omit<CallOutcome, 'callId' | 'agent' | 'createdMs' | 'spent' | 'event'>;
+type OutcomeRow = Omit<
+  CallOutcome,
+  'callId' | 'principal' | 'agent' | 'createdMs' | 'spent' | 'event'
+>;
 
 /** Returns false, and writes nothing, when the call had an outcome already. */
 export function writeOutcome(sql: SqlNow, o: OutcomeRow): boolean {

@@ -6,7 +6,7 @@ import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { API_KEYS } from './api-keys.ts';
 import { PARTS_BY_KEY } from './parts.ts';
-import { USAGE_HOURS, USAGE_TOTALS } from './usage.ts';
+import { USAGE_HOURS, USAGE_PRINCIPALS, USAGE_TOTALS } from './usage.ts';
 
 export const ID_COLUMNS: IdColumns = { call: ['model_calls', 'call_id'] };
 
@@ -223,4 +223,5 @@ export const MIGRATIONS: Migrations = [
   API_KEYS,
   ALIASES,
   BUDGET_PERIODS,
+  USAGE_PRINCIPALS,
 ];

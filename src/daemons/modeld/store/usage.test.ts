@@ -10,7 +10,15 @@ import { openSqlite, type SqlNow } from '../../../platform/sql/sqlite.ts';
 import { freshStateDir } from '../testing/harness.ts';
 import { writeIntent, writeOutcome } from './rows.ts';
 import { MIGRATIONS } from './tables.ts';
-import { addUsage, type EndedCall, sumUsage, type UsageFilter, type UsageTotals } from './usage.ts';
+import { addUsage, type EndedCall } from './usage.ts';
+import {
+  findLeftOut,
+  sumUsage,
+  TASK_CALLS_MAX,
+  type UsageColumn,
+  type UsageFilter,
+  type UsageTotals,
+} from './usage-report.ts';
 
 const dir = freshStateDir();
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -19,7 +27,7 @@ const START_MS = Date.parse('2026-01-01T00:00:00Z');
 const BEFORE_SUMS = MIGRATIONS.findIndex((text) => text.includes('CREATE TABLE usage_hours'));
 
 /** The report as one sum over all calls. */
-async function sumCalls(sql: Sql, filter: UsageFilter): Promise<UsageTotals[]> {
+async function sumCalls(sql: Sql, filter: UsageFilter, by: UsageColumn): Promise<UsageTotals[]> {
   const where: string[] = ['1 = 1'];
   const values: Value[] = [];
   const add = (text: string, value: Value | undefined): void => {
@@ -31,16 +39,16 @@ async function sumCalls(sql: Sql, filter: UsageFilter): Promise<UsageTotals[]> {
   add('created_ms >= ?', filter.sinceMs);
   add('agent = ?', filter.agent);
   const rows = await sql.all<Record<string, number>>(
-    `SELECT agent, upstream_model, provider, COUNT(*) AS calls,
+    `SELECT ${by === 'task' ? "COALESCE(task_id, '')" : by} AS name, upstream_model, provider, COUNT(*) AS calls,
        COALESCE(SUM(input_tokens), 0) AS input_tokens, SUM(output_tokens) AS output_tokens,
        SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
        SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
-     FROM model_calls WHERE ${where.join(' AND ')} GROUP BY agent, upstream_model, provider
-     ORDER BY cost DESC, calls DESC, agent, upstream_model, provider LIMIT 1000`,
+     FROM model_calls WHERE ${where.join(' AND ')} GROUP BY name, upstream_model, provider
+     ORDER BY cost DESC, calls DESC, name, upstream_model, provider LIMIT 1000`,
     ...values,
   );
-  return rows.map(({ agent, upstream_model, provider, calls, cost, ...usage }) => ({
-    agent,
+  return rows.map(({ name, upstream_model, provider, calls, cost, ...usage }) => ({
+    name,
     model: upstream_model,
     provider,
     calls,
@@ -58,6 +66,7 @@ const time = fc.oneof(
 );
 const target = fc.record({ model: pick('m1', 'm2'), provider: pick('p1', 'p2') });
 const call = fc.record({
+  principal: pick('key:ci', 'person:eve', 'agent:ann'),
   agent: pick('ann', 'ben', ''),
   taskId: fc.option(pick('task_1', 'task_2')),
   createdMs: time,
@@ -83,7 +92,6 @@ const INTENT = {
   attempt: 1,
   runId: null,
   fence: null,
-  principal: 'person:ann',
   via: 'neutral',
   model: 'default',
   rehearsal: false,
@@ -94,12 +102,14 @@ const INTENT = {
   reserved: { tokens: 1, costMicrousd: 1 },
 } as const;
 
-function addCall(sql: SqlNow, seq: number, { agent, taskId, createdMs, target }: TestCall): void {
+function addCall(sql: SqlNow, seq: number, made: TestCall): void {
+  const { principal, agent, taskId, createdMs, target } = made;
   writeIntent(sql, {
     seq,
     intent: {
       ...INTENT,
       callId: `call_${seq}`,
+      principal,
       agent,
       taskId,
       rootTaskId: taskId,
@@ -111,7 +121,8 @@ function addCall(sql: SqlNow, seq: number, { agent, taskId, createdMs, target }:
 }
 
 /** Returns what the sums have to be told. */
-function endCall(sql: SqlNow, seq: number, { agent, createdMs, end }: TestCall): EndedCall[] {
+function endCall(sql: SqlNow, seq: number, made: TestCall): EndedCall[] {
+  const { principal, agent, createdMs, end } = made;
   if (end === null) return [];
   const n = end.usage;
   const usage = n === null ? null : { input_tokens: n, output_tokens: n + 1 };
@@ -131,7 +142,7 @@ function endCall(sql: SqlNow, seq: number, { agent, createdMs, end }: TestCall):
   } as const;
   const times = end.isRepeated ? [1, 2] : [1];
   const written = times.filter(() => writeOutcome(sql, outcome));
-  return written.map(() => ({ ...outcome, agent, createdMs }));
+  return written.map(() => ({ ...outcome, principal, agent, createdMs }));
 }
 
 test('sums per hour and in total equal the sum over all calls', async () => {
@@ -150,7 +161,8 @@ test('sums per hour and in total equal the sum over all calls', async () => {
         });
         await db.read(async (sql) => {
           for (const one of filters)
-            assert.deepEqual(await sumUsage(sql, one), await sumCalls(sql, one));
+            for (const by of ['agent', 'principal', 'task'] as const)
+              assert.deepEqual(await sumUsage(sql, one, by), await sumCalls(sql, one, by));
         });
         await db.close();
       },
@@ -186,7 +198,45 @@ test('calls from before there were sums are in them', async () => {
     await db.read(async (sql) => {
       const sums = await sumUsage(sql, { ...all, sinceMs });
       assert.ok(sums.length === 3);
-      assert.deepEqual(sums, await sumCalls(sql, { ...all, sinceMs }));
+      const principals = (await sumUsage(sql, { ...all, sinceMs }, 'principal')).map(
+        ({ name }) => name,
+      );
+      assert.ok(principals.includes(''), 'nobody knows who made those');
+      assert.deepEqual(sums, await sumCalls(sql, { ...all, sinceMs }, 'agent'));
     });
+  await db.close();
+});
+
+test('a report by task reads the newest calls, and says after which time', async () => {
+  const db = openSqlite({ file: join(dir, 'many.sqlite'), migrations: MIGRATIONS });
+  const add = (sql: SqlNow, from: number, count: number): void =>
+    sql.run(
+      `INSERT INTO model_calls (seq, call_id, attempt, status, principal, agent, task_id, via,
+         model, provider, upstream_model, rehearsal, purpose, request_hash, context, params,
+         reserved_tokens, reserved_cost, created_ms, cost)
+       SELECT value, 'call_' || value, 1, 'completed', 'p', 'a', iif(value & 1, 'task_1', 'task_0'),
+         'openai',
+         'm', 'p', 'm', 0, '', '', x'00', '', 0, 0, value, 1
+       FROM (WITH RECURSIVE n(value) AS (SELECT ? UNION ALL SELECT value + 1 FROM n LIMIT ?)
+         SELECT value FROM n)`,
+      from,
+      count,
+    );
+  const all = { agent: undefined, taskId: undefined, sinceMs: undefined };
+  await db.writeNow((sql) => add(sql, 1, TASK_CALLS_MAX));
+  assert.equal(await db.read((sql) => findLeftOut(sql)), undefined);
+  await db.writeNow((sql) => add(sql, TASK_CALLS_MAX + 1, 50));
+  await db.read(async (sql) => {
+    assert.equal(await findLeftOut(sql), 50);
+    assert.equal(await findLeftOut(sql, 51), undefined);
+    const sums = await sumUsage(sql, all, 'task');
+    assert.deepEqual(
+      sums.map(({ name, calls }) => [name, calls]),
+      [
+        ['task_0', TASK_CALLS_MAX / 2],
+        ['task_1', TASK_CALLS_MAX / 2],
+      ],
+    );
+  });
   await db.close();
 });

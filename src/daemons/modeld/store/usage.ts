@@ -1,12 +1,11 @@
-// Sums the usage of calls for reports. Ended calls are summed per hour, and over all time, in the
+// Keeps the sums of usage for reports. Ended calls are summed per hour, and over all time, in the
 // transaction of their outcome: a report reads the hours since a time, or the totals, however many
 // calls there were.
-import type { Sql, Value } from '../../../platform/sql/database.ts';
+import type { Value } from '../../../platform/sql/database.ts';
 import type { SqlNow } from '../../../platform/sql/sqlite.ts';
-import type { Usage } from '../../../wire/modeld.ts';
 import type { CallOutcome, Intent } from './entries.ts';
 
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 
 /** Only calls that run have no part in the sums yet. */
 export const USAGE_HOURS = `
@@ -50,14 +49,43 @@ INSERT INTO usage_totals
     SUM(cache_read_tokens), SUM(cache_write_tokens), SUM(reasoning_tokens), SUM(cost)
   FROM usage_hours GROUP BY agent, upstream_model, provider;`;
 
+/** Adds who made the calls; of those summed before nobody knows. */
+export const USAGE_PRINCIPALS = ['hours', 'totals']
+  .map((which) => {
+    const hour = which === 'hours' ? 'hour, ' : '';
+    return `
+ALTER TABLE usage_${which} RENAME TO usage_${which}_old;
+CREATE TABLE usage_${which} (${hour === '' ? '' : '\n  hour INTEGER NOT NULL,'}
+  principal TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  upstream_model TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  calls INTEGER NOT NULL,
+  input_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  cache_read_tokens INTEGER NOT NULL,
+  cache_write_tokens INTEGER NOT NULL,
+  reasoning_tokens INTEGER NOT NULL,
+  cost INTEGER NOT NULL,
+  PRIMARY KEY (${hour}principal, agent, upstream_model, provider)
+) WITHOUT ROWID;
+INSERT INTO usage_${which}
+  SELECT ${hour}'', agent, upstream_model, provider, calls, input_tokens, output_tokens,
+    cache_read_tokens, cache_write_tokens, reasoning_tokens, cost
+  FROM usage_${which}_old;
+DROP TABLE usage_${which}_old;`;
+  })
+  .join('');
+
 export type EndedCall = Pick<CallOutcome, 'provider' | 'upstreamModel' | 'usage' | 'charged'> &
-  Pick<Intent, 'agent' | 'createdMs'>;
+  Pick<Intent, 'principal' | 'agent' | 'createdMs'>;
 
 type UsageSum = { key: Value[]; counts: number[] };
 
 /** Adds calls that have just ended to the sums; those with the same key in one statement. */
 export function addUsage(sql: SqlNow, ended: readonly EndedCall[]): void {
-  const groupOf = ({ agent, upstreamModel, provider }: EndedCall) => [
+  const groupOf = ({ principal, agent, upstreamModel, provider }: EndedCall) => [
+    principal,
     agent,
     upstreamModel,
     provider,
@@ -111,90 +139,3 @@ function addSum(
     ...values,
   );
 }
-
-export type UsageTotals = {
-  agent: string;
-  model: string;
-  provider: string;
-  calls: number;
-  usage: Usage;
-  cost: number;
-};
-export type UsageFilter = {
-  agent: string | undefined;
-  taskId: string | undefined;
-  sinceMs: number | undefined;
-};
-type UsageSumRow = Usage & {
-  agent: string;
-  upstream_model: string;
-  provider: string;
-  calls: number;
-  cost: number;
-};
-
-/** Resolves to the sums by agent, model and provider, the most expensive first. */
-export async function sumUsage(sql: Sql, filter: UsageFilter): Promise<UsageTotals[]> {
-  const sources =
-    filter.taskId === undefined ? selectByTime(filter) : [selectByTask(filter, filter.taskId)];
-  const rows = await sql.all<UsageSumRow>(
-    `SELECT agent, upstream_model, provider, SUM(calls) AS calls,
-       SUM(input_tokens) AS input_tokens, SUM(output_tokens) AS output_tokens,
-       SUM(cache_read_tokens) AS cache_read_tokens, SUM(cache_write_tokens) AS cache_write_tokens,
-       SUM(reasoning_tokens) AS reasoning_tokens, SUM(cost) AS cost
-     FROM (${sources.map(({ text }) => text).join(' UNION ALL ')})
-     GROUP BY agent, upstream_model, provider
-     ORDER BY SUM(cost) DESC, SUM(calls) DESC, agent, upstream_model, provider LIMIT 1000`,
-    ...sources.flatMap(({ values }) => values),
-  );
-  return rows.map(({ agent, upstream_model, provider, calls, cost, ...usage }) => ({
-    agent,
-    model: upstream_model,
-    provider,
-    calls,
-    usage,
-    cost,
-  }));
-}
-
-const GROUP = 'agent, upstream_model, provider';
-const AMOUNTS = 'output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost';
-const CALLS = `SELECT ${GROUP}, 1 AS calls, COALESCE(input_tokens, 0) AS input_tokens, ${AMOUNTS}
-  FROM model_calls`;
-const SUMS = `SELECT ${GROUP}, calls, input_tokens, ${AMOUNTS} FROM`;
-
-type UsageSource = { text: string; values: Value[] };
-
-/** A task has few calls, and no sums of its own. */
-function selectByTask({ agent, sinceMs = 0 }: UsageFilter, taskId: string): UsageSource {
-  const by = byAgent(agent);
-  return {
-    text: `${CALLS} WHERE task_id = ? AND created_ms >= ?${by.text}`,
-    values: [taskId, sinceMs, ...by.values],
-  };
-}
-
-/** The calls that have ended since a time, or ever, and those that run. */
-function selectByTime({ agent, sinceMs }: UsageFilter): UsageSource[] {
-  const by = byAgent(agent);
-  const running = {
-    // The plus hides the column from the planner, which would read all calls since then.
-    text: `${CALLS} WHERE status = 'running' AND +created_ms >= ?${by.text}`,
-    values: [sinceMs ?? 0, ...by.values],
-  };
-  if (sinceMs === undefined)
-    return [{ text: `${SUMS} usage_totals WHERE 1${by.text}`, values: by.values }, running];
-  const hour = Math.ceil(sinceMs / HOUR_MS);
-  return [
-    { text: `${SUMS} usage_hours WHERE hour >= ?${by.text}`, values: [hour, ...by.values] },
-    {
-      // From before the first whole hour.
-      text: `${CALLS} WHERE status <> 'running' AND created_ms >= ? AND created_ms < ?${by.text}`,
-      values: [sinceMs, hour * HOUR_MS, ...by.values],
-    },
-    running,
-  ];
-}
-
-const byAgent = (agent: string | undefined): UsageSource =>
-  agent === undefined ? { text: '', values: [] } : { text: ' AND agent = ?', values: [agent] };

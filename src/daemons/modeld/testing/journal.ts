@@ -101,6 +101,7 @@ export const intent = (n: number, more: Partial<Intent> = {}): Intent => ({
 export const outcome = (seq: number): CallOutcome => ({
   seq,
   callId: `call_${seq}`,
+  principal: 'person:alice',
   agent: '',
   createdMs: 1,
   status: 'completed',

@@ -17,7 +17,7 @@ import {
 } from '../../../../src/daemons/modeld/store/run-rows.ts';
 import * as settings from '../../../../src/daemons/modeld/store/settings.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/modeld/store/tables.ts';
-import { sumUsage } from '../../../../src/daemons/modeld/store/usage.ts';
+import { findLeftOut, sumUsage } from '../../../../src/daemons/modeld/store/usage-report.ts';
 import { intent, outcome } from '../../../../src/daemons/modeld/testing/journal.ts';
 import { systemClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
@@ -135,11 +135,11 @@ async function readAll(db: Database): Promise<void> {
     for (const { agent, task_id, since } of listChoices(
       Object.fromEntries(filters.map((n) => [n, '9'])),
     ))
-      await sumUsage(sql, {
-        agent,
-        taskId: task_id,
-        sinceMs: since === undefined ? since : Number(since),
-      });
+      for (const by of ['agent', 'principal', 'task'] as const) {
+        const sinceMs = since === undefined ? since : Number(since);
+        await sumUsage(sql, { agent, taskId: task_id, sinceMs }, by);
+        await findLeftOut(sql, sinceMs);
+      }
     await settings.readStandingLimits(sql);
     await settings.readLimit(sql, 'task', 'x');
     await settings.readTaskLimits(sql, 10);
@@ -217,8 +217,8 @@ export const modeld: StoreUse = {
     parts_counted: 'one row',
     providers: 'one row for each provider',
     model_aliases: 'one row for each alias',
-    usage_hours: 'one row for each hour, agent and model, however many calls there were',
-    usage_totals: 'one row for each agent and model',
+    usage_hours: 'one row for each hour, caller and model, however many calls there were',
+    usage_totals: 'one row for each caller and model',
   },
   use,
 };
