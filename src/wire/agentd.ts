@@ -98,6 +98,8 @@ export const agentdRoutes = routes({
       parent_task_id: TaskId.optional(),
       root_task_id: TaskId.optional(),
       context_id: ContextId.optional(),
+      /** Only programs of people. */
+      program: z.literal('true').optional(),
     }),
     output: z.object({ tasks: z.array(TaskView), cursor: z.string().nullable() }),
   }),

@@ -171,6 +171,11 @@ export const ROWS = rows({
     }),
     bad: [['a short token', (good) => withBody(good, { token: 'A' }), 'bad_request']],
   },
+  removeHome: {
+    unknownId: 'fine',
+    good: async () => ({ params: { id: `home_${'0'.repeat(24)}` } }),
+    check: (response: { removed: boolean }) => assert.equal(response.removed, false),
+  },
   execBox: {
     good: async (world) => ({ ...(await openedBox(world)), body: command() }),
     check: isUid,

@@ -16,8 +16,9 @@ function completesAt({ positionals = [] }: Command, i: number): Completes | unde
 export async function completeIds(command: Command, args: Args, connect: Connect): Promise<Args> {
   const whole = new Map<string, string>();
   const complete = async (text: string, completes: Completes | undefined): Promise<void> => {
-    const short = findShortId(text, completes);
-    if (short !== undefined) whole.set(`${completes} ${text}`, await findWhole(short, connect()));
+    if (completes === undefined) return;
+    const id = await completeId(text, completes, connect);
+    if (id !== text) whole.set(`${completes} ${text}`, id);
   };
   for (const [i, text] of args.positionals.entries()) await complete(text, completesAt(command, i));
   const idOptions = (command.options ?? []).filter(
@@ -40,6 +41,16 @@ export async function completeIds(command: Command, args: Args, connect: Connect
     },
     list: (name) => args.list(name).map((text) => read(text, kindOf(name))),
   };
+}
+
+/** The whole id for one that may be shortened. */
+export async function completeId(
+  text: string,
+  completes: Completes,
+  connect: Connect,
+): Promise<string> {
+  const short = findShortId(text, completes);
+  return short === undefined ? text : findWhole(short, connect());
 }
 
 /** A daemon that does not respond fails the command: the id could be one of its own. */

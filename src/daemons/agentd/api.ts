@@ -114,8 +114,9 @@ function makeTaskHandlers({ store, service, replays, findApplyRun }: ApiDeps) {
       ),
     }),
     async listTasks({ query }: HandlerContext<Routes['listTasks']>) {
-      const { limit, cursor, agent, ...filter } = query;
-      const page = await store.tasks({ ...filter, assigned_to: agent }, { limit, cursor });
+      const { limit, cursor, agent, program, ...filter } = query;
+      const options = { limit, cursor, arePrograms: program === 'true' };
+      const page = await store.tasks({ ...filter, assigned_to: agent }, options);
       const { parent_task_id, root_task_id } = filter;
       await assertNotPruned(store, page, { parent_task_id, root_task_id });
       return { tasks: page.rows, cursor: page.cursor };

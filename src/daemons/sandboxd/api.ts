@@ -11,6 +11,7 @@ import type { SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import { toCommandEnd, wardenGoneFault } from './command-end.ts';
 import type { Identities } from './identities.ts';
+import type { KeptHomes } from './kept-homes.ts';
 import { makeLayerHandlers } from './layer-handlers.ts';
 import type { LayerService } from './layer-service.ts';
 import type { Layers } from './layers.ts';
@@ -28,6 +29,7 @@ const WRITING_OPS: ReadonlySet<FileRequestInput['op']> = new Set(['write', 'mkdi
 export type SandboxdDeps = {
   runners: Runners;
   programs: BoxPrograms;
+  keptHomes: Pick<KeptHomes, 'remove'>;
   runEnds: RunEnds;
   boxes: BoxTable;
   levels: Pick<Levels, 'view'>;
@@ -120,6 +122,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     endRunners: async () => ({ ended: (await runners.endAll()) + (await programs.endAll()) }),
     startProgram: async ({ params, body }) => programs.prepare(params.id, body),
     attachProgram: ({ params, body }) => programs.attach(params.id, body.token),
+    removeHome: ({ params, caller }) => deps.keptHomes.remove(params.id, caller.principal),
     async openBox({ params, body, signal }) {
       const view = await boxes.open(params.id, body);
       // The caller never learns of the box, so it would not close it.

@@ -176,6 +176,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     ageMs: context.retention.homes.age,
     isInUse: (id) => boxes.hasHome(id),
     warden,
+    store,
     clock,
     log,
   });
@@ -205,6 +206,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     handlers: makeHandlers({
       runners,
       programs,
+      keptHomes,
       runEnds,
       boxes,
       levels,

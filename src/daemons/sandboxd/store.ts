@@ -154,6 +154,10 @@ export type SandboxdStore = TreeFileMethods &
     recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
     /** The uid is null when the box was refused before it had one. */
     recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
+    recordHomeRemoved(
+      id: string,
+      how: { by: string; bytes: number; entries: number },
+    ): Promise<void>;
     /** Records boxes from before a restart as closed; resolves to their number. */
     closeLost(): Promise<number>;
     /** Newest first. */
@@ -295,6 +299,19 @@ export function makeStore(
           allowed: false,
           status: code,
           data: { ...eventData(box), reason: message.slice(0, 1_000) },
+        }),
+      );
+      outbox.wake();
+    },
+    async recordHomeRemoved(id, { by, bytes, entries }) {
+      await db.write((sql) =>
+        outbox.add(sql, {
+          // A new home may come in its place.
+          id: `${id}.pruned.${randomUUID().slice(0, 8)}`,
+          event: 'data.pruned',
+          principal: by,
+          status: 'homes',
+          data: { home: id, bytes, entries, cause: 'a person removed it' },
         }),
       );
       outbox.wake();

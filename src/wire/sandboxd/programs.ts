@@ -106,4 +106,18 @@ export const programRoutes = routes({
     output: z.unknown(),
     upgrades: PROGRAM_PROTOCOL,
   }),
+  /** Removes the home that programs of an agent share, unless a box with it is open. */
+  removeHome: route({
+    method: 'DELETE',
+    path: '/v1/sandboxes/homes/{id}',
+    callers: ['operator'],
+    params: z.strictObject({ id: HomeId }),
+    output: z.object({
+      /** False when there was none. */
+      removed: z.boolean(),
+      bytes: z.int(),
+      entries: z.int(),
+    }),
+    streams: true,
+  }),
 });

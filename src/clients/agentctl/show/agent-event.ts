@@ -3,7 +3,7 @@
 import type { AuditEvent } from '../../../wire/events.ts';
 import type { Paint } from '../out.ts';
 import { describeEvent } from '../timeline/describe-event.ts';
-import { formatCount, formatMoney } from './amounts.ts';
+import { formatCount, formatMoney, formatSize } from './amounts.ts';
 import { BREAKER_TEXT, chooseStyle, formatClock } from './event.ts';
 import { toOneLine } from './plain.ts';
 import { pad, truncate } from './width.ts';
@@ -57,6 +57,11 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
     `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,
+  'network.allowed': (event) =>
+    `connected to ${readText(event, 'host')}:${readText(event, 'port')}`,
+  'network.closed': (event) =>
+    `its connection to ${readText(event, 'host')}:${readText(event, 'port')} ended: ` +
+    `${formatSize(readNumber(event, 'bytes_sent'))} sent, ${formatSize(readNumber(event, 'bytes_received'))} received`,
   'workspace.disarmed': (event) =>
     `made ${readText(event, 'path')} (${readText(event, 'kind')}), which was removed from the workspace`,
   'sandbox.closed': (event) =>

@@ -1,5 +1,7 @@
 // Commands for programs of people in boxes.
-import type { Command } from '../command.ts';
+import type { Command, Positional } from '../command.ts';
+
+const BOX: Positional = { name: 'NAME|TASK' };
 
 export const boxCommands: readonly Command[] = [
   {
@@ -60,6 +62,46 @@ export const boxCommands: readonly Command[] = [
       'Models are at OPENAI_BASE_URL and ANTHROPIC_BASE_URL in the box, which need no key; --model sets which.',
     ],
     load: async () => (await import('../commands/box-run.ts')).boxRun,
+  },
+  {
+    path: ['box', 'list'],
+    options: [
+      { name: 'all', help: 'also those that have ended' },
+      {
+        name: 'limit',
+        value: 'N',
+        kind: 'count',
+        most: 1000,
+        help: 'maximum number of results (default 50)',
+      },
+    ],
+    help: 'list programs in boxes, newest first: agent, directory, status, cost',
+    load: async () => (await import('../commands/boxes.ts')).list,
+  },
+  {
+    path: ['box', 'logs'],
+    positionals: [BOX],
+    options: [
+      { name: 'lines', short: 'n', value: 'N', kind: 'count', help: 'only the last N events' },
+    ],
+    help: 'show what is recorded of a program: model calls, connections, marks, cost, its end',
+    details: [
+      'What it printed, and what was typed, goes to its terminal and is not kept.',
+      'NAME is that of box run --name: a running program, or else the newest.',
+    ],
+    load: async () => (await import('../commands/boxes.ts')).logs,
+  },
+  {
+    path: ['box', 'rm'],
+    positionals: [BOX],
+    options: [{ name: 'force', help: 'do not ask' }],
+    help: 'cancel a program that is running; of an ended one, remove the home that it left',
+    details: [
+      'The home is that of all programs of the same agent in the same directory, or of the same --name:',
+      'settings and sessions. The next such program gets an empty one, with the marks of the old one.',
+      'Its directory, and what is recorded of it, stay.',
+    ],
+    load: async () => (await import('../commands/boxes.ts')).rm,
   },
   {
     path: ['harness', 'list'],

@@ -4,7 +4,12 @@ import type { Sql, Value } from '../../../platform/sql/database.ts';
 import { RUN_COLUMNS } from './rows.ts';
 
 export type ListPage<T> = { rows: T[]; cursor: string | null };
-export type ListOptions = { limit: number; cursor?: string | undefined };
+export type ListOptions = {
+  limit: number;
+  cursor?: string | undefined;
+  /** Only tasks of people's programs. */
+  arePrograms?: boolean;
+};
 export type ListFilter = Record<string, string | undefined>;
 type ListedTable = 'tasks' | 'runs' | 'waits' | 'messages' | 'artifacts';
 
@@ -15,11 +20,12 @@ export async function listRows<R extends { id: string }>(
   page: ListOptions,
 ): Promise<ListPage<R>> {
   const given = Object.entries(filter).filter((entry): entry is [string, string] => !!entry[1]);
-  const hasId = given.some(([column]) => isIdColumn(column));
+  const isNarrow = page.arePrograms === true || given.some(([column]) => isIdColumn(column));
   const where = given.map(([column]) =>
-    hasId && !isIdColumn(column) ? `${column} || '' = ?` : `${column} = ?`,
+    isNarrow && !isIdColumn(column) ? `${column} || '' = ?` : `${column} = ?`,
   );
   const values: Value[] = given.map(([, value]) => value);
+  if (page.arePrograms === true) where.push('program IS NOT NULL');
   const before = readIdCursor(page.cursor);
   if (before !== undefined) {
     where.push('id < ?');
@@ -37,7 +43,8 @@ export async function listRows<R extends { id: string }>(
 }
 
 /**
- * An id selects the rows of one task, tree or thread; any other column may select most of the
- * table. SQLite has no statistics of the values, so the other columns are hidden from its planner.
+ * An id selects the rows of one task, tree or thread, and people's programs are few; any other
+ * column may select most of the table. SQLite has no statistics of the values, so the other columns
+ * are hidden from its planner.
  */
 const isIdColumn = (column: string): boolean => column.endsWith('_id');

@@ -126,6 +126,9 @@ const MEMORY = `CREATE TABLE episodes_due (task_id TEXT PRIMARY KEY);
 ALTER TABLE tasks ADD COLUMN owner TEXT;
 `;
 
+/** Programs are listed apart from other tasks, of which there are many more. */
+const PROGRAM_LIST = 'CREATE INDEX tasks_of_programs ON tasks (id) WHERE program IS NOT NULL';
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -284,4 +287,5 @@ ${IDEMPOTENCY_TABLE}
   PROGRAMS,
   OWN_LAYERS,
   MEMORY,
+  PROGRAM_LIST,
 ];

@@ -212,12 +212,14 @@ async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   };
   for (const [route, list] of Object.entries(lists)) {
     const names = listFilterNames(agentdRoutes[route as keyof typeof lists].query);
+    const columns = names.filter((name) => name !== 'program');
     const filters = listChoices(
-      Object.fromEntries(names.map((name) => [column[name] ?? name, 'x'])),
+      Object.fromEntries(columns.map((name) => [column[name] ?? name, 'x'])),
     );
     for (const filter of filters)
       for (const cursor of [undefined, newId<string>('task')])
-        await list(filter as Record<string, string>, { limit: 10, cursor });
+        for (const arePrograms of names.includes('program') ? [false, true] : [false])
+          await list(filter as Record<string, string>, { limit: 10, cursor, arePrograms });
   }
   const [wait] = (await store.waits({}, { limit: 1 })).rows;
   const [artifact] = (await store.artifacts({}, { limit: 1 })).rows;

@@ -108,6 +108,7 @@ async function use(file: string): Promise<void> {
   await store.nextDelayed();
   await store.rangeUse({ uids: RANGE, gids: RANGE });
   await forEachOf(3, open);
+  await store.recordHomeRemoved('home_0', { by: 'person:a', bytes: 1, entries: 1 });
   await store.recordRefused(await open(), { code: 'x', message: 'x' });
   for (const isOpen of [undefined, true, false])
     await store.list({ before: 1e9, limit: 10, open: isOpen });
