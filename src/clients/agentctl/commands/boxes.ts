@@ -21,6 +21,8 @@ const HEADERS = [
   { title: 'DIRECTORY', minWidth: 9 },
   { title: 'COMMAND', minWidth: 7 },
 ] as const;
+/** The directories that the person's programs have in a box: the table has no room for them. */
+const BOUND = /\/agentd\/programs\/(?:[^\s/]+\/)*/g;
 const LIMIT_DEFAULT = 50;
 /** Removing many files takes longer than an answer usually may. */
 const REMOVE_DEADLINE_MS = 600_000;
@@ -84,7 +86,7 @@ export async function list({ args, env, out, runtime }: Session): Promise<void> 
       formatRelative(box.since, now),
       box.cost_microusd === null ? '–' : formatMoney(box.cost_microusd),
       shorten(box.workspace, env.HOME),
-      box.command,
+      box.command.replaceAll(BOUND, ''),
     ]);
     const more = cursor === null ? [] : [`There are more: --limit ${limit * 2}`];
     return [...renderTable(HEADERS, rows, out), ...more, ...renderMissing(missing, out.paint)];
