@@ -72,9 +72,9 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds that need a person, a key, the network, old data or a backup, and have their own tests. */
+/** Kinds that need a person, a key, the network, memories or old data, and have their own tests. */
 const ELSEWHERE = new RegExp(
-  '^(key\\.|workspace\\.disarmed|run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|' +
+  '^(key\\.|memory\\.|alias\\.set|provider\\.removed|workspace\\.disarmed|run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|' +
     'network\\.|audit\\.archived|' +
     'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
 );

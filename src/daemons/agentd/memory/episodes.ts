@@ -36,7 +36,7 @@ export type EpisodesDeps = {
   failpoint(name: string): void;
 };
 
-const BACKOFF_MS = { min: 200, max: 30_000 };
+const BACKOFF_MS = { min: 200, max: 5_000 };
 const BATCH_MAX = 20;
 /** More calls of one task than this are not counted. */
 const CALLS_COUNTED_MAX = 1_000;
