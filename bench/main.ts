@@ -24,9 +24,11 @@ import { sandbox } from './sandbox.ts';
 import { status } from './status.ts';
 import { taskRate } from './task-rate.ts';
 import { taskStart } from './task-start.ts';
+import { translation } from './translation.ts';
 
 const BENCHMARKS: readonly Benchmark[] = [
   modeld,
+  translation,
   taskStart,
   taskRate,
   journaledCall,
