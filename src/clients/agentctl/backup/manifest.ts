@@ -184,22 +184,28 @@ export const manifestFault = (file: string, why: string) =>
     hint: 'Use another backup: agentctl backup list DIR.',
   });
 
-/** Yields the entries in order. Throws, after the last, if the hash of the lines differs. */
+/** Yields the entries in order. All lines are verified first: a damaged one could mean anything. */
 export function* readEntries(file: string): Generator<BackupEntry> {
-  const { end } = readSummary(file);
-  const hash = createHash('sha256');
-  let entries = 0;
+  verifyLines(file);
   let isFirst = true;
   for (const line of readLines(file)) {
-    const value = parseJson(line) as BackupEntry | BackupEnd | undefined;
+    const value = JSON.parse(line) as BackupEntry | BackupEnd;
+    if (value.type === 'end') break;
+    if (!isFirst) yield value;
+    isFirst = false;
+  }
+}
+
+function verifyLines(file: string): void {
+  const { end } = readSummary(file);
+  const hash = createHash('sha256');
+  let entries = -1;
+  for (const line of readLines(file)) {
+    const value = parseJson(line) as { type?: unknown } | undefined;
     if (value === undefined) throw manifestFault(file, `line ${entries + 2} is not JSON`);
     if (value.type === 'end') break;
     hashLine(hash, line);
-    if (isFirst) isFirst = false;
-    else {
-      entries += 1;
-      yield value;
-    }
+    entries += 1;
   }
   if (entries !== end.entries)
     throw manifestFault(file, `it has ${entries} entries and should have ${end.entries}`);
