@@ -103,6 +103,9 @@ export const EVENT_KINDS = [
   'sandbox.opened',
   'sandbox.closed',
   'sandbox.refused',
+  // a person's further command in the box of a program
+  'sandbox.command.attempted',
+  'sandbox.command.ended',
   // in a person's directory that is changed in place
   'workspace.disarmed',
   'network.allowed',

@@ -118,6 +118,36 @@ describe('commands for programs in boxes', { timeout: 120_000 }, () => {
     assert.match(event.principal ?? '', /^person:/);
   });
 
+  it('exec runs a further command in the box, which ends with it and is in the log', async () => {
+    const inBox = (...words: string[]) => cli(['exec', 'execed', '--', ...words]);
+    let task = '';
+    let last: ReturnType<typeof inBox> | undefined;
+    await meet(['--name', 'execed'], async () => {
+      task = (await list())[0]!.task_id;
+      const script = 'cat; echo $OPENAI_BASE_URL; exit 5';
+      const ran = await cli(['exec', 'execed', '--', 'sh', '-c', script], { stdin: 'typed\n' });
+      assert.deepEqual([ran.code, ran.stderr], [5, '']);
+      assert.match(ran.stdout, /^typed\nhttp:\/\/127\.0\.0\.1:3129\/\S+\n$/);
+      const missing = await inBox('no-such-program');
+      assert.notEqual(missing.code, 0);
+      last = inBox('sh', '-c', 'echo here > /tmp/file; sleep 50');
+      await eventually('a file of the other command', async () =>
+        (await inBox('cat', '/tmp/file')).stdout === 'here\n' ? true : undefined,
+      );
+      await cli(['box', 'rm', 'execed', '--force']);
+    });
+    assert.equal((await last!).code, 137);
+    const { events } = await runtime.audit.task({ params: { task_id: task }, query: {} });
+    const commands = events.filter(({ event }) => event.startsWith('sandbox.command.'));
+    assert.equal(commands[0]?.event, 'sandbox.command.attempted');
+    assert.match(commands[0]?.principal ?? '', /^person:/);
+    assert.ok(commands.some(({ data }) => data?.exit_code === 5));
+    assert.ok(!JSON.stringify(commands).includes('OPENAI'));
+    const gone = await inBox('true');
+    assert.deepEqual([gone.code, gone.stdout], [1, '']);
+    assert.match(gone.stderr, /has ended/);
+  });
+
   it('a home that a running program has is not removed', async () => {
     const inDir = ['--workspace', dir];
     await cli(['box', 'run', ...inDir, '--', 'true']);

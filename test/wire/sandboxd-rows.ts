@@ -171,6 +171,15 @@ export const ROWS = rows({
     }),
     bad: [['a short token', (good) => withBody(good, { token: 'A' }), 'bad_request']],
   },
+  execProgram: {
+    // The scenario of commands for programs starts some.
+    refused: 'not_found',
+    good: async () => ({
+      params: { id: deriveId<RunId>('run', 'sandboxd', made++) },
+      body: { argv: ['true'] },
+    }),
+    bad: [['no command', (good) => withBody(good, { argv: [] }), 'bad_request']],
+  },
   removeHome: {
     unknownId: 'fine',
     good: async () => ({ params: { id: `home_${'0'.repeat(24)}` } }),

@@ -96,6 +96,7 @@ export const PATHS = {
     listBoxes: 'GET /v1/sandboxes',
     listDisarmed: 'GET /v1/sandboxes/disarmed',
     attachProgram: 'POST /v1/sandboxes/programs/{id}/attach',
+    execProgram: 'POST /v1/sandboxes/programs/{id}/exec',
     removeHome: 'DELETE /v1/sandboxes/homes/{id}',
   },
   memoryd: {

@@ -122,6 +122,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     endRunners: async () => ({ ended: (await runners.endAll()) + (await programs.endAll()) }),
     startProgram: async ({ params, body }) => programs.prepare(params.id, body),
     attachProgram: ({ params, body }) => programs.attach(params.id, body.token),
+    execProgram: ({ params, body, caller }) => programs.exec(params.id, body, caller.principal),
     removeHome: ({ params, caller }) => deps.keptHomes.remove(params.id, caller.principal),
     async openBox({ params, body, signal }) {
       const view = await boxes.open(params.id, body);

@@ -170,7 +170,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       ...new Set([dir, realpathSync(dir)]),
     ]),
   });
-  const programs = makeBoxPrograms({ boxes, runEnds, log });
+  const programs = makeBoxPrograms({ boxes, runEnds, store, log });
   const keptHomes = makeKeptHomes({
     stateDir: realpathSync(stateDir),
     ageMs: context.retention.homes.age,

@@ -6,25 +6,31 @@ import { UpgradeReply } from '../../platform/dispatch.ts';
 import type { Log } from '../../platform/log.ts';
 import { type Fault, fault } from '../../wire/errors.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
-import type { ProgramCommand } from '../../wire/sandboxd/programs.ts';
+import type { FurtherCommand, ProgramCommand } from '../../wire/sandboxd/programs.ts';
 import type { RunnerEnd } from '../../wire/sandboxd.ts';
-import type { OnStopped, SandboxCommand } from './adapters/warden.ts';
+import type { CommandExit, OnStopped, SandboxCommand } from './adapters/warden.ts';
 import type { BoxTable } from './boxes.ts';
 import { connectClient } from './program-connection.ts';
 import type { RunEnds } from './run-ends.ts';
 import { type RunnerKey, toRunnerEnd } from './runners.ts';
+import type { SandboxdStore } from './store.ts';
 
 export type BoxPrograms = {
   /** Prepares a program, and returns what its client attaches with. */
   prepare(boxId: BoxId, command: ProgramCommand): { epoch: string; token: string };
   /** Starts the program for the client with the token. */
   attach(runId: RunId, token: string): Promise<UpgradeReply>;
+  /** Starts a further command in the box of a running program, for the client that asks. */
+  exec(runId: RunId, command: FurtherCommand, by: string): Promise<UpgradeReply>;
   /** Resolves when it is gone; false when there was none. */
   end(key: RunnerKey): Promise<boolean>;
   endAll(): Promise<number>;
 };
 
-type Program = {
+/** `onStopped`: called when a signal stopped the command on its terminal. */
+type Client = { onStopped: OnStopped };
+
+type Program = Client & {
   boxId: BoxId;
   key: RunnerKey;
   command: ProgramCommand;
@@ -32,8 +38,6 @@ type Program = {
   isAttached: boolean;
   /** Set while it runs. */
   process: SandboxCommand | undefined;
-  /** Called when a signal stopped it on its terminal. */
-  onStopped: OnStopped;
   /** It was to be ended before it started. */
   isCanceled: boolean;
   over: PromiseWithResolvers<void>;
@@ -50,9 +54,10 @@ const OUTPUT_BYTES_MAX = 2 ** 40;
 export function makeBoxPrograms(options: {
   boxes: Pick<BoxTable, 'ownerOf' | 'exec'>;
   runEnds: RunEnds;
+  store: Pick<SandboxdStore, 'recordCommand'>;
   log: Log;
 }): BoxPrograms {
-  const { boxes, runEnds, log } = options;
+  const { boxes, runEnds, store, log } = options;
   const programs = new Map<RunId, Program>();
   runEnds.onIdle(() => {
     if (programs.size > 0)
@@ -73,26 +78,39 @@ export function makeBoxPrograms(options: {
     else if (!program.isAttached) finish(program, notStarted('killed', 'no client attached'));
   };
 
-  const start = async (program: Program): Promise<SandboxCommand> => {
+  const start = async (
+    boxId: BoxId,
+    { terminal, ...command }: FurtherCommand,
+    client: Client,
+  ): Promise<SandboxCommand> => {
     const limits = { wall_ms: YEAR_MS, cpu_ms: YEAR_MS, output_bytes: OUTPUT_BYTES_MAX };
-    const { terminal, ...command } = program.command;
     const asked = {
       ...command,
       limits,
       isStdinOpen: true as const,
       ...(terminal === undefined ? {} : { pty: terminal }),
-      onStopped: (signal: number) => program.onStopped(signal),
+      onStopped: (signal: number) => client.onStopped(signal),
     };
-    return boxes.exec(program.boxId, asked, new AbortController().signal);
+    return boxes.exec(boxId, asked, new AbortController().signal);
   };
 
-  const hangUp = (program: Program, process: SandboxCommand): void => {
-    program.onStopped = () => process.signal(constants.signals.SIGCONT);
+  const hangUp = (client: Client, process: SandboxCommand): void => {
+    client.onStopped = () => process.signal(constants.signals.SIGCONT);
     process.discard();
     process.signal(constants.signals.SIGHUP);
     const timer = setTimeout(() => process.kill(), HANGUP_GRACE_MS);
     timer.unref();
     void process.ended.then(() => clearTimeout(timer));
+  };
+
+  const serve = (client: Client, process: SandboxCommand): UpgradeReply => {
+    const onGone = (): void => hangUp(client, process);
+    return new UpgradeReply({
+      accept(socket) {
+        client.onStopped = connectClient({ socket, process, onGone, log }).stopped;
+      },
+      abandon: onGone,
+    });
   };
 
   return {
@@ -129,7 +147,7 @@ export function makeBoxPrograms(options: {
       program.isAttached = true;
       let process: SandboxCommand;
       try {
-        process = await start(program);
+        process = await start(program.boxId, program.command, program);
       } catch (error) {
         finish(program, notStarted(null, (error as Error).message));
         throw error;
@@ -137,13 +155,30 @@ export function makeBoxPrograms(options: {
       program.process = process;
       if (program.isCanceled) process.kill();
       void process.ended.then((exit) => finish(program, toRunnerEnd(exit, '')));
-      return new UpgradeReply({
-        accept(socket) {
-          const onGone = (): void => hangUp(program, process);
-          program.onStopped = connectClient({ socket, process, onGone, log }).stopped;
-        },
-        abandon: () => hangUp(program, process),
+      return serve(program, process);
+    },
+
+    async exec(runId, { env, ...command }, by) {
+      const program = programs.get(runId);
+      const owner = program && boxes.ownerOf(program.boxId);
+      if (program?.process === undefined || owner === undefined || program.isCanceled)
+        throw fault('not_found', `no program of ${runId} is running`, {
+          hint: 'See which are: agentctl box list.',
+        });
+      const { boxId } = program;
+      const ran = await store.recordCommand(boxId, owner, { by, argv: command.argv });
+      const client: Client = { onStopped: () => undefined };
+      const asked = { ...command, env: { ...program.command.env, ...env } };
+      const process = await start(boxId, asked, client).catch(async (error: unknown) => {
+        await ran.end({ status: 'failed' });
+        throw error;
       });
+      void process.ended
+        .then((exit) => ran.end(describeExit(exit)))
+        .catch((error: unknown) =>
+          log.error('recording the end of a command failed', { run: runId, error }),
+        );
+      return serve(client, process);
     },
 
     async end(key) {
@@ -163,6 +198,14 @@ export function makeBoxPrograms(options: {
     },
   };
 }
+
+const describeExit = (exit: CommandExit) =>
+  exit === 'gone'
+    ? { status: 'warden' }
+    : {
+        status: exit.endedBy ?? 'exited',
+        data: { exit_code: exit.exitCode, signal: exit.signal },
+      };
 
 const notStarted = (endedBy: RunnerEnd['ended_by'], why: string): RunnerEnd => ({
   code: null,

@@ -22,6 +22,7 @@ import {
   LAYER_TABLES,
 } from './layer-tables.ts';
 import { LIVE_TABLES, type LiveMethods, makeLiveMethods } from './live-rows.ts';
+import { type BoxOwnerFields, makeProgramMethods, type ProgramMethods } from './program-records.ts';
 import {
   makeTreeFileMethods,
   markUnmeasured,
@@ -132,6 +133,7 @@ export type SandboxdStore = TreeFileMethods &
   LayerMethods &
   LayerOriginalMethods &
   LayerForkMethods &
+  ProgramMethods &
   LiveMethods & {
     /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
     assignUid(agent: string, range: Range): Promise<number>;
@@ -154,10 +156,6 @@ export type SandboxdStore = TreeFileMethods &
     recordClosed(id: BoxId, how: { endedBy: string; data?: EventData }): Promise<void>;
     /** The uid is null when the box was refused before it had one. */
     recordRefused(box: RefusedBox, why: { code: string; message: string }): Promise<void>;
-    recordHomeRemoved(
-      id: string,
-      how: { by: string; bytes: number; entries: number },
-    ): Promise<void>;
     /** Records boxes from before a restart as closed; resolves to their number. */
     closeLost(): Promise<number>;
     /** Newest first. */
@@ -172,7 +170,7 @@ export function makeStore(
   /** Called when files of a task tree may have changed. */
   onFilesChanged: () => void = () => undefined,
 ): SandboxdStore {
-  const eventFields = (box: RefusedBox) => ({
+  const eventFields = (box: BoxOwnerFields) => ({
     principal: `agent:${box.agent}`,
     agent: box.agent,
     task_id: box.task_id,
@@ -193,6 +191,7 @@ export function makeStore(
     ...makeLayerOriginalMethods(db),
     ...makeLayerForkMethods(db, nowMs),
     ...makeLiveMethods(db, outbox, nowMs),
+    ...makeProgramMethods(db, outbox, eventFields),
     assignUid: (agent, range) =>
       db.write(async (sql) => {
         const own = 'SELECT uid FROM identities WHERE agent = ?';
@@ -299,19 +298,6 @@ export function makeStore(
           allowed: false,
           status: code,
           data: { ...eventData(box), reason: message.slice(0, 1_000) },
-        }),
-      );
-      outbox.wake();
-    },
-    async recordHomeRemoved(id, { by, bytes, entries }) {
-      await db.write((sql) =>
-        outbox.add(sql, {
-          // A new home may come in its place.
-          id: `${id}.pruned.${randomUUID().slice(0, 8)}`,
-          event: 'data.pruned',
-          principal: by,
-          status: 'homes',
-          data: { home: id, bytes, entries, cause: 'a person removed it' },
         }),
       );
       outbox.wake();

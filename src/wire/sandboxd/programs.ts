@@ -50,6 +50,15 @@ export const ProgramCommand = z.strictObject({
 });
 export type ProgramCommand = z.infer<typeof ProgramCommand>;
 
+/** A further command in the box of a program, with its environment. */
+export const FurtherCommand = ProgramCommand.pick({
+  argv: true,
+  env: true,
+  cwd: true,
+  terminal: true,
+});
+export type FurtherCommand = z.infer<typeof FurtherCommand>;
+
 /** Lets a client attach to one program, once. */
 export const AttachToken = z.string().regex(/^[\w-]{43}$/, 'must be an attach token');
 
@@ -105,6 +114,17 @@ export const programRoutes = routes({
     body: z.strictObject({ token: AttachToken }),
     output: z.unknown(),
     upgrades: PROGRAM_PROTOCOL,
+  }),
+  /** Starts a command in the box of a program; it ends with its client, and with the box. */
+  execProgram: route({
+    method: 'POST',
+    path: '/v1/sandboxes/programs/{id}/exec',
+    callers: ['operator'],
+    params: z.strictObject({ id: RunId }),
+    body: FurtherCommand,
+    output: z.unknown(),
+    upgrades: PROGRAM_PROTOCOL,
+    bodySizeBytesMax: 8_000_000,
   }),
   /** Removes the home that programs of an agent share, unless a box with it is open. */
   removeHome: route({

@@ -23,7 +23,7 @@ export function prepareProgram(
   };
 }
 
-function pickTerminal(env: CommandEnv): Record<string, string> {
+export function pickTerminal(env: CommandEnv): Record<string, string> {
   const names = Object.keys(env).filter((name) => PASSED.includes(name) || name.startsWith('LC_'));
   return Object.fromEntries(names.map((name) => [name, env[name] ?? '']));
 }

@@ -62,6 +62,9 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'network.closed': (event) =>
     `its connection to ${readText(event, 'host')}:${readText(event, 'port')} ended: ` +
     `${formatSize(readNumber(event, 'bytes_sent'))} sent, ${formatSize(readNumber(event, 'bytes_received'))} received`,
+  'sandbox.command.attempted': (event) => `${event.principal} starts a command in its box`,
+  'sandbox.command.ended': (event) =>
+    `a command of ${event.principal} in its box ended (${event.status ?? 'ended'})`,
   'workspace.disarmed': (event) =>
     `made ${readText(event, 'path')} (${readText(event, 'kind')}), which was removed from the workspace`,
   'sandbox.closed': (event) =>

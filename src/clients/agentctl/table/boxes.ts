@@ -104,6 +104,16 @@ export const boxCommands: readonly Command[] = [
     load: async () => (await import('../commands/boxes.ts')).rm,
   },
   {
+    path: ['exec'],
+    positionals: [BOX, { name: 'COMMAND', many: true }],
+    help: 'run a further command in the box of a program that is running',
+    details: [
+      'Put -- before COMMAND, so that its options are its own. It has the files, network and limits of',
+      'the box, and ends with it. The exit status is that of the command (128+N for signal N).',
+    ],
+    load: async () => (await import('../commands/exec.ts')).exec,
+  },
+  {
     path: ['harness', 'list'],
     help: 'list coding agents of others that are known: which are installed, and what was tested',
     details: ['Example: agentctl harness list'],

@@ -36,6 +36,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'artifact list': ['agentctl artifact list --task task_01kq8zt'],
   'artifact get': ['agentctl artifact get artifact_01kq8zt -o notes.md'],
+  exec: ['agentctl exec my-box -- bash', 'agentctl exec task_01kq8zt -- ps -ef'],
   'box list': ['agentctl box list', 'agentctl box list --all --json'],
   'box logs': ['agentctl box logs my-box', 'agentctl box logs task_01kq8zt -n 20'],
   'box rm': ['agentctl box rm my-box', 'agentctl box rm task_01kq8zt --force'],

@@ -109,6 +109,9 @@ async function use(file: string): Promise<void> {
   await store.rangeUse({ uids: RANGE, gids: RANGE });
   await forEachOf(3, open);
   await store.recordHomeRemoved('home_0', { by: 'person:a', bytes: 1, entries: 1 });
+  const opened = await open();
+  const ran = await store.recordCommand(opened.id, opened, { by: 'person:a', argv: ['true'] });
+  await ran.end({ status: 'exited' });
   await store.recordRefused(await open(), { code: 'x', message: 'x' });
   for (const isOpen of [undefined, true, false])
     await store.list({ before: 1e9, limit: 10, open: isOpen });
