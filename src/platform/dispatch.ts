@@ -3,21 +3,15 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
-import { type Caller, type OperatorCaller, PERSON_ROLES } from '../wire/caller.ts';
+import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
-import {
-  type CallerKind,
-  type CheckedRequest,
-  type Route,
-  type RouteResponseInput,
-  type RouteTable,
-  readRole,
-} from '../wire/route.ts';
+import type { CheckedRequest, Route, RouteResponseInput, RouteTable } from '../wire/route.ts';
 import { checkPart } from './check-part.ts';
 import type { Log } from './log.ts';
 import { makeMatcher, type RouteMatch } from './match.ts';
 import type { Metrics } from './metrics.ts';
 import { makeLoopDelaySampler } from './process-metrics.ts';
+import { assertCaller } from './route-callers.ts';
 
 /** A response that is not one JSON document. Its bytes are passed on unchecked. */
 export class RawReply {
@@ -105,48 +99,6 @@ const IN_FLIGHT_MAX = 4_096;
 /** Returns the default, and the maximum, time for a response. */
 export function deadlineFor(route: Route): number {
   return route.streams === true ? STREAM_DEADLINE_MS : DEADLINE_MS;
-}
-
-/** Descriptions of callers that are not daemons. */
-const CALLERS: Readonly<Record<string, string>> = {
-  operator: 'a person with the operator key',
-  run: 'a run on its own socket',
-  'key:models': 'an API key with the scope models',
-};
-
-function listKinds(caller: Caller): CallerKind[] {
-  if (caller.kind === 'daemon') return [caller.daemon];
-  return caller.kind === 'key'
-    ? caller.scopes.map((scope) => `key:${scope}` as const)
-    : [caller.kind];
-}
-
-export function assertCaller(route: Route, caller: Caller): void {
-  if (caller.kind === 'run' && caller.isProgram === true && route.dialect === undefined)
-    throw fault('forbidden_caller', `a program may not call ${route.method} ${route.path}`, {
-      hint: 'Of the runtime, a program in a box has only the models: /openai/… and /anthropic/….',
-    });
-  if (!listKinds(caller).some((kind) => route.callers.includes(kind))) {
-    throw fault(
-      'forbidden_caller',
-      `${caller.principal} may not call ${route.method} ${route.path}`,
-      { hint: `Only these may: ${route.callers.map((kind) => CALLERS[kind] ?? kind).join(', ')}.` },
-    );
-  }
-  if (caller.kind === 'operator') assertRole(route, caller);
-}
-
-function assertRole(route: Route, { principal, role = 'operator' }: OperatorCaller): void {
-  const needed = readRole(route);
-  if (PERSON_ROLES.indexOf(role) >= PERSON_ROLES.indexOf(needed)) return;
-  throw fault(
-    'forbidden_caller',
-    `${principal} has the role ${role} and may not call ${route.method} ${route.path}`,
-    {
-      hint: `It needs the role ${needed}: agentctl person add NAME --role ${needed}.`,
-      details: { reason: 'role', role, needed },
-    },
-  );
 }
 
 const traces = new AsyncLocalStorage<Trace>();

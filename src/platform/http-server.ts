@@ -5,20 +5,14 @@ import { dirname } from 'node:path';
 import type { Caller } from '../wire/caller.ts';
 import { Fault, fault } from '../wire/errors.ts';
 import { findVendor, type Route, type Vendor } from '../wire/route.ts';
-import {
-  assertCaller,
-  type Dispatch,
-  newTrace,
-  RawReply,
-  type Trace,
-  UpgradeReply,
-} from './dispatch.ts';
+import { type Dispatch, newTrace, RawReply, type Trace, UpgradeReply } from './dispatch.ts';
 import { type ByteBudget, PROCESS_BODIES, type ReceivedBody, readBody } from './http-body.ts';
 import type { Exchange } from './http1/exchange.ts';
 import type { Headers } from './http1/head.ts';
 import { type HttpServer, makeServer, type ServerLimits } from './http1/server.ts';
 import { parseJson } from './json.ts';
 import type { Log } from './log.ts';
+import { assertCaller } from './route-callers.ts';
 
 /** Returns the caller, or throws a fault. */
 export type Authenticate = (request: {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { commonRoutes } from '../../src/platform/common-routes.ts';
-import { assertCaller } from '../../src/platform/dispatch.ts';
+import { assertCaller } from '../../src/platform/route-callers.ts';
 import { type OperatorCaller, PERSON_ROLES, type PersonRole } from '../../src/wire/caller.ts';
 import { CONTRACTS } from '../../src/wire/contracts.ts';
 import { Fault } from '../../src/wire/errors.ts';
