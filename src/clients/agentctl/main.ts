@@ -50,7 +50,10 @@ async function runParsed(parsed: Parsed, env: CommandEnv): Promise<number> {
 }
 
 function printFault(error: unknown, json: boolean, env: CommandEnv): number {
-  const known = error instanceof Fault ? error : (diskFault(error) ?? unexpectedFault(error));
+  const known =
+    error instanceof Fault
+      ? error
+      : (diskFault(error) ?? cutOffFault(error) ?? unexpectedFault(error));
   const { code, message, hint, details } = known;
   const body = { code, message, hint, ...(details === undefined ? {} : { details }) };
   const text = json
@@ -59,6 +62,13 @@ function printFault(error: unknown, json: boolean, env: CommandEnv): number {
   process.stderr.write(`${text}\n`);
   if (!(error instanceof Fault) && (env.AGENTD_DEBUG ?? '') !== '') console.error(error);
   return FAULTS[code].exit;
+}
+
+/** A daemon that is killed cuts off the stream that is being read. */
+function cutOffFault(error: unknown): Fault | undefined {
+  if ((error as NodeJS.ErrnoException | undefined)?.code !== 'HPE_INVALID_EOF_STATE')
+    return undefined;
+  return fault('unavailable', 'the response was cut off', { hint: 'Retry.', cause: error });
 }
 
 function unexpectedFault(error: unknown): Fault {
