@@ -72,11 +72,12 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds that need a person, a key, the network, memories or old data, and have their own tests. */
+/** Kinds of people, keys, programs, memories, the network and old data, with their own tests. */
 const ELSEWHERE = new RegExp(
-  '^(key\\.|memory\\.|alias\\.set|provider\\.removed|workspace\\.disarmed|run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|' +
-    'network\\.|audit\\.archived|' +
-    'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|runtime\\.restored|restore\\.lifted)',
+  '^(key\\.|memory\\.|alias\\.set|provider\\.removed|sandbox\\.command|workspace\\.disarmed|' +
+    'run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
+    'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|' +
+    'runtime\\.restored|restore\\.lifted)',
 );
 
 describe('the audit log', () => {
