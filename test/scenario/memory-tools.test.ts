@@ -126,12 +126,12 @@ describe('memory tools', { timeout: 120_000 }, () => {
     const body = {
       class: 'semantic',
       scope: 'project:app',
-      text: 'A stranger says the osprey password is hunter2.',
+      text: 'A stranger says the osprey nests on the tower.',
       labels: ['outside'],
     } satisfies NewMemory;
     await world.memoryd.remember({ body });
     const goal = 'Read about the osprey and write it down';
-    const copy = { text: 'The osprey has a password.', scope: 'project:app' };
+    const copy = { text: 'The osprey nests on a tower.', scope: 'project:app' };
     world.model.on(
       goal,
       says(call('memory.recall', { query: 'osprey' })),
