@@ -62,6 +62,8 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
   { path: 'spec.persona', good: ['', 'You are…'], bad: ['x'.repeat(64_001), ['a']] },
   { path: 'spec.memory.scope', good: ['project'], bad: ['', 'Project', 'a b'] },
   { path: 'spec.memory.read', good: [[], ['project:app']], bad: ['project', ['a b'], [7]] },
+  { path: 'spec.memory.briefing', good: [true, false], bad: ['yes', 1] },
+  { path: 'spec.memory.episodes', good: [true, false], bad: ['yes', 1] },
   { path: 'spec.memory.write', good: [['project:app/coder']], bad: [['project:']] },
   {
     path: 'spec.tools.allow',

@@ -67,7 +67,10 @@ test('the pages match the contract', (t) => {
     page('errors.md'),
     /\| `not_found` \| List what exists\. \| 404 Not Found \| 5 \| no \|/,
   );
-  assert.match(page('api.md'), /### POST \/v1\/things\n\n`make` · for operator · takes an/);
+  assert.match(
+    page('api.md'),
+    /### POST \/v1\/things\n\n`make` · for operator \(role operator\) · takes an/,
+  );
   assert.match(page('api.md'), /### PUT \/v1\/sync/);
   const tables = page('architecture.md');
   assert.match(tables, /^Before\.\n<!-- daemons: [\s\S]+<!-- end of daemons -->\nAfter\.\n$/);

@@ -93,7 +93,7 @@ test('one that is being opened then is closed', async () => {
 });
 
 test('the directory of the run is opened in its mode', async () => {
-  const directory = { workspace: '/srv/w', isLayered: true };
+  const directory = { workspace: '/srv/w', isLayered: true, layers: [] };
   for (const [more, expected] of [
     [{}, { workspace_path: undefined, workspace_mode: undefined }],
     [directory, { workspace_path: '/srv/w', workspace_mode: 'layer' }],
