@@ -1,6 +1,7 @@
 // Decides how the changes of a layer meet what a person has changed meanwhile: as they are, merged
 // with her text, or in conflict.
 import { createHash } from 'node:crypto';
+import { isFault } from '../../platform/daemon.ts';
 import type { LayerConflict } from '../../wire/sandboxd/layers.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
@@ -74,14 +75,20 @@ function toMerged(change: LayerChange, after: ChangeSide): AppliedChange {
   return { ...change, kind, after, agents: change.after!, isShared: false, isHardLinked: false };
 }
 
+async function findStat(boxfs: Boxfs, path: string) {
+  return boxfs.performExactly({ op: 'stat', path }).catch((error: unknown) => {
+    if (isFault(error, 'not_found')) return undefined;
+    throw error;
+  });
+}
+
 type Kind = 'directory' | 'other' | 'none';
 /** Follows no link. */
 async function readGitDirs(boxfs: Boxfs): Promise<{ before: Kind; after: Kind }> {
   const [texts] = await boxfs.readMany(ROOTS, { paths: [GIT_DIR], bytesMax: 1 });
   const kindOf = async (side: 'before' | 'after'): Promise<Kind> => {
     if (texts![side] !== null) return 'other';
-    const path = `${ROOTS[side]}/${GIT_DIR}`;
-    const stat = await boxfs.performExactly({ op: 'stat', path }).catch(() => undefined);
+    const stat = await findStat(boxfs, `${ROOTS[side]}/${GIT_DIR}`);
     return stat === undefined ? 'none' : stat.kind === 'directory' ? 'directory' : 'other';
   };
   return { before: await kindOf('before'), after: await kindOf('after') };
@@ -167,8 +174,7 @@ export function makeLayerMerges(options: {
     const isMoved = async (dir: string): Promise<boolean> => {
       const inode = known.inodes.get(dir);
       if (inode === undefined) return !known.isCut;
-      const path = `${PLACES.lower}/${dir}`;
-      const stat = await boxfs.performExactly({ op: 'stat', path }).catch(() => undefined);
+      const stat = await findStat(boxfs, `${PLACES.lower}/${dir}`);
       return stat !== undefined && BigInt(stat.file_id.split(':')[1]!) !== inode;
     };
     for (let at = 0; at < dirs.length; at += STATS_AT_ONCE) {
