@@ -1,9 +1,9 @@
 // How close together a record has the words of a question.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { termsOf } from '../../../platform/text/tokens.ts';
 import { proximityOf } from './proximity.ts';
 import { readQuestion } from './question.ts';
-import { termsOf } from './tokens.ts';
 
 const question = await readQuestion('red sports car', 0, async () => false);
 const terms = [...question.terms.keys()].map((term) => ({ term, idf: 2, parts: [] }));

@@ -1,7 +1,8 @@
 // Reads a question: the terms to look for, whom it names, and the time it is about.
+
+import { fold, termsOfWords, wordsOf } from '../../../platform/text/tokens.ts';
 import { asksWhen, type Dates, datesIn } from './dates.ts';
 import { speakerTerm } from './record-terms.ts';
-import { fold, termsOfWords, wordsOf } from './tokens.ts';
 
 export type Question = {
   /** Distinct, each with the word that the caller used. */

@@ -1,7 +1,8 @@
 // Takes from a record all that the index keeps: its terms, how often each occurs, and facts.
+
+import { fold, termsOf, wordsOf } from '../../../platform/text/tokens.ts';
 import { tellsTime } from './dates.ts';
 import { weightOf } from './postings.ts';
-import { fold, termsOf, wordsOf } from './tokens.ts';
 
 export type IndexedRecord = {
   /** The journal's number, from 1. */

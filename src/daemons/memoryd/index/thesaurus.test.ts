@@ -1,7 +1,7 @@
 // Words that stand for others: their form, and that kinds stand for their examples one way only.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { stem } from './stem.ts';
+import { stem } from '../../../platform/text/stem.ts';
 import { relatedTerms } from './thesaurus.ts';
 import { GROUPS } from './thesaurus-groups.ts';
 import { KINDS } from './thesaurus-kinds.ts';

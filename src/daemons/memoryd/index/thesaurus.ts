@@ -1,6 +1,6 @@
 // Finds terms that mean nearly the same as one of a question, or are examples of it. The words are
 // read when first needed.
-import { stem } from './stem.ts';
+import { stem } from '../../../platform/text/stem.ts';
 import { GROUPS } from './thesaurus-groups.ts';
 import { KINDS } from './thesaurus-kinds.ts';
 

@@ -8,7 +8,7 @@ const shares = (text: string, query: string): boolean => {
   return termsOf(query).some((term) => has.has(term));
 };
 
-describe('memory index: terms', () => {
+describe('text: terms', () => {
   it('folds case, accents, width, quotes and invisible characters', () => {
     assert.equal(fold('Café ＡＢＣ “x” İstanbul Straße'), 'cafe abc "x" istanbul strasse');
     assert.equal(fold('co\u00adop\u200b \ufeffΣίσυφος'), 'coop σισυφοσ');

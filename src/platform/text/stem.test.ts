@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { stem } from './stem.ts';
 
-describe('memory index: stems', () => {
+describe('text: stems', () => {
   it('stems as the Snowball stemmer for English does', () => {
     const expected = {
       caresses: 'caress',
