@@ -45,6 +45,7 @@ void init_main(struct setup *setup) __attribute__((noreturn));
 int mounts_prepare(const struct setup *setup, struct failure *err);
 int mounts_build(struct setup *setup, struct failure *err);
 int mount_error(struct failure *err, const char *step, const char *path);  // adds errno; -1
+int mount_attach(int mount, const char *path, struct failure *err);
 int seals_apply(const struct job *job, struct failure *err);
 int mounts_record(struct setup *setup, struct failure *err);
 int mounts_count(int mountinfo);  // -1: not readable
@@ -57,6 +58,11 @@ int tmpfs_create(const char *size, const char *mode, unsigned attrs);
 int mount_point_create(int dir, const char *name, bool directory);
 int freeze_and_mask(const char *path, struct failure *err);
 int freeze_parents(const char *path, struct failure *err);
+
+// ── proc.c ──
+// Returns a detached /proc of this pid namespace; *fs is its file system context, or -1.
+int proc_create(const struct plan *plan, bool only_processes, int *fs);
+int proc_entries_attach(const struct plan *plan, struct failure *err);
 
 // ── terminal.c: the box's side of terminals ──
 int terminals_create(void);  // returns a detached devpts

@@ -48,6 +48,7 @@ struct ll_ruleset {
 #define K_FSCONFIG_FLAG 0
 #define K_FSCONFIG_STRING 1
 #define K_FSCONFIG_CREATE 6
+#define K_FSCONFIG_RECONFIGURE 7
 
 struct k_mount_attr {
   uint64_t set, clear, propagation, userns_fd;

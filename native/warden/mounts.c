@@ -42,20 +42,6 @@ int tmpfs_create(const char *size, const char *mode, unsigned attrs) {
   return mount;
 }
 
-static int proc_create(bool subset) {
-  int fs = k_fsopen("proc");
-  if (fs < 0) return -1;
-  int bad = 0;
-  if (subset) {
-    bad = k_fsconfig(fs, K_FSCONFIG_STRING, "hidepid", "invisible") ||
-          k_fsconfig(fs, K_FSCONFIG_STRING, "subset", "pid");
-  }
-  bad = bad || k_fsconfig(fs, K_FSCONFIG_CREATE, NULL, NULL);
-  int mount = bad ? -1 : k_fsmount(fs, K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
-  k_close(fs);
-  return mount;
-}
-
 bool is_box_fs(int fd) {
   struct stat st;
   if (fstat(fd, &st)) return false;
@@ -94,7 +80,7 @@ static int open_in_box(const char *path, bool create, bool directory) {
 
 int box_open_path(const char *path) { return open_in_box(path, false, true); }
 
-static int attach_mount(int mount, const char *path, struct failure *err) {
+int mount_attach(int mount, const char *path, struct failure *err) {
   struct stat st;
   if (mount < 0 || fstat(mount, &st)) return mount_error(err, "preparing", path);
   int at = open_in_box(path, true, S_ISDIR(st.st_mode));
@@ -139,7 +125,7 @@ static int attach_bind(const struct setup *setup, unsigned i, struct failure *er
     char size[32];
     snprintf(size, sizeof size, "%uk", bind->size_kib ? bind->size_kib : 65536);
     int fd = tmpfs_create(size, "1777", (unsigned)attrs);
-    int bad = attach_mount(fd, bind->dst, err);
+    int bad = mount_attach(fd, bind->dst, err);
     if (fd >= 0) close(fd);
     return bad;
   }
@@ -154,14 +140,16 @@ static int attach_bind(const struct setup *setup, unsigned i, struct failure *er
   if (!bind_is_writable(bind) && GUARDED(setup->plan, GUARD_READONLY)) attrs |= K_ATTR_RDONLY;
   if (k_mount_make_private(setup->fds[i]) || k_mount_setattr(setup->fds[i], attrs, 1))
     return mount_error(err, "setting attributes of", bind->dst);
-  return attach_mount(setup->fds[i], bind->dst, err);
+  return mount_attach(setup->fds[i], bind->dst, err);
 }
 
 static int enter_root(const struct setup *setup, int *proc, struct failure *err) {
   char root_path[PATH_BYTES];
   snprintf(root_path, sizeof root_path, "%s/root", host.run_dir);
   // While the host's /proc is visible: otherwise the kernel denies an ordinary user a new one.
-  *proc = proc_create(GUARDED(setup->plan, GUARD_PROC_SUBSET));
+  int fs;
+  *proc = proc_create(setup->plan, true, &fs);
+  k_close(fs);
   if (*proc < 0) {
     mount_error(err, "mounting a private", "/proc");
     snprintf(err->hint, sizeof err->hint,
@@ -179,9 +167,9 @@ static int enter_root(const struct setup *setup, int *proc, struct failure *err)
 }
 
 static int attach_dev(int dev, struct failure *err) {
-  if (attach_mount(dev, "/dev", err)) return -1;
+  if (mount_attach(dev, "/dev", err)) return -1;
   int shm = tmpfs_create("64m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV | K_ATTR_NOEXEC);
-  int bad = attach_mount(shm, "/dev/shm", err);
+  int bad = mount_attach(shm, "/dev/shm", err);
   k_close(shm);
   return bad;
 }
@@ -191,7 +179,7 @@ static int attach_terminals(int dev, struct failure *err) {
   if (umount2("/dev", MNT_DETACH | UMOUNT_NOFOLLOW)) return mount_error(err, "replacing", "/dev");
   if (attach_dev(dev, err)) return -1;
   int terminals = terminals_create();
-  int bad = attach_mount(terminals, "/dev/pts", err);
+  int bad = mount_attach(terminals, "/dev/pts", err);
   k_close(terminals);
   return bad;
 }
@@ -200,12 +188,12 @@ static int attach_terminals(int dev, struct failure *err) {
 int mounts_prepare(const struct setup *setup, struct failure *err) {
   int proc;
   if (enter_root(setup, &proc, err)) return -1;
-  int bad = attach_mount(proc, "/proc", err);
+  int bad = mount_attach(proc, "/proc", err);
   close(proc);
   if (bad) return -1;
   if (attach_dev(setup->dev, err)) return -1;
   int tmp = tmpfs_create("256m", "1777", K_ATTR_NOSUID | K_ATTR_NODEV);
-  if (attach_mount(tmp, "/tmp", err)) return -1;
+  if (mount_attach(tmp, "/tmp", err)) return -1;
   close(tmp);
   return 0;
 }
@@ -213,6 +201,7 @@ int mounts_prepare(const struct setup *setup, struct failure *err) {
 int mounts_build(struct setup *setup, struct failure *err) {
   const struct plan *plan = setup->plan;
   if (write_etc(plan, err)) return -1;
+  if (plan->proc_entries && proc_entries_attach(plan, err)) return -1;
   if (plan->terminals && attach_terminals(setup->terminals_dev, err)) return -1;
   for (unsigned i = 0; i < plan->bind_count; i++)
     if (!bind_is_seal(&plan->binds[i]) && attach_bind(setup, i, err)) return -1;

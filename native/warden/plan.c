@@ -132,9 +132,9 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
-  if (tag == TAG_TERMINALS) {
+  if (tag == TAG_TERMINALS || tag == TAG_PROC_ENTRIES) {
     if (size != 1 || value[0] != 1) return fail(err, REFUSED_PLAN, "field %u must be 1", tag);
-    plan->terminals = 1;
+    *(tag == TAG_TERMINALS ? &plan->terminals : &plan->proc_entries) = 1;
     return 0;
   }
   if (tag == TAG_BOX) {
@@ -233,6 +233,8 @@ static int check_paths(const struct plan *plan, struct failure *err) {
   if ((plan->terminals || plan->has_terminal) &&
       (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
     return fail(err, REFUSED_PLAN, "a terminal needs level 2, and is not for runners");
+  if (plan->proc_entries && (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
+    return fail(err, REFUSED_PLAN, "entries of /proc need level 2, and are not for runners");
   return 0;
 }
 
@@ -240,7 +242,8 @@ static int check_paths(const struct plan *plan, struct failure *err) {
 static int check_exec(const struct plan *plan, struct failure *err) {
   if (!plan->box) return fail(err, REFUSED_PLAN, "the box is missing");
   if (plan->id || plan->user || plan->level || plan->relay_count || plan->bind_count ||
-      plan->terminals || plan->group_count || plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
+      plan->terminals || plan->proc_entries || plan->group_count || plan->uid != UINT32_MAX ||
+      plan->gid != UINT32_MAX)
     return fail(err, REFUSED_PLAN, "identity, level and paths are set by the open box");
   if (plan->profile > PROFILE_RUNNER)
     return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);

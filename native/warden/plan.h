@@ -88,6 +88,7 @@ enum plan_tag {
   TAG_RELAY = 15,   // u16 port, Unix socket NUL: 127.0.0.1:port in the box is relayed to it
   TAG_PTY = 16,     // u16 columns, u16 rows: the command runs on a terminal of this size
   TAG_TERMINALS = 17,  // u8 1: processes of the box can open terminals
+  TAG_PROC_ENTRIES = 18,  // u8 1: its /proc has some entries about the host (proc.c)
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -184,6 +185,7 @@ struct plan {
   uint8_t owns_files;  // has a layer or an owned bind: no group shares its files
   uint8_t level, profile;
   uint8_t terminals, has_terminal;  // of the box; of the command
+  uint8_t proc_entries;
   uint16_t columns, rows;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];

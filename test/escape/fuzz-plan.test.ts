@@ -24,6 +24,7 @@ describe('the plan parser', () => {
       env: { PATH: '/bin' },
       pty: { cols: 80, rows: 24 },
       terminals: true,
+      procEntries: true,
       cwd: '/ws',
       user: 'coder',
       egress: '/run/egress.sock',

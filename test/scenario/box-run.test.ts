@@ -93,6 +93,17 @@ describe('a program in a box', { timeout: 120_000 }, () => {
     assert.match(ran.stderr, /No such file|cannot access/);
   });
 
+  it('its /proc has the entries about the host that programs read, and no others', async () => {
+    const ran = await run([
+      '--',
+      'sh',
+      '-c',
+      'cat /proc/sys/kernel/overflowuid; ls /proc/kallsyms',
+    ]);
+    assert.equal(ran.stdout, '65534\n');
+    assert.match(ran.stderr, /kallsyms.*No such file/);
+  });
+
   it('a program of the person’s own is there read-only, and nothing beside it', async () => {
     const home = join(freshDir(), 'home');
     const at = (path: string) => join(home, path);

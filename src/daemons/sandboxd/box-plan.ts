@@ -162,7 +162,9 @@ export function makeBoxPlanner(options: {
       binds,
       limits: boxLimits(config, body.rules),
       ...(egress_socket === null ? {} : { egress: egress_socket }),
-      ...(body.is_program === true ? { relays: [modelRelay(body)], terminals: true } : {}),
+      ...(body.is_program === true
+        ? { relays: [modelRelay(body)], terminals: true, procEntries: true }
+        : {}),
     };
     const writes = binds.flatMap(({ kind, src, readonly }) => {
       if (kind === 'layer') return readonly === true ? [] : ground.written;

@@ -48,6 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
       abort();
     if (frame == FRAME_EXEC ? plan.terminals : plan.has_terminal && !plan.terminals) abort();
     if (plan.terminals && (plan.level != LEVEL_2 || plan.profile == PROFILE_RUNNER)) abort();
+    if (plan.proc_entries &&
+        (frame == FRAME_EXEC || plan.level != LEVEL_2 || plan.profile == PROFILE_RUNNER))
+      abort();
     if (plan.args[plan.arg_count] || plan.envs[plan.env_count]) abort();
     if (plan.uid == 0 || plan.gid == 0) abort();
     for (unsigned i = 0; i < plan.bind_count; i++)

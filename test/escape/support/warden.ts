@@ -372,6 +372,7 @@ export type PlanOptions = {
   egress: string;
   relays: Relay[];
   terminals: boolean;
+  procEntries: boolean;
   pty: TerminalSize;
 };
 

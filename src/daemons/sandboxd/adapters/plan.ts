@@ -84,6 +84,8 @@ export type WardenPlan = {
   relays?: Relay[];
   /** Level 2: its commands can run on terminals, and its processes can open more. */
   terminals?: boolean;
+  /** Level 2: its /proc has the entries about the host that many programs read. */
+  procEntries?: boolean;
   /** The command runs on a terminal instead of pipes; `stdout` is all of its output. */
   pty?: TerminalSize;
   guardsOff?: Guard[];
@@ -182,6 +184,7 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
     ...(plan.egress === undefined ? [] : [relayField({ port: EGRESS_PORT, socket: plan.egress })]),
     ...(plan.relays ?? []).map(relayField),
     ...(plan.terminals === true ? [byte(17, 1)] : []),
+    ...(plan.procEntries === true ? [byte(18, 1)] : []),
   ]);
 }
 
