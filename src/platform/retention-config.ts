@@ -50,6 +50,8 @@ export const retentionConfig = z.strictObject({
   artifacts: rule({ age: '365d', size: '50GB' }),
   /** Files of ended task trees; an operator's directory that is used in place is never removed. */
   workspaces: rule({ age: '90d', size: '50GB' }),
+  /** Trees with changes of a directory that nobody has applied or discarded stay this long. */
+  unapplied: z.strictObject({ age: age('never') }).prefault({}),
   homes: rule({ age: '30d', size: '20GB' }),
   /** The texts sent to models and their responses. */
   model_contexts: rule({ age: '90d', size: '20GB' }),

@@ -25,6 +25,8 @@ export type LayerDirs = {
   makeNext(row: LayerRow): Promise<bigint>;
   /** `base`: of other layers of the tree; all are oldest first. */
   uppersOf(row: UpperNumbers): { base: string[]; sealed: string[]; upper: string };
+  /** Nothing was written to it, so the directory need not be looked at. */
+  isUntouched(row: LayerRow): Promise<boolean>;
   /** Deletes a part of the layer's own directory. */
   remove(place: LayerPlace, parts: readonly string[]): Promise<void>;
   /** Deletes what a crash has left of removed directories. */
@@ -42,7 +44,7 @@ export function makeLayerDirs(options: {
   /** Without links. */
   stateDir: string;
   workspaces: Pick<Workspaces, 'groupFor'>;
-  warden: Pick<Warden, 'chown' | 'deleteTree'>;
+  warden: Pick<Warden, 'chown' | 'deleteTree' | 'measure'>;
   /** Boxes have their own users, to which the warden must chown files. */
   ownUsers: boolean;
   /** The user of all boxes otherwise. */
@@ -110,6 +112,10 @@ export function makeLayerDirs(options: {
       return begin(row, row.number + 1);
     },
     uppersOf,
+    async isUntouched(row) {
+      if (row.own !== null || row.sealed.length > 0) return false;
+      return (await warden.measure(upperOf(row, row.number))).entries === 0;
+    },
     async sweepRemoved() {
       const top = join(options.stateDir, 'workspaces');
       for (const name of readdirSync(top).filter((entry) => REMOVED.test(entry)))

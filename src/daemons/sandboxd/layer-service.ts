@@ -306,7 +306,11 @@ export function makeLayerService(options: {
       if ((await layers.find(rootTaskId)) === undefined) return 0;
       return whileQuiet(rootTaskId, async (row) => {
         // A layer that cannot be listed, or has too many changes, can be discarded all the same.
-        const found = await boxes.withReview(row, views.countListed);
+        const found = await boxes.withReview(row, views.countListed).catch((error: unknown) => {
+          // Its directory is gone, or not granted any more: nothing can be held against it.
+          options.log.warn('a layer is discarded unseen', { task: rootTaskId, error });
+          return 0;
+        });
         await layers.closed(rootTaskId);
         const beganNs = await layers.makeNext(row);
         await store.renewLayer(rootTaskId, { sealed: [], beganNs });

@@ -37,7 +37,7 @@ export type LayerViews = {
 const CHANGES_MAX = 100_000;
 
 export function makeLayerViews(options: {
-  layers: Pick<Layers, 'find' | 'enter'>;
+  layers: Pick<Layers, 'find' | 'enter' | 'isUntouched'>;
   boxes: Pick<LayerBoxes, 'withReview'>;
   merges: LayerMerges;
   store: Pick<SandboxdStore, 'listApplies'>;
@@ -112,8 +112,13 @@ export function makeLayerViews(options: {
       const applies = await store.listApplies(rootTaskId);
       const leave = await layers.enter(row);
       const read = row.own === null ? readPage : readOwnPage;
-      const { views, next } = await boxes
-        .withReview(row, (boxfs) => read(boxfs, row, page))
+      const { views, next } = await layers
+        .isUntouched(row)
+        .then((isUntouched) =>
+          isUntouched
+            ? { views: [], next: null }
+            : boxes.withReview(row, (boxfs) => read(boxfs, row, page)),
+        )
         .finally(leave);
       return {
         layer: {

@@ -17,13 +17,15 @@ export type RetentionKind = z.infer<typeof RetentionKind>;
 
 /**
  * `live`, `used`: a task that has not ended is or needs it. `held`: a person holds it. `policy`: a
- * rule forbids it. `needs_approval`: a rule asks for a person. `failed`: it is tried again.
+ * rule forbids it. `needs_approval`: a rule asks for a person. `unapplied`: nobody has applied or
+ * discarded its changes of a directory. `failed`: it is tried again.
  */
 export const KeptReason = z.enum([
   'live',
   'recent',
   'used',
   'held',
+  'unapplied',
   'policy',
   'needs_approval',
   'failed',

@@ -3,7 +3,7 @@
 import type { KindUsage, PruneReport } from '../../../wire/agentd.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
-import { formatSize } from '../show/amounts.ts';
+import { formatSize, pluralize } from '../show/amounts.ts';
 import { describeDisk } from '../show/disk.ts';
 import { renderTable, type TableColumn } from '../show/table.ts';
 import { wrap } from '../show/width.ts';
@@ -25,6 +25,7 @@ export async function du({ args, out, runtime }: Session): Promise<void> {
   const kinds = usage.kinds.map((kind) => ({ ...kind, would_free_bytes: freed(report, kind) }));
   out.print({ usage: { ...usage, kinds } }, () => [
     ...renderTable(COLUMNS, kinds.map(toRow), out),
+    ...describeUnapplied(report).flatMap((line) => wrap(line, out.columns)),
     ...wrap(`databases: ${usage.databases.map(describeDatabase).join(', ')}`, out.columns),
     ...wrap(`disk: ${describeDisk(usage.disk).text}`, out.columns),
   ]);
@@ -39,6 +40,19 @@ async function dryRun(
   const { prune: started } = await client.call('agentd', 'startPrune', { body });
   const report = await followPrune(client, out, started);
   return report.status === 'completed' ? report : undefined;
+}
+
+/** Kept although they are due: only a person can decide about their changes. */
+function describeUnapplied(report: PruneReport | undefined): string[] {
+  const counts = report?.kinds.map(
+    ({ kept }) => kept.find(({ reason }) => reason === 'unapplied')?.count ?? 0,
+  );
+  const count = Math.max(0, ...(counts ?? []));
+  if (count === 0) return [];
+  const [trees, are] = [pluralize(count, 'task tree'), count === 1 ? 'is' : 'are'];
+  return [
+    `${trees} ${are} due, but kept: nobody has applied or discarded the changes (agentctl prune --dry-run)`,
+  ];
 }
 
 const freed = (report: PruneReport | undefined, { kind }: KindUsage): number | null =>

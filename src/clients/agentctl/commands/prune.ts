@@ -22,6 +22,7 @@ const REASONS: Readonly<Record<KeptItems['reason'], string>> = {
   recent: 'ended recently',
   used: 'needed by a task that has not ended',
   held: 'held (agentctl task keep)',
+  unapplied: 'its changes were neither applied nor discarded',
   policy: 'a rule forbids it',
   needs_approval: 'needs approval (agentctl prune --approve)',
   failed: 'failed; tried again with the next pass',

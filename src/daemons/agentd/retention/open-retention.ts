@@ -21,6 +21,7 @@ import {
   makeFilePruner,
 } from './tree-parts.ts';
 import { makeTreePruner, type PrunePeers } from './trees.ts';
+import { type ChangesPeer, makeWaitingChanges } from './waiting-changes.ts';
 
 export type RetentionHandlers = Handlers<typeof retentionRoutes & typeof diskUsageRoutes>;
 
@@ -28,7 +29,7 @@ export function openRetention(deps: {
   context: DaemonContext;
   store: AgentdStore;
   blobs: BlobStore;
-  peers: PrunePeers & { sandboxd: FilePeer; modeld: ContextPeer };
+  peers: PrunePeers & { sandboxd: FilePeer & ChangesPeer; modeld: ContextPeer };
   pauses: BackupPauses;
   bundle: () => Bundle;
   isBusy: () => boolean;
@@ -36,11 +37,17 @@ export function openRetention(deps: {
   const { context, store, peers } = deps;
   const { clock, log, stateDir, failpoint, retention: config } = context;
   const policy = makeDataPolicy({ bundle: deps.bundle, clock });
+  const waiting = makeWaitingChanges({
+    store,
+    sandboxd: peers.sandboxd,
+    ageMs: config.unapplied.age,
+  });
   const trees = makeTreePruner({
     store,
     clock,
     peers,
     rule: config.tasks,
+    waiting,
     measureDatabases: () => measureRecords(stateDir, 'usedBytes'),
     log,
     failpoint,
@@ -59,7 +66,13 @@ export function openRetention(deps: {
     trees,
     artifacts,
     parts: [
-      makeFilePruner({ ...common, kind: 'workspaces', rule: config.workspaces, sandboxd }),
+      makeFilePruner({
+        ...common,
+        kind: 'workspaces',
+        rule: config.workspaces,
+        sandboxd,
+        waiting,
+      }),
       makeFilePruner({ ...common, kind: 'homes', rule: config.homes, sandboxd }),
       makeContextPruner({ ...common, rule: config.model_contexts, modeld }),
     ],

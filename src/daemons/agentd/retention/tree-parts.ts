@@ -12,6 +12,7 @@ import type { PartIds, PartKind, PartTree, PrunePartResult } from '../store/prun
 import type { AgentdStore } from '../store/store.ts';
 import type { Candidate, KindPruner } from './pass.ts';
 import { DELETE_OPTIONS, PEER_OPTIONS, splitTree } from './trees.ts';
+import type { WaitingChanges } from './waiting-changes.ts';
 
 const PAGE = 100;
 
@@ -34,12 +35,14 @@ type PartSource = {
   /** The trees that have the part, by age; `bytes` where they are known. */
   list(createdBeforeMs: number): AsyncIterable<{ tree: PartTree; bytes: number }>;
   remove(tree: PartIds, options: { isDryRun: boolean; bytes: number }): Promise<Removed>;
+  /** Where the part may have what a person has not decided on. */
+  waiting?: WaitingChanges;
 };
 
 type Deps = { store: AgentdStore; clock: Clock; failpoint: (name: string) => void };
 
 function makePartPruner(
-  { kind, rule, sizeBytes, list, remove }: PartSource,
+  { kind, rule, sizeBytes, list, remove, waiting }: PartSource,
   { store, clock, failpoint }: Deps,
 ): KindPruner {
   const toCandidate = ({ rootTaskId, ...tree }: PartTree, bytes: number): Candidate => ({
@@ -70,8 +73,15 @@ function makePartPruner(
         if (tree !== undefined && tree.endedMs < endedBeforeMs) yield toCandidate(tree, 0);
       }
     },
-    async prune({ id, bytes = 0, isPruned }, { rules, ...order }, { by, isDryRun }) {
+    async prune(candidate, { rules, ...order }, pass) {
+      const { id, bytes = 0, isPruned } = candidate;
+      const { by, isDryRun } = pass;
       const input = { ...order, kind, rootTaskId: id, by, rules: rules.join(' ') };
+      if (waiting !== undefined && isPruned !== true && (await waiting.mayHave(id))) {
+        const inspected = await store.inspectPart(input);
+        const kept = 'kept' in inspected ? undefined : await waiting.findKept(candidate, pass);
+        if (kept !== undefined) return { kept };
+      }
       const result: PrunePartResult = isPruned
         ? { tree: { rootTaskId: id, taskIds: [], runIds: [] } }
         : await (isDryRun ? store.inspectPart(input) : store.prunePart(input));
@@ -87,9 +97,14 @@ function makePartPruner(
 }
 
 export function makeFilePruner(
-  deps: Deps & { kind: FileKind; rule: RetentionRule; sandboxd: FilePeer },
+  deps: Deps &
+    Pick<PartSource, 'waiting'> & {
+      kind: FileKind;
+      rule: RetentionRule;
+      sandboxd: FilePeer;
+    },
 ): KindPruner {
-  const { kind, rule, sandboxd, store } = deps;
+  const { kind, rule, sandboxd, store, waiting } = deps;
   return makePartPruner(
     {
       kind,
@@ -121,6 +136,7 @@ export function makeFilePruner(
         );
         return left > 0 ? undefined : { bytes, count: entries };
       },
+      ...(waiting === undefined ? {} : { waiting }),
     },
     deps,
   );

@@ -15,6 +15,7 @@ import type { tooldRoutes } from '../../../wire/toold.ts';
 import type { EndedTree, OpenPrune } from '../store/prune-methods.ts';
 import type { AgentdStore } from '../store/store.ts';
 import type { Candidate, KindPruner, Pass } from './pass.ts';
+import type { WaitingChanges } from './waiting-changes.ts';
 
 export type PrunePeers = {
   toold: Pick<Client<typeof tooldRoutes>, 'prune' | 'expireTombstones'>;
@@ -44,6 +45,7 @@ export function makeTreePruner(deps: {
   clock: Clock;
   peers: PrunePeers;
   rule: RetentionRule;
+  waiting: WaitingChanges;
   /** Bytes that the databases use together. */
   measureDatabases: () => number;
   log: Log;
@@ -114,9 +116,17 @@ export function makeTreePruner(deps: {
         if (page.length < PAGE) return;
       }
     },
-    async prune({ id }, { rules, ...order }, pass) {
+    async prune(candidate, { rules, ...order }, pass) {
+      const { id } = candidate;
       const input = { ...order, rootTaskId: id, by: pass.by, rules: rules.join(' ') };
-      const result = await (pass.isDryRun ? store.inspectTree(input) : store.pruneTree(input));
+      const isInspected = pass.isDryRun || (await deps.waiting.mayHave(id));
+      const inspected = isInspected ? await store.inspectTree(input) : undefined;
+      if (inspected !== undefined && !('kept' in inspected)) {
+        const kept = await deps.waiting.findKept(candidate, pass);
+        if (kept !== undefined) return { kept };
+      }
+      const isOnlyInspected = inspected !== undefined && (pass.isDryRun || 'kept' in inspected);
+      const result = isOnlyInspected ? inspected : await store.pruneTree(input);
       if ('kept' in result)
         return result.kept.reason === 'recent' ? 'skipped' : { kept: result.kept };
       const own = Math.max(result.counts.bytes, result.counts.tasks * bytesPerTask);

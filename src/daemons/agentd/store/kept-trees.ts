@@ -95,7 +95,7 @@ export async function findTree(
 
 /** Why a tree must stay, in words for people. */
 export type KeptTree = {
-  reason: Extract<KeptReason, 'live' | 'used' | 'held' | 'recent'>;
+  reason: Extract<KeptReason, 'live' | 'used' | 'held' | 'recent' | 'unapplied'>;
   detail: string;
 };
 
