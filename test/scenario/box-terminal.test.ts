@@ -22,20 +22,25 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     runtime = await startRuntime();
     const env = { ...process.env, ...runtime.env, AGENTD_STATE: runtime.stateDir };
     const shell = ['-x', '100', '-y', '30', 'env', 'PS1=outside> ', 'sh'];
-    execFileSync('tmux', ['-S', server, '-f', '/dev/null', 'new-session', '-d', ...shell], {
-      cwd: at,
-      env: { ...env, HOME: dir, COLORTERM: 'truecolor' },
-    });
+    execFileSync(
+      'tmux',
+      ['-S', server, '-f', '/dev/null', 'new-session', '-d', '-s', 'first', ...shell],
+      {
+        cwd: at,
+        env: { ...env, HOME: dir, COLORTERM: 'truecolor' },
+      },
+    );
   });
   after(async () => {
     tmux('kill-server');
     await runtime?.remove();
   });
 
+  let pane = 'first:';
   const tmux = (...args: string[]): string =>
     spawnSync('tmux', ['-S', server, ...args], { encoding: 'utf8' }).stdout;
-  const type = (...keys: string[]): string => tmux('send-keys', ...keys);
-  const screen = (): string => tmux('capture-pane', '-p', '-S', '-200');
+  const type = (...keys: string[]): string => tmux('send-keys', '-t', pane, ...keys);
+  const screen = (): string => tmux('capture-pane', '-t', pane, '-p', '-S', '-200');
   const sees = (pattern: RegExp): Promise<string> =>
     eventually(`${pattern} on the screen`, async () => {
       const text = screen();
@@ -47,7 +52,7 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     await eventually('an empty screen', async () =>
       screen().trim() === 'outside>' ? true : undefined,
     );
-    tmux('clear-history');
+    tmux('clear-history', '-t', pane);
   };
 
   it('a shell has the size, colours and language of the terminal, and follows its size', async () => {
@@ -56,10 +61,10 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     type('tput cols; tput lines; echo $TERM-$COLORTERM-$LC_ALL; tty', 'Enter');
     const text = await sees(/\/dev\/pts\/\d/);
     assert.match(text, /\n100\n30\n(screen|tmux)\S*-truecolor-C\.UTF-8\n/);
-    tmux('resize-window', '-x', '71', '-y', '19');
+    tmux('resize-window', '-t', pane, '-x', '71', '-y', '19');
     type('clear; tput cols; tput lines', 'Enter');
     await sees(/\b71\n19\n/);
-    tmux('resize-window', '-x', '100', '-y', '30');
+    tmux('resize-window', '-t', pane, '-x', '100', '-y', '30');
   });
 
   it('Ctrl-C and Ctrl-Z go to what runs in it, and its exit status comes out', async () => {
@@ -98,6 +103,52 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     await sees(/outside> *$/m);
     type('stty -a | grep -o " -*icanon"', 'Enter');
     await sees(/\n icanon/);
+    await clear();
+  });
+
+  it('what it writes arrives as it is, also a line feed alone', async () => {
+    type(`${box} -- sh -c "stty -opost; printf 'upper\\nlower'; stty opost; echo"`, 'Enter');
+    await sees(/\nupper\n {5}lower\n/);
+    await clear();
+  });
+
+  it('exec is on a terminal as well: its size, its keys, its exit status', async () => {
+    type(`${box} --name kept -- sh -c 'echo rea''dy; read line'`, 'Enter');
+    await sees(/^ready/m);
+    const other = ['-x', '93', '-y', '27', 'env', 'PS1=outside> ', 'sh'];
+    tmux('new-session', '-d', '-s', 'other', ...other);
+    const first = pane;
+    pane = 'other:';
+    type(`'${process.execPath}' '${MAIN}' exec kept -- bash --norc`, 'Enter');
+    await sees(/bash-[\d.]+\$/);
+    type('tput cols; tput lines; tty', 'Enter');
+    assert.match(await sees(/\/dev\/pts\/\d/), /\n93\n27\n/);
+    tmux('resize-window', '-t', pane, '-x', '64', '-y', '22');
+    type('clear; tput cols; tput lines', 'Enter');
+    await sees(/\b64\n22\n/);
+    type("sh -c 'echo slee''ping; sleep 600'", 'Enter');
+    await sees(/^sleeping/m);
+    type('C-c');
+    type('echo status $?', 'Enter');
+    await sees(/status 130/);
+    type('exit 9', 'Enter');
+    type('echo outside says $?', 'Enter');
+    await sees(/outside says 9/);
+    // One that is there when the program of the box ends, ends with it.
+    type('stty -a | grep -o " -*icanon"', 'Enter');
+    await sees(/\n icanon/);
+    type(`'${process.execPath}' '${MAIN}' exec kept -- sh -c 'echo wai''ting; sleep 600'`, 'Enter');
+    await sees(/^waiting/m);
+    const second = pane;
+    pane = first;
+    type('', 'Enter');
+    await sees(/outside> *$/m);
+    pane = second;
+    await sees(/its box was closed/);
+    type('echo outside says $?', 'Enter');
+    await sees(/outside says 137/);
+    type('exit', 'Enter');
+    pane = first;
     await clear();
   });
 

@@ -19,6 +19,7 @@ export async function followProgram(
   const listeners = FORWARDED.map((name) => [name, () => program.signal(name)] as const);
   for (const [name, forward] of listeners) process.on(name, forward);
   const giveBack = terminal?.lend(program);
+  program.begin();
   try {
     return await program.ended.finally(giveBack);
   } finally {

@@ -50,6 +50,7 @@ describe('the client of a program', { timeout: 60_000 }, () => {
     const streams = { stdin: new PassThrough(), stdout: sink(), stderr: sink() };
     const request = { socketPath, path: '/', headers: {}, body: '{}' };
     const program = await attachProgram(request, streams);
+    program.begin();
     return { program, output: () => output };
   };
 

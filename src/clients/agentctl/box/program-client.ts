@@ -34,6 +34,8 @@ export type ProgramStreams = {
 };
 
 export type AttachedProgram = {
+  /** Begins to pass input and output; until then both wait. */
+  begin(): void;
   signal(name: NodeJS.Signals): void;
   resize(size: { cols: number; rows: number }): void;
   /** Called when a signal such as Ctrl-Z stopped the program on its terminal. */
@@ -151,10 +153,12 @@ function speak(socket: Socket, ahead: Buffer, streams: ProgramStreams): Attached
     ),
   );
   void ended.promise.then(feed.stop, feed.stop).finally(() => socket.end());
-  if (ahead.length > 0) receive(ahead);
-  socket.resume();
-  feed.start();
   return {
+    begin() {
+      if (ahead.length > 0) receive(ahead);
+      socket.resume();
+      feed.start();
+    },
     signal(name) {
       socket.write(encodeFrame(FRAME.signal, Buffer.from([constants.signals[name]])));
     },

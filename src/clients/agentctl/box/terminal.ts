@@ -1,5 +1,6 @@
 // The person's terminal while a program in a box uses it: raw, so that each key reaches it; its
 // size; and stopping together with the program, as after Ctrl-Z.
+import { spawnSync } from 'node:child_process';
 import type { AttachedProgram } from './program-client.ts';
 
 type Size = { cols: number; rows: number };
@@ -33,12 +34,12 @@ export function findTerminal({ stdin, stdout }: Streams): Terminal | undefined {
         setTimeout(() => isStopped && resume(), UNSTOPPABLE_MS);
       };
       const resume = (): void => {
-        stdin.setRawMode(true);
+        setRaw(stdin);
         resize();
         if (isStopped) program.signal('SIGCONT');
         isStopped = false;
       };
-      stdin.setRawMode(true);
+      setRaw(stdin);
       stdout.on('resize', resize);
       process.on('SIGCONT', resume);
       program.onStopped(stop);
@@ -49,6 +50,15 @@ export function findTerminal({ stdin, stdout }: Streams): Terminal | undefined {
       };
     },
   };
+}
+
+/**
+ * Node leaves the ends of lines to the terminal, which would add a carriage return to those that
+ * the program's own terminal has written. Without stty it stays so.
+ */
+function setRaw(stdin: Streams['stdin']): void {
+  stdin.setRawMode(true);
+  spawnSync('stty', ['-opost'], { stdio: ['inherit', 'ignore', 'ignore'] });
 }
 
 /** Some terminals say that they have no size. */

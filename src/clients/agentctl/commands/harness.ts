@@ -161,6 +161,7 @@ async function play(
     stdout: collect(),
     stderr: collect(),
   });
+  program.begin();
   const end = await program.ended;
   return { code: end.exit_code, output, taskId: task.id };
 }
