@@ -7,24 +7,27 @@ import { createInterface } from 'node:readline';
 import { end, keep } from './children.ts';
 
 const BUILD = join(import.meta.dirname, '..', 'build', 'bench');
-const PROGRAM = join(BUILD, 'http-load');
 
-let isCompiled = false;
+const compiled = new Set<string>();
 
-function compile(): string {
-  if (isCompiled) return PROGRAM;
+/** Compiles processes/NAME.c, once, and returns the program. */
+export function compileProcess(name: string): string {
+  const program = join(BUILD, name);
+  if (compiled.has(name)) return program;
   mkdirSync(BUILD, { recursive: true });
-  const source = join(import.meta.dirname, 'processes', 'http-load.c');
+  const source = join(import.meta.dirname, 'processes', `${name}.c`);
   const flags = ['-O2', '-std=gnu17', '-Wall', '-Wextra', '-Werror'];
-  const ran = spawnSync('cc', [...flags, '-o', PROGRAM, source], { encoding: 'utf8' });
-  if (ran.status !== 0) throw new Error(`compiling http-load failed: ${ran.stderr}`);
-  isCompiled = true;
-  return PROGRAM;
+  const ran = spawnSync('cc', [...flags, '-o', program, source], { encoding: 'utf8' });
+  if (ran.status !== 0) throw new Error(`compiling ${name} failed: ${ran.stderr}`);
+  compiled.add(name);
+  return program;
 }
 
 /** Resolves to the first line that the program prints. */
 function start(args: string[], input: string | Buffer) {
-  const child = keep(spawn(compile(), args, { stdio: ['pipe', 'pipe', 'inherit'], env: {} }));
+  const child = keep(
+    spawn(compileProcess('http-load'), args, { stdio: ['pipe', 'pipe', 'inherit'], env: {} }),
+  );
   child.stdin!.end(input);
   const line = new Promise<string>((resolve, reject) => {
     createInterface({ input: child.stdout! }).once('line', resolve);
@@ -33,10 +36,12 @@ function start(args: string[], input: string | Buffer) {
   return { child, line };
 }
 
+/** Without a path of a Unix socket, it listens on a free port. */
 export async function startHttpServer(
   response: Buffer,
+  path?: string,
 ): Promise<{ port: number; stop(): Promise<void> }> {
-  const { child, line } = start(['serve'], response);
+  const { child, line } = start(['serve', ...(path === undefined ? [] : [path])], response);
   return { port: Number(await line), stop: () => end(child) };
 }
 
@@ -55,7 +60,8 @@ export type HttpLoad = {
 };
 export type HttpLoadResult = { requests: number; perSecond: number; p50Ms: number };
 
-export async function driveHttp(load: HttpLoad): Promise<HttpLoadResult> {
+/** The arguments and the input of the program for one load. */
+export function describeLoad(load: HttpLoad): { args: string[]; input: string } {
   const { address, method, path, body, callers, warmUpMs, ms } = load;
   const length = Buffer.byteLength(body.replace('#{26}', '0'.repeat(26)));
   const host = typeof address === 'number' ? `127.0.0.1:${address}` : '127.0.0.1';
@@ -66,7 +72,11 @@ export async function driveHttp(load: HttpLoad): Promise<HttpLoadResult> {
     'content-length': String(length),
   });
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-  const args = [String(address), callers, warmUpMs, ms].map(String);
-  const request = `${method} ${path} HTTP/1.1\r\n${lines}\r\n${body}`;
-  return JSON.parse(await start(['drive', ...args], request).line) as HttpLoadResult;
+  const args = ['drive', ...[address, callers, warmUpMs, ms].map(String)];
+  return { args, input: `${method} ${path} HTTP/1.1\r\n${lines}\r\n${body}` };
+}
+
+export async function driveHttp(load: HttpLoad): Promise<HttpLoadResult> {
+  const { args, input } = describeLoad(load);
+  return JSON.parse(await start(args, input).line) as HttpLoadResult;
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { apply } from './apply.ts';
 import { audit } from './audit.ts';
 import { auditVerify } from './audit-verify.ts';
+import { boxRun } from './box-run.ts';
 import { egress } from './egress.ts';
 import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
@@ -46,6 +47,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   memoryQuality,
   memorySpeed,
   sandbox,
+  boxRun,
   layer,
   apply,
 ];

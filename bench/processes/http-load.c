@@ -1,9 +1,10 @@
 // The load and the provider of the throughput benchmarks. In C, because in Node the two took a
 // third of the processor that a gateway was measured on.
 //   http-load drive ADDRESS CALLERS WARM_UP_MS MS   sends stdin, a request, again and again
-//   http-load serve                                 responds with stdin to every request
-// ADDRESS is a port of 127.0.0.1 or the path of a Unix socket. `#{26}` in a request becomes a
-// number that is never used twice. Prints one line: the result as JSON, or the port.
+//   http-load serve [PATH]                          responds with stdin to every request
+// ADDRESS is a port of 127.0.0.1 or the path of a Unix socket; `serve` without a path uses a free
+// port. `#{26}` in a request becomes a number that is never used twice. Prints one line: the result
+// as JSON, or the port.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -184,12 +185,18 @@ static void drive(const char *address, int callers, double warm_up_ms, double ms
          took[count / 2]);
 }
 
-static void serve(void) {
+static void serve(const char *path) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_un path_at = {.sun_family = AF_UNIX};
+  strncpy(path_at.sun_path, path, sizeof path_at.sun_path - 1);
+  bool is_path = *path != 0;
   socklen_t size = sizeof at;
-  struct connection listener = {.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  if (bind(listener.fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener.fd, 512) != 0 ||
-      getsockname(listener.fd, (struct sockaddr *)&at, &size) != 0)
+  struct connection listener = {
+      .fd = socket(is_path ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const struct sockaddr *own = is_path ? (struct sockaddr *)&path_at : (struct sockaddr *)&at;
+  if (bind(listener.fd, own, is_path ? sizeof path_at : sizeof at) != 0 ||
+      listen(listener.fd, 512) != 0 ||
+      (!is_path && getsockname(listener.fd, (struct sockaddr *)&at, &size) != 0))
     die("listening");
   printf("%d\n", ntohs(at.sin_port));
   fflush(stdout);
@@ -222,8 +229,8 @@ int main(int argc, char **argv) {
   read_message();
   if (argc == 6 && strcmp(argv[1], "drive") == 0)
     drive(argv[2], atoi(argv[3]), atof(argv[4]), atof(argv[5]));
-  else if (argc == 2 && strcmp(argv[1], "serve") == 0)
-    serve();
+  else if ((argc == 2 || argc == 3) && strcmp(argv[1], "serve") == 0)
+    serve(argc == 3 ? argv[2] : "");
   else
-    die("usage: http-load drive ADDRESS CALLERS WARM_UP_MS MS | serve");
+    die("usage: http-load drive ADDRESS CALLERS WARM_UP_MS MS | serve [PATH]");
 }
