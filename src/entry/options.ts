@@ -149,6 +149,7 @@ export function loadRuntimeConfig(
   Object.assign(config.sandboxd, args.ids);
   config.sandboxd.runner ??= programPath('runner');
   config.sandboxd.boxfs ??= nativePath('boxfs');
+  config.agentd.package_dir ??= rootDir();
   config.agentd.starter_dir ??= join(rootDir(), 'presets', 'starter');
   if (args.configFile !== undefined)
     config.agentd.policies_dir ??= join(dirname(args.configFile), 'policies');

@@ -84,15 +84,15 @@ export const isBasicTool = (tool: string): boolean => (BASIC as readonly string[
 export const ALL_TOOLS: readonly string[] = [...TOOLS].sort();
 
 /** Returns the tools of a capability, or the tool itself; a capability of that name wins. */
-function expand(word: string): readonly string[] | undefined {
+export function expandCapability(word: string): readonly string[] | undefined {
   return CAPABILITIES.get(word) ?? (TOOLS.has(word) ? [word] : undefined);
 }
 
-const isKnownWord = (word: string): boolean => expand(word) !== undefined;
+export const isKnownWord = (word: string): boolean => expandCapability(word) !== undefined;
 
 /** A name that is not in the table can only be that of a declared tool. */
 function expandAll(words: readonly string[]): Set<string> {
-  return new Set(words.flatMap((word) => expand(word) ?? [word]));
+  return new Set(words.flatMap((word) => expandCapability(word) ?? [word]));
 }
 
 function deniedTools(words: readonly string[]): Set<string> {
@@ -108,7 +108,7 @@ export function findGrantingCapabilities(tool: string): string[] {
 
 /** Returns the names that include `task.finish`. A deny list with one of them is rejected. */
 export function findUndeniable(words: readonly string[]): string[] {
-  return words.filter((word) => expand(word)?.includes(finish) === true);
+  return words.filter((word) => expandCapability(word)?.includes(finish) === true);
 }
 
 /** Returns the tools a manifest allows, sorted, and its unknown names. */
@@ -174,7 +174,7 @@ export function delegationProblems(
   const isKnown = (word: string) => isKnownWord(word) || has.has(word);
   const unknown = [...new Set([...allow, ...deny])].filter((word) => !isKnown(word));
   const excessive = [...new Set(allow)].flatMap((word) => {
-    const missing = (expand(word) ?? []).filter((tool) => !has.has(tool));
+    const missing = (expandCapability(word) ?? []).filter((tool) => !has.has(tool));
     const list = missing.length === 1 && missing[0] === word ? '' : ` (${missing.join(', ')})`;
     return missing.length === 0
       ? []

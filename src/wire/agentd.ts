@@ -7,6 +7,7 @@ import { backupRoutes } from './agentd/backups.ts';
 import { changeRoutes } from './agentd/changes.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
+import { personaRoutes } from './agentd/personas.ts';
 import { policyRoutes } from './agentd/policy.ts';
 import { programTaskRoutes } from './agentd/programs.ts';
 import { retentionRoutes } from './agentd/retention.ts';
@@ -39,6 +40,7 @@ export * from './agentd/artifacts.ts';
 export * from './agentd/changes.ts';
 export * from './agentd/disk-usage.ts';
 export * from './agentd/messages.ts';
+export * from './agentd/personas.ts';
 export {
   AgentPolicyView,
   PolicyCheckView,
@@ -58,6 +60,7 @@ const waitResponse = z.object({ wait: WaitView });
 
 export const agentdRoutes = routes({
   ...policyRoutes,
+  ...personaRoutes,
   ...retentionRoutes,
   ...diskUsageRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),

@@ -25,6 +25,14 @@ const scope = z
   .regex(/^[a-z][a-z0-9_-]*(:[A-Za-z0-9._/-]+)?$/, 'must look like project:app')
   .max(200);
 
+/** A role, or a layer of another kind by its folder: coder, groups/night, scopes/payments. */
+export const PersonaRef = z
+  .string()
+  .regex(
+    /^((groups|roles|scopes)\/)?[a-z][a-z0-9_-]{0,62}$/,
+    'must be a persona such as coder, groups/night or scopes/payments',
+  );
+
 /** Concurrent runs of an agent whose manifest sets no number, so that a new team is parallel. */
 export const REPLICAS_DEFAULT = 4;
 
@@ -43,7 +51,11 @@ export const Manifest = z.strictObject({
       .optional(),
     model: z.string().min(1).max(128).optional(),
     replicas: z.int().min(1).max(100).optional(),
-    /** Describes the agent to the model: the first part of its context. */
+    /**
+     * Describe the agent to the model: the first part of its context. `personas` name layers,
+     * `persona` is the last layer, written here.
+     */
+    personas: z.array(PersonaRef).max(16).optional(),
     persona: z.string().max(64_000).optional(),
     memory: z
       .strictObject({

@@ -26,6 +26,7 @@ const MADE: Record<string, string[]> = {
     'ad08ee9917d55afc5b12a095dc8e13286fccc2531d539cb1b8179be400bd60ea',
     'be3d3f57bbed076122a5d7fffc42137d5e6b1106ee9e82cfbecd10fa0ef4474b',
     '42c7c238dfe14ab40ba2c4f0bfb78d9ea95165e0742cf46dab8c2b765d7d5cdb',
+    '520652eba981f677cda8929810a295a8baf7a1fd7435dff7ef65c4cac31fee55',
   ],
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',

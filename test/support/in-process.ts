@@ -74,6 +74,8 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
     config: configOf({
       ...options,
       agentd: {
+        package_dir: ROOT,
+        site_dir: join(base, 'site'),
         starter_dir: join(ROOT, 'presets', 'starter'),
         ...(options.agents === undefined ? {} : { agents_dir: join(base, 'agents') }),
         ...options.agentd,

@@ -8,6 +8,7 @@ import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../suppor
 import { eventually } from '../support/runtime.ts';
 import { backupRows } from './backup-rows.ts';
 import { makeChangeRows } from './change-rows.ts';
+import { personaRows } from './persona-rows.ts';
 import { policyRows } from './policy-routes.ts';
 import { retentionRows } from './retention-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
@@ -394,6 +395,7 @@ export const ROWS = {
   ...runs,
   ...calls,
   ...policyRows,
+  ...personaRows,
   ...retentionRows,
   ...site,
 };

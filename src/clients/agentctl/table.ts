@@ -9,6 +9,7 @@ import { changeCommands } from './table/changes.ts';
 import { keyCommands } from './table/keys.ts';
 import { memoryCommands } from './table/memory.ts';
 import { modelCommands } from './table/models.ts';
+import { personaCommands } from './table/personas.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
 import { taskCommands } from './table/tasks.ts';
@@ -22,6 +23,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
+  { title: 'Personas', commands: personaCommands },
   { title: 'Approvals and people', commands: approvalCommands },
   { title: 'Memory', commands: memoryCommands },
   { title: 'Tools and models', commands: modelCommands },
@@ -56,7 +58,6 @@ export const NOT_YET: readonly string[] = [
   'mail',
   'board',
   'preset',
-  'persona',
   'contract',
   'node',
   'secret',

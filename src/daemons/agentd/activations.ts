@@ -25,6 +25,7 @@ import {
   readWorkspaceMode,
   type TaskRow,
 } from './store/rows.ts';
+import type { Claim } from './store/runs.ts';
 import type { AgentdStore } from './store/store.ts';
 
 export type ActivationDeps = {
@@ -205,11 +206,12 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
   };
 
   /** Recalls at once, so that memoryd answers while the process starts. */
-  const prepareBriefing = (run: RunRow, task: TaskRow): (() => Promise<void>) => {
+  const prepareBriefing = (claim: Omit<Claim, 'first'>): (() => Promise<void>) => {
+    const { run, task } = claim;
     if (run.briefing !== null) return async () => {};
     const recalled = deps.recallMemories(run, task);
     return async () => {
-      const [briefing, memory] = await Promise.all([buildBriefing(deps, run, task), recalled]);
+      const [briefing, memory] = await Promise.all([buildBriefing(deps, claim), recalled]);
       await store.saveBriefing(run.id, { ...briefing, memory });
     };
   };
@@ -219,7 +221,8 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     dismiss,
     launch,
     liveCount: () => live.size,
-    async start({ run, task }) {
+    async start(claim) {
+      const { run, task } = claim;
       const entry = {
         fence: run.fence,
         launched: undefined as RunnerProcess | undefined,
@@ -229,7 +232,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
       exits.set(run.id, Promise.withResolvers());
       try {
         deps.failpoint('agentd.after-claim');
-        const saveBriefing = prepareBriefing(run, task);
+        const saveBriefing = prepareBriefing(claim);
         // Starting the process takes longest, so it overlaps with the other preparations.
         entry.launched = await launch(run, task, 'live', (exit) => {
           handleExit(run, exit).catch((error: unknown) =>
@@ -307,8 +310,7 @@ const CONTEXT_TOKENS_DEFAULT = 32_000;
 
 async function buildBriefing(
   deps: ActivationDeps,
-  run: RunRow,
-  task: TaskRow,
+  { run, task, persona }: Omit<Claim, 'first'>,
 ): Promise<RecordedBriefing> {
   const [{ spec }, agents, limits, view, { models }, { tools }, grant] = await Promise.all([
     deps.store.agent(run.agent),
@@ -332,7 +334,7 @@ async function buildBriefing(
     run_id: run.id as RunId,
     agent: run.agent,
     model: spec.model,
-    persona: spec.persona,
+    persona,
     task: view,
     inputs,
     tools: tools.filter((tool) => grant.tools.includes(tool.name)),

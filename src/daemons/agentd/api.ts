@@ -7,6 +7,7 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { changeRoutes } from '../../wire/agentd/changes.ts';
+import type { personaRoutes } from '../../wire/agentd/personas.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
@@ -49,6 +50,7 @@ export type ApiDeps = {
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
+  personas: Handlers<typeof personaRoutes>;
   changes: Handlers<typeof changeRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
@@ -80,6 +82,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.calls,
     ...deps.policy,
     ...deps.backups,
+    ...deps.personas,
     ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),

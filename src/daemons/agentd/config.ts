@@ -56,6 +56,10 @@ export const agentdConfig = z.strictObject({
       }),
     )
     .optional(),
+  /** Personas and skills of the site, in folders of these names. */
+  site_dir: z.string().max(4_096).default('/etc/agentd'),
+  /** Those that ship with the runtime. Set by the process that starts the daemon. */
+  package_dir: z.string().max(4_096).optional(),
   /** The directory of the starter team's manifests. Set by the process that starts the daemon. */
   starter_dir: z.string().max(4_096).optional(),
 });

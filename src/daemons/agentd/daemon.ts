@@ -16,6 +16,7 @@ import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { type HaltFile, pollHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
+import { type LayeredRoots, openPersonaDirs } from './adapters/persona-dirs.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeApi } from './api.ts';
@@ -35,6 +36,7 @@ import { makeMarkSync } from './mark-sync.ts';
 import { type Episodes, makeEpisodes } from './memory/episodes.ts';
 import { makeRecallMemories } from './memory/recall.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
+import { makePersonaHandlers } from './personas/handlers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makePrograms, type Programs } from './programs.ts';
@@ -157,14 +159,26 @@ async function start(context: DaemonContext<AgentdConfig>) {
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const listToolSchemas = makeSchemaList({ toold, log });
   const policiesDir = config.policies_dir ?? makePrivateDir(join(stateDir, 'policies'));
+  makePrivateDir(join(stateDir, 'personas'));
+  const personaDirs = await openPersonaDirs({
+    roots: listRoots(config, stateDir, 'personas'),
+    clock,
+    log,
+    onChange: async () => manifests?.rescan(),
+  });
   const readManifest = makeManifestReader({
     toold,
+    personas: personaDirs.current,
     log,
     closedDirs: withRealPaths([
       [stateDir, "the runtime's state"],
       [context.runtimeDir, "the directory of the runtime's sockets"],
       [agentsDir, 'the directory of the manifests'],
       [policiesDir, 'the directory of the rules'],
+      ...listRoots(config, stateDir, 'personas').map(({ dir }): [string, string] => [
+        dir,
+        'a directory of personas',
+      ]),
     ]),
   });
   const policyDir = followPolicyDir(policiesDir, clock, () => {
@@ -177,7 +191,12 @@ async function start(context: DaemonContext<AgentdConfig>) {
     readSite: policyDir.read,
     listToolSchemas,
     people: config.people ?? null,
-    protectedDirs: [stateDir, agentsDir, policiesDir],
+    protectedDirs: [
+      stateDir,
+      agentsDir,
+      policiesDir,
+      ...listRoots(config, stateDir, 'personas').map(({ dir }) => dir),
+    ],
     onPublished: ({ version, hash }) =>
       store.recordRuntimeEvent('policy.loaded', { version, hash }),
     onRefused: (refused) => store.recordRuntimeEvent('policy.refused', refused),
@@ -197,6 +216,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   );
   manifests = await openManifestDir({
     read: readManifest,
+    version: () => personaDirs.current().version,
     dir: agentsDir,
     clock,
     log,
@@ -285,6 +305,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
         listToolSchemas,
         readManifest,
       }),
+      personas: makePersonaHandlers({ store, library: personaDirs.current }),
       changes: changeHandlers,
       findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
@@ -335,6 +356,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     },
     async stop() {
       manifests?.close();
+      personaDirs.close();
       policyDir.stop();
       haltFile?.stop();
       await store.recordRuntimeEvent('runtime.stopped', {});
@@ -349,6 +371,21 @@ export const agentd = defineDaemon({
   config: agentdConfig,
   start,
 });
+
+/** Where the package, the site and the operator have such a folder, in the order of the layers. */
+function listRoots(
+  { package_dir, site_dir }: Pick<AgentdConfig, 'package_dir' | 'site_dir'>,
+  stateDir: string,
+  folder: string,
+): LayeredRoots {
+  return [
+    ...(package_dir === undefined
+      ? []
+      : [{ source: 'package' as const, dir: join(package_dir, folder) }]),
+    { source: 'site', dir: join(site_dir, folder) },
+    { source: 'operator', dir: join(stateDir, folder) },
+  ];
+}
 
 /** Adds the path that each directory has without links, under which an agent could name it too. */
 const withRealPaths = (dirs: readonly [dir: string, purpose: string][]): Map<string, string> =>

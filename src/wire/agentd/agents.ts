@@ -5,6 +5,14 @@ import { AgentName, FileProblem, Sha256, Timestamp } from '../primitives.ts';
 export const AgentView = z.object({
   name: AgentName,
   description: z.string(),
+  /** Its first role, and what that role is called and for; null without one. */
+  persona: z.string().nullable(),
+  role: z.string().nullable(),
+  purpose: z.string().nullable(),
+  /** "Role (persona) - Purpose", in one line without a colon. */
+  summary: z.string(),
+  /** The hash of what it is told: of its layers, composed. */
+  persona_sha256: Sha256,
   linux_user: z.string(),
   model: z.string(),
   status: z.enum(['active', 'paused', 'stopped', 'removed']),

@@ -8,6 +8,7 @@ import {
   Label,
   Principal,
   RunId,
+  Sha256,
   TaskId,
   Timestamp,
   WaitId,
@@ -153,6 +154,8 @@ export const RunView = z.object({
   outcome: z.enum(['completed', 'failed', 'canceled', 'lost']).nullable(),
   activations: z.int(),
   crashes: z.int(),
+  /** The hash of the persona that it was started with; null for a program, and before it starts. */
+  persona_sha256: Sha256.nullable(),
   lease_until: Timestamp.nullable(),
   created_at: Timestamp,
   ended_at: Timestamp.nullable(),

@@ -3,14 +3,16 @@ import { fault } from '../../../wire/errors.ts';
 import type { Manifest } from '../../../wire/manifest.ts';
 import type { Args, Session } from '../command.ts';
 import { readInput } from '../input.ts';
+import type { RuntimeClient } from '../runtime.ts';
 import { toYaml } from '../show/yaml.ts';
 import { assertModelOffered } from './catalog.ts';
 
-const OPTIONS = ['description', 'persona', 'model', 'replicas'] as const;
+const OPTIONS = ['description', 'instructions', 'model', 'replicas'] as const;
+const LISTS = ['allow', 'deny', 'persona'] as const;
 
 const hasManifestOptions = (args: Args): boolean =>
   OPTIONS.some((name) => args.text(name) !== undefined) ||
-  args.list('allow').length + args.list('deny').length > 0;
+  LISTS.some((name) => args.list(name).length > 0);
 
 function readManifest(args: Args, base: () => Partial<Manifest>): string {
   const file = args.text('file');
@@ -33,7 +35,9 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
     ...(deny === undefined ? {} : { deny }),
   };
   const model = args.text('model');
-  const persona = args.text('persona');
+  const personas = readPersonas(args.list('persona'));
+  const instructions = args.text('instructions');
+  const persona = instructions === '-' ? readInput('-') : instructions;
   const replicas = args.number('replicas');
   return {
     apiVersion: 'agentd/v1',
@@ -42,11 +46,33 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
     spec: {
       ...spec,
       ...(model === undefined ? {} : { model }),
+      ...(personas === undefined ? {} : { personas }),
       ...(persona === undefined ? {} : { persona }),
       ...(replicas === undefined ? {} : { replicas }),
       ...(Object.keys(tools).length === 0 ? {} : { tools }),
     },
   };
+}
+
+/** `base` alone stands for no other persona. */
+function readPersonas(written: readonly string[]): string[] | undefined {
+  if (written.length === 0) return undefined;
+  const words = written.find((name) => /\s/.test(name));
+  if (words !== undefined)
+    throw fault('bad_usage', `--persona takes the name of a persona, not '${words}'`, {
+      hint: 'Your own words go into --instructions; names are in: agentctl persona list',
+    });
+  return written.filter((name) => name !== 'base');
+}
+
+/** Returns what these personas expect, for an agent that is created without --allow. */
+async function findExpectedTools(client: RuntimeClient, args: Args): Promise<string[]> {
+  const refs = readPersonas(args.list('persona')) ?? [];
+  if (refs.length === 0 || args.list('allow').length > 0) return [];
+  const { personas } = await client.call('agentd', 'listPersonas', {});
+  const named = refs.map((ref) => (ref.includes('/') ? ref : `roles/${ref}`));
+  const found = personas.filter(({ ref }) => named.includes(ref));
+  return [...new Set(found.flatMap(({ tools }) => tools))];
 }
 
 export async function create({ args, out, runtime }: Session): Promise<void> {
@@ -56,11 +82,17 @@ export async function create({ args, out, runtime }: Session): Promise<void> {
       hint: 'Use lowercase letters, digits and dashes, such as coder or night-watch.',
     });
   await assertModelOffered(runtime(), args.text('model'));
-  const manifest_yaml = readManifest(args, () => ({ metadata: { name } }));
+  const allow = await findExpectedTools(runtime(), args);
+  const manifest_yaml = readManifest(args, () => ({
+    metadata: { name },
+    ...(allow.length === 0 ? {} : { spec: { tools: { allow } } }),
+  }));
   const body = { manifest_yaml, create_only: true };
   const answer = await runtime().call('agentd', 'putAgent', { params: { name }, body });
   out.print(answer, () => [
     `${answer.agent.name} created: ${answer.agent.status}, model ${answer.agent.model}`,
+    `It is: ${answer.agent.summary}`,
+    `It may use: ${answer.agent.capabilities.join(', ') || 'only the basic tools'}`,
     `Create a task for it: agentctl task create "…" --agent ${answer.agent.name} --wait`,
   ]);
 }

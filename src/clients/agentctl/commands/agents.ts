@@ -99,6 +99,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
       [
         ['name', agent.name],
         ['for', replaceControls(agent.description)],
+        ['role', agent.persona === null ? '' : agent.summary],
         ['status', out.paint(STYLES[agent.status], agent.status)],
         ['Linux user', describeUser(agent, who)],
         ['model', agent.model],

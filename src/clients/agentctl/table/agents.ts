@@ -6,7 +6,13 @@ const NAME: Positional = { name: 'NAME', completes: 'agent' };
 const manifestOptions: readonly Option[] = [
   { name: 'file', short: 'f', value: 'FILE', completes: 'file', help: 'manifest; - reads stdin' },
   { name: 'description', value: 'TEXT', help: 'what the agent is for' },
-  { name: 'persona', value: 'TEXT', help: 'persona text for the prompt' },
+  {
+    name: 'persona',
+    value: 'NAME',
+    many: true,
+    help: 'what it is told to be, such as coder; repeat for several; base alone removes them',
+  },
+  { name: 'instructions', value: 'TEXT', help: 'your own words, which come last; - reads stdin' },
   { name: 'model', value: 'MODEL', completes: 'model', help: 'model the agent uses' },
   {
     name: 'allow',
@@ -94,6 +100,9 @@ const commands: readonly Command[] = [
     positionals: [{ name: 'NAME' }],
     options: manifestOptions,
     help: 'create an agent from a manifest file or from options',
+    details: [
+      'With --persona and without --allow it may use what the persona expects: agentctl persona list.',
+    ],
     load: async () => (await import('../commands/agent-manifest.ts')).create,
   },
   {

@@ -53,8 +53,11 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   resume: ['agentctl resume coder'],
   stop: ['agentctl stop coder'],
   logs: ['agentctl logs coder --follow', 'agentctl logs coder -n 50'],
+  'persona list': ['agentctl persona list'],
+  'persona show': ['agentctl persona show coder', 'agentctl persona show --agent coder --layers'],
   'agent show': ['agentctl agent show coder'],
   'agent create': [
+    'agentctl agent create bob --persona coder --instructions "Ask before you touch the schema."',
     'agentctl agent create reviewer --file reviewer.yaml',
     'agentctl agent create reviewer --description "Reviews." --allow file.read',
   ],

@@ -29,6 +29,8 @@ export type ManifestDirOptions = {
   clock: Clock;
   log: Log;
   read?: ReadManifest;
+  /** When it changes, every file is read again: a manifest depends on more than its text. */
+  version?: () => string;
   /** The set before this process started; used for files that have broken since. */
   inForce?: readonly FiledAgent[];
   /** Gets each later set. If it fails, it gets the set again at the next scan. */
@@ -48,7 +50,11 @@ export type ManifestDir = {
 
 export async function openManifestDir(options: ManifestDirOptions): Promise<ManifestDir> {
   const { dir, clock, log, settleMs = 100, pollIntervalMs = 5_000 } = options;
-  const reader = makeReader(dir, options.read ?? (async (text, file) => readManifest(text, file)));
+  const reader = makeReader(
+    dir,
+    options.read ?? (async (text, file) => readManifest(text, file)),
+    options.version ?? (() => ''),
+  );
   let current: ManifestSet = { agents: [...(options.inForce ?? [])], problems: [] };
   let closed = false;
   const withLock = makeMutex();
@@ -101,14 +107,17 @@ function isSameSet(a: ManifestSet, b: ManifestSet): boolean {
     a.agents.length === b.agents.length &&
     a.agents.every(({ agent, file }, i) => {
       const other = b.agents[i]!;
-      const isSameAgent = agent.name === other.agent.name && agent.hash === other.agent.hash;
+      const isSameAgent =
+        agent.name === other.agent.name &&
+        agent.hash === other.agent.hash &&
+        agent.persona === other.agent.persona;
       return isSameAgent && file === other.file;
     }) &&
     JSON.stringify(a.problems) === JSON.stringify(b.problems)
   );
 }
 
-type CachedManifest = { stamp: string; hash: string; result: ManifestResult };
+type CachedManifest = { stamp: string; hash: string; version: string; result: ManifestResult };
 
 const FILES_PER_TICK = 100;
 
@@ -125,7 +134,7 @@ function readStamp(file: string): string | undefined {
   }
 }
 
-function makeReader(dir: string, readText: ReadManifest) {
+function makeReader(dir: string, readText: ReadManifest, getVersion: () => string) {
   let cache = new Map<string, CachedManifest>();
   return {
     /** With `trustStat`, a file with unchanged time and size is not read again. */
@@ -136,15 +145,17 @@ function makeReader(dir: string, readText: ReadManifest) {
       } catch (error) {
         return { agents: [...inForce], problems: [unreadableProblem(dir, error)] };
       }
+      const version = getVersion();
       const next = new Map<string, CachedManifest>();
       const readings: Reading[] = [];
       for (const name of names.filter((entry) => /^[^.].*\.ya?ml$/.test(entry)).sort()) {
         const file = join(dir, name);
         // A broken manifest may be valid now: a tool that it names may have been declared since.
         const last = cache.get(file);
-        const before = last?.result.ok === true ? last : undefined;
+        const isUsable = last?.result.ok === true && last.version === version;
+        const before = isUsable ? last : undefined;
         const isSame = trustStat && before !== undefined && readStamp(file) === before.stamp;
-        const found = isSame ? before : await readManifestFile(file, before, readText);
+        const found = isSame ? before : await readManifestFile(file, version, before, readText);
         // Yields regularly, because checking unchanged files is synchronous.
         if (next.size % FILES_PER_TICK === 0) await setImmediate();
         if (found === undefined) continue;
@@ -160,12 +171,14 @@ function makeReader(dir: string, readText: ReadManifest) {
 /** Returns undefined if the file was removed after the directory was listed. */
 async function readManifestFile(
   file: string,
+  version: string,
   before: CachedManifest | undefined,
   readText: ReadManifest,
 ): Promise<CachedManifest | undefined> {
   const refuse = (problem: FileProblem): CachedManifest => ({
     stamp: '',
     hash: '',
+    version,
     result: { ok: false, problems: [problem] },
   });
   let handle: FileHandle | undefined;
@@ -182,7 +195,7 @@ async function readManifestFile(
     if (text === undefined) return refuse(notTextProblem(file));
     const hash = sha256Hex(text);
     if (hash === before?.hash) return { ...before, stamp };
-    return { stamp, hash, result: await readText(text, file) };
+    return { stamp, hash, version, result: await readText(text, file) };
   } catch (error) {
     if (await isRemoved(file, error)) return undefined;
     return refuse(unreadableProblem(file, error));

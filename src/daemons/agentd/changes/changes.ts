@@ -238,6 +238,7 @@ const toRun = (row: LayerActionRow, agent: string | null): RunView =>
     outcome: row.status === 'refused' ? 'canceled' : null,
     activations: 0,
     crashes: 0,
+    persona_sha256: null,
     lease_until: null,
     created_at: time(row.created_ms)!,
     ended_at: time(row.ended_ms),

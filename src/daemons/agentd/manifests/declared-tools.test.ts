@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLog } from '../../../platform/log.ts';
 import { fault } from '../../../wire/errors.ts';
+import { NO_PERSONAS } from '../personas/library.ts';
 import { makeManifestReader } from './declared-tools.ts';
 
 const manifest = (tool: string) =>
@@ -17,6 +18,7 @@ function setUp(names: string[] | undefined) {
   };
   const read = makeManifestReader({
     closedDirs: new Map(),
+    personas: () => NO_PERSONAS,
     toold: { listTools },
     log: silentLog,
   });

@@ -5,6 +5,7 @@ import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
 import type { ToolSchemas } from '../../../policy/site.ts';
 import type { tooldRoutes } from '../../../wire/toold.ts';
+import type { PersonaLibrary } from '../personas/library.ts';
 import { type ManifestResult, readManifest } from './read-manifest.ts';
 
 export type ReadManifest = (text: string, file: string) => Promise<ManifestResult>;
@@ -28,7 +29,10 @@ export const makeSchemaList =
   };
 
 export function makeManifestReader(
-  options: ToolList & { closedDirs: ReadonlyMap<string, string> },
+  options: ToolList & {
+    closedDirs: ReadonlyMap<string, string>;
+    personas: () => PersonaLibrary;
+  },
 ): ReadManifest {
   const { closedDirs } = options;
   let names: ReadonlySet<string> = new Set();
@@ -44,9 +48,11 @@ export function makeManifestReader(
     }
   };
   return async (text, file) => {
-    const read = readManifest(text, file, { declaredTools: names, closedDirs });
-    if (read.ok) return read;
+    const read = () =>
+      readManifest(text, file, { declaredTools: names, closedDirs, personas: options.personas() });
+    const first = read();
+    if (first.ok) return first;
     await refresh();
-    return readManifest(text, file, { declaredTools: names, closedDirs });
+    return read();
   };
 }

@@ -40,7 +40,7 @@ export function mergeManifests(
     agents: agents.sort((a, b) => (a.agent.name < b.agent.name ? -1 : 1)),
     problems: [
       ...readings.flatMap(({ file, result }) =>
-        result.ok ? [] : addFallbackHint(result.problems, previous.get(file)),
+        result.ok ? result.warnings : addFallbackHint(result.problems, previous.get(file)),
       ),
       ...byName.conflicts.filter(isExcluded).map(({ loser, winner }) => ({
         file: loser.file,

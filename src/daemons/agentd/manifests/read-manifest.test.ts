@@ -1,7 +1,5 @@
 // Reading manifests: the published example, the defaults, and every kind of mistake.
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { EXAMPLE_MANIFEST } from '../../../../test/support/example-manifest.ts';
 import { sha256Hex } from '../../../platform/json.ts';
@@ -266,19 +264,4 @@ test('a manifest that is too large is not parsed', () => {
   const text = `${named('a')}spec: {}\n# ${'ä'.repeat(manifestSizeBytesMax / 2)}\n`;
   const [problem] = problemsIn(text);
   assert.match(problem?.message ?? '', /at most 262144/);
-});
-
-test('the starter team loads; only its planner delegates', () => {
-  const dir = join(import.meta.dirname, '../../../../presets/starter');
-  const agents = readdirSync(dir).map((file) => {
-    const agent = agentIn(readFileSync(join(dir, file), 'utf8'));
-    assert.equal(file, `${agent.name}.yaml`);
-    return agent;
-  });
-  assert.deepEqual(agents.map(({ name }) => name).sort(), ['coder', 'planner', 'researcher']);
-  for (const agent of agents) {
-    assert.equal(agent.model, 'default');
-    assert.notEqual(agent.description, '');
-    assert.equal(agent.tools.includes('task.delegate'), agent.name === 'planner');
-  }
 });

@@ -14,6 +14,9 @@ import { canonicalPath, isWithin } from '../../../policy/paths.ts';
 import type { AgentView, Limits } from '../../../wire/agentd.ts';
 import { Manifest, REPLICAS_DEFAULT } from '../../../wire/manifest.ts';
 import type { FileProblem } from '../../../wire/primitives.ts';
+import { type ComposedPersona, composePersona, describeMissing } from '../personas/compose.ts';
+import { NO_PERSONAS, type PersonaLibrary, toLayerRef } from '../personas/library.ts';
+import { lintAgentTools } from '../personas/lint.ts';
 
 export const manifestSizeBytesMax = 262_144;
 
@@ -24,7 +27,10 @@ export type DeclaredAgent = {
   linuxUser: string;
   model: string;
   replicas: number;
+  /** Composed of its layers, whose files and hashes `composed` lists. */
   persona: string;
+  /** Absent in what an earlier release stored. */
+  composed?: Omit<ComposedPersona, 'text'>;
   /** Allowed capabilities minus denied ones. */
   capabilities: string[];
   /** The tools of those capabilities and those every agent has, sorted. */
@@ -41,10 +47,15 @@ export type DeclaredAgent = {
 };
 
 export type ManifestResult =
-  | { ok: true; agent: DeclaredAgent }
+  | { ok: true; agent: DeclaredAgent; warnings: FileProblem[] }
   | { ok: false; problems: FileProblem[] };
 
 type ManifestIssue = { path: PropertyKey[]; message: string; hint: string };
+
+export const hashPersona = ({
+  persona,
+  composed,
+}: Pick<DeclaredAgent, 'persona' | 'composed'>): string => composed?.sha256 ?? sha256Hex(persona);
 
 /** Built once, because a schema compiles itself on first use. */
 const CheckedManifest = Manifest.superRefine((manifest, context) => {
@@ -58,26 +69,52 @@ export type ManifestSite = {
   declaredTools?: ReadonlySet<string>;
   /** The runtime's own directories, with their purpose. */
   closedDirs?: ReadonlyMap<string, string>;
+  personas?: PersonaLibrary;
 };
 
 /** The site during a readManifest call, which is synchronous. */
 let declared: ReadonlySet<string> = new Set();
 let closed: ReadonlyMap<string, string> = new Map();
+let library: PersonaLibrary = NO_PERSONAS;
 
 export function readManifest(
   text: string,
   file: string,
-  { declaredTools = new Set(), closedDirs = new Map() }: ManifestSite = {},
+  { declaredTools = new Set(), closedDirs = new Map(), personas = NO_PERSONAS }: ManifestSite = {},
 ): ManifestResult {
   declared = declaredTools;
   closed = closedDirs;
+  library = personas;
   const sizeBytes = Buffer.byteLength(text);
   if (sizeBytes > manifestSizeBytesMax)
     return { ok: false, problems: [tooLargeProblem(file, sizeBytes)] };
   if (isEmpty(text)) return { ok: false, problems: [emptyProblem(file)] };
   const read = readYaml(text, file, CheckedManifest);
   if (!read.ok) return { ok: false, problems: read.problems.map(clarifyProblem) };
-  return { ok: true, agent: buildAgent(read.value, sha256Hex(text)) };
+  const hash = sha256Hex(text);
+  const composed = composePersona(personas, {
+    agent: read.value.metadata.name,
+    description: read.value.metadata.description ?? '',
+    labels: read.value.metadata.labels ?? {},
+    refs: read.value.spec.personas,
+    inline: read.value.spec.persona,
+    manifestFile: file,
+    manifestHash: hash,
+  });
+  if (!composed.ok) return composed;
+  const agent = buildAgent(read.value, hash, composed.persona);
+  return { ok: true, agent, warnings: findWarnings(agent, file, personas) };
+}
+
+function findWarnings(
+  { name, tools, manifest, composed }: DeclaredAgent,
+  file: string,
+  personas: PersonaLibrary,
+): FileProblem[] {
+  const denied = manifest.spec.tools?.deny ?? [];
+  const refs = new Set(composed?.layers.map(({ layer }) => layer));
+  const files = [...refs].flatMap((ref) => personas.files.get(ref) ?? []);
+  return lintAgentTools({ name, tools, denied, file }, files);
 }
 
 export function tooLargeProblem(file: string, sizeBytes: number): FileProblem {
@@ -116,7 +153,20 @@ function findIssues(manifest: Manifest): ManifestIssue[] {
     ...checkPaths(manifest),
     ...checkHosts(manifest),
     ...checkSizes(manifest),
+    ...checkPersonas(manifest),
   ];
+}
+
+function checkPersonas({ spec }: Manifest): ManifestIssue[] {
+  const known = [...library.files.keys(), ...library.broken.keys()];
+  return (spec.personas ?? []).flatMap((written, i) => {
+    const ref = toLayerRef(written);
+    if (known.includes(ref)) return [];
+    const { message, hint } = describeMissing(ref);
+    const near = findNearest(ref, known);
+    const guess = near === undefined ? '' : `; did you mean ${near.replace(/^roles\//, '')}?`;
+    return [{ path: ['spec', 'personas', i], message: `${message}${guess}`, hint }];
+  });
 }
 
 function checkCapabilities(manifest: Manifest): ManifestIssue[] {
@@ -252,9 +302,13 @@ function parseSize(written: number | string): number {
 const defaultLinuxUser = (name: string): string => `agent-${name}`;
 const toMicrousd = (usd: number): number => Math.round(usd * 1_000_000);
 
-function buildAgent(manifest: Manifest, hash: string): DeclaredAgent {
+function buildAgent(
+  manifest: Manifest,
+  hash: string,
+  { text, ...composed }: ComposedPersona,
+): DeclaredAgent {
   const { metadata, spec } = manifest;
-  const description = metadata.description ?? '';
+  const description = metadata.description ?? composed.purpose ?? '';
   const deny = new Set(spec.tools?.deny);
   const { memory, disk } = spec.resources ?? {};
   const costUsdPerDay = spec.budget?.costUsdPerDay;
@@ -264,7 +318,8 @@ function buildAgent(manifest: Manifest, hash: string): DeclaredAgent {
     linuxUser: spec.linuxUser ?? defaultLinuxUser(metadata.name),
     model: spec.model ?? 'default',
     replicas: spec.replicas ?? REPLICAS_DEFAULT,
-    persona: spec.persona ?? `You are ${metadata.name}. ${description}`.trim(),
+    persona: text,
+    composed,
     capabilities: [...new Set(spec.tools?.allow)].filter((name) => !deny.has(name)),
     tools: findAllowedTools(manifest).tools,
     limits: readLimits(manifest),

@@ -3,7 +3,7 @@
 import { findNearest } from '../../../platform/did-you-mean.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
 import { type AgentRow, RUN_COLUMNS, type RunRow } from './rows.ts';
 import { requeueRun } from './runs.ts';
 import type { AgentdTx } from './tx.ts';
@@ -68,14 +68,22 @@ async function writeAgent(
     row?.created_ms ?? tx.nowMs,
     tx.nowMs,
   );
-  if (row !== undefined && row.manifest_hash === agent.spec.hash && row.status !== 'removed')
+  if (
+    row !== undefined &&
+    row.manifest_hash === agent.spec.hash &&
+    row.status !== 'removed' &&
+    (JSON.parse(row.spec) as DeclaredAgent).persona === agent.spec.persona
+  )
     return;
   await tx.event({
     id: tx.newId('agent'),
     event: row === undefined ? 'agent.loaded' : 'agent.changed',
     principal: by,
     agent: name,
-    data: { manifest_sha256: agent.spec.hash },
+    data: {
+      manifest_sha256: agent.spec.hash,
+      persona_sha256: hashPersona(agent.spec),
+    },
   });
 }
 

@@ -74,12 +74,14 @@ export type RunRow = {
   lease_until_ms: number | null;
   /** Without the parts it shares with other runs; see briefings.ts. */
   briefing: string | null;
+  /** SHA-256 of the persona in its briefing; null for programs and runs of earlier releases. */
+  persona_hash: string | null;
   created_ms: number;
   ended_ms: number | null;
 };
 /** The columns of a RunRow without the text of its briefing, which is large. */
 export const RUN_COLUMNS = `id, task_id, agent, priority, fence, status, outcome, activations,
-  crashes, not_before_ms, lease_until_ms, created_ms, ended_ms,
+  crashes, not_before_ms, lease_until_ms, persona_hash, created_ms, ended_ms,
   CASE WHEN briefing IS NULL THEN NULL ELSE '' END AS briefing`;
 export type WaitRow = {
   id: string;
@@ -218,6 +220,7 @@ export function toRunView(row: RunRow): RunView {
     outcome: row.outcome,
     activations: row.activations,
     crashes: row.crashes,
+    persona_sha256: row.persona_hash,
     lease_until: time(row.lease_until_ms),
     created_at: time(row.created_ms),
     ended_at: time(row.ended_ms),

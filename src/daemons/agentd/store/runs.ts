@@ -1,6 +1,6 @@
 // Claims runs with a lease and a fence, and requeues them, within a transaction.
 import { fault } from '../../../wire/errors.ts';
-import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
 import { crashBackoffMs, isEnded, type TaskLimits } from '../rules.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
@@ -33,7 +33,8 @@ export function findLiveRuns(tx: Pick<AgentdTx, 'sql'>): Promise<RunRow[]> {
 /** `counts` if the run itself is at fault; more than `crashesMax` of those fail its task. */
 export type Crash = { detail: string; counts: boolean; crashesMax: number; pauseMs?: number };
 
-export type Claim = { run: RunRow; task: TaskRow; first: boolean };
+/** `persona` is that of the agent at this moment; a run that has a briefing keeps its own. */
+export type Claim = { run: RunRow; task: TaskRow; first: boolean; persona: string };
 
 /** Steps from agent to agent in the index, so that queued runs are not read one by one. */
 const AGENTS_WITH_QUEUED_RUNS = `
@@ -62,16 +63,21 @@ export async function claimRuns(tx: AgentdTx, options: ClaimOptions): Promise<Cl
   const candidates = await findCandidates(tx, options.slots);
   candidates.sort((a, b) => b.run.priority - a.run.priority || (a.run.id < b.run.id ? -1 : 1));
   const claims: Claim[] = [];
-  for (const { run, limits } of candidates.slice(0, options.slots))
-    claims.push(await claimRun(tx, run, limits, options));
+  for (const candidate of candidates.slice(0, options.slots))
+    claims.push(await claimRun(tx, candidate, options));
   return claims;
 }
 
+type Candidate = {
+  run: RunRow;
+  limits: TaskLimits;
+  persona: string;
+  /** Null for programs, which have none. */
+  personaHash: string | null;
+};
+
 /** Returns, for each active agent, as many of its first queued runs as it has free replicas. */
-async function findCandidates(
-  tx: AgentdTx,
-  slots: number,
-): Promise<{ run: RunRow; limits: TaskLimits }[]> {
+async function findCandidates(tx: AgentdTx, slots: number): Promise<Candidate[]> {
   const agents = await tx.sql.all<{ name: string; spec: string }>(AGENTS_WITH_QUEUED_RUNS);
   if (agents.length === 0) return [];
   const live = new Map<string, number>();
@@ -79,21 +85,22 @@ async function findCandidates(
     "SELECT agent, COUNT(*) AS n FROM runs WHERE status = 'live' AND program = 0 GROUP BY agent",
   ))
     live.set(row.agent, Number(row.n));
-  const candidates: { run: RunRow; limits: TaskLimits }[] = [];
+  const candidates: Candidate[] = [];
   for (const { name, spec } of agents) {
-    const { replicas, limits } = JSON.parse(spec) as DeclaredAgent;
+    const agent = JSON.parse(spec) as DeclaredAgent;
+    const { replicas, limits, persona } = agent;
+    const personaHash = hashPersona(agent);
     const free = Math.min(slots, replicas - (live.get(name) ?? 0));
     if (free <= 0) continue;
     const runs = await tx.sql.all<RunRow>(FIRST_QUEUED_RUNS, name, tx.nowMs, free);
-    for (const run of runs) candidates.push({ run, limits });
+    for (const run of runs) candidates.push({ run, limits, persona, personaHash });
   }
   return candidates;
 }
 
 async function claimRun(
   tx: AgentdTx,
-  run: RunRow,
-  agent: TaskLimits,
+  { run, limits: agent, persona, personaHash }: Candidate,
   options: Omit<ClaimOptions, 'slots'>,
 ): Promise<Claim> {
   const first = run.activations === 0;
@@ -104,12 +111,15 @@ async function claimRun(
     status: 'live',
     activations: run.activations + 1,
     lease_until_ms: tx.nowMs + options.leaseMs,
+    persona_hash: run.briefing === null ? personaHash : run.persona_hash,
   });
   await tx.sql.run(
-    "UPDATE runs SET fence = ?, status = 'live', activations = ?, lease_until_ms = ? WHERE id = ?",
+    `UPDATE runs SET fence = ?, status = 'live', activations = ?, lease_until_ms = ?,
+     persona_hash = ? WHERE id = ?`,
     run.fence,
     run.activations,
     run.lease_until_ms,
+    run.persona_hash,
     run.id,
   );
   const task = await findTask(tx, run.task_id);
@@ -129,9 +139,12 @@ async function claimRun(
     id: `${run.id}.started.${run.fence}`,
     event: first ? 'run.started' : isWoken ? 'run.woken' : 'run.restarted',
     ...ids,
-    data: { fence: run.fence },
+    data: {
+      fence: run.fence,
+      ...(run.persona_hash === null ? {} : { persona_sha256: run.persona_hash }),
+    },
   });
-  return { run, task, first };
+  return { run, task, first, persona };
 }
 
 /**
@@ -148,7 +161,7 @@ export async function claimProgram(
     throw fault('halted', 'the runtime is halted');
   const run = await tx.sql.one<RunRow>(`SELECT ${RUN_COLUMNS} FROM runs WHERE task_id = ?`, taskId);
   if (run === undefined) throw fault('internal', `${taskId} has no run`);
-  return claimRun(tx, run, agent, options);
+  return claimRun(tx, { run, limits: agent, persona: '', personaHash: null }, options);
 }
 
 /** `reason`: set when it did not exit by itself. */

@@ -10,7 +10,8 @@ import type {
   TreeNode,
   WaitView,
 } from '../../../wire/agentd.ts';
-import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
+import { summarizeAgent } from '../personas/summary.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { findTree } from './kept-trees.ts';
@@ -186,6 +187,11 @@ function makeAgentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'
       const view = {
         name: row.name,
         description: spec.description,
+        persona: spec.composed?.persona ?? null,
+        role: spec.composed?.role ?? null,
+        purpose: spec.composed?.purpose ?? null,
+        summary: summarizeAgent(spec),
+        persona_sha256: hashPersona(spec),
         linux_user: row.linux_user,
         model: spec.model,
         status: row.status,

@@ -120,6 +120,7 @@ function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
             outcome: null,
             activations: 1,
             crashes: 0,
+            persona_sha256: null,
             lease_until: null,
             created_at: '2026-06-29T18:00:00Z',
             ended_at: null,
