@@ -4,6 +4,7 @@ import { agentdConfig } from '../daemons/agentd/config.ts';
 import { approvaldConfig } from '../daemons/approvald/config.ts';
 import { auditdConfig } from '../daemons/auditd-ai/config.ts';
 import { egressdConfig } from '../daemons/egressd/config.ts';
+import { maildConfig } from '../daemons/maild/config.ts';
 import { memorydConfig } from '../daemons/memoryd/config.ts';
 import { modeldConfig } from '../daemons/modeld/config.ts';
 import { sandboxdConfig } from '../daemons/sandboxd/config.ts';
@@ -22,6 +23,7 @@ export const SECTIONS = {
   toold: tooldConfig,
   modeld: modeldConfig,
   memoryd: memorydConfig,
+  maild: maildConfig,
   approvald: approvaldConfig,
   egressd: egressdConfig,
   sandboxd: sandboxdConfig,
@@ -36,6 +38,7 @@ export const LOADERS: {
   toold: async () => (await import('../daemons/toold/daemon.ts')).toold,
   modeld: async () => (await import('../daemons/modeld/daemon.ts')).modeld,
   memoryd: async () => (await import('../daemons/memoryd/daemon.ts')).memoryd,
+  maild: async () => (await import('../daemons/maild/daemon.ts')).maild,
   approvald: async () => (await import('../daemons/approvald/daemon.ts')).approvald,
   egressd: async () => (await import('../daemons/egressd/daemon.ts')).egressd,
   sandboxd: async () => (await import('../daemons/sandboxd/daemon.ts')).sandboxd,

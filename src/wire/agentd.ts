@@ -109,7 +109,7 @@ export const agentdRoutes = routes({
   getTask: route({
     method: 'GET',
     path: '/v1/tasks/{id}',
-    callers: ['operator', 'memoryd'],
+    callers: ['operator', 'memoryd', 'maild'],
     params: idParam(TaskId),
     output: taskResponse,
   }),

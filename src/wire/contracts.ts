@@ -5,6 +5,7 @@ import { approvaldRoutes } from './approvald.ts';
 import { auditRoutes } from './auditd-ai.ts';
 import type { DaemonName } from './daemons.ts';
 import { egressdRoutes } from './egressd.ts';
+import { maildRoutes } from './maild.ts';
 import { memorydRoutes } from './memoryd.ts';
 import { modeldRoutes } from './modeld.ts';
 import type { RouteTable } from './route.ts';
@@ -16,6 +17,7 @@ export const CONTRACTS = {
   toold: tooldRoutes,
   modeld: modeldRoutes,
   memoryd: memorydRoutes,
+  maild: maildRoutes,
   approvald: approvaldRoutes,
   egressd: egressdRoutes,
   sandboxd: sandboxdRoutes,

@@ -18,7 +18,7 @@ type DaemonRow<Name extends string> = {
 const TABLE = {
   agentd: {
     owns: 'agents, tasks, runs, waits, messages, artifacts, scheduling, retention, halt',
-    calls: ['toold', 'modeld', 'memoryd', 'approvald', 'sandboxd', 'auditd-ai'],
+    calls: ['toold', 'modeld', 'memoryd', 'maild', 'approvald', 'sandboxd', 'auditd-ai'],
     paths: ['/'],
     servesRuns: true,
   },
@@ -39,9 +39,14 @@ const TABLE = {
     calls: ['agentd', 'auditd-ai'],
     paths: ['/v1/memory'],
   },
+  maild: {
+    owns: 'mailboxes of people: what was delivered to them, and in which thread',
+    calls: ['agentd', 'auditd-ai'],
+    paths: ['/v1/mail'],
+  },
   approvald: {
     owns: 'approvals and permits, and who was notified of them',
-    calls: ['agentd', 'auditd-ai'],
+    calls: ['agentd', 'maild', 'auditd-ai'],
     paths: ['/v1/approvals', '/v1/permits'],
   },
   egressd: {

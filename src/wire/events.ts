@@ -99,6 +99,8 @@ export const EVENT_KINDS = [
   'memory.recalled',
   // what a run's briefing got
   'memory.briefed',
+  // mail of people
+  'mail.delivered',
   // boxes and their egress
   'sandbox.opened',
   'sandbox.closed',

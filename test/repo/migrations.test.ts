@@ -27,6 +27,7 @@ const MADE: Record<string, string[]> = {
     'be3d3f57bbed076122a5d7fffc42137d5e6b1106ee9e82cfbecd10fa0ef4474b',
     '42c7c238dfe14ab40ba2c4f0bfb78d9ea95165e0742cf46dab8c2b765d7d5cdb',
     '520652eba981f677cda8929810a295a8baf7a1fd7435dff7ef65c4cac31fee55',
+    'ab0229462a568f30f47cf0bc167b6c3d8bfc8cc4701c66d7713e60e406cdd23a',
   ],
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',
@@ -40,6 +41,7 @@ const MADE: Record<string, string[]> = {
     '05cf0f35db7c2c41613e51baccbdbb4d344549a189da395d63ecfe5d555ef463',
     '0e7467bb774f7d60890e6cdba1d96d9b5ff3f1a0de07bedf02333c85e2710a7a',
   ],
+  'maild/store/schema.ts': ['9ee10d84cc2e1fa17e6578b1b130e60b70266945bbecb8f87cc0e7a0d6bdf67a'],
   'memoryd/store/schema.ts': [
     '19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501',
     '0a7f9e7b623753d5870b243fa01afcced6ec85a3c88f0f2bf5a83130ab1f9521',

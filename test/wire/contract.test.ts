@@ -85,6 +85,10 @@ const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
     const summary = (text: string) => ({ body: { ids: [memory.id], text } });
     return [summary('One'), summary('Another')];
   },
+  sendMail: async () => {
+    const mail = (text: string) => ({ body: { to: 'operator', text } });
+    return [mail('One'), mail('Another')];
+  },
   takeMemorySnapshot: async () => {
     const moment = (name: string) => ({ body: { scope: 'team', name } });
     return [moment('One'), moment('Another')];

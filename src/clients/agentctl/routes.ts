@@ -121,6 +121,11 @@ export const PATHS = {
     memoryHistory: 'GET /v1/memory/{id}/history',
     rebuildMemory: 'POST /v1/memory/rebuild',
   },
+  maild: {
+    sendMail: 'POST /v1/mail',
+    listMail: 'GET /v1/mail',
+    readMail: 'POST /v1/mail/read',
+  },
   approvald: {
     listApprovals: 'GET /v1/approvals',
     getApproval: 'GET /v1/approvals/{id}',

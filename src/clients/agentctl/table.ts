@@ -7,6 +7,7 @@ import { backupCommands } from './table/backup.ts';
 import { boxCommands } from './table/boxes.ts';
 import { changeCommands } from './table/changes.ts';
 import { keyCommands } from './table/keys.ts';
+import { mailCommands } from './table/mail.ts';
 import { memoryCommands } from './table/memory.ts';
 import { modelCommands } from './table/models.ts';
 import { personaCommands } from './table/personas.ts';
@@ -24,6 +25,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
   { title: 'Personas', commands: personaCommands },
+  { title: 'Mail', commands: mailCommands },
   { title: 'Approvals and people', commands: approvalCommands },
   { title: 'Memory', commands: memoryCommands },
   { title: 'Tools and models', commands: modelCommands },
@@ -55,7 +57,6 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
 /** Planned commands: typing one says that it is not in this version. */
 export const NOT_YET: readonly string[] = [
   'tool call',
-  'mail',
   'board',
   'preset',
   'contract',

@@ -9,6 +9,7 @@ import { makePrivateDir } from '../../platform/state-dir.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { maildRoutes } from '../../wire/maild.ts';
 import { memorydRoutes } from '../../wire/memoryd.ts';
 import { modeldRoutes } from '../../wire/modeld.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
@@ -35,6 +36,7 @@ import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.t
 import { makeMarkSync } from './mark-sync.ts';
 import { type Episodes, makeEpisodes } from './memory/episodes.ts';
 import { makeRecallMemories } from './memory/recall.ts';
+import { makePersonNotices, type PersonNotices } from './notices.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePersonaHandlers } from './personas/handlers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
@@ -57,6 +59,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const toold = context.peer('toold', tooldRoutes);
   const modeld = context.peer('modeld', modeldRoutes);
   const memoryd = context.peer('memoryd', memorydRoutes);
+  const maild = context.peer('maild', maildRoutes);
   const sandboxd = context.peer('sandboxd', sandboxdRoutes);
   const approvald = context.peer('approvald', approvaldRoutes);
   const audit = context.peer('auditd-ai', auditRoutes);
@@ -64,6 +67,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   let activations: LiveActivations | undefined;
   let programs: Programs | undefined;
   let episodes: Episodes | undefined;
+  let notices: PersonNotices | undefined;
   let manifests: ManifestDir | undefined;
   let haltFile: HaltFile | undefined;
   let halt: Halt | undefined;
@@ -87,6 +91,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       withdrawApprovals(approvald, committed.events, log);
       service?.onCommitted(committed);
       episodes?.onCommitted(committed);
+      notices?.onCommitted(committed);
     },
   });
   addQueueGauges(context.metrics, store, clock);
@@ -155,6 +160,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     log,
     failpoint: context.failpoint,
   });
+  notices = makePersonNotices({ store, maild, clock, log, failpoint: context.failpoint });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const listToolSchemas = makeSchemaList({ toold, log });
@@ -345,11 +351,12 @@ async function start(context: DaemonContext<AgentdConfig>) {
       await changes.begin();
       retention.begin();
       episodes?.begin();
+      notices?.begin();
     },
     async drain() {
       await retention.stop();
       await service?.drain();
-      await episodes?.stop();
+      await Promise.all([episodes?.stop(), notices?.stop()]);
       // Requeue before ending the processes, so that their exits do not count as crashes.
       await store.recoverRuns('runtime shutting down');
       await activations?.stopAll();

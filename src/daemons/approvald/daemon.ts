@@ -12,6 +12,8 @@ import { agentdRoutes } from '../../wire/agentd.ts';
 import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
+import { maildRoutes } from '../../wire/maild.ts';
+import { MAIL_TARGET, makeMailNotices } from './adapters/mail-notices.ts';
 import { makeNoticeCommand } from './adapters/notice-command.ts';
 import { assertWebhookUrl, makeNoticeSigner, makeWebhook } from './adapters/webhook.ts';
 import { makeHandlers } from './api.ts';
@@ -32,7 +34,8 @@ async function start(
 ): Promise<DaemonHandle<typeof approvaldRoutes>> {
   const { clock, config, log, stateDir, newId, random, failpoint, metrics } = context;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
-  const channels = openChannels(config, signing);
+  const maild = context.peer('maild', maildRoutes);
+  const channels = openChannels(config, signing).set(MAIL_TARGET, makeMailNotices(maild));
   const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS, log });
@@ -56,7 +59,14 @@ async function start(
   const agentd = context.peer('agentd', agentdRoutes);
   const notifier = makeWaitNotifier({ store, agentd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
-  const delivery = makeDelivery({ store, channels, attemptsMax, clock, log });
+  const delivery = makeDelivery({
+    store,
+    channels,
+    attemptsMax,
+    ownTarget: MAIL_TARGET,
+    clock,
+    log,
+  });
   const expiry = makeWakeLoop({
     clock,
     work: store.expireDue,

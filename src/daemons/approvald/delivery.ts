@@ -9,6 +9,7 @@ import type { ApprovaldStore, DueNotice } from './store/store.ts';
 export type SendNotice = (notice: { id: string; body: string; nowMs: number }) => Promise<void>;
 
 const NOTICE_BACKOFF_MS = { min: 1_000, max: 600_000 };
+const OWN_BACKOFF_MS_MAX = 10_000;
 /** For a failing store: a notice whose delivery cannot be recorded is sent again each time. */
 const STORE_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
@@ -19,6 +20,8 @@ export function makeDelivery(options: {
   >;
   channels: ReadonlyMap<string, SendNotice>;
   attemptsMax: number;
+  /** A target of this runtime, which gets its notices however long it is away. */
+  ownTarget?: string;
   clock: Clock;
   log: Log;
 }): Pick<WakeLoop, 'wake' | 'stop'> {
@@ -32,7 +35,7 @@ export function makeDelivery(options: {
       await send({ id, body, nowMs: clock.nowMs() });
       await store.deleteNotice(id);
     } catch (error) {
-      const isLast = attempts + 1 >= attemptsMax;
+      const isLast = target !== options.ownTarget && attempts + 1 >= attemptsMax;
       log.warn(isLast ? 'notice abandoned' : 'notice delivery failed; retrying', {
         id,
         target,
@@ -40,7 +43,8 @@ export function makeDelivery(options: {
         error,
       });
       if (isLast) return void (await store.deleteNotice(id));
-      const delayMs = Math.min(NOTICE_BACKOFF_MS.min * 2 ** attempts, NOTICE_BACKOFF_MS.max);
+      const longestMs = target === options.ownTarget ? OWN_BACKOFF_MS_MAX : NOTICE_BACKOFF_MS.max;
+      const delayMs = Math.min(NOTICE_BACKOFF_MS.min * 2 ** attempts, longestMs);
       await store.postponeNotice(id, clock.nowMs() + delayMs);
     }
   };

@@ -4,6 +4,7 @@ import { agentd } from './stores/agentd.ts';
 import { approvald } from './stores/approvald.ts';
 import { auditdAi } from './stores/auditd-ai.ts';
 import { egressd } from './stores/egressd.ts';
+import { maild } from './stores/maild.ts';
 import { memoryd } from './stores/memoryd.ts';
 import { modeld } from './stores/modeld.ts';
 import { sandboxd } from './stores/sandboxd.ts';
@@ -14,6 +15,7 @@ export const STORES: readonly StoreUse[] = [
   toold,
   modeld,
   memoryd,
+  maild,
   approvald,
   egressd,
   sandboxd,

@@ -9,11 +9,15 @@ import { formatRelative, pluralize } from '../show/amounts.ts';
 import { replaceControls, toOneLine } from '../show/plain.ts';
 import { wrap } from '../show/width.ts';
 
-export async function send({ args, out, runtime }: Session): Promise<void> {
+export async function send(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
   const [user, message] = args.positionals as [string, string];
   const { agents } = await runtime().call('agentd', 'listAgents', {});
-  const to = `agent:${findAgent(agents, user).name}`;
   const text = readTextArgument(message);
+  const agent = matchAgent(agents, user);
+  if (agent === undefined && MAILBOX.test(user.replace(/^person:/, '')))
+    return sendToPerson(session, user.replace(/^person:/, ''), text);
+  const to = `agent:${findAgent(agents, user).name}`;
   const id = args.text('task');
   const task = id === undefined ? undefined : await readTask(runtime(), id);
   const thread = task === undefined ? {} : { task_id: task.id, context_id: task.context_id };
@@ -34,12 +38,27 @@ export async function send({ args, out, runtime }: Session): Promise<void> {
   });
 }
 
+/** The contracts import the schema library, so this is repeated. */
+const MAILBOX = /^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$/;
+
+async function sendToPerson(session: Session, to: string, text: string): Promise<void> {
+  const { args, out, runtime } = session;
+  const subject = args.text('subject');
+  const body = { to, text, ...(subject === undefined ? {} : { subject }) };
+  const answer = await runtime().call('maild', 'sendMail', { body }, { idempotent: true });
+  out.print(answer, () => [`Delivered to ${to}; they read it with agentctl mail`]);
+}
+
+function matchAgent(agents: readonly AgentView[], user: string): AgentView | undefined {
+  const name = user.replace(/^agent:/, '');
+  return (
+    agents.find((agent) => agent.name === name) ?? agents.find((agent) => agent.linux_user === name)
+  );
+}
+
 /** Finds an agent by name, Linux user or principal. */
 export function findAgent(agents: readonly AgentView[], user: string): AgentView {
-  const name = user.replace(/^agent:/, '');
-  const found =
-    agents.find((agent) => agent.name === name) ??
-    agents.find((agent) => agent.linux_user === name);
+  const found = matchAgent(agents, user);
   if (found !== undefined) return found;
   throw fault('not_found', `agent ${user} not found`, {
     hint: `Use one of: ${agents.map((agent) => agent.name).join(', ') || 'none yet'}`,

@@ -158,8 +158,9 @@ const commands: readonly Command[] = [
         only: true,
         help: 'message type (default TaskRequest; TaskProgress in a thread)',
       },
+      { name: 'subject', value: 'TEXT', help: 'of the mail, if USER is a person' },
     ],
-    help: 'send a message to an agent; - reads it from stdin',
+    help: 'send a message to an agent, or mail to a person; - reads it from stdin',
     load: async () => (await import('../commands/messages.ts')).send,
   },
   {

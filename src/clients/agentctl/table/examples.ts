@@ -67,7 +67,11 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   'agent remove': ['agentctl agent remove reviewer'],
   run: ['agentctl run coder --task task_01kq8zt'],
-  send: ['agentctl send coder "Use the staging server." --task task_01kq8zt'],
+  send: [
+    'agentctl send coder "Use the staging server." --task task_01kq8zt',
+    'agentctl send alice "The release is out." --subject Release',
+  ],
+  mail: ['agentctl mail', 'agentctl mail read 3', 'agentctl mail alice --limit 10'],
   questions: ['agentctl questions'],
   'question list': ['agentctl question list --all'],
   answer: ['agentctl answer wait_01kq8zt "Yes, the blue one."'],

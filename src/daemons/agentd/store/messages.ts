@@ -3,6 +3,7 @@
 // messages.
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
+import { addMessageNotice } from './notices.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
 import { runEventIds } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
@@ -41,6 +42,7 @@ export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<
     delivered_ms: message.delivered || answered ? tx.nowMs : null,
   };
   await insertRow(tx.sql, 'messages', row);
+  await addMessageNotice(tx, id, row.to_principal);
   await tx.event({
     id: `${id}.sent`,
     event: 'message.sent',

@@ -10,6 +10,7 @@ import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeEpisodeMethods } from './episodes.ts';
 import { makeKeepMethods } from './kept-trees.ts';
 import { makeLayerActionMethods } from './layer-actions.ts';
+import { makeNoticeMethods } from './notices.ts';
 import { makeProgramMethods } from './program-methods.ts';
 import { makePruneMethods } from './prune-methods.ts';
 import { makePrunePartMethods } from './prune-part.ts';
@@ -51,6 +52,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeTimeMethods(write),
     ...makeKeepMethods(write),
     ...makeEpisodeMethods(db, write),
+    ...makeNoticeMethods(db, write),
     ...makeLayerActionMethods(db, write),
     ...makePruneMethods(db, write),
     ...makePrunePartMethods(db, write),

@@ -129,6 +129,12 @@ ALTER TABLE tasks ADD COLUMN owner TEXT;
 /** Programs are listed apart from other tasks, of which there are many more. */
 const PROGRAM_LIST = 'CREATE INDEX tasks_of_programs ON tasks (id) WHERE program IS NOT NULL';
 
+const NOTICES = `CREATE TABLE notices_due (
+  id TEXT PRIMARY KEY,
+  person TEXT,
+  at_ms BIGINT NOT NULL
+)`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -289,4 +295,5 @@ ${IDEMPOTENCY_TABLE}
   MEMORY,
   PROGRAM_LIST,
   'ALTER TABLE runs ADD COLUMN persona_hash TEXT',
+  NOTICES,
 ];

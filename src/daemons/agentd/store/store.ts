@@ -12,6 +12,7 @@ import type { EpisodeMethods } from './episodes.ts';
 import type { KeepMethods } from './kept-trees.ts';
 import type { LayerActionMethods } from './layer-actions.ts';
 import type { NewMessage } from './messages.ts';
+import type { NoticeMethods } from './notices.ts';
 import type { PruneMethods } from './prune-methods.ts';
 import type { PrunePartMethods } from './prune-part.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
@@ -27,6 +28,7 @@ export type RunCall = RunKey & { callId: string; part?: string; requestHash: str
 type OtherMethods = Views &
   KeepMethods &
   EpisodeMethods &
+  NoticeMethods &
   LayerActionMethods &
   PruneMethods &
   PrunePartMethods &

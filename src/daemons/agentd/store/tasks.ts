@@ -9,6 +9,7 @@ import { isEnded } from '../rules.ts';
 import { addDueEpisode } from './episodes.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
+import { addResultNotice } from './notices.ts';
 import { inheritRestore } from './restores.ts';
 import { RUN_COLUMNS, type RunRow, readLayers, type TaskProgram, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
@@ -196,6 +197,7 @@ export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promi
     result_ref: ending.resultRef ?? null,
   });
   await addDueEpisode(tx, task);
+  await addResultNotice(tx, task, ending.status);
   await endRuns(tx, task, ending);
   await tx.event({
     id: `${task.id}.ended`,

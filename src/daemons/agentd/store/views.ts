@@ -57,6 +57,7 @@ export type Views = {
   wait(id: string): Promise<WaitView>;
   waits: ListViews<WaitView>;
   messages: ListViews<MessageView>;
+  message(id: string): Promise<MessageView>;
   /** Returns the messages recorded for a step, for replays. */
   deliveredMessages(runId: string, step: number): Promise<MessageRow[]>;
   artifacts: ListViews<ArtifactView>;
@@ -139,6 +140,12 @@ export function makeViews(db: Database, clock: Clock): Views {
     runs: listViews<RunRow, RunView>('runs', toRunView),
     wait: (id) => db.read(async (sql) => toWaitView(await findWait({ sql }, id))),
     waits: listViews<WaitRow, WaitView>('waits', toWaitView),
+    message: (id) =>
+      db.read(async (sql) => {
+        const row = await sql.one<MessageRow>('SELECT * FROM messages WHERE id = ?', id);
+        if (row === undefined) throw await missingFault(sql, { name: 'message', id });
+        return toMessageView(row);
+      }),
     messages: listViews<MessageRow, MessageView>('messages', toMessageView),
     deliveredMessages: (runId, step) =>
       db.read((sql) =>

@@ -3,6 +3,7 @@
 import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
+import { addQuestionNotice } from './notices.ts';
 import type { RunRow, TaskRow, WaitRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { missingFault } from './tombstones.ts';
@@ -60,6 +61,7 @@ export async function openWait(tx: AgentdTx, wait: NewWait): Promise<WaitRow> {
     ended_ms: null,
   };
   await insertRow(tx.sql, 'waits', row);
+  if (row.kind === 'question') await addQuestionNotice(tx, row.id, row.task_id);
   await tx.event({
     id: `${row.id}.opened`,
     event: 'wait.opened',

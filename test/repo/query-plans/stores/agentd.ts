@@ -98,7 +98,8 @@ async function work(world: World, claim: Claim): Promise<void> {
   const later = clock.nowMs() + 600_000;
   const memory = { recall: 'silent', found: [] };
   await store.saveBriefing(run.id, { persona: `${run.id}${'x'.repeat(300)}`, step: 1, memory });
-  await store.send(message(claim), newOnce(world));
+  const sent = await store.send(message(claim), newOnce(world));
+  await store.message(sent.id);
   await store.inbox(keyOf(claim), 0);
   await store.renewLease(keyOf(claim), 60_000);
   await store.mark(callOf(world, claim), ['secret'], 'x');
@@ -275,6 +276,7 @@ async function act({ store, newId }: World): Promise<void> {
 async function retain(world: World): Promise<void> {
   for (const { task } of await world.store.dueEpisodes(100_000))
     await world.store.endEpisode(task.id);
+  await world.store.endNotices((await world.store.dueNotices(100_000)).map(({ id }) => id));
   const { store, clock, newId } = world;
   const endedBeforeMs = clock.nowMs() + 1;
   const order = { cause: 'x', by: PERSON, rules: '' };
@@ -387,6 +389,7 @@ export const agentd: StoreUse = {
     kept_trees: 'a person sets each',
     message_pairs: 'one row for each two principals',
     episodes_due: 'emptied as soon as memoryd has kept them',
+    notices_due: 'emptied as soon as maild has delivered them',
     pruned_parts: 'not filled here; each query names one tree',
     unused_objects: 'removed with their blobs',
     restores: 'one row for each restore of a backup',

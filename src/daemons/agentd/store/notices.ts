@@ -1,0 +1,73 @@
+// Notices to people that maild has not delivered yet: results of their tasks, questions, messages
+// to them. A row is written in the transaction that it is about.
+import type { Database } from '../../../platform/sql/database.ts';
+import type { TaskRow } from './rows.ts';
+import type { AgentdTx, AgentdWriteTx } from './tx.ts';
+
+/** Its id is that of the task, wait or message, a dot, and what it is about. */
+export type NoticeSubject = 'result' | 'question' | 'message';
+export type DuePersonNotice = {
+  id: string;
+  /** Null: it is for no person in particular. */
+  person: string | null;
+  at_ms: number;
+};
+
+export type NoticeMethods = {
+  dueNotices(limit: number): Promise<DuePersonNotice[]>;
+  endNotices(ids: readonly string[]): Promise<void>;
+};
+
+const PERSON = 'person:';
+
+const addDueNotice = async (tx: AgentdTx, id: string, person: string | null): Promise<void> => {
+  await tx.sql.run(
+    'INSERT INTO notices_due (id, person, at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING',
+    id,
+    person,
+    tx.nowMs,
+  );
+};
+
+const findPerson = (principal: string): string | undefined =>
+  principal.startsWith(PERSON) ? principal.slice(PERSON.length) : undefined;
+
+/** Nobody is told of the end of a program, or of what a person cancels. */
+export async function addResultNotice(tx: AgentdTx, task: TaskRow, status: string): Promise<void> {
+  const person = findPerson(task.created_by);
+  if (person === undefined || task.program != null || status === 'canceled') return;
+  await addDueNotice(tx, `${task.id}.result`, person);
+}
+
+/** Any person may answer; the one who created the root task is asked by mail. */
+export async function addQuestionNotice(tx: AgentdTx, waitId: string, taskId: string) {
+  const root = await tx.sql.one<{ created_by: string }>(
+    'SELECT r.created_by FROM tasks t JOIN tasks r ON r.id = t.root_task_id WHERE t.id = ?',
+    taskId,
+  );
+  await addDueNotice(tx, `${waitId}.question`, findPerson(root?.created_by ?? '') ?? null);
+}
+
+export async function addMessageNotice(tx: AgentdTx, id: string, to: string): Promise<void> {
+  const person = findPerson(to);
+  if (person !== undefined) await addDueNotice(tx, `${id}.message`, person);
+}
+
+export function makeNoticeMethods(db: Pick<Database, 'read'>, write: AgentdWriteTx): NoticeMethods {
+  return {
+    dueNotices: (limit) =>
+      db.read((sql) =>
+        sql.all<DuePersonNotice>(
+          'SELECT id, person, at_ms FROM notices_due ORDER BY id LIMIT ?',
+          limit,
+        ),
+      ),
+    endNotices: (ids) =>
+      write(
+        async (tx) => {
+          for (const id of ids) await tx.sql.run('DELETE FROM notices_due WHERE id = ?', id);
+        },
+        { mayStart: false },
+      ),
+  };
+}

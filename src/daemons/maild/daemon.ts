@@ -1,0 +1,71 @@
+// Assembles maild from its parts.
+import { join } from 'node:path';
+import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
+import { openOutbox } from '../../platform/outbox.ts';
+import { openPersonKeys } from '../../platform/person-keys.ts';
+import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { makePrivateDir } from '../../platform/state-dir.ts';
+import { agentdRoutes } from '../../wire/agentd.ts';
+import { auditRoutes } from '../../wire/auditd-ai.ts';
+import { fault } from '../../wire/errors.ts';
+import type { NewEvent } from '../../wire/events.ts';
+import { maildRoutes } from '../../wire/maild.ts';
+import { makeHandlers } from './api.ts';
+import { type MaildConfig, maildConfig } from './config.ts';
+import { makeDelivery } from './delivery.ts';
+import { makeMailbox } from './mailbox.ts';
+import { hasMailbox, openMaildirs } from './maildir.ts';
+import { makeDeliverNotices } from './notices.ts';
+import { MIGRATIONS } from './store/schema.ts';
+import { makeStore } from './store/store.ts';
+
+const AUDIT_WAIT_MS = 2_000;
+
+async function start(
+  context: DaemonContext<MaildConfig>,
+): Promise<DaemonHandle<typeof maildRoutes>> {
+  const { clock, config, log, stateDir, newId, failpoint } = context;
+  const { domain, postmaster } = config;
+  const audit = context.peer('auditd-ai', auditRoutes);
+  const append = (events: NewEvent[]) => audit.append({ body: { events } });
+  const db = openSqlite({ file: join(stateDir, 'maild.sqlite'), migrations: MIGRATIONS, log });
+  const outbox = await openOutbox({ db, source: 'maild', clock, append, log });
+  const store = makeStore({ db, outbox, clock });
+  const root = makePrivateDir(join(stateDir, 'mail'));
+  const maildirs = openMaildirs(root);
+  const delivery = makeDelivery({ store, maildirs, domain, clock, failpoint });
+  const agentd = context.peer('agentd', agentdRoutes);
+  const people = openPersonKeys(join(stateDir, 'people'));
+
+  return {
+    handlers: makeHandlers({
+      delivery,
+      deliverNotices: makeDeliverNotices({ agentd, delivery, config }),
+      mailbox: makeMailbox(maildirs),
+      once: store.once,
+      async assertMailbox(box) {
+        const isKnown = box === postmaster || people.has(box) || (await hasMailbox(root, box));
+        if (!isKnown)
+          throw fault('not_found', `nobody here is called ${box}`, {
+            hint: `Write to an agent (agentctl list), or to a person with a key: ${people.names().join(', ') || 'none yet'}.`,
+          });
+      },
+      domain,
+      clock,
+      newId,
+    }),
+    database: db,
+    async stop() {
+      await outbox.drain(AUDIT_WAIT_MS);
+      outbox.stop();
+      await db.close();
+    },
+  };
+}
+
+export const maild = defineDaemon({
+  name: 'maild',
+  routes: maildRoutes,
+  config: maildConfig,
+  start,
+});

@@ -1,0 +1,49 @@
+// Runs every statement of maild.
+import { MIGRATIONS } from '../../../../src/daemons/maild/store/schema.ts';
+import { makeStore } from '../../../../src/daemons/maild/store/store.ts';
+import { manualClock } from '../../../../src/platform/clock.ts';
+import { makeIdMaker } from '../../../../src/platform/ids.ts';
+import { silentLog } from '../../../../src/platform/log.ts';
+import { openOutbox } from '../../../../src/platform/outbox.ts';
+import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
+
+const YEARS_MS = 2 * 365 * 86_400_000;
+
+async function use(file: string): Promise<void> {
+  const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
+  const newId = makeIdMaker(clock);
+  const db = openSqlite({ file, migrations: MIGRATIONS });
+  const append = async () => {};
+  const outbox = await openOutbox({ db, source: 'maild', clock, append, log: silentLog });
+  const store = makeStore({ db, outbox, clock });
+  const mail = (n: number, atMs = clock.nowMs() + n) => ({
+    id: newId<string>('mail'),
+    box: 'ann',
+    kind: 'result',
+    message_id: `${n}@agentd.localhost`,
+    context_id: `ctx_${n >> 2}`,
+    task_id: null,
+    subject: 'Herons',
+    at_ms: atMs,
+    sizeBytes: 1,
+    by: 'service:agentd',
+  });
+  await forEachOf(4 * HISTORY, async (n) => {
+    const row = mail(n);
+    await store.addDelivered([row]);
+    await store.find(row.id);
+    await store.once({ scope: 's', key: row.id, requestHash: 'h' }, async () => row.id);
+    await store.findThread('ann', row.context_id);
+  });
+  await store.addDelivered([mail(0, clock.nowMs() - YEARS_MS)]);
+  await store.addDelivered([mail(1)]);
+  outbox.stop();
+  await db.close();
+}
+
+export const maild: StoreUse = {
+  daemon: 'maild',
+  smallTables: { outbox: 'delivered events are deleted', outbox_store: 'one row' },
+  use,
+};
