@@ -14,7 +14,9 @@ export function makeKeyedMutex(): WithLock {
   };
 }
 
-export function makeMutex(): <T>(work: () => Promise<T>) => Promise<T> {
+export type Mutex = <T>(work: () => Promise<T>) => Promise<T>;
+
+export function makeMutex(): Mutex {
   const withLock = makeKeyedMutex();
   return (work) => withLock('', work);
 }

@@ -55,6 +55,14 @@ export const retentionConfig = z.strictObject({
   homes: rule({ age: '30d', size: '20GB' }),
   /** The texts sent to models and their responses. */
   model_contexts: rule({ age: '90d', size: '20GB' }),
+  /** Memories that tasks leave by rule, unless a person edits them; `per_scope` in each scope. */
+  memories: z
+    .strictObject({
+      age: age('365d'),
+      size: size('10GB'),
+      per_scope: z.int().min(10).max(10_000_000).default(50_000),
+    })
+    .prefault({}),
   /** The daemons' diagnostic logs: `size` of each file before it is rotated, and old ones kept. */
   logs: z
     .strictObject({ size: size('16MB'), files: z.int().min(1).max(100).default(4) })

@@ -95,6 +95,7 @@ export const EVENT_KINDS = [
   'memory.ended',
   'memory.expiry.set',
   'memory.forgotten',
+  'memory.pruned',
   'memory.snapshot.taken',
   'memory.recalled',
   // what a run's briefing got

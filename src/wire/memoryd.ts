@@ -17,6 +17,7 @@ import {
   NewMemory,
   RecalledMemory,
 } from './memoryd/records.ts';
+import { retentionRoutesOfMemory } from './memoryd/retention.ts';
 import { AgentName, CallId, Label, pageQuery, RunId, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 
@@ -296,4 +297,5 @@ export const memorydRoutes = routes({
     output: memoryResponse,
   }),
   ...routesForAgentd,
+  ...retentionRoutesOfMemory,
 });

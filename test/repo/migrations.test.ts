@@ -45,6 +45,7 @@ const MADE: Record<string, string[]> = {
   'memoryd/store/schema.ts': [
     '19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501',
     '0a7f9e7b623753d5870b243fa01afcced6ec85a3c88f0f2bf5a83130ab1f9521',
+    '40c7740a81fa9f31fc06f21dc1475befe16b9205b79521ce6899855b44bf6b4f',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

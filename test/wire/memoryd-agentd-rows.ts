@@ -1,6 +1,7 @@
 // The rows of the routes that agentd calls at memoryd.
 import assert from 'node:assert/strict';
 import type { BriefedMemory } from '../../src/wire/memoryd/for-agentd.ts';
+import type { KeptEpisode } from '../../src/wire/memoryd/retention.ts';
 import type { IdleWorld } from '../support/callers.ts';
 import { rows, withBody } from './row.ts';
 
@@ -31,5 +32,28 @@ export const AGENTD_ROWS = rows({
     }),
     check: ({ ids }: { ids: string[] }) => assert.equal(ids.length, 2),
     bad: [['no words', (g) => withBody(g, { words: '' }), 'bad_request']],
+  },
+  listEpisodes: {
+    good: async () => ({ query: { recorded_before: '2026-01-01T00:00:00Z', limit: 10 } }),
+    check: ({ episodes }: { episodes: KeptEpisode[] }) => assert.ok(episodes.length <= 10),
+  },
+  listFullScopes: {
+    good: async () => ({ query: { episodes_max: 1_000_000 } }),
+    check: ({ scopes }: { scopes: object[] }) => assert.deepEqual(scopes, []),
+  },
+  pruneEpisodes: {
+    good: async () => ({
+      body: { ids: [`memory_${'0'.repeat(26)}`], by: 'service:agentd', cause: 'it is old' },
+    }),
+    check: ({ pruned }: { pruned: number }) => assert.equal(pruned, 0, 'there is none'),
+    bad: [['no ids', (g) => withBody(g, { ids: [] }), 'bad_request']],
+  },
+  compactMemory: {
+    good: async () => ({}),
+    check: ({ compacted }: { compacted: boolean }) => assert.equal(compacted, false),
+  },
+  memorySizes: {
+    good: async () => ({}),
+    check: ({ scopes }: { scopes: object[] }) => assert.ok(Array.isArray(scopes)),
   },
 });

@@ -287,7 +287,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     context,
     store,
     blobs,
-    peers: { toold, modeld, approvald, sandboxd },
+    peers: { toold, modeld, approvald, sandboxd, memoryd },
     pauses,
     bundle: publisher.bundle,
     isBusy: () => liveCount() > 0,

@@ -6,11 +6,12 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
-import type { NewMemory } from '../../wire/memoryd/records.ts';
+import type { MemoryId, NewMemory } from '../../wire/memoryd/records.ts';
 import type { MemoryRun, memorydRoutes } from '../../wire/memoryd.ts';
 import type { RecallForBriefing } from './service/briefing.ts';
 import type { MemoryChanges } from './service/changes.ts';
 import type { Combination, Combine } from './service/combine.ts';
+import type { EpisodeRetention } from './service/episode-retention.ts';
 import type { KeepEpisode } from './service/episodes.ts';
 import type { Finder } from './service/finder.ts';
 import type { Recall, RecallQuery } from './service/recall.ts';
@@ -28,6 +29,7 @@ export type MemoryApiDeps = {
   snapshots: MemorySnapshots;
   recallForBriefing: RecallForBriefing;
   keepEpisode: KeepEpisode;
+  episodes: EpisodeRetention;
   rebuild(): Promise<CaughtUp>;
 };
 
@@ -72,7 +74,7 @@ function toQuery({ scope, scopes, as_of, max_tokens, ...rest }: RecallBody): Rec
 }
 
 export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes> {
-  const { finder, changes, combine, snapshots } = deps;
+  const { finder, changes, combine, snapshots, episodes } = deps;
   const viewAll = (actor: Actor, ids: readonly string[]) =>
     Promise.all(ids.map((id) => finder.view(actor, id)));
   const viewOne = async (actor: Actor, id: string) => ({ memory: await finder.view(actor, id) });
@@ -186,6 +188,18 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     },
     recallForBriefing: async ({ body }) => ({ memories: await deps.recallForBriefing(body) }),
     keepEpisode: async ({ body }) => ({ ids: await deps.keepEpisode(body) }),
+    async listEpisodes({ query }) {
+      const { recorded_before, root_task_id: rootTaskId, after = '', ...rest } = query;
+      const recordedBeforeMs = Date.parse(recorded_before);
+      return { episodes: await episodes.list({ ...rest, after, rootTaskId, recordedBeforeMs }) };
+    },
+    async listFullScopes({ query }) {
+      const scopes = await episodes.listFullScopes(query.episodes_max);
+      return { scopes: scopes.map(({ scope, until }) => ({ scope, until: until as MemoryId })) };
+    },
+    pruneEpisodes: ({ body: { ids, ...why } }) => episodes.prune(ids, why),
+    compactMemory: async () => ({ compacted: await episodes.compact() }),
+    memorySizes: async () => ({ scopes: await episodes.sizes() }),
     rebuildMemory: () => deps.rebuild(),
     async getMemory({ caller, params, query }) {
       return { memory: await finder.view(asPerson(caller), params.id, query.version) };

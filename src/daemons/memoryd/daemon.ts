@@ -22,6 +22,7 @@ import { openJournal } from './journal/journal.ts';
 import { makeRecallForBriefing } from './service/briefing.ts';
 import { makeChanges } from './service/changes.ts';
 import { makeCombine } from './service/combine.ts';
+import { makeEpisodeRetention } from './service/episode-retention.ts';
 import { makeKeepEpisode } from './service/episodes.ts';
 import { makeFinder } from './service/finder.ts';
 import { makeFindOwner } from './service/owner.ts';
@@ -33,6 +34,7 @@ import { makeMemorySnapshots } from './service/snapshots.ts';
 import { makeTexts } from './service/texts.ts';
 import { catchUp } from './store/catch-up.ts';
 import { makeCommit, type TablesGate } from './store/commit.ts';
+import { compactOldestDay } from './store/compact.ts';
 import { eraseForgotten } from './store/erase.ts';
 import { MIGRATIONS } from './store/schema.ts';
 
@@ -45,7 +47,8 @@ async function start(
   const { clock, config, log, stateDir, newId, failpoint } = context;
   const dir = makePrivateDir(join(stateDir, 'memory'));
   const objects = await openBlobStore({ dir: join(dir, 'objects') });
-  const journal = openJournal({ dir: makePrivateDir(join(dir, 'journals')), log });
+  const journalDir = makePrivateDir(join(dir, 'journals'));
+  const journal = openJournal({ dir: journalDir, log });
   const file = join(stateDir, 'memoryd.sqlite');
   const isNew = !existsSync(file);
   const db = openSqlite({
@@ -102,18 +105,25 @@ async function start(
   const parts = { ...own, commit, rights, finder, texts, onExpirySet };
   const remember = makeRemember({ ...parts, lifetimesS: config.expires_s_for });
   const recall = makeRecall(parts);
-  const eraseLock = makeMutex();
-  const erase = () => eraseLock(() => eraseForgotten({ ...own, objects }));
+  /** Files of the journal are rewritten by one at a time, and not while they are read. */
+  const filesLock = makeMutex();
+  const erase = () => filesLock(() => eraseForgotten({ ...own, objects }));
+  const compact = (nowMs: number) =>
+    filesLock(() => compactOldestDay({ ...own, journalDir, objects }, nowMs));
+  const episodes = makeEpisodeRetention({ ...own, commit, compact });
   const changes = makeChanges({ ...parts, erase });
   const combine = makeCombine(parts);
   const snapshots = makeMemorySnapshots(parts);
   const recallForBriefing = makeRecallForBriefing({ recall, finder });
   const keepEpisode = makeKeepEpisode({ ...parts, lifetimesS: config.expires_s_for });
-  const forAgentd = { recallForBriefing, keepEpisode };
+  const forAgentd = { recallForBriefing, keepEpisode, episodes };
   const service = { remember, recall, finder, changes, combine, snapshots, ...forAgentd };
 
   return {
-    handlers: refuseWhileClosed(gate, makeHandlers({ ...service, rebuild: makeRebuild(own) })),
+    handlers: refuseWhileClosed(
+      gate,
+      makeHandlers({ ...service, rebuild: makeRebuild({ ...own, filesLock }) }),
+    ),
     database: db,
     async begin() {
       // A full disk must not keep the runtime down; the next forget or start tries again.

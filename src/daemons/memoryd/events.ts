@@ -10,7 +10,7 @@ const ADDED: Partial<Record<Operation, Kind>> = {
   summarize: 'memory.summarized',
 };
 
-function kindOf(op: Operation, change: Change): Kind {
+function kindOf(op: Operation, change: Exclude<Change, { do: 'gone' }>): Kind {
   switch (change.do) {
     case 'add':
       return change.status === 'proposed' ? 'memory.proposed' : (ADDED[op] ?? 'memory.remembered');
@@ -24,6 +24,8 @@ function kindOf(op: Operation, change: Change): Kind {
       return 'memory.expiry.set';
     case 'forget':
       return 'memory.forgotten';
+    case 'prune':
+      return 'memory.pruned';
     case 'snapshot':
       return 'memory.snapshot.taken';
   }
@@ -31,22 +33,27 @@ function kindOf(op: Operation, change: Change): Kind {
 
 /** Their ids follow from the numbers in the journal. */
 export function draftEvents({ n, op, by, run, changes }: JournalEntry): EventDraft[] {
-  return changes.map((change, i) => ({
-    id: `${change.id}.${n + i}`,
-    event: kindOf(op, change),
-    ...describePrincipal(by),
-    ...run,
-    ...(change.do === 'end' ? { status: change.status } : {}),
-    data: {
-      memory_id: change.id,
-      operation: op,
-      ...('scope' in change ? { scope: change.scope } : {}),
-      ...('class' in change ? { class: change.class } : {}),
-      ...('content' in change
-        ? { size_bytes: change.content.size, labels: change.content.labels.join(' ') }
-        : {}),
-    },
-  }));
+  return changes.flatMap((change, i) =>
+    change.do === 'gone'
+      ? []
+      : {
+          id: `${change.id}.${n + i}`,
+          event: kindOf(op, change),
+          ...describePrincipal(by),
+          ...run,
+          ...(change.do === 'end' ? { status: change.status } : {}),
+          data: {
+            memory_id: change.id,
+            operation: op,
+            ...('scope' in change ? { scope: change.scope } : {}),
+            ...('class' in change ? { class: change.class } : {}),
+            ...('cause' in change ? { cause: change.cause } : {}),
+            ...('content' in change
+              ? { size_bytes: change.content.size, labels: change.content.labels.join(' ') }
+              : {}),
+          },
+        },
+  );
 }
 
 export const describePrincipal = (by: string): Pick<EventDraft, 'principal' | 'agent'> => ({

@@ -11,6 +11,7 @@ export const RETENTION_KINDS = [
   'workspaces',
   'homes',
   'model_contexts',
+  'memories',
 ] as const;
 export const RetentionKind = z.enum(RETENTION_KINDS);
 export type RetentionKind = z.infer<typeof RetentionKind>;

@@ -9,6 +9,7 @@ const KINDS = [
   'workspaces',
   'homes',
   'model_contexts',
+  'memories',
 ] as const satisfies readonly RetentionKind[];
 
 const upOptions: readonly Option[] = [

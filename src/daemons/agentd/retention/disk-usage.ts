@@ -8,6 +8,7 @@ import { readDatabaseSize } from '../../../platform/sql/file-size.ts';
 import type { DiskUsageView, KindUsage } from '../../../wire/agentd/disk-usage.ts';
 import { DAEMONS } from '../../../wire/daemons.ts';
 import type { AgentdStore } from '../store/store.ts';
+import type { MemoryPeer } from './memories.ts';
 import type { ContextPeer, FilePeer } from './tree-parts.ts';
 import { PEER_OPTIONS } from './trees.ts';
 
@@ -28,14 +29,16 @@ export async function measureDiskUsage(deps: {
   store: Pick<AgentdStore, 'artifactSizes' | 'countTasksByAgent'>;
   sandboxd: Pick<FilePeer, 'fileSizes'>;
   modeld: Pick<ContextPeer, 'contextSizes'>;
+  memoryd: Pick<MemoryPeer, 'memorySizes'>;
   config: RetentionConfig;
 }): Promise<DiskUsageView> {
   const { stateDir, store, config } = deps;
-  const [artifacts, tasks, files, contexts] = await Promise.all([
+  const [artifacts, tasks, files, contexts, memories] = await Promise.all([
     store.artifactSizes(),
     store.countTasksByAgent(),
     deps.sandboxd.fileSizes({}, PEER_OPTIONS),
     deps.modeld.contextSizes({}, PEER_OPTIONS),
+    deps.memoryd.memorySizes({}, PEER_OPTIONS),
   ]);
   const records = measureRecords(stateDir, 'bytes');
   const inDir = (name: string) => measureDir(join(stateDir, name));
@@ -56,6 +59,14 @@ export async function measureDiskUsage(deps: {
         contexts.sizes,
         readDatabaseSize(join(stateDir, 'modeld.sqlite')).bytes,
         config.model_contexts,
+      ),
+      describeKind(
+        'memories',
+        memories.scopes.map(({ scope, bytes }) => ({ agent: toAgent(scope), bytes })),
+        inDir('memory/journals') +
+          memories.scopes.reduce((sum, { object_bytes }) => sum + object_bytes, 0) +
+          readDatabaseSize(join(stateDir, 'memoryd.sqlite')).bytes,
+        config.memories,
       ),
       describeKind('audit', [], inDir('audit') + inIndex(stateDir)),
       describeKind('logs', [], inDir('logs')),

@@ -12,6 +12,7 @@ import { measureDiskUsage, measureRecords } from './disk-usage.ts';
 import { makeRetentionHandlers } from './handlers.ts';
 import { startLogRotation } from './log-rotation.ts';
 import { makeDataPolicy } from './may-delete.ts';
+import { type MemoryPeer, makeEpisodePruner } from './memories.ts';
 import type { BackupPauses } from './pauses.ts';
 import { makeRetention, type Retention } from './retention.ts';
 import {
@@ -29,7 +30,11 @@ export function openRetention(deps: {
   context: DaemonContext;
   store: AgentdStore;
   blobs: BlobStore;
-  peers: PrunePeers & { sandboxd: FilePeer & ChangesPeer; modeld: ContextPeer };
+  peers: PrunePeers & {
+    sandboxd: FilePeer & ChangesPeer;
+    modeld: ContextPeer;
+    memoryd: MemoryPeer;
+  };
   pauses: BackupPauses;
   bundle: () => Bundle;
   isBusy: () => boolean;
@@ -59,12 +64,14 @@ export function openRetention(deps: {
     clock,
     failpoint,
   });
-  const { sandboxd, modeld } = peers;
+  const { sandboxd, modeld, memoryd } = peers;
   const common = { store, clock, failpoint };
+  const memories = makeEpisodePruner({ store, memoryd, rule: config.memories, clock });
   const retention = makeRetention({
     store,
     trees,
     artifacts,
+    memories,
     parts: [
       makeFilePruner({
         ...common,
@@ -87,7 +94,7 @@ export function openRetention(deps: {
   const handlers = {
     ...makeRetentionHandlers({ store, retention, policy, clock }),
     getDiskUsage: async () => ({
-      usage: await measureDiskUsage({ stateDir, store, sandboxd, modeld, config }),
+      usage: await measureDiskUsage({ stateDir, store, sandboxd, modeld, memoryd, config }),
     }),
   };
   let stopRotation: (() => Promise<void>) | undefined;

@@ -22,23 +22,35 @@ type Setup = {
   ages: number[];
   mayDelete?: (item: DataItem) => PolicyDecision['answer'];
   mustGo?: (item: DataItem) => boolean;
+  /** Ages in hours of those that are too many. */
+  excess?: number[];
   pass?: Partial<Pass>;
 };
 
-async function run({ rule, ages, mayDelete = () => 'allow', mustGo, pass = {} }: Setup) {
+async function run({ rule, ages, mayDelete = () => 'allow', mustGo, excess, pass = {} }: Setup) {
   const steps: string[] = [];
   const causes = new Map<string, string>();
+  const toCandidate = (age: number) =>
+    ({
+      id: `${age}h`,
+      endedMs: NOW_MS - age * HOUR_MS,
+      policy: async () => ({ id: `${age}h` }),
+    }) as unknown as Candidate;
   const pruner: KindPruner = {
     kind: 'artifacts',
     rule,
     sizeBytes: async () => 10 * ages.length,
     async *candidates(endedBeforeMs) {
-      for (const age of ages) {
-        const endedMs = NOW_MS - age * HOUR_MS;
-        const candidate = { id: `${age}h`, endedMs, policy: async () => ({ id: `${age}h` }) };
-        if (endedMs < endedBeforeMs) yield candidate as unknown as Candidate;
-      }
+      for (const candidate of ages.map(toCandidate))
+        if (candidate.endedMs < endedBeforeMs) yield candidate;
     },
+    ...(excess === undefined
+      ? {}
+      : {
+          async *excess() {
+            for (const candidate of excess.map(toCandidate)) yield { candidate, cause: 'too many' };
+          },
+        }),
     async prune({ id }, { cause }) {
       if (id === '99h') throw new Error('the disk is on fire');
       causes.set(id, cause);
@@ -110,6 +122,17 @@ describe('one pass', () => {
     const { pruned, causes } = await run({ rule, ages: [5, 4, 3], mustGo });
     assert.deepEqual(pruned, ['4h']);
     assert.equal(causes.get('4h'), 'it says deny (rule-deny)');
+  });
+
+  it('prunes what is too many, once, unless a rule forbids it or a person sets an age', async () => {
+    const rule = { age: 4 * HOUR_MS, size: null };
+    const mayDelete = ({ id }: DataItem) => (id === '3h' ? 'deny' : 'allow');
+    const setup: Setup = { rule, ages: [5, 4, 3, 2], excess: [5, 3, 2], mayDelete };
+    const { pruned, causes, kept } = await run(setup);
+    assert.deepEqual([pruned, kept], [['5h', '2h'], { policy: 1 }]);
+    assert.equal(causes.get('2h'), 'too many');
+    const older = await run({ ...setup, pass: { olderThanMs: 4.5 * HOUR_MS } });
+    assert.deepEqual(older.pruned, ['5h']);
   });
 
   it("a person's age replaces both limits", async () => {

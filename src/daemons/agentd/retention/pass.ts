@@ -27,6 +27,7 @@ export type Candidate = {
   policy: () => Promise<DataItem>;
   /** Its size, where that is known beforehand. */
   bytes?: number;
+  rootTaskId?: string;
   /** Only a tombstone is left of its tree. */
   isPruned?: boolean;
 };
@@ -52,6 +53,8 @@ export type KindPruner = {
     endedBeforeMs: number,
     only: ReadonlySet<string> | undefined,
   ): AsyncIterable<Candidate>;
+  /** Candidates that are too many, whatever their age; before the others. */
+  excess?(recordedBeforeMs: number): AsyncIterable<{ candidate: Candidate; cause: string }>;
   prune(candidate: Candidate, order: PruneOrder, pass: Pass): Promise<PruneOutcome>;
 };
 
@@ -68,8 +71,6 @@ export async function prunePass(pruner: KindPruner, pass: Pass, policy: DataPoli
   const endedBeforeMs = looksAtAll
     ? Math.max(latestMs, limits.endedBeforeMs ?? 0)
     : limits.endedBeforeMs;
-  if (endedBeforeMs === undefined) return;
-
   const isTooOld = ({ endedMs }: Candidate): boolean =>
     limits.endedBeforeMs !== undefined && endedMs < limits.endedBeforeMs;
   /** Once enough was pruned by size, the rest needs no step. */
@@ -87,9 +88,8 @@ export async function prunePass(pruner: KindPruner, pass: Pass, policy: DataPoli
     return { endedBeforeMs: latestMs, cause, rules: retain.rules };
   };
 
-  const pruneOne = async (candidate: Candidate): Promise<void> => {
+  const pruneOne = async (candidate: Candidate, due: PruneOrder | undefined): Promise<void> => {
     const { id } = candidate;
-    const due = await findCause(candidate);
     if (due === undefined) return;
     const decision = await policy.mayDelete(by, await candidate.policy());
     const { rules, reason: detail } = decision;
@@ -105,16 +105,25 @@ export async function prunePass(pruner: KindPruner, pass: Pass, policy: DataPoli
     excessBytes -= outcome.bytes;
   };
 
-  for await (const candidate of pruner.candidates(endedBeforeMs, pass.only)) {
-    if (!mayBeDue(candidate)) continue;
-    await pace.step(async () => {
+  const step = (candidate: Candidate, find: () => Promise<PruneOrder | undefined>) =>
+    pace.step(async () => {
       try {
-        await pruneOne(candidate);
+        await pruneOne(candidate, await find());
       } catch (error) {
         if (error instanceof CanceledPassError) throw error;
         const detail = (error as Error).message;
         report.addKept(kind, { id: candidate.id, reason: 'failed', detail });
       }
     });
-  }
+
+  const seen = new Set<string>();
+  if (request === undefined && pass.only === undefined && pruner.excess !== undefined)
+    for await (const { candidate, cause } of pruner.excess(latestMs)) {
+      seen.add(candidate.id);
+      await step(candidate, async () => ({ endedBeforeMs: latestMs, cause, rules: [] }));
+    }
+  if (endedBeforeMs === undefined) return;
+  for await (const candidate of pruner.candidates(endedBeforeMs, pass.only))
+    if (mayBeDue(candidate) && !seen.has(candidate.id))
+      await step(candidate, () => findCause(candidate));
 }

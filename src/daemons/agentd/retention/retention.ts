@@ -13,6 +13,7 @@ import { fault } from '../../../wire/errors.ts';
 import type { AgentdStore } from '../store/store.ts';
 import type { ArtifactPruner } from './artifacts.ts';
 import type { DataPolicy } from './may-delete.ts';
+import type { EpisodePruner } from './memories.ts';
 import { CanceledPassError, makePace, type Pace } from './pace.ts';
 import { type KindPruner, type Pass, prunePass } from './pass.ts';
 import type { BackupPauses } from './pauses.ts';
@@ -47,6 +48,7 @@ export function makeRetention(deps: {
   store: AgentdStore;
   trees: TreePruner;
   artifacts: ArtifactPruner;
+  memories: EpisodePruner;
   /** Pruned before the trees that they belong to. */
   parts: readonly KindPruner[];
   peers: PrunePeers;
@@ -57,9 +59,9 @@ export function makeRetention(deps: {
   clock: Clock;
   log: Log;
 }): Retention {
-  const { trees, artifacts, policy, pauses, clock, log } = deps;
+  const { trees, artifacts, memories, policy, pauses, clock, log } = deps;
   const pruners: ReadonlyMap<RetentionKind, KindPruner> = new Map(
-    [artifacts, ...deps.parts, trees].map((pruner) => [pruner.kind, pruner]),
+    [artifacts, memories, ...deps.parts, trees].map((pruner) => [pruner.kind, pruner]),
   );
   let running: RunningPass | undefined;
   const dryRuns = new Set<RunningPass>();
@@ -97,6 +99,7 @@ export function makeRetention(deps: {
       for (const [kind, pruner] of pruners)
         if (kinds.includes(kind)) await prunePass(pruner, pass, policy);
       if (!isDryRun) {
+        if (kinds.includes('memories')) await memories.compact(pace.step);
         if (
           kinds.includes('tasks') &&
           pass.only === undefined &&

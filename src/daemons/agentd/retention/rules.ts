@@ -14,6 +14,7 @@ const NOUNS: Readonly<Record<RetentionKind, string>> = {
   workspaces: 'workspaces of ended tasks',
   homes: 'homes of ended tasks',
   model_contexts: 'model contexts of ended tasks',
+  memories: 'episodes of ended tasks',
 };
 
 export function formatAge(ms: number): string {

@@ -1,6 +1,7 @@
 // The store's methods for retention: what is old enough, pruning it, and what is left to do.
 import type { Database, Sql } from '../../../platform/sql/database.ts';
 import { fault } from '../../../wire/errors.ts';
+import { findTree } from './kept-trees.ts';
 import { inspectTree, type PruneTreeInput, type PruneTreeResult, pruneTree } from './prune-tree.ts';
 import { readLayers, type TaskRow } from './rows.ts';
 import { findTask } from './task-rows.ts';
@@ -23,6 +24,8 @@ export type PruneMethods = {
   findEndedTree(rootTaskId: string): Promise<EndedTree | undefined>;
   /** The agents and labels of a tree's tasks, for policy. */
   describeTree(rootTaskId: string): Promise<{ agents: string[]; labels: string[] }>;
+  /** Resolves to who holds a tree, if anybody does. */
+  findHold(rootTaskId: string): Promise<string | undefined>;
   /** The labels of the tasks that work on a layer that a subtask has for itself, or above it. */
   listLayerLabels(rootTaskId: string, layerTaskId: string): Promise<string[]>;
   pruneTree(input: PruneTreeInput): Promise<PruneTreeResult>;
@@ -72,6 +75,8 @@ export function makePruneMethods(db: Database, write: AgentdWriteTx): PruneMetho
         const agents = rows.flatMap(({ assigned_to }) => assigned_to ?? []);
         return { agents: [...new Set(agents)].sort(), labels: [...new Set(labels)].sort() };
       }),
+    findHold: (rootTaskId) =>
+      db.read(async (sql) => (await findTree({ sql }, rootTaskId))?.kept_by ?? undefined),
     listLayerLabels: (rootTaskId, layerTaskId) =>
       db.read(async (sql) => {
         const rows = await sql.all<Pick<TaskRow, 'labels' | 'layers'>>(

@@ -53,6 +53,10 @@ export type Change =
   | { do: 'end'; id: MemoryId; status: EndStatus }
   | { do: 'expire-at'; id: MemoryId; at: string | null }
   | { do: 'forget'; id: MemoryId }
+  /** The memory goes as a whole: its rows now, its other changes when their day is compacted. */
+  | { do: 'prune'; id: MemoryId; cause: string }
+  /** Stood for a change of a pruned memory. */
+  | { do: 'gone'; id: MemoryId }
   | { do: 'snapshot'; id: MemorySnapshotId; name: string; scope: string };
 
 /** The run that an entry was written for; without a call, by rule. */
@@ -70,6 +74,7 @@ export const OPERATIONS = [
   'forget',
   'snapshot',
   'rollback',
+  'prune',
 ] as const;
 export type Operation = (typeof OPERATIONS)[number];
 

@@ -25,6 +25,9 @@ import {
 import { encodeEntry, type JournalEntry } from './entry.ts';
 import { fileOfDay, type JournalLine, listDays, readLines } from './files.ts';
 
+/** Returns undefined for an entry that stays as it is. */
+export type ChangeLine = (entry: JournalEntry) => JournalEntry | 'drop' | undefined;
+
 export type Journal = {
   /** Appends entries and syncs them. Throws if they are not in the file: then none is. */
   append(entries: readonly JournalEntry[]): void;
@@ -34,8 +37,11 @@ export type Journal = {
   read(fromDay?: string): AsyncGenerator<JournalLine>;
   /** Removes a torn line at the end of the journal. */
   cut(line: JournalLine): void;
-  /** Replaces entries of a day, durably and at once; nothing may append meanwhile. */
-  rewrite(day: string, change: (entry: JournalEntry) => JournalEntry | undefined): Promise<void>;
+  /**
+   * Replaces or drops entries of a day, durably and at once; nothing may append to it meanwhile. A
+   * file without lines is removed.
+   */
+  rewrite(day: string, change: ChangeLine): Promise<void>;
   /** The day of the newest file; undefined before the first entry. */
   lastDay(): string | undefined;
   close(): void;
@@ -170,17 +176,16 @@ function findEnd({ fd, sizeBytes }: OpenFile): number {
 }
 
 /** Copies every line, damaged ones unchanged, and replaces the file by the copy. */
-async function rewriteFile(
-  dir: string,
-  day: string,
-  change: (entry: JournalEntry) => JournalEntry | undefined,
-): Promise<void> {
+async function rewriteFile(dir: string, day: string, change: ChangeLine): Promise<void> {
   const file = fileOfDay(dir, day);
   const copy = `${file}.tmp`;
   const [target, source] = [await open(copy, 'w', 0o600), await open(file, 'r')];
   try {
+    let written = 0;
     for await (const { entry, from, to } of readLines(dir, day)) {
       const changed = entry && change(entry);
+      if (changed === 'drop') continue;
+      written++;
       if (changed !== undefined) await target.write(encodeEntry(changed));
       else {
         const bytes = Buffer.alloc(to - from);
@@ -190,6 +195,7 @@ async function rewriteFile(
     }
     await target.sync();
     renameSync(copy, file);
+    if (written === 0) rmSync(file);
     syncDir(dir);
   } catch (error) {
     rmSync(copy, { force: true });

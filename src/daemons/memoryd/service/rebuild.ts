@@ -1,17 +1,24 @@
 // Makes the tables again from the journal, once at a time, and refuses other requests meanwhile.
 import type { Handlers } from '../../../platform/dispatch.ts';
+import type { Mutex } from '../../../platform/mutex.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { memorydRoutes } from '../../../wire/memoryd.ts';
 import { type CatchUpDeps, type CaughtUp, rebuild } from '../store/catch-up.ts';
 import { assertTables, type TablesGate } from '../store/commit.ts';
 
-export function makeRebuild(deps: CatchUpDeps & { gate: TablesGate }): () => Promise<CaughtUp> {
+export function makeRebuild(
+  deps: CatchUpDeps & {
+    gate: TablesGate;
+    /** Held while the files of the journal are read. */
+    filesLock: Mutex;
+  },
+): () => Promise<CaughtUp> {
   let isRunning = false;
   return async () => {
     if (isRunning) throw fault('conflict', 'a rebuild is running');
     isRunning = true;
     try {
-      return await rebuild(deps);
+      return await deps.filesLock(() => rebuild(deps));
     } finally {
       isRunning = false;
     }

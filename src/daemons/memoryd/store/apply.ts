@@ -9,7 +9,9 @@ import {
   nextNumber,
   type VersionContent,
 } from '../journal/entry.ts';
+import { pruneMemory } from './prune.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
+import { countInScope, countVersions, EPISODE_AUTHOR, endEpisode } from './scope-counts.ts';
 
 export type ApplyDeps = {
   /** Reads a text that is too long for the journal. Undefined: its object is missing. */
@@ -75,6 +77,10 @@ async function applyChange(step: Step, change: Change): Promise<void> {
       return forget(step, change.id);
     case 'snapshot':
       return addSnapshot(step, change);
+    case 'prune':
+      return pruneMemory(sql, step, change.id);
+    case 'gone':
+      return;
     case 'expire-at': {
       const atMs = change.at === null ? null : Date.parse(change.at);
       await sql.run('UPDATE memories SET expires_ms = ? WHERE id = ?', atMs, change.id);
@@ -100,11 +106,12 @@ const findMemory = (sql: Sql, id: string): Promise<MemoryRow | undefined> =>
   sql.one<MemoryRow>('SELECT * FROM memories WHERE id = ?', id);
 
 async function add(step: Step, change: Extract<Change, { do: 'add' }>): Promise<void> {
-  const { sql, number, atMs } = step;
+  const { sql, number, atMs, entry } = step;
   const { id, scope, status, expires_at, content } = change;
+  const episodeOf = (entry.by === EPISODE_AUTHOR && entry.run?.root_task_id) || null;
   await sql.run(
-    'INSERT INTO memories (id, number, class, scope, status, version, created_ms, expires_ms) ' +
-      'VALUES (?, ?, ?, ?, ?, 1, ?, ?)',
+    'INSERT INTO memories (id, number, class, scope, status, version, created_ms, expires_ms, episode_of) ' +
+      'VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?)',
     id,
     number,
     change.class,
@@ -112,12 +119,10 @@ async function add(step: Step, change: Extract<Change, { do: 'add' }>): Promise<
     content.forgotten === true ? 'forgotten' : status,
     atMs,
     expires_at === undefined ? null : Date.parse(expires_at),
+    episodeOf,
   );
-  await sql.run(
-    'INSERT INTO scopes (scope, memories) VALUES (?, 1) ' +
-      'ON CONFLICT (scope) DO UPDATE SET memories = memories + 1',
-    scope,
-  );
+  const counts = countVersions([toSized(content)], { isEpisode: episodeOf !== null });
+  await countInScope(sql, scope, { ...counts, memories: 1, episodes: episodeOf === null ? 0 : 1 });
   await insertVersion(step, {
     id,
     version: 1,
@@ -126,6 +131,12 @@ async function add(step: Step, change: Extract<Change, { do: 'add' }>): Promise<
     content,
   });
 }
+
+const toSized = ({ text, object, size }: VersionContent) => ({
+  text: text ?? null,
+  object: object ?? null,
+  size_bytes: size,
+});
 
 async function revise(
   step: Step,
@@ -142,6 +153,10 @@ async function revise(
     atMs,
     id,
   );
+  // Changed by a person, it is kept like any other memory.
+  await endEpisode(sql, memory);
+  const counts = countVersions([toSized(content)], { isEpisode: false });
+  await countInScope(sql, memory.scope, counts);
   await insertVersion(step, { id, version, scope: memory.scope, sinceMs: atMs, content });
 }
 
@@ -175,7 +190,11 @@ async function accept(step: Step, id: string): Promise<void> {
 /** The texts are removed from the journal and the disk afterwards. */
 async function forget(step: Step, id: string): Promise<void> {
   const { sql } = step;
+  const memory = await findMemory(sql, id);
+  if (memory === undefined) return;
   const rows = await sql.all<VersionRow>('SELECT * FROM versions WHERE memory_id = ?', id);
+  const isEpisode = memory.episode_of !== null;
+  await countInScope(sql, memory.scope, countVersions(rows, { isEpisode, sign: -1 }));
   await removeFromIndex(
     sql,
     rows.map(({ number }) => Number(number)),

@@ -98,6 +98,8 @@ export async function rebuild(deps: CatchUpDeps & { gate: TablesGate }): Promise
     await sql.run("UPDATE progress SET next = 1, day = ''");
   });
   const done = await catchUp(deps);
+  // The newest file may be empty, and those before it compacted.
+  await db.write((sql) => sql.run('UPDATE progress SET next = MAX(next, told)'));
   gate.isOpen = true;
   return done;
 }

@@ -68,12 +68,51 @@ CREATE INDEX versions_by_object ON versions (object) WHERE object IS NOT NULL;
 -- Changes whose texts are still to be removed from the journal, and objects from the disk.
 CREATE TABLE erasures (number BIGINT PRIMARY KEY, object TEXT, recorded_ms BIGINT NOT NULL);`;
 
+/**
+ * memories.episode_of: the root task, of an episode as the platform kept it. scopes.episodes,
+ * scopes.episode_bytes: those of them; scopes.bytes: all texts; scopes.object_bytes: long ones.
+ */
+const RETENTION = `
+ALTER TABLE memories ADD COLUMN episode_of TEXT;
+UPDATE memories SET episode_of = (
+  SELECT json_extract(v.run, '$.root_task_id') FROM versions v
+  WHERE v.memory_id = memories.id AND v.version = memories.version AND v.author = 'service:agentd');
+CREATE INDEX episodes_by_age ON memories (id) WHERE episode_of IS NOT NULL;
+CREATE INDEX episodes_by_scope ON memories (scope, id) WHERE episode_of IS NOT NULL;
+CREATE INDEX episodes_by_tree ON memories (episode_of, id) WHERE episode_of IS NOT NULL;
+ALTER TABLE scopes ADD COLUMN bytes BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE scopes ADD COLUMN object_bytes BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE scopes ADD COLUMN episodes BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE scopes ADD COLUMN episode_bytes BIGINT NOT NULL DEFAULT 0;
+UPDATE scopes SET bytes = (
+  SELECT COALESCE(SUM(v.size_bytes), 0) FROM memories m JOIN versions v ON v.memory_id = m.id
+  WHERE m.scope = scopes.scope AND (v.text IS NOT NULL OR v.object IS NOT NULL));
+UPDATE scopes SET object_bytes = (
+  SELECT COALESCE(SUM(v.size_bytes), 0) FROM memories m JOIN versions v ON v.memory_id = m.id
+  WHERE m.scope = scopes.scope AND v.object IS NOT NULL);
+UPDATE scopes SET episodes = (
+  SELECT COUNT(*) FROM memories m WHERE m.scope = scopes.scope AND m.episode_of IS NOT NULL);
+UPDATE scopes SET episode_bytes = (
+  SELECT COALESCE(SUM(v.size_bytes), 0) FROM memories m JOIN versions v ON v.memory_id = m.id
+  WHERE m.scope = scopes.scope AND m.episode_of IS NOT NULL
+    AND (v.text IS NOT NULL OR v.object IS NOT NULL));
+-- Memories that were pruned while the journal has changes of them. number: of the change that did.
+CREATE TABLE pruned (memory_id TEXT PRIMARY KEY, number BIGINT NOT NULL);
+-- Days whose file has changes of pruned memories, and from when on it may be compacted.
+CREATE TABLE compactions (day TEXT PRIMARY KEY, due_ms BIGINT NOT NULL);
+-- Objects of pruned memories, which nothing else may refer to any more.
+CREATE TABLE dropped_objects (hash TEXT PRIMARY KEY);`;
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
+  RETENTION,
 ];
 
-/** The tables that a rebuild empties; those of the index are its own. */
+/**
+ * The tables that a rebuild empties; those of the index are its own. What is left to do in files
+ * (`compactions`, `dropped_objects`) stays.
+ */
 export const DERIVED_TABLES = [
   'versions',
   'memories',
@@ -82,6 +121,7 @@ export const DERIVED_TABLES = [
   'snapshots',
   'once',
   'erasures',
+  'pruned',
 ] as const;
 
 export type VersionRow = {
@@ -111,6 +151,7 @@ export type MemoryRow = {
   version: number;
   created_ms: number;
   expires_ms: number | null;
+  episode_of: string | null;
 };
 export type LinkRow = {
   from_id: string;

@@ -9,6 +9,7 @@ import type {
 import { openJournal } from '../../../../src/daemons/memoryd/journal/journal.ts';
 import { makeChanges } from '../../../../src/daemons/memoryd/service/changes.ts';
 import { makeCombine } from '../../../../src/daemons/memoryd/service/combine.ts';
+import { makeEpisodeRetention } from '../../../../src/daemons/memoryd/service/episode-retention.ts';
 import { makeFinder } from '../../../../src/daemons/memoryd/service/finder.ts';
 import { makeRecall } from '../../../../src/daemons/memoryd/service/recall.ts';
 import { makeRemember } from '../../../../src/daemons/memoryd/service/remember.ts';
@@ -17,6 +18,7 @@ import { makeMemorySnapshots } from '../../../../src/daemons/memoryd/service/sna
 import { makeTexts } from '../../../../src/daemons/memoryd/service/texts.ts';
 import { rebuild } from '../../../../src/daemons/memoryd/store/catch-up.ts';
 import { type Draft, makeCommit } from '../../../../src/daemons/memoryd/store/commit.ts';
+import { compactOldestDay } from '../../../../src/daemons/memoryd/store/compact.ts';
 import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
 import { openBlobStore } from '../../../../src/platform/blob-store.ts';
@@ -31,6 +33,7 @@ import type {
   MemorySnapshotId,
   NewMemory,
 } from '../../../../src/wire/memoryd/records.ts';
+import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
 
 const LONG = { text: 'A very long story. '.repeat(300) };
@@ -76,8 +79,10 @@ async function openStore(file: string, dir: string) {
     erase: () => eraseForgotten({ ...own, objects }),
   };
   const remember = makeRemember({ ...parts, lifetimesS: {} });
+  const compact = (nowMs: number) => compactOldestDay({ ...own, journalDir: dir, objects }, nowMs);
   return {
     ...parts,
+    episodes: makeEpisodeRetention({ ...parts, compact }),
     remember,
     recall: makeRecall(parts),
     changes: makeChanges(parts),
@@ -105,6 +110,38 @@ function changeAll(id: MemoryId, newId: NewId): Draft {
       { do: 'forget', id },
     ],
   };
+}
+
+/** Episodes as agentd has them kept, and their pruning. */
+async function useRetention(store: Awaited<ReturnType<typeof openStore>>): Promise<void> {
+  const { commit, newId, episodes } = store;
+  const tree = newId<TaskId>('task');
+  const run = { run_id: newId<RunId>('run'), task_id: tree, root_task_id: tree };
+  await forEachOf(4 * HISTORY, async (n) => {
+    const scope = `project:app/${n % 100}`;
+    const at = { class: 'episodic', scope, status: 'active' } as const;
+    const id = newId<MemoryId>('memory');
+    const long = { ...content, text: undefined, object: 'a'.repeat(64) };
+    const add = { do: 'add', id, ...at, content: n % 10 === 0 ? long : content } as const;
+    const entry = { op: 'remember', by: 'service:agentd', changes: [add] } as const;
+    const once = { scope: 'episode', key: `e${n}`, requestHash: 'h' };
+    await commit(async () => ({ ...entry, changes: [...entry.changes], run }), once);
+  });
+  const page = { recordedBeforeMs: Date.parse('2027-01-01T00:00:00Z'), after: '', limit: 50 };
+  await episodes.list({ ...page, rootTaskId: tree });
+  await episodes.list({ ...page, scope: 'project:app/1' });
+  await episodes.listFullScopes(3);
+  await episodes.sizes();
+  const old = await episodes.list(page);
+  const [edited] = old;
+  await store.changes.edit(ALICE, edited!.id, { text: 'Otherwise.' });
+  const ids = old.map(({ id }) => id);
+  await episodes.prune(ids, { by: 'service:agentd', cause: 'they are old' });
+  for (const days of [1, 40]) {
+    store.clock.advance(days * 86_400_000);
+    await store.remember(ALICE, [{ class: 'semantic', scope: 'team', text: 'Days after.' }]);
+    while (await episodes.compact());
+  }
 }
 
 async function use(file: string): Promise<void> {
@@ -156,6 +193,7 @@ async function use(file: string): Promise<void> {
   );
   await changes.forget(ALICE, many);
   await remember(ALICE, [memory(1, { text: `${LONG.text} and more` })]);
+  await useRetention(store);
   await changes.expireDue(Date.parse('2026-01-03T00:00:00Z'), db);
   await rebuild(store);
   outbox.stop();
@@ -171,6 +209,9 @@ export const memoryd: StoreUse = {
     outbox_store: 'one row',
     progress: 'one row',
     erasures: 'removed when the texts are',
+    pruned: 'those of about two days',
+    compactions: 'one row per day that has something to remove',
+    dropped_objects: 'removed with the objects',
     scopes: 'one row per scope',
   },
   use,
