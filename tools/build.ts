@@ -65,6 +65,7 @@ const DATA: readonly { from: string; to: string }[] = [
   { from: 'rehearsal/screenplays', to: 'screenplays' },
   { from: 'personas', to: 'personas' },
   { from: 'presets', to: 'presets' },
+  { from: 'skills', to: 'skills' },
   { from: 'src/policy/base.cedar', to: 'base.cedar' },
   { from: 'src/policy/schema.cedarschema', to: 'schema.cedarschema' },
   {

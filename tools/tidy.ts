@@ -27,7 +27,15 @@ const lengthMax = 600;
 const codeEndings = new Set(['.ts', '.tsx', '.sh', '.c', '.h']);
 const binaryEndings = new Set(['.png', '.jpg', '.gif', '.ico', '.gz', '.sqlite', '.woff2']);
 
-const knownNames = new Set(['README.md', 'LICENSE', 'NOTICE', 'Makefile', 'CHANGELOG.md', 'HALT']);
+const knownNames = new Set([
+  'README.md',
+  'LICENSE',
+  'NOTICE',
+  'Makefile',
+  'CHANGELOG.md',
+  'HALT',
+  'SKILL.md',
+]);
 const kebabCase = /^\.?[a-z0-9]+(?:-[a-z0-9]+)*(?:\.[a-z0-9]+(?:-[a-z0-9]+)*)*$/;
 /** Names without a subject: they attract everything. */
 const emptyNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'core', 'shared']);

@@ -20,7 +20,9 @@ const basic = [
   'artifact.put',
   'message.send',
   'person.ask',
+  'skill.read',
   'task.finish',
+  'team.list',
   'timer.wait',
 ];
 

@@ -14,6 +14,8 @@ const BASIC = [
   'artifact.get',
   'person.ask',
   'timer.wait',
+  'team.list',
+  'skill.read',
 ] as const;
 
 const CAPABILITIES = new Map<string, readonly string[]>([

@@ -18,6 +18,7 @@ export function openingMessages(briefing: RunBriefing): Message[] {
     RULES,
     workspaceText(briefing.task.workspace_mode),
     colleaguesText(briefing),
+    skillsText(briefing),
   ];
   const user = [
     `Goal: ${briefing.task.goal}`,
@@ -76,6 +77,12 @@ function colleaguesText(briefing: RunBriefing): string {
   if (briefing.colleagues.length === 0) return '';
   const lines = briefing.colleagues.map(({ name, description }) => `- ${name}: ${description}`);
   return `Colleagues you can give work to with task_delegate:\n${lines.join('\n')}`;
+}
+
+function skillsText({ skills = [] }: RunBriefing): string {
+  if (skills.length === 0) return '';
+  const lines = skills.map(({ name, description }) => `- ${name}: ${description}`);
+  return `Skills that may fit this task; read one with skill_read before you begin:\n${lines.join('\n')}`;
 }
 
 export function inboxMessage(messages: MessageView[]): Message {

@@ -12,6 +12,7 @@ import { policyRoutes } from './agentd/policy.ts';
 import { programTaskRoutes } from './agentd/programs.ts';
 import { retentionRoutes } from './agentd/retention.ts';
 import { runRoutes } from './agentd/run-routes.ts';
+import { skillRoutes } from './agentd/skills.ts';
 import {
   CreateTask,
   ReplayView,
@@ -50,6 +51,7 @@ export {
 } from './agentd/policy.ts';
 export * from './agentd/programs.ts';
 export * from './agentd/retention.ts';
+export * from './agentd/skills.ts';
 export * from './agentd/tasks.ts';
 
 const idParam = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
@@ -61,6 +63,7 @@ const waitResponse = z.object({ wait: WaitView });
 export const agentdRoutes = routes({
   ...policyRoutes,
   ...personaRoutes,
+  ...skillRoutes,
   ...retentionRoutes,
   ...diskUsageRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),

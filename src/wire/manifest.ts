@@ -57,6 +57,11 @@ export const Manifest = z.strictObject({
      */
     personas: z.array(PersonaRef).max(16).optional(),
     persona: z.string().max(64_000).optional(),
+    /** Those of the library that it may read; all if unset. */
+    skills: z
+      .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, 'must be the name of a skill'))
+      .max(256)
+      .optional(),
     memory: z
       .strictObject({
         /** That of its project, where the episodes of its tasks are kept besides its own. */

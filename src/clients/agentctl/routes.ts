@@ -46,6 +46,8 @@ export const PATHS = {
     listPersonas: 'GET /v1/personas',
     getPersona: 'GET /v1/personas/{kind}/{name}',
     getAgentPersona: 'GET /v1/agents/{name}/persona',
+    listSkills: 'GET /v1/skills',
+    getSkill: 'GET /v1/skills/{name}',
     listAgents: 'GET /v1/agents',
     getAgent: 'GET /v1/agents/{name}',
     putAgent: 'PUT /v1/agents/{name}',

@@ -13,6 +13,7 @@ import { modelCommands } from './table/models.ts';
 import { personaCommands } from './table/personas.ts';
 import { policyCommands } from './table/policy.ts';
 import { runtimeCommands } from './table/runtime.ts';
+import { skillCommands } from './table/skills.ts';
 import { taskCommands } from './table/tasks.ts';
 import { workspaceCommands } from './table/workspaces.ts';
 
@@ -24,7 +25,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
   { title: 'Agents and messages', commands: agentCommands },
-  { title: 'Personas', commands: personaCommands },
+  { title: 'Personas and skills', commands: [...personaCommands, ...skillCommands] },
   { title: 'Mail', commands: mailCommands },
   { title: 'Approvals and people', commands: approvalCommands },
   { title: 'Memory', commands: memoryCommands },

@@ -6,7 +6,7 @@ import type { RunSockets } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { computeGrant, type Grant } from '../../policy/capabilities.ts';
-import type { Delegation, RunBriefing } from '../../wire/agentd.ts';
+import type { BriefedSkill, Delegation, RunBriefing } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { Label, RunId, TaskId } from '../../wire/primitives.ts';
@@ -41,6 +41,8 @@ export type ActivationDeps = {
   schedule: () => void;
   failpoint: (name: string) => void;
   recallMemories: RecallMemories;
+  /** Those of the library that fit a goal. */
+  matchSkills: (goal: string, allowed: readonly string[] | undefined) => BriefedSkill[];
 };
 
 /** The stored part of a briefing; the socket adds the rest. */
@@ -330,6 +332,7 @@ async function buildBriefing(
     else if (input.kind === 'artifact_ref' && input.id !== undefined)
       inputs.push(await deps.readArtifactText(input.id.replace(/^artifact:\/\//, '')));
   }
+  const skills = deps.matchSkills(task.goal, spec.manifest.spec.skills);
   return {
     run_id: run.id as RunId,
     agent: run.agent,
@@ -343,6 +346,7 @@ async function buildBriefing(
           .filter(({ row }) => row.status === 'active' && canDelegateTo(row.name))
           .map(({ row, spec: other }) => ({ name: row.name, description: other.description }))
       : [],
+    ...(skills.length === 0 ? {} : { skills }),
     limits: {
       max_steps: limits.max_steps ?? deps.config.limits.max_steps,
       max_tokens: limits.max_tokens ?? null,

@@ -26,9 +26,11 @@ import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService, Requester } from './service.ts';
 import { makeSiteHandlers } from './site-handlers.ts';
+import type { makeSkillHandlers } from './skills/handlers.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
 import type { AgentdStore, RunKey } from './store/store.ts';
 import { prunedFault } from './store/tombstones.ts';
+import type { TeamHandlers } from './team.ts';
 
 type Routes = typeof agentdRoutes;
 
@@ -51,6 +53,8 @@ export type ApiDeps = {
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
   personas: Handlers<typeof personaRoutes>;
+  skills: ReturnType<typeof makeSkillHandlers>;
+  team: TeamHandlers;
   changes: Handlers<typeof changeRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
@@ -83,6 +87,8 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.policy,
     ...deps.backups,
     ...deps.personas,
+    ...deps.skills,
+    ...deps.team,
     ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),

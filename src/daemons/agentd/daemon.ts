@@ -17,7 +17,6 @@ import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { type HaltFile, pollHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
-import { type LayeredRoots, openPersonaDirs } from './adapters/persona-dirs.ts';
 import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeApi } from './api.ts';
@@ -37,6 +36,7 @@ import { makeMarkSync } from './mark-sync.ts';
 import { type Episodes, makeEpisodes } from './memory/episodes.ts';
 import { makeRecallMemories } from './memory/recall.ts';
 import { makePersonNotices, type PersonNotices } from './notices.ts';
+import { type Orders, openOrders } from './open-orders.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePersonaHandlers } from './personas/handlers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
@@ -47,8 +47,10 @@ import { applyRestore } from './restore.ts';
 import { openRetention } from './retention/open-retention.ts';
 import { makeBackupPauses } from './retention/pauses.ts';
 import { type AgentdService, makeService } from './service.ts';
+import { makeSkillHandlers } from './skills/handlers.ts';
 import { openStore } from './store/open-store.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
+import { makeTeamHandlers } from './team.ts';
 import { withdrawApprovals } from './withdraw-approvals.ts';
 
 /** No service accepts messages yet. */
@@ -69,6 +71,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   let episodes: Episodes | undefined;
   let notices: PersonNotices | undefined;
   let manifests: ManifestDir | undefined;
+  let orders: Orders | undefined;
   let haltFile: HaltFile | undefined;
   let halt: Halt | undefined;
 
@@ -141,6 +144,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       limitsFor: service.limitsFor,
       log,
     }),
+    matchSkills: (goal, allowed) => orders!.matchSkills(goal, allowed),
     async readArtifactText(id) {
       const { artifact, text } = await artifacts.load(id);
       return {
@@ -165,26 +169,18 @@ async function start(context: DaemonContext<AgentdConfig>) {
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const listToolSchemas = makeSchemaList({ toold, log });
   const policiesDir = config.policies_dir ?? makePrivateDir(join(stateDir, 'policies'));
-  makePrivateDir(join(stateDir, 'personas'));
-  const personaDirs = await openPersonaDirs({
-    roots: listRoots(config, stateDir, 'personas'),
-    clock,
-    log,
-    onChange: async () => manifests?.rescan(),
-  });
+  const told = await openOrders(context, async () => manifests?.rescan());
+  orders = told;
   const readManifest = makeManifestReader({
     toold,
-    personas: personaDirs.current,
+    personas: told.personas.current,
     log,
     closedDirs: withRealPaths([
       [stateDir, "the runtime's state"],
       [context.runtimeDir, "the directory of the runtime's sockets"],
       [agentsDir, 'the directory of the manifests'],
       [policiesDir, 'the directory of the rules'],
-      ...listRoots(config, stateDir, 'personas').map(({ dir }): [string, string] => [
-        dir,
-        'a directory of personas',
-      ]),
+      ...told.dirs.map((dir): [string, string] => [dir, 'a directory of personas or skills']),
     ]),
   });
   const policyDir = followPolicyDir(policiesDir, clock, () => {
@@ -197,12 +193,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     readSite: policyDir.read,
     listToolSchemas,
     people: config.people ?? null,
-    protectedDirs: [
-      stateDir,
-      agentsDir,
-      policiesDir,
-      ...listRoots(config, stateDir, 'personas').map(({ dir }) => dir),
-    ],
+    protectedDirs: [stateDir, agentsDir, policiesDir, ...told.dirs],
     onPublished: ({ version, hash }) =>
       store.recordRuntimeEvent('policy.loaded', { version, hash }),
     onRefused: (refused) => store.recordRuntimeEvent('policy.refused', refused),
@@ -222,7 +213,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   );
   manifests = await openManifestDir({
     read: readManifest,
-    version: () => personaDirs.current().version,
+    version: () => told.personas.current().version,
     dir: agentsDir,
     clock,
     log,
@@ -311,7 +302,9 @@ async function start(context: DaemonContext<AgentdConfig>) {
         listToolSchemas,
         readManifest,
       }),
-      personas: makePersonaHandlers({ store, library: personaDirs.current }),
+      personas: makePersonaHandlers({ store, library: told.personas.current }),
+      skills: makeSkillHandlers({ dirs: told.skills, store }),
+      team: makeTeamHandlers({ store }),
       changes: changeHandlers,
       findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
@@ -363,7 +356,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     },
     async stop() {
       manifests?.close();
-      personaDirs.close();
+      orders?.close();
       policyDir.stop();
       haltFile?.stop();
       await store.recordRuntimeEvent('runtime.stopped', {});
@@ -378,21 +371,6 @@ export const agentd = defineDaemon({
   config: agentdConfig,
   start,
 });
-
-/** Where the package, the site and the operator have such a folder, in the order of the layers. */
-function listRoots(
-  { package_dir, site_dir }: Pick<AgentdConfig, 'package_dir' | 'site_dir'>,
-  stateDir: string,
-  folder: string,
-): LayeredRoots {
-  return [
-    ...(package_dir === undefined
-      ? []
-      : [{ source: 'package' as const, dir: join(package_dir, folder) }]),
-    { source: 'site', dir: join(site_dir, folder) },
-    { source: 'operator', dir: join(stateDir, folder) },
-  ];
-}
 
 /** Adds the path that each directory has without links, under which an agent could name it too. */
 const withRealPaths = (dirs: readonly [dir: string, purpose: string][]): Map<string, string> =>

@@ -17,6 +17,7 @@ import { MovedRef } from '../sandboxd/layers.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './artifacts.ts';
 import { changeRoutes } from './changes.ts';
 import { MessageView, SendMessage } from './messages.ts';
+import { SkillFiles, SkillName, SkillView } from './skills.ts';
 import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';
 
 /** Identifies a call that toold performs here for a run, so that it happens once. */
@@ -134,6 +135,37 @@ export const runRoutes = routes({
       expires_in_s: z.int().positive().max(31_536_000).optional(),
     }),
     output: z.object({ message: MessageView, wait: WaitView.nullable() }),
+  }),
+  /** Reads only: the same call may be answered again. */
+  toolTeam: route({
+    method: 'POST',
+    path: '/v1/run-calls/team',
+    callers: ['toold'],
+    body: z.strictObject(forRun),
+    output: z.object({
+      agents: z.array(
+        z.object({
+          name: AgentName,
+          role: z.string().nullable(),
+          purpose: z.string(),
+          status: z.string(),
+          working: z.int(),
+          ready: z.int(),
+          replicas: z.int(),
+        }),
+      ),
+    }),
+  }),
+  toolReadSkill: route({
+    method: 'POST',
+    path: '/v1/run-calls/read-skill',
+    callers: ['toold'],
+    body: z.strictObject({
+      ...forRun,
+      name: SkillName,
+      path: z.string().min(1).max(1_000).optional(),
+    }),
+    output: z.object({ skill: SkillView, text: z.string(), files: SkillFiles }),
   }),
   toolPutArtifact: route({
     method: 'POST',

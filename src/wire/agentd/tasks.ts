@@ -15,6 +15,7 @@ import {
 } from '../primitives.ts';
 import { WorkspaceMode } from '../sandboxd/layers.ts';
 import { ToolView, WaitKind } from '../toold.ts';
+import { BriefedSkill } from './skills.ts';
 
 export const TASK_STATUSES = [
   'submitted',
@@ -201,6 +202,8 @@ export const RunBriefing = z.object({
   /** The agents it may delegate to. */
   colleagues: z.array(z.object({ name: AgentName, description: z.string() })),
   inputs: z.array(z.object({ name: z.string(), text: z.string(), labels: z.array(Label) })),
+  /** Those that fit the goal, best first; absent in briefings of earlier releases. */
+  skills: z.array(BriefedSkill).optional(),
   /** Recalled once, before the first activation; absent in briefings of earlier releases. */
   memory: BriefedMemories.optional(),
   limits: z.object({

@@ -55,6 +55,11 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   logs: ['agentctl logs coder --follow', 'agentctl logs coder -n 50'],
   'persona list': ['agentctl persona list'],
   'persona show': ['agentctl persona show coder', 'agentctl persona show --agent coder --layers'],
+  'skill list': [
+    'agentctl skill list',
+    'agentctl skill list --for "Why does the login test fail?"',
+  ],
+  'skill show': ['agentctl skill show map-a-codebase template.md'],
   'agent show': ['agentctl agent show coder'],
   'agent create': [
     'agentctl agent create bob --persona coder --instructions "Ask before you touch the schema."',

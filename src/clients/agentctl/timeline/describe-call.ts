@@ -30,6 +30,10 @@ export function describeCall({ tool, arguments: args }: ToolCallView): string {
       return `stored ${name('name')}`;
     case 'artifact.get':
       return `read ${name('id')}`;
+    case 'skill.read':
+      return `read the skill ${name('name')}`;
+    case 'team.list':
+      return 'listed its colleagues';
     case 'timer.wait':
       return `slept for ${name('after_s')} s`;
     default:

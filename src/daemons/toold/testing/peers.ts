@@ -24,6 +24,7 @@ export const AT = '2026-06-29T18:00:00.000Z';
 
 type ForRun = { run_id: RunId; fence: number; call_id: CallId };
 const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact } = agentdRoutes;
+const { toolTeam, toolReadSkill } = agentdRoutes;
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
 const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
 const usedRoutes = {
@@ -32,6 +33,8 @@ const usedRoutes = {
   toolMessage,
   toolPutArtifact,
   toolGetArtifact,
+  toolTeam,
+  toolReadSkill,
   toolAsk,
   toolTimer,
   toolBreak,
@@ -177,6 +180,14 @@ export function fakeAgentd() {
       const found = artifacts.get(body.id);
       if (found === undefined) throw fault('not_found', `there is no artifact ${body.id}`);
       return { artifact: found.view, text: found.text, base64: null };
+    },
+    async toolTeam() {
+      state.gate('team');
+      return { agents: [] };
+    },
+    async toolReadSkill({ body }) {
+      state.gate('skill');
+      throw fault('not_found', `skill ${body.name} not found`);
     },
     async toolAsk({ body }) {
       const { question, choices = [], wait_key } = body;

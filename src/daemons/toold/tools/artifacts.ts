@@ -97,7 +97,7 @@ export function artifactTools(agentd: AgentdClient): Tool[] {
 /**
  * PAGE_CHARS is a multiple of four, so pages of base64 decode alone; text is not cut inside a pair.
  */
-function endOfPage(text: string, offset: number): number {
+export function endOfPage(text: string, offset: number): number {
   const end = Math.min(offset + PAGE_CHARS, text.length);
   return /[\ud800-\udbff]/.test(text.charAt(end - 1)) && end < text.length ? end - 1 : end;
 }

@@ -11,6 +11,7 @@ import { networkTools, type OpenHost } from './network.ts';
 import { packageTools } from './packages.ts';
 import { shellTools, type TestCommands } from './shell.ts';
 import { taskTools } from './tasks.ts';
+import { teamTools } from './team.ts';
 import { type AppendLine, testTools } from './test-tools.ts';
 import type { AgentdClient, Tool } from './tool.ts';
 import { waitTools } from './waits.ts';
@@ -40,6 +41,7 @@ export function makeRegistry(options: {
     ...taskTools(agentd),
     ...messageTools(agentd),
     ...artifactTools(agentd),
+    ...teamTools(agentd),
     ...waitTools(agentd),
     ...memoryTools({ agentd, memoryd }),
     ...packageTools(agentd),
