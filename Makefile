@@ -42,6 +42,7 @@ fuzz: ## the fuzz and fault tests, for much longer
 	$(build)
 	@$(NODE) test/soak/main.ts --minutes 5
 	@FUZZ=long $(NODE) tools/test.ts test/fuzz test/fault test/escape/fuzz-plan.test.ts \
+		test/escape/fuzz-frames.test.ts src/daemons/sandboxd/program-connection.test.ts \
 		test/escape/leftovers.test.ts test/escape/random-kills.test.ts
 
 soak: ## load and kill -9 for MINUTES (30), with a report by minute; SPLIT=1, JSON=FILE, SEED=N

@@ -24,3 +24,15 @@ test('a frame above the limit is refused by its head', () => {
   const read = makeFrameReader(999, () => assert.fail('no frame'));
   assert.throws(() => read(encodeFrame(1, Buffer.alloc(1_000)).subarray(0, 5)), FrameError);
 });
+
+test('after an error nothing is read again, nor what follows', () => {
+  const got: number[] = [];
+  const read = makeFrameReader(1_000, (type) => {
+    got.push(type);
+    if (type === 2) throw new Error('no such frame');
+  });
+  const bytes = Buffer.concat([encodeFrame(1), encodeFrame(2), encodeFrame(3)]);
+  assert.throws(() => read(bytes), /no such frame/);
+  read(encodeFrame(4));
+  assert.deepEqual(got, [1, 2]);
+});

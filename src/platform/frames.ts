@@ -15,7 +15,10 @@ export function encodeFrame(type: number, body: Uint8Array = EMPTY): Buffer {
   return frame;
 }
 
-/** Returns a function that takes what arrives, in any pieces; it throws on a longer frame. */
+/**
+ * Returns a function that takes what arrives, in any pieces; it throws on a longer frame. After an
+ * error, also one of `onFrame`, it ignores what follows.
+ */
 export function makeFrameReader(
   sizeBytesMax: number,
   onFrame: (type: number, body: Buffer) => void,
@@ -24,12 +27,15 @@ export function makeFrameReader(
   let sizeBytes = 0;
   /** Joined only when a frame is complete: joining at each chunk would be quadratic. */
   let neededBytes = HEAD_BYTES;
+  let isBroken = false;
   return (chunk) => {
+    if (isBroken) return;
     pieces.push(chunk);
     sizeBytes += chunk.length;
     if (sizeBytes < neededBytes) return;
     let bytes = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
     neededBytes = HEAD_BYTES;
+    isBroken = true;
     while (bytes.length >= HEAD_BYTES) {
       const length = bytes.readUInt32BE(1);
       if (length > sizeBytesMax)
@@ -40,6 +46,7 @@ export function makeFrameReader(
       bytes = bytes.subarray(neededBytes);
       neededBytes = HEAD_BYTES;
     }
+    isBroken = false;
     pieces = bytes.length === 0 ? [] : [bytes];
     sizeBytes = bytes.length;
   };

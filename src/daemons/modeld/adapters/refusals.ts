@@ -17,3 +17,10 @@ export function listUnknown(body: Record<string, unknown>, known: ReadonlySet<st
     (key) => !known.has(key) && body[key] !== undefined && body[key] !== null,
   );
 }
+
+/** Returns a list of texts, such as those that stop a response. */
+export function readTexts(values: readonly unknown[], where: string): string[] {
+  return values.map((value, index) =>
+    typeof value === 'string' ? value : rejectMalformed(`${where}[${index}] must be a text`),
+  );
+}

@@ -19,7 +19,7 @@ import {
   type JsonObject,
   readArgumentsValue,
 } from '../reading.ts';
-import { listUnknown, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
+import { listUnknown, readTexts, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
 import { sealRedacted } from './thinking.ts';
 
 function refuse(what: string): never {
@@ -63,7 +63,7 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
     toolChoice: readChoice(choice),
     temperature: asNumber(body.temperature),
     topP: asNumber(body.top_p),
-    stop: asList(body.stop_sequences).map(String),
+    stop: readTexts(asList(body.stop_sequences), 'stop_sequences'),
     maxOutputTokens,
     stream: body.stream === true,
     streamUsage: true,
@@ -180,7 +180,7 @@ function readTool(value: unknown, index: number): RequestTool {
   const tool = asObject(value);
   const type = tool?.type;
   if (type !== undefined && type !== null && type !== 'custom')
-    refuse(`tools[${index}] of type ${String(type)}`);
+    refuse(`tools[${index}] of type ${asText(type) ?? 'unknown'}`);
   const name = asText(tool?.name);
   if (name === undefined || name === '') rejectMalformed(`tools[${index}].name must be a name`);
   return {

@@ -6,7 +6,7 @@ import { makeCustomArguments, makeCustomTool } from '../custom-tools.ts';
 import { readChatMedia } from '../media.ts';
 import type { ModelRequest, RequestMessage, RequestPart, RequestTool } from '../model-request.ts';
 import { asList, asNumber, asObject, asText, type JsonObject, readArguments } from '../reading.ts';
-import { listUnknown, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
+import { listUnknown, readTexts, rejectMalformed, rejectUntranslatable } from '../refusals.ts';
 
 function refuse(what: string): never {
   return rejectUntranslatable(what, 'OpenAI');
@@ -52,7 +52,7 @@ export function readRequest(body: JsonObject): ModelRequest & { model: string } 
     toolChoice: readChoice(body.tool_choice),
     temperature: asNumber(body.temperature),
     topP: asNumber(body.top_p),
-    stop: typeof stop === 'string' ? [stop] : asList(stop).map(String),
+    stop: typeof stop === 'string' ? [stop] : readTexts(asList(stop), 'stop'),
     maxOutputTokens: asNumber(body.max_completion_tokens) ?? asNumber(body.max_tokens),
     stream: body.stream === true,
     streamUsage: asObject(body.stream_options)?.include_usage === true,
