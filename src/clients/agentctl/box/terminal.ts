@@ -1,6 +1,5 @@
 // The person's terminal while a program in a box uses it: raw, so that each key reaches it; its
 // size; and stopping together with the program, as after Ctrl-Z.
-import { spawnSync } from 'node:child_process';
 import type { AttachedProgram } from './program-client.ts';
 
 type Size = { cols: number; rows: number };
@@ -58,6 +57,8 @@ export function findTerminal({ stdin, stdout }: Streams): Terminal | undefined {
  */
 function setRaw(stdin: Streams['stdin']): void {
   stdin.setRawMode(true);
+  // Loaded only here: most programs of scripts have no terminal.
+  const { spawnSync } = process.getBuiltinModule('node:child_process');
   spawnSync('stty', ['-opost'], { stdio: ['inherit', 'ignore', 'ignore'] });
 }
 

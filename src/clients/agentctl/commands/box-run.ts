@@ -6,7 +6,7 @@ import { grantPrograms } from '../box/grant-programs.ts';
 import { prepareProgram } from '../box/prepare-program.ts';
 import { findTerminal, type Terminal } from '../box/terminal.ts';
 import type { Args, Session } from '../command.ts';
-import { createGranted, readWorkspace } from './task-create.ts';
+import { createGranted, readWorkspace } from '../grants/granted-workspace.ts';
 
 export async function boxRun(session: Session): Promise<number> {
   const runtime = session.runtime();

@@ -1,15 +1,14 @@
 // agentctl task create and retry.
-import { readFileSync, realpathSync, statSync } from 'node:fs';
-import { basename, resolve } from 'node:path';
-import { quoteWord } from '../../../platform/quote-word.ts';
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import type { CreateTask, TaskInput, TaskView } from '../../../wire/agentd.ts';
-import { Fault, fault } from '../../../wire/errors.ts';
+import { fault } from '../../../wire/errors.ts';
 import { checkId } from '../check-ids.ts';
 import type { Args, Session } from '../command.ts';
+import { createGranted, readWorkspace } from '../grants/granted-workspace.ts';
 import { readTextArgument } from '../input.ts';
 import { makeExampleTime, readTime } from '../read-amounts.ts';
 import type { RuntimeClient } from '../runtime.ts';
-import { replaceControls } from '../show/plain.ts';
 import { waitForTask } from './task-wait.ts';
 
 type Body = Record<keyof CreateTask, unknown>;
@@ -29,34 +28,6 @@ export async function create(session: Session): Promise<number> {
     runtime().call('agentd', 'createTask', { body }, { idempotent: true }),
   );
   return follow(session, task);
-}
-
-/** Where no root of the site covers the workspace, the person who names it lets agents in. */
-export async function createGranted<T>(
-  session: Session,
-  body: Pick<CreateTask, 'workspace' | 'workspace_mode'>,
-  request: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await request();
-  } catch (error) {
-    const isMissing = error instanceof Fault && error.details?.workspace === 'not_granted';
-    if (!isMissing || body.workspace === undefined) throw error;
-  }
-  const { openGrants } = await import('../grants/grants.ts');
-  const grants = openGrants(session);
-  const { path, isNew } = await grants.grant(body.workspace);
-  await warnOfOpenings(session, body);
-  try {
-    const created = await request();
-    session.out.info(
-      `Agents may now work in ${path}; end that with: agentctl workspace revoke ${quoteWord(path)}`,
-    );
-    return created;
-  } catch (error) {
-    if (isNew) await grants.revoke(path);
-    throw error;
-  }
 }
 
 export async function retry(session: Session): Promise<number> {
@@ -113,41 +84,6 @@ function readDeadline(text: string, nowMs: number): string {
   if (Date.parse(deadline) > nowMs) return deadline;
   throw fault('bad_usage', `--deadline ${text} is past`, {
     hint: `Use a future time: ${makeExampleTime(nowMs, 'ahead')}, or a duration such as 2h.`,
-  });
-}
-
-/** Says what a person may not expect: what is changed in place can be more than the directory. */
-async function warnOfOpenings(
-  { out }: Session,
-  { workspace, workspace_mode }: Pick<CreateTask, 'workspace' | 'workspace_mode'>,
-) {
-  if (workspace === undefined || workspace_mode !== 'live') return;
-  const { describeOpenings, inspectDirectory } = await import('../grants/inspect.ts');
-  for (const text of describeOpenings(workspace, inspectDirectory(workspace)))
-    out.info(`Warning: ${replaceControls(text)}`);
-}
-
-export function readWorkspace(args: Args): string | undefined {
-  const named = args.text('workspace');
-  if (args.flag('live') && named === undefined && !args.flag('here'))
-    throw fault('bad_usage', '--live without a directory', {
-      hint: 'Name it: --here, or --workspace DIR.',
-    });
-  if (!args.flag('here')) return named === undefined ? undefined : resolveWorkspace(named);
-  if (named === undefined) return resolveWorkspace('.');
-  throw fault('bad_usage', '--here and --workspace name two directories', {
-    hint: 'Use one of them.',
-  });
-}
-
-/** Resolves links, which could be changed later. */
-function resolveWorkspace(dir: string): string {
-  const path = resolve(dir);
-  const stat = statSync(path, { throwIfNoEntry: false });
-  if (stat?.isDirectory() === true) return realpathSync(path);
-  const what = stat === undefined ? 'not found' : 'is not a directory';
-  throw fault('bad_usage', `--workspace: ${path} ${what}`, {
-    hint: 'Name an existing directory of your own.',
   });
 }
 
