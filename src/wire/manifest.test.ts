@@ -59,6 +59,12 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
   },
   { path: 'spec.model', good: ['default', 'vendor/x:1'], bad: ['', 'x'.repeat(129), 7] },
   { path: 'spec.replicas', good: [1, 100], bad: [0, -1, 1.5, 101, '2', null] },
+  {
+    path: 'spec.personas',
+    good: [[], ['coder', 'groups/night', 'scopes/payments']],
+    bad: ['coder', ['Coder'], ['../coder'], ['base/coder'], Array(17).fill('coder')],
+  },
+  { path: 'spec.skills', good: [[], ['pdf-forms']], bad: ['pdf-forms', ['../x'], ['']] },
   { path: 'spec.persona', good: ['', 'You are…'], bad: ['x'.repeat(64_001), ['a']] },
   { path: 'spec.memory.scope', good: ['project'], bad: ['', 'Project', 'a b'] },
   { path: 'spec.memory.read', good: [[], ['project:app']], bad: ['project', ['a b'], [7]] },

@@ -124,7 +124,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.equal((await list('ann')).total, 1, 'control: the operator key reads it');
       const nobody = await run('send', 'nobody-here', 'Hello?');
       assert.notEqual(nobody.code, 0);
-      assert.match(nobody.stderr, /nobody here is called nobody-here/);
+      assert.match(nobody.stderr, /there is no agent or person called nobody-here/);
     });
 
     it('a mail that a program moved or removed is no trouble', async () => {

@@ -46,7 +46,7 @@ async function start(
       async assertMailbox(box) {
         const isKnown = box === postmaster || people.has(box) || (await hasMailbox(root, box));
         if (!isKnown)
-          throw fault('not_found', `nobody here is called ${box}`, {
+          throw fault('not_found', `there is no agent or person called ${box}`, {
             hint: `Write to an agent (agentctl list), or to a person with a key: ${people.names().join(', ') || 'none yet'}.`,
           });
       },

@@ -271,6 +271,11 @@ test('send finds the agent by name or user; --task adds the message to that thre
       getTask: async () => ({ task: task(1) }),
       sendMessage: async () => ({ message: message(1) }),
     },
+    maild: {
+      async sendMail() {
+        throw fault('not_found', 'there is no agent or person called nobody');
+      },
+    },
   });
   for (const user of ['coder', 'agent-coder', 'agent:coder']) {
     assert.equal((await run('send', user, 'hello')).code, 0);
@@ -288,7 +293,7 @@ test('send finds the agent by name or user; --task adds the message to that thre
   assert.deepEqual([body.type, body.context_id], ['TaskProgress', id('ctx', 1)]);
   const wrong = await run('send', 'nobody', 'hello');
   assert.equal(wrong.code, 5);
-  assert.match(wrong.stderr, /Use one of: coder/);
+  assert.match(wrong.stderr, /there is no agent or person called nobody/);
 });
 
 test('questions are listed and answered', async () => {
