@@ -47,7 +47,9 @@ export function makeCommonHandlers(
       context.log.info('read the configuration again', view);
       return view;
     },
-    findIds: async ({ params }) => ({ ids: await findIds(parts.ids, params.prefix) }),
+    findIds: async ({ caller, params }) => ({
+      ids: await findIds(parts.ids, params.prefix, caller),
+    }),
     health: async () => ({
       daemon: context.name,
       version: context.version,

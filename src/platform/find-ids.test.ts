@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { findIds } from './find-ids.ts';
+import type { Caller } from '../wire/caller.ts';
+import { findIds, type IdSource } from './find-ids.ts';
 import { openSqlite } from './sql/sqlite.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'find-ids-'));
@@ -20,7 +21,9 @@ after(async () => {
 });
 const source = { db, columns: { thing: ['things', 'id'] } } as const;
 const id = (start: string) => `thing_${start.padEnd(26, '0')}`;
-const find = (prefix: string) => findIds(source, prefix);
+const caller: Caller = { kind: 'operator', principal: 'person:alice' };
+const find = (prefix: string, isFindable?: IdSource['isFindable']) =>
+  findIds(isFindable === undefined ? source : { ...source, isFindable }, prefix, caller);
 
 test('ids are found by their beginning, in order and once each', async () => {
   const starts = ['zzzz', 'ab01', 'ab02', 'ab02', 'b'];
@@ -42,5 +45,5 @@ test('ids are found by their beginning, in order and once each', async () => {
 test('other kinds have none, whatever their name', async () => {
   for (const prefix of ['task_ab', 'constructor_ab', 'thin_ab'])
     assert.deepEqual(await find(prefix), []);
-  assert.deepEqual(await findIds(undefined, 'thing_ab'), []);
+  assert.deepEqual(await findIds(undefined, 'thing_ab', caller), []);
 });

@@ -1,11 +1,17 @@
 // Finds the ids that begin with what a person typed, in the tables that a daemon declares.
 import * as z from 'zod';
+import type { Caller } from '../wire/caller.ts';
 import { route } from '../wire/route.ts';
 import type { Database } from './sql/database.ts';
 
 /** The kind of an id, such as `task`, and the indexed column that has those ids. */
 export type IdColumns = Readonly<Record<string, readonly [table: string, column: string]>>;
-export type IdSource = { db: Pick<Database, 'read'>; columns: IdColumns };
+export type IdSource = {
+  db: Pick<Database, 'read'>;
+  columns: IdColumns;
+  /** True if this caller may know of the id. Absent: of all. */
+  isFindable?(caller: Caller, id: string): Promise<boolean>;
+};
 
 const FOUND_MAX = 10;
 
@@ -23,21 +29,25 @@ export const findIdsRoute = route({
   output: z.object({ ids: z.array(z.string()) }),
 });
 
-export async function findIds(source: IdSource | undefined, prefix: string): Promise<string[]> {
+export async function findIds(
+  source: IdSource | undefined,
+  prefix: string,
+  caller: Caller,
+): Promise<string[]> {
   const kind = prefix.slice(0, prefix.indexOf('_'));
   if (source === undefined || !Object.hasOwn(source.columns, kind)) return [];
   const [table, column] = source.columns[kind]!;
   // One look into the index for each id, however many rows have it.
   const next = `SELECT MIN(${column}) AS id FROM ${table} WHERE ${column} > ? AND ${column} < ?`;
-  return source.db.read(async (sql) => {
-    const found: string[] = [];
-    // '{' comes after 'z'.
-    for (let last = prefix; found.length < FOUND_MAX; ) {
-      const [row] = await sql.all<{ id: string | null }>(next, last, `${prefix}{`);
-      if (row?.id == null) break;
-      found.push(row.id);
-      last = row.id;
-    }
-    return found;
-  });
+  const found: string[] = [];
+  // '{' comes after 'z'.
+  for (let last = prefix; found.length < FOUND_MAX; ) {
+    const [row] = await source.db.read((sql) =>
+      sql.all<{ id: string | null }>(next, last, `${prefix}{`),
+    );
+    if (row?.id == null) break;
+    last = row.id;
+    if ((await source.isFindable?.(caller, last)) !== false) found.push(last);
+  }
+  return found;
 }

@@ -1,6 +1,8 @@
 // approvald's contract: approvals, people's decisions on them, and permits. A decision is valid for
 // exactly the call that was shown, for its requester, once.
 import * as z from 'zod';
+import { ProposedMemory, routesForMemoryd } from './approvald/proposals.ts';
+import { Redeemed } from './approvald/statement.ts';
 import {
   AgentName,
   ApprovalId,
@@ -117,8 +119,9 @@ export const ApprovalSummary = z.object({
   id: ApprovalId,
   status: ApprovalStatus,
   agent: AgentName,
-  task_id: TaskId,
-  root_task_id: TaskId,
+  /** Null for a proposed memory, which outlives the task that wrote it. */
+  task_id: TaskId.nullable(),
+  root_task_id: TaskId.nullable(),
   action: z.string(),
   class: z.string(),
   risk: Risk,
@@ -143,6 +146,8 @@ export const ApprovalSummary = z.object({
   expires_at: Timestamp,
   decided_at: Timestamp.nullable(),
   decided_by: Principal.nullable(),
+  /** The memory that it is about; listed for those who may read its scope. */
+  memory: ProposedMemory.nullable(),
 });
 export type ApprovalSummary = z.infer<typeof ApprovalSummary>;
 
@@ -197,45 +202,6 @@ export const PermitView = z.object({
   active: z.boolean(),
 });
 export type PermitView = z.infer<typeof PermitView>;
-
-/** Signed by approvald when a decision is redeemed, as canonical JSON of exactly these members. */
-export const Statement = z.object({
-  v: z.literal(1),
-  approval_id: ApprovalId,
-  call_id: CallId,
-  run_id: RunId,
-  agent: AgentName,
-  task_id: TaskId,
-  action: z.string(),
-  /** `changed`: the call's effects are no longer those that the person saw. */
-  decision: z.enum(['approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
-  /** The arguments as requested, and as approved: equal unless a person edited them. */
-  asked_hash: Sha256,
-  arguments_hash: Sha256,
-  /** Hash of the diff that was shown; null when there was none or the arguments were edited. */
-  diff_hash: Sha256.nullable(),
-  by: z.array(Principal),
-  permit_id: PermitId.nullable(),
-  /** Single use: unique per call. */
-  nonce: z.string(),
-  at: Timestamp,
-});
-export type Statement = z.infer<typeof Statement>;
-
-export const Redeemed = z.object({
-  decision: z.enum(['pending', 'approved', 'rejected', 'info', 'expired', 'canceled', 'changed']),
-  /** With approved: the exact arguments to use. */
-  arguments: Arguments.nullable(),
-  edited: z.boolean(),
-  /** Why not, or the person's question. The model reads it. */
-  text: z.string().nullable(),
-  /** Null while pending. */
-  statement: Statement.nullable(),
-  /** Ed25519 over the canonical JSON of the statement, base64url. */
-  signature: z.string().nullable(),
-  key_id: z.string(),
-});
-export type Redeemed = z.infer<typeof Redeemed>;
 
 const approvalId = z.strictObject({ id: ApprovalId });
 const approvalResponse = z.object({ approval: ApprovalView });
@@ -292,9 +258,10 @@ export const approvaldRoutes = routes({
   approvalKey: route({
     method: 'GET',
     path: '/v1/approvals/key',
-    callers: ['toold', 'agentd', 'operator'],
+    callers: ['toold', 'agentd', 'memoryd', 'operator'],
     output: z.object({ key_id: z.string(), public_key_pem: z.string() }),
   }),
+  ...routesForMemoryd,
   // people
   listApprovals: route({
     method: 'GET',
@@ -331,7 +298,7 @@ export const approvaldRoutes = routes({
       for: ApprovalReach.optional(),
       /** Lifetime of the permit. */
       expires_in_s: z.int().min(1).max(31_536_000).optional(),
-      /** Approved instead of the agent's own arguments. */
+      /** Approved instead of the agent's own arguments; for a proposed memory, its `text`. */
       edited_arguments: Arguments.optional(),
       nonce,
     }),

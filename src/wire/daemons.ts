@@ -36,7 +36,7 @@ const TABLE = {
   },
   memoryd: {
     owns: 'memories: their journal, versions, labels and index, and who may recall them',
-    calls: ['agentd', 'auditd-ai'],
+    calls: ['agentd', 'approvald', 'auditd-ai'],
     paths: ['/v1/memory'],
   },
   maild: {
@@ -46,7 +46,7 @@ const TABLE = {
   },
   approvald: {
     owns: 'approvals and permits, and who was notified of them',
-    calls: ['agentd', 'maild', 'auditd-ai'],
+    calls: ['agentd', 'memoryd', 'maild', 'auditd-ai'],
     paths: ['/v1/approvals', '/v1/permits'],
   },
   egressd: {

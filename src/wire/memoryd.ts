@@ -2,6 +2,7 @@
 // Runs reach it through toold only.
 import * as z from 'zod';
 import { routesForAgentd } from './memoryd/for-agentd.ts';
+import { routesForApprovald } from './memoryd/proposals.ts';
 import {
   MEMORY_BATCH_MAX,
   MEMORY_BODY_BYTES_MAX,
@@ -298,4 +299,5 @@ export const memorydRoutes = routes({
   }),
   ...routesForAgentd,
   ...retentionRoutesOfMemory,
+  ...routesForApprovald,
 });

@@ -4,8 +4,10 @@ import assert from 'node:assert/strict';
 import { writePersonKey } from '../../src/daemons/approvald/testing/person-key.ts';
 import { deriveId } from '../../src/platform/ids.ts';
 import { hashJson } from '../../src/platform/json.ts';
-import { type ApprovalView, approvaldRoutes, type Redeemed } from '../../src/wire/approvald.ts';
-import type { CallId, PermitId } from '../../src/wire/primitives.ts';
+import type { Redeemed } from '../../src/wire/approvald/statement.ts';
+import { type ApprovalView, approvaldRoutes } from '../../src/wire/approvald.ts';
+import type { MemoryView } from '../../src/wire/memoryd/records.ts';
+import type { ApprovalId, CallId, PermitId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
 import { expireRow, pruneRow } from './prune-rows.ts';
 import { type Bad, type Good, rows, withBody } from './row.ts';
@@ -72,6 +74,36 @@ async function permit(world: IdleWorld): Promise<PermitId> {
   return approval.permit_id!;
 }
 
+async function proposed(world: IdleWorld): Promise<MemoryView> {
+  const text = `Fact ${made++} about storks.`;
+  const body = { class: 'semantic', scope: 'project:wire', text } as const;
+  return (await world.memoryd.proposeMemory({ body })).memory;
+}
+const toProposal = ({ id, version, class: kind, scope, by, labels }: MemoryView) => ({
+  memory_id: id,
+  version,
+  class: kind,
+  scope,
+  by,
+  run_id: null,
+  task_id: null,
+  labels,
+  rules: [],
+  reason: 'it was proposed',
+  is_named: true,
+});
+
+/** As memoryd has requested it, or would. */
+async function requestProposal(
+  world: IdleWorld,
+): Promise<{ memory: MemoryView; approval_id: ApprovalId }> {
+  const memory = await proposed(world);
+  const path = socketOf(world, 'approvald', 'memoryd', world.someRun)!;
+  const outcome = await callSocket(path, approvaldRoutes.askProposal, { body: toProposal(memory) });
+  assert.ok(outcome.ok, JSON.stringify(outcome));
+  return { memory, approval_id: (outcome.value as { approval_id: ApprovalId }).approval_id };
+}
+
 export const ROWS = rows({
   askApproval: {
     good: async (world) => ({ body: newRequest(world) }),
@@ -103,6 +135,54 @@ export const ROWS = rows({
       ['another run', (g) => withBody(g, { run_id: `run_${'0'.repeat(26)}` }), 'denied'],
       ['another call', (g) => withBody(g, { call_id: `call_${'0'.repeat(26)}` }), 'denied'],
     ],
+  },
+  askProposal: {
+    good: async (world) => ({ body: toProposal(await proposed(world)) }),
+    check: (response: { status: string }) => assert.equal(response.status, 'pending'),
+    bad: [
+      ['a class of its own', (g) => withBody(g, { class: 'audit' }), 'bad_request'],
+      ['no version', (g) => withBody(g, { version: 0 }), 'bad_request'],
+    ],
+  },
+  decideProposal: {
+    good: async (world) => {
+      const { approval_id } = await requestProposal(world);
+      const person = { principal: 'person:tester', key: 'operator' };
+      return { params: { id: approval_id }, body: { person, answer: 'approve', version: 1 } };
+    },
+    check: (response: { status: string }) => assert.equal(response.status, 'approved'),
+    bad: [
+      ['a version that the memory does not have', (g) => withBody(g, { version: 7 }), 'conflict'],
+      [
+        'an agent',
+        (g) => withBody(g, { person: { principal: 'agent:worker', key: 'operator' } }),
+        'denied',
+      ],
+    ],
+  },
+  redeemProposal: {
+    good: async (world) => {
+      const { memory, approval_id } = await requestProposal(world);
+      return {
+        params: { id: approval_id },
+        body: { memory_id: memory.id, version: 1, labels: [] },
+      };
+    },
+    check: (response: Redeemed) => assert.equal(response.decision, 'pending'),
+    bad: [
+      [
+        'another memory',
+        (g) => withBody(g, { memory_id: `memory_${'0'.repeat(26)}` }),
+        'not_found',
+      ],
+      ['another version', (g) => withBody(g, { version: 7 }), 'not_found'],
+    ],
+  },
+  withdrawProposals: {
+    good: async (world) => ({
+      body: { memory_ids: [(await requestProposal(world)).memory.id] },
+    }),
+    check: (response: { withdrawn: number }) => assert.equal(response.withdrawn, 1),
   },
   withdrawApprovals: {
     good: async (world) => {

@@ -12,6 +12,7 @@ import type { CallId } from '../../src/wire/primitives.ts';
 import type { Route } from '../../src/wire/route.ts';
 import { callSocket, type IdleWorld, socketOf, type TestRequest } from '../support/callers.ts';
 import { AGENTD_ROWS } from './memoryd-agentd-rows.ts';
+import { makeApprovaldRows } from './memoryd-approvald-rows.ts';
 import { type Bad, rows, withBody } from './row.ts';
 
 let made = 0;
@@ -253,4 +254,5 @@ export const ROWS = rows({
     },
   },
   ...AGENTD_ROWS,
+  ...makeApprovaldRows(proposed),
 });

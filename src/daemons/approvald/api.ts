@@ -6,6 +6,7 @@ import type { SigningKey } from '../../platform/signed-json.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
+import type { Proposals } from './proposals.ts';
 import type { ApprovaldService, DecisionBody } from './service.ts';
 import { toApprovalSummary, toPermitView } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';
@@ -16,6 +17,8 @@ export function makeHandlers(deps: {
   signing: SigningKey;
   clock: Clock;
   prune: ApprovaldStore['pruneTree'];
+  listReadable: Proposals['listReadable'];
+  countPending: Proposals['countPending'];
 }): Handlers<typeof approvaldRoutes> {
   const { service, store, signing, clock } = deps;
   const decide = async (caller: Caller, id: string, body: DecisionBody, nonce: string) => ({
@@ -23,6 +26,14 @@ export function makeHandlers(deps: {
   });
   return {
     askApproval: ({ body }) => service.requestApproval(body),
+    askProposal: ({ body }) => service.requestProposal(body),
+    async decideProposal({ params: { id }, body: { person, answer, version } }) {
+      return { status: await service.decideProposal(id, { person, answer, version }) };
+    },
+    redeemProposal: ({ params, body }) => service.redeemProposal(params.id, body),
+    withdrawProposals: async ({ body }) => ({
+      withdrawn: await store.withdrawProposals(body.memory_ids),
+    }),
     redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
     withdrawApprovals: async ({ body }) => ({ withdrawn: await store.withdraw(body) }),
     prune: ({ body }) => deps.prune(body.root_task_id),
@@ -33,20 +44,20 @@ export function makeHandlers(deps: {
       key_id: signing.keyId,
       public_key_pem: signing.publicKeyPem,
     }),
-    async listApprovals({ query }) {
-      const { limit, cursor: before, ...filter } = query;
-      const found = await store.listApprovals(filter, {
-        before: readIdCursor(before, 'approval'),
-        limit: limit + 1,
-      });
+    async listApprovals({ caller, query }) {
+      const { limit, cursor: from, ...filter } = query;
+      const before = readIdCursor(from, 'approval');
+      const found = await deps.listReadable(caller, filter, { before, limit: limit + 1 });
       const { rows, cursor } = cutPage(found, limit, ({ id }) => id);
       return {
         approvals: rows.map(toApprovalSummary),
         cursor,
-        pending: await store.countPending(),
+        pending: await deps.countPending(caller),
       };
     },
-    getApproval: async ({ params }) => ({ approval: await service.getView(params.id) }),
+    getApproval: async ({ caller, params }) => ({
+      approval: await service.getView(asPerson(caller), params.id),
+    }),
     approve: ({ caller, params, body }) => {
       const { for: reach = 'once', expires_in_s: expiresInS, edited_arguments: edited } = body;
       const decision = { answer: 'approve', reach, expiresInS, edited } as const;

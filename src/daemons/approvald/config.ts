@@ -10,6 +10,8 @@ export const approvaldConfig = z.strictObject({
   expires_s: seconds(YEAR_S).default(86_400),
   /** Overrides expires_s for single tools or classes, such as production.change. */
   expires_s_for: z.record(z.string().max(64), seconds(YEAR_S)).default({}),
+  /** The same for proposed memories, which no run waits for. */
+  proposal_expires_s: seconds(YEAR_S).default(2_592_000),
   /** An approval that is not redeemed within this time is void. */
   redeem_within_s: seconds(YEAR_S).default(3_600),
   /** Default lifetime of a permit. */

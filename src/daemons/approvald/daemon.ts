@@ -13,6 +13,7 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { maildRoutes } from '../../wire/maild.ts';
+import { memorydRoutes } from '../../wire/memoryd.ts';
 import { MAIL_TARGET, makeMailNotices } from './adapters/mail-notices.ts';
 import { makeNoticeCommand } from './adapters/notice-command.ts';
 import { assertWebhookUrl, makeNoticeSigner, makeWebhook } from './adapters/webhook.ts';
@@ -20,6 +21,8 @@ import { makeHandlers } from './api.ts';
 import { type ApprovaldConfig, approvaldConfig } from './config.ts';
 import { makeDelivery, type SendNotice } from './delivery.ts';
 import { makeMayDecide } from './may-decide.ts';
+import { makeMayRead } from './may-read.ts';
+import { makeProposals } from './proposals.ts';
 import { makeService } from './service.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/rows.ts';
 import { makeStore } from './store/store.ts';
@@ -57,7 +60,8 @@ async function start(
     targets: [...channels.keys()],
   });
   const agentd = context.peer('agentd', agentdRoutes);
-  const notifier = makeWaitNotifier({ store, agentd, clock, log });
+  const memoryd = context.peer('memoryd', memorydRoutes);
+  const notifier = makeWaitNotifier({ store, agentd, memoryd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
   const delivery = makeDelivery({
     store,
@@ -77,6 +81,7 @@ async function start(
     clock,
     async work() {
       await notifier.reconcile();
+      await proposals.reconcile();
       return clock.nowMs() + RECONCILE_INTERVAL_MS;
     },
     backoffMs: { min: RECONCILE_INTERVAL_MS, max: RECONCILE_INTERVAL_MS },
@@ -91,7 +96,8 @@ async function start(
   });
   const mayDecide = makeMayDecide(policy);
   const people = openPersonKeys(join(stateDir, 'people'));
-  const own = { store, outbox, config, mayDecide, people };
+  const proposals = makeProposals({ store, memoryd, mayRead: makeMayRead(policy) });
+  const own = { store, outbox, config, mayDecide, proposals, people };
   const service = makeService({ ...own, expiry, metrics, failpoint });
 
   const prune: typeof store.pruneTree = async (rootTaskId) => {
@@ -102,9 +108,9 @@ async function start(
   };
 
   return {
-    handlers: makeHandlers({ service, store, signing, clock, prune }),
+    handlers: makeHandlers({ service, store, signing, clock, prune, ...proposals }),
     database: db,
-    ids: { db, columns: ID_COLUMNS },
+    ids: { db, columns: ID_COLUMNS, isFindable: proposals.isFindable },
     async begin() {
       for (const loop of loops) loop.wake();
     },

@@ -1,29 +1,52 @@
 // Builds the audit events of approvals and permits. Their ids follow from the journal; they carry
 // hashes, sizes and ids, never arguments, diffs or text that people wrote.
 import type { EventDraft } from '../../wire/events.ts';
-import type { ApprovalRow, DecisionRow, PermitRow, RequestRow } from './store/rows.ts';
+import {
+  type ApprovalRow,
+  type DecisionRow,
+  type PermitRow,
+  type RequestRow,
+  readMemory,
+} from './store/rows.ts';
 
 const approvalFields = (
   row: ApprovalRow,
   request?: Pick<RequestRow, 'call_id' | 'run_id' | 'task_id'>,
 ) => ({
-  agent: row.agent,
-  task_id: request?.task_id ?? row.task_id,
-  root_task_id: row.root_task_id,
   tool: row.action,
-  ...(request === undefined ? {} : { run_id: request.run_id, call_id: request.call_id }),
+  ...(row.memory_id === null
+    ? {
+        agent: row.agent,
+        task_id: request?.task_id ?? row.task_id,
+        root_task_id: row.root_task_id,
+        ...(request === undefined ? {} : { run_id: request.run_id, call_id: request.call_id }),
+      }
+    : describeMemory(row)),
 });
+
+/** The run that wrote the memory, if one did. */
+function describeMemory(row: ApprovalRow) {
+  const { by, run_id, task_id } = readMemory(row)!;
+  return {
+    ...(by.startsWith('agent:') ? { agent: row.agent } : {}),
+    ...(run_id === null ? {} : { run_id }),
+    ...(task_id === null ? {} : { task_id }),
+  };
+}
+
+const requester = (row: ApprovalRow): string => readMemory(row)?.by ?? `agent:${row.agent}`;
 
 export function requested(row: ApprovalRow, request: RequestRow): EventDraft {
   return {
     id: `${row.id}.requested.${request.call_id}`,
     event: 'approval.requested',
-    principal: `agent:${row.agent}`,
+    principal: requester(row),
     ...approvalFields(row, request),
     status: row.status === 'approved' ? 'granted' : 'pending',
     policy: (JSON.parse(row.rules) as string[]).join(' ').slice(0, 512),
     data: {
       approval_id: row.id,
+      ...(row.memory_id === null ? {} : { memory_id: row.memory_id }),
       class: row.class,
       risk: row.risk,
       reversibility: row.reversibility,
@@ -107,7 +130,7 @@ export function redeemed(
   return {
     id: `${row.id}.redeemed.${request.call_id}`,
     event: 'approval.redeemed',
-    principal: `agent:${row.agent}`,
+    principal: row.memory_id === null ? requester(row) : 'service:memoryd',
     ...approvalFields(row, request),
     allowed: outcome.decision === 'approved',
     status: outcome.decision,

@@ -16,8 +16,8 @@ export type MayDecideQuery = {
     class: string;
     risk: Risk;
     reversibility: Reversibility;
-    taskId: string;
-    rootTaskId: string;
+    /** A proposed memory has none. */
+    task: { task_id: string; root_task_id: string } | undefined;
     labels: readonly Label[];
   };
 };
@@ -48,8 +48,7 @@ export function makeMayDecide(policy: {
         decision: answer,
         reach,
         labels: approval.labels,
-        task_id: approval.taskId,
-        root_task_id: approval.rootTaskId,
+        ...approval.task,
       },
     });
     return {

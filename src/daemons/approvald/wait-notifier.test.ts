@@ -15,6 +15,7 @@ const untoldOf = (callId: string): PendingNotification =>
     status: 'approved',
     decided_by: 'person:alice',
     expires_ms: 1_000,
+    memory_id: null,
   }) as unknown as PendingNotification;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -39,6 +40,7 @@ test('a decision made while agentd is notified of the last one is passed on, too
       clock: manualClock(0),
       log: silentLog,
       agentd: agentd as never,
+      memoryd: {} as never,
     });
     const answerLater = async () => {
       for (let tick = 0; tick < ticks; tick++) await undefined;
@@ -64,6 +66,7 @@ test('decisions beyond what the store returns at a time are passed on without a 
       withdraw: async () => 0,
     },
     agentd: { approvalEnded: async () => ({ ended: true }) } as never,
+    memoryd: {} as never,
     clock: manualClock(0),
     log: silentLog,
   });

@@ -1,11 +1,13 @@
-// Notifies agentd, until it acknowledges, that calls no longer wait for an approval; and withdraws
-// the approval requests of runs that have ended.
+// Notifies agentd, until it acknowledges, that calls no longer wait for an approval, and memoryd
+// that a proposal was decided; and withdraws the approval requests of runs that have ended.
 import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { Client } from '../../platform/link.ts';
 import type { Log } from '../../platform/log.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
+import type { MemoryId } from '../../wire/memoryd/records.ts';
+import type { memorydRoutes } from '../../wire/memoryd.ts';
 import type { RunId } from '../../wire/primitives.ts';
 import type { ApprovaldStore, PendingNotification } from './store/store.ts';
 
@@ -27,13 +29,26 @@ const isGone = (error: unknown): boolean => isFault(error, 'not_found') || isFau
 export function makeWaitNotifier(options: {
   store: Pick<ApprovaldStore, 'listUnsent' | 'markNotified' | 'listWaitingRuns' | 'withdraw'>;
   agentd: Agentd;
+  memoryd: Pick<Client<typeof memorydRoutes>, 'proposalDecided'>;
   clock: Clock;
   log: Log;
 }): WaitNotifier {
-  const { store, agentd, clock, log } = options;
+  const { store, agentd, memoryd, clock, log } = options;
   let retryMs = BACKOFF_MS.min;
 
+  /** Answered when the decision is done. */
+  const notifyMemoryd = async (
+    call: PendingNotification,
+    memory_id: MemoryId,
+  ): Promise<boolean> => {
+    const { version } = JSON.parse(call.arguments) as { version: number };
+    await memoryd.proposalDecided({ body: { approval_id: call.approval_id, memory_id, version } });
+    await store.markNotified(call.call_id);
+    return true;
+  };
+
   const notify = async (call: PendingNotification): Promise<boolean> => {
+    if (call.memory_id !== null) return notifyMemoryd(call, call.memory_id);
     const { ended } = await agentd.approvalEnded({
       params: { id: call.approval_id },
       body: {
@@ -56,7 +71,7 @@ export function makeWaitNotifier(options: {
     for (const call of calls) {
       const isDone = await notify(call).catch((error: unknown) => {
         if (isGone(error)) return store.markNotified(call.call_id).then(() => true);
-        log.debug('notifying agentd of a decision failed; retrying', { error });
+        log.debug('notifying a daemon of a decision failed; retrying', { error });
         return false;
       });
       if (!isDone) remaining++;
@@ -75,7 +90,7 @@ export function makeWaitNotifier(options: {
     clock,
     work: notifyAll,
     backoffMs: BACKOFF_MS,
-    onError: (error) => log.warn('notifying agentd of decisions failed; retrying', { error }),
+    onError: (error) => log.warn('notifying daemons of decisions failed; retrying', { error }),
   });
 
   return {

@@ -4,6 +4,7 @@ import { hashJson } from '../../platform/json.ts';
 import { cutPage, readIdCursor } from '../../platform/page.ts';
 import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
+import type { ActingPerson } from '../../wire/approvald/proposals.ts';
 import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { MemoryId, NewMemory } from '../../wire/memoryd/records.ts';
@@ -14,6 +15,8 @@ import type { Combination, Combine } from './service/combine.ts';
 import type { EpisodeRetention } from './service/episode-retention.ts';
 import type { KeepEpisode } from './service/episodes.ts';
 import type { Finder } from './service/finder.ts';
+import type { ProposalReviews } from './service/proposal-review.ts';
+import type { MemoryProposals } from './service/proposals.ts';
 import type { Recall, RecallQuery } from './service/recall.ts';
 import type { Remember } from './service/remember.ts';
 import type { Actor } from './service/rights.ts';
@@ -25,6 +28,8 @@ export type MemoryApiDeps = {
   recall: Recall;
   finder: Finder;
   changes: MemoryChanges;
+  proposals: MemoryProposals;
+  reviews: ProposalReviews;
   combine: Combine;
   snapshots: MemorySnapshots;
   recallForBriefing: RecallForBriefing;
@@ -37,6 +42,11 @@ function asPerson(caller: Caller): Actor {
   if (caller.kind !== 'operator') throw fault('forbidden_caller', 'only people may call this');
   return { principal: caller.principal, person: findKeyOwner(caller) };
 }
+
+const toActingPerson = (caller: Caller): ActingPerson => ({
+  principal: caller.principal as ActingPerson['principal'],
+  key: (caller.kind === 'operator' ? caller.key : undefined) ?? 'operator',
+});
 
 const asRun = (run: MemoryRun): Actor => ({ principal: `agent:${run.agent}`, run });
 
@@ -74,7 +84,7 @@ function toQuery({ scope, scopes, as_of, max_tokens, ...rest }: RecallBody): Rec
 }
 
 export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes> {
-  const { finder, changes, combine, snapshots, episodes } = deps;
+  const { finder, changes, combine, snapshots, episodes, proposals } = deps;
   const viewAll = (actor: Actor, ids: readonly string[]) =>
     Promise.all(ids.map((id) => finder.view(actor, id)));
   const viewOne = async (actor: Actor, id: string) => ({ memory: await finder.view(actor, id) });
@@ -89,6 +99,11 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     const ids = await deps.remember(actor, memories, { once, proposes: how.proposes });
     const views = await viewAll(actor, ids);
     return { memory: views[0]!, memories: views };
+  };
+  const decide = async (caller: Caller, id: MemoryId, answer: 'approve' | 'reject') => {
+    const actor = asPerson(caller);
+    await proposals.decide(toActingPerson(caller), id, answer);
+    return viewOne(actor, id);
   };
   const joinAs = async (context: AnyContext, op: 'merge' | 'summarize', body: Combination) => {
     const actor = asPerson(context.caller);
@@ -120,16 +135,17 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     async recall({ caller, body }) {
       return { memories: await deps.recall(asPerson(caller), toQuery(body)) };
     },
-    async approveMemory({ caller, params }) {
-      const actor = asPerson(caller);
-      await changes.approve(actor, params.id);
-      return viewOne(actor, params.id);
+    approveMemory: ({ caller, params }) => decide(caller, params.id, 'approve'),
+    rejectMemory: ({ caller, params }) => decide(caller, params.id, 'reject'),
+    reviewProposal: ({ body }) => deps.reviews.review(body.memory_id, body.person),
+    editProposal: ({ body }) => deps.reviews.edit(body.memory_id, body.person, body),
+    async proposalDecided({ body: { memory_id, approval_id, version } }) {
+      const decided = { approvalId: approval_id, version };
+      return { status: (await proposals.handleDecision(memory_id, decided)) ?? 'forgotten' };
     },
-    async rejectMemory({ caller, params }) {
-      const actor = asPerson(caller);
-      await changes.reject(actor, params.id);
-      return viewOne(actor, params.id);
-    },
+    filterProposed: async ({ body }) => ({
+      memory_ids: await proposals.filterProposed(body.memory_ids),
+    }),
     async editMemory({ caller, params, body }) {
       const actor = asPerson(caller);
       const { vouch, ...edit } = body;

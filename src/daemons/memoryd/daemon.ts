@@ -12,6 +12,7 @@ import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
+import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { memorydRoutes } from '../../wire/memoryd.ts';
@@ -26,6 +27,8 @@ import { makeEpisodeRetention } from './service/episode-retention.ts';
 import { makeKeepEpisode } from './service/episodes.ts';
 import { makeFinder } from './service/finder.ts';
 import { makeFindOwner } from './service/owner.ts';
+import { makeProposalReviews } from './service/proposal-review.ts';
+import { makeProposals } from './service/proposals.ts';
 import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
 import { makeRecall } from './service/recall.ts';
 import { makeRemember } from './service/remember.ts';
@@ -39,6 +42,7 @@ import { eraseForgotten } from './store/erase.ts';
 import { MIGRATIONS } from './store/schema.ts';
 
 const AUDIT_WAIT_MS = 2_000;
+const PROPOSAL_BACKOFF_MS = { min: 200, max: 30_000 };
 const EXPIRY_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
 async function start(
@@ -99,7 +103,15 @@ async function start(
     backoffMs: EXPIRY_BACKOFF_MS,
     onError: (error) => log.warn('expiring memories failed; retrying', { error }),
   });
-  const commit = makeCommit(own);
+  const approvald = context.peer('approvald', approvaldRoutes);
+  const proposalLoop = makeWakeLoop({
+    clock,
+    work: () => proposals.requestAll(),
+    backoffMs: PROPOSAL_BACKOFF_MS,
+    onError: (error) => log.warn('requesting approvals of proposals failed; retrying', { error }),
+  });
+  const onOpen = () => proposalLoop.wake();
+  const commit = makeCommit({ ...own, onProposed: onOpen });
   const finder = makeFinder({ db, rights, texts });
   const onExpirySet = () => expiry.wake();
   const parts = { ...own, commit, rights, finder, texts, onExpirySet };
@@ -111,13 +123,17 @@ async function start(
   const compact = (nowMs: number) =>
     filesLock(() => compactOldestDay({ ...own, journalDir, objects }, nowMs));
   const episodes = makeEpisodeRetention({ ...own, commit, compact });
-  const changes = makeChanges({ ...parts, erase });
+  const onForgotten = (ids: readonly string[]) => proposals.withdraw(ids);
+  const changes = makeChanges({ ...parts, erase, onForgotten });
+  const proposals = makeProposals({ ...parts, approvald, changes, onOpen });
+  const reviews = makeProposalReviews({ finder, rights, changes, people });
   const combine = makeCombine(parts);
   const snapshots = makeMemorySnapshots(parts);
   const recallForBriefing = makeRecallForBriefing({ recall, finder });
   const keepEpisode = makeKeepEpisode({ ...parts, lifetimesS: config.expires_s_for });
   const forAgentd = { recallForBriefing, keepEpisode, episodes };
-  const service = { remember, recall, finder, changes, combine, snapshots, ...forAgentd };
+  const forPeople = { remember, recall, finder, changes, combine, snapshots };
+  const service = { ...forPeople, ...forAgentd, proposals, reviews };
 
   return {
     handlers: refuseWhileClosed(
@@ -131,10 +147,11 @@ async function start(
         log.warn('removing the texts of forgotten memories failed', { error }),
       );
       expiry.wake();
+      proposalLoop.wake();
     },
     async stop() {
       policy.close();
-      await expiry.stop();
+      await Promise.all([expiry.stop(), proposalLoop.stop()]);
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();

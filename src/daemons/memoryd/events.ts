@@ -32,7 +32,7 @@ function kindOf(op: Operation, change: Exclude<Change, { do: 'gone' }>): Kind {
 }
 
 /** Their ids follow from the numbers in the journal. */
-export function draftEvents({ n, op, by, run, changes }: JournalEntry): EventDraft[] {
+export function draftEvents({ n, op, by, run, approval_id, changes }: JournalEntry): EventDraft[] {
   return changes.flatMap((change, i) =>
     change.do === 'gone'
       ? []
@@ -45,6 +45,7 @@ export function draftEvents({ n, op, by, run, changes }: JournalEntry): EventDra
           data: {
             memory_id: change.id,
             operation: op,
+            ...(approval_id === undefined ? {} : { approval_id }),
             ...('scope' in change ? { scope: change.scope } : {}),
             ...('class' in change ? { class: change.class } : {}),
             ...('cause' in change ? { cause: change.cause } : {}),

@@ -38,8 +38,9 @@ type ListColumn = { head: TableColumn; cell(one: ApprovalSummary, nowMs: number)
 const COLUMNS: readonly ListColumn[] = [
   { head: { title: 'ID', minWidth: 'distinct' }, cell: ({ id }) => id },
   { head: { title: 'STATUS' }, cell: ({ status }) => status },
-  { head: { title: 'AGENT', minWidth: 6 }, cell: ({ agent }) => agent },
+  { head: { title: 'AGENT', minWidth: 6 }, cell: ({ agent, memory }) => memory?.by ?? agent },
   { head: { title: 'TOOL', minWidth: 8 }, cell: ({ action }) => action },
+  { head: { title: 'SCOPE', minWidth: 6 }, cell: ({ memory }) => memory?.scope ?? '' },
   {
     head: { title: 'RISK' },
     cell: ({ risk }) => ({ text: risk, style: risk === 'high' ? 'red' : 'dim' }),
@@ -83,11 +84,13 @@ async function readApproval(runtime: RuntimeClient, id: string): Promise<Approva
 }
 
 /** An approval can be shown without its task, which agentd keeps. */
-const readTask = (runtime: RuntimeClient, { task_id }: ApprovalView) =>
-  runtime.call('agentd', 'getTask', { params: { id: task_id } }).then(
-    ({ task }) => task,
-    () => undefined,
-  );
+const readTask = async (runtime: RuntimeClient, { task_id: id }: ApprovalView) =>
+  id === null
+    ? undefined
+    : runtime.call('agentd', 'getTask', { params: { id } }).then(
+        ({ task }) => task,
+        () => undefined,
+      );
 
 async function show(runtime: RuntimeClient, id: string, out: Out): Promise<void> {
   const approval = await readApproval(runtime, id);
@@ -149,8 +152,7 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
   const scope = args.text('for') as 'once' | 'task' | 'repo' | 'class' | undefined;
   const expires_in_s = args.number('expires');
   const edit = args.text('edit');
-  const edited = edit === undefined ? undefined : readArguments(edit);
-  if (edited !== undefined) await assertValidArguments(runtime(), seen, edited);
+  const edited = edit === undefined ? undefined : await readEdit(runtime(), seen, edit);
   const body = {
     nonce,
     ...(scope === undefined ? {} : { for: scope }),
@@ -168,7 +170,8 @@ export async function approve({ args, out, runtime }: Session): Promise<void> {
 
 /** A version that another person edited must be reviewed first: its screen shows the token. */
 function reviewedNonce(seen: ApprovalView): string {
-  if (seen.arguments_asked === null || seen.status !== 'pending') return seen.nonce;
+  const isUnseen = seen.arguments_asked !== null || (seen.memory?.version ?? 1) > 1;
+  if (!isUnseen || seen.status !== 'pending') return seen.nonce;
   throw fault('bad_usage', `${seen.id} was changed by a person since the agent asked`, {
     hint: `Review it with agentctl approvals ${seen.id}, then add the --seen TOKEN it shows.`,
   });
@@ -177,6 +180,18 @@ function reviewedNonce(seen: ApprovalView): string {
 /** Rejecting, asking and escalating are safe on any version. */
 const readNonce = async (runtime: RuntimeClient, id: string): Promise<string> =>
   (await readApproval(runtime, id)).nonce;
+
+/** People edit the text of a proposed memory, and the arguments of a call. */
+async function readEdit(
+  runtime: RuntimeClient,
+  seen: ApprovalView,
+  file: string,
+): Promise<Record<string, unknown>> {
+  if (seen.memory !== null) return { text: readInput(file).replace(/\n$/, '') };
+  const edited = readArguments(file);
+  await assertValidArguments(runtime, seen, edited);
+  return edited;
+}
 
 /** toold checks again on use, but by then the approval would be spent. */
 async function assertValidArguments(
@@ -209,13 +224,16 @@ function readArguments(file: string): Record<string, unknown> {
 }
 
 function renderApproved(approval: ApprovalView): string[] {
-  const what = `${approval.agent}: ${approval.action}`;
+  const { memory } = approval;
+  const what =
+    memory === null ? `${approval.agent}: ${approval.action}` : `memory ${memory.memory_id}`;
   if (approval.status === 'pending') {
     const remaining = approval.approvers_needed - approval.approved_by.length;
     return [
       `Your approval of ${what} is recorded; ${pluralize(remaining, 'more approval is', 'more approvals are')} needed.`,
     ];
   }
+  if (memory !== null) return [`Approved ${what}; it is recalled in ${memory.scope} from now on.`];
   const permit =
     approval.permit_id === null
       ? []
@@ -230,7 +248,10 @@ export async function reject({ args, out, runtime }: Session): Promise<void> {
   const nonce = await readNonce(runtime(), id);
   const body = { nonce, ...(reason === undefined ? {} : { reason }) };
   const answer = await runtime().call('approvald', 'reject', { params: { id }, body });
-  out.print(answer, () => [`Rejected; ${answer.approval.agent} is notified.`]);
+  const { agent, memory } = answer.approval;
+  out.print(answer, () => [
+    memory === null ? `Rejected; ${agent} is notified.` : 'Rejected; nobody recalls it.',
+  ]);
 }
 
 export async function ask({ args, out, runtime }: Session): Promise<void> {

@@ -68,7 +68,11 @@ async function combine(
 export async function approve({ args, out, runtime }: Session): Promise<void> {
   const params = { id: args.positionals[0]! as Id };
   const answer = await runtime().call('memoryd', 'approveMemory', { params });
-  out.print(answer, () => [`Approved; it is recalled in ${answer.memory.scope} from now on.`]);
+  out.print(answer, () => [
+    answer.memory.status === 'proposed'
+      ? 'Your approval is recorded; another person must approve it, too: agentctl approvals'
+      : `Approved; it is recalled in ${answer.memory.scope} from now on.`,
+  ]);
 }
 
 export async function reject({ args, out, runtime }: Session): Promise<void> {

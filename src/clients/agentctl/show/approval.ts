@@ -1,6 +1,7 @@
 // Renders one approval for the person who decides: the agent, the exact call, why approval is
 // needed, the run's marks, and what each decision would permit. Nothing is omitted, and no text of
 // an agent can pass for a line of agentctl.
+import type { ProposedMemory } from '../../../wire/approvald/proposals.ts';
 import type { ApprovalView } from '../../../wire/approvald.ts';
 import type { Out, Style } from '../out.ts';
 import { formatRelative, formatSize, pluralize } from './amounts.ts';
@@ -31,9 +32,13 @@ export function renderApproval(
     ...renderFields(foldFields(listFields(view, task, out, nowMs), out), paint).map(
       (line) => `  ${line}`,
     ),
-    ...heading(`Requested call (${formatHash(view)}):`),
-    ...renderArguments(view.arguments, out),
-    ...(view.arguments_asked === null
+    ...(view.memory === null
+      ? [
+          ...heading(`Requested call (${formatHash(view)}):`),
+          ...renderArguments(view.arguments, out),
+        ]
+      : []),
+    ...(view.arguments_asked === null || view.memory !== null
       ? []
       : [
           ...heading('A person changed it. The agent requested:'),
@@ -78,19 +83,20 @@ const foldFields = (rows: Fields, { columns }: Out): Fields =>
 
 function listFields(view: ApprovalView, task: TaskGoal, { paint }: Out, nowMs: number): Fields {
   const marks = view.labels.includes('outside')
-    ? paint('red', 'this run has read outside text and may be following its instructions')
+    ? paint('red', describeOutside(view))
     : `${view.labels.join(', ') || 'none'} (nothing from outside)`;
   const purposes = view.asks.map(({ purpose }) => purpose).filter((purpose) => purpose !== '');
   const needed =
     view.approvers_needed === 1
       ? undefined
       : `${view.approvers_needed} different people; so far ${view.approved_by.join(', ') || 'none'}`;
+  if (view.memory !== null) return listMemoryFields(view, view.memory, { marks, needed });
   return [
     [
       'agent',
       `${view.agent} (${pluralize(view.calls, 'call')}, requested ${formatRelative(view.requested_at, nowMs)})`,
     ],
-    ['task', `${view.task_id}${task === undefined ? '' : `: ${escapeHidden(task.goal)}`}`],
+    ['task', `${view.task_id ?? ''}${task === undefined ? '' : `: ${escapeHidden(task.goal)}`}`],
     ['run', [...new Set(view.asks.map(({ run_id }) => run_id))].join(', ')],
     ['tool', view.action],
     [
@@ -109,6 +115,33 @@ function listFields(view: ApprovalView, task: TaskGoal, { paint }: Out, nowMs: n
     ['needs', needed],
     ['escalated', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
     ['permit', view.permit_id ?? undefined],
+  ];
+}
+
+const describeOutside = ({ memory, labels }: ApprovalView): string =>
+  memory === null
+    ? 'this run has read outside text and may be following its instructions'
+    : `${labels.join(', ')}: others wrote it, and the mark stays after an approval`;
+
+function listMemoryFields(
+  view: ApprovalView,
+  memory: ProposedMemory,
+  { marks, needed }: { marks: string; needed: string | undefined },
+): Fields {
+  return [
+    ['memory', `${memory.memory_id}, version ${memory.version}`],
+    ['scope', memory.scope],
+    ['kind', memory.class],
+    ['proposed by', memory.by],
+    ['task', memory.task_id ?? undefined],
+    ['run', memory.run_id ?? undefined],
+    [
+      'reason',
+      `${escapeHidden(view.reason)} (${view.rules.map(escapeHidden).join(', ') || 'no rule named'})`,
+    ],
+    ['marks', marks],
+    ['needs', needed],
+    ['escalated', view.escalated_to === null ? undefined : `to ${view.escalated_to}`],
   ];
 }
 
@@ -184,17 +217,22 @@ function renderDecisions(view: ApprovalView, out: Out, nowMs: number): string[] 
 }
 
 function renderChoices(view: ApprovalView, { paint, columns }: Out): string[] {
-  const seen = view.arguments_asked === null ? '' : ` --seen ${view.nonce}`;
+  const isUnseen = view.arguments_asked !== null || (view.memory?.version ?? 1) > 1;
+  const seen = isUnseen ? ` --seen ${view.nonce}` : '';
   const rows: [string, string][] = Object.entries(view.would_permit).map(([scope, what]) => [
     `agentctl approve ${view.id}${scope === 'once' ? '' : ` --for ${scope}`}${seen}`,
     escapeHidden(what),
   ]);
+  const isMemory = view.memory !== null;
   rows.push(
-    [`agentctl approve ${view.id} --edit FILE`, 'approve it with other arguments'],
+    [
+      `agentctl approve ${view.id} --edit FILE`,
+      isMemory ? 'approve it in other words' : 'approve it with other arguments',
+    ],
     [`agentctl reject ${view.id}`, 'reject it'],
-    [`agentctl ask ${view.id} "…"`, 'ask the agent before you decide'],
-    [`agentctl escalate ${view.id}`, 'hand the decision to another person'],
   );
+  if (!isMemory) rows.push([`agentctl ask ${view.id} "…"`, 'ask the agent before you decide']);
+  rows.push([`agentctl escalate ${view.id}`, 'hand the decision to another person']);
   return rows.flatMap(([command, what]) => [
     `  ${command}`,
     ...fold(what, columns - 6).map((line) => paint('dim', `      ${line}`)),

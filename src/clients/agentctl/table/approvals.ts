@@ -42,7 +42,7 @@ export const approvalCommands: readonly Command[] = [
         name: 'edit',
         value: 'FILE',
         completes: 'file',
-        help: 'approve these arguments (JSON) instead; - reads stdin',
+        help: 'approve these arguments (JSON), or words of a memory, instead; - reads stdin',
       },
       {
         name: 'seen',

@@ -24,7 +24,7 @@ function toMailNotice(id: string, { type, timestamp, data }: Notice): MailNotice
     id: `${id}.approval`,
     kind: 'approval',
     to: MailboxName.safeParse(person).data ?? null,
-    from: approval.agent,
+    from: approval.memory?.by.startsWith('person:') === true ? null : approval.agent,
     title: `${isExpired ? 'expired' : 'approval'}: ${approval.summary}`
       .replace(/\p{Cc}+/gu, ' ')
       .slice(0, 200),
@@ -42,7 +42,9 @@ function toMailNotice(id: string, { type, timestamp, data }: Notice): MailNotice
             `See it whole: agentctl approvals ${approval.id}`,
             `Then: agentctl approve ${approval.id}, or agentctl reject ${approval.id}`,
           ]),
-      `The task: agentctl task show ${approval.task_id}`,
+      approval.memory === null
+        ? `The task: agentctl task show ${approval.task_id}`
+        : `The memory: agentctl memory show ${approval.memory.memory_id}`,
     ].join('\n'),
     context_id: null,
     task_id: approval.root_task_id,

@@ -3,7 +3,7 @@
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { type ApprovalReach, ARGUMENTS_BYTES_MAX } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
-import type { PermitId } from '../../../wire/primitives.ts';
+import type { Label, PermitId } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
 import {
   findObstacle,
@@ -31,6 +31,9 @@ import {
   listRequests,
 } from './tx.ts';
 
+/** A proposed memory as a person decides on it. */
+export type SeenProposal = { labels: readonly Label[]; arguments: Record<string, unknown> };
+
 export type DecisionInput = {
   id: string;
   person: Person;
@@ -40,6 +43,8 @@ export type DecisionInput = {
   second: boolean;
   /** The nonce of the view that the person saw. */
   nonce: string;
+  /** For a proposed memory: its marks, and the version that the person saw or worded. */
+  proposal?: SeenProposal | undefined;
 } & (
   | {
       answer: 'approve';
@@ -76,6 +81,7 @@ export async function recordDecision(
   if (isRepeat(readDecisions(row), decision)) return { row };
   if (row.status !== 'pending') return { row, refusal: alreadyDecidedFault(row) };
   if (input.nonce !== row.nonce) return { row, refusal: viewChangedFault(row) };
+  if (input.proposal !== undefined) await keepLabels(tx, row, input.proposal.labels);
   const all = [...readDecisions(row), decision];
   switch (input.answer) {
     case 'approve':
@@ -148,12 +154,25 @@ function reachFault(row: ApprovalRow, reach: ApprovalReach, edits: boolean): Fau
   return undefined;
 }
 
+/** A person who words a proposal anew may have marked it. */
+async function keepLabels(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+  labels: readonly Label[],
+): Promise<void> {
+  row.labels = JSON.stringify([...new Set(labels)].sort());
+  await tx.sql.run('UPDATE approvals SET labels = ? WHERE id = ?', row.labels, row.id);
+}
+
 function readEdit(input: DecisionInput & { answer: 'approve' }, row: ApprovalRow) {
-  if (input.edited === undefined) return undefined;
-  const text = canonicalJson(input.edited);
+  const edited = input.proposal?.arguments ?? input.edited;
+  if (edited === undefined) return undefined;
+  const text = canonicalJson(edited);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
     throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
-  return text === (row.edited ?? row.arguments) ? undefined : { text, hash: sha256Hex(text) };
+  // Repeated once it is decided, the edit is still one.
+  const before = row.status === 'pending' ? (row.edited ?? row.arguments) : row.arguments;
+  return text === before ? undefined : { text, hash: sha256Hex(text) };
 }
 
 async function grantPermit(

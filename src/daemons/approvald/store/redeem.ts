@@ -2,7 +2,8 @@
 // diff and marks that were shown, and once.
 import { toTimestamp } from '../../../platform/clock.ts';
 import type { SigningKey } from '../../../platform/signed-json.ts';
-import type { ChainLink, Redeemed, Statement } from '../../../wire/approvald.ts';
+import type { Redeemed, Statement } from '../../../wire/approvald/statement.ts';
+import type { ChainLink } from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
@@ -99,7 +100,9 @@ function decideOutcome(
   const byPermit = readDecisions(row).length === 0;
   if (byPermit && (permit === undefined || !isActive(permit, tx.nowMs)))
     return makeOutcome('rejected', 'the permit that covered this was revoked or has expired');
-  if (Number(row.decided_ms) + redeemWithinMs <= tx.nowMs)
+  // A proposed memory waits for nobody, and is bound to its version.
+  const mayWait = row.memory_id !== null;
+  if (!mayWait && Number(row.decided_ms) + redeemWithinMs <= tx.nowMs)
     return makeOutcome('expired', 'it was approved, but not redeemed in time');
   const changed = findChange(row, input);
   return changed === undefined
@@ -166,7 +169,7 @@ function makeStatement(
     call_id: request.call_id,
     run_id: request.run_id,
     agent: row.agent,
-    task_id: request.task_id,
+    task_id: row.memory_id === null ? request.task_id : null,
     action: row.action,
     decision,
     asked_hash: row.arguments_hash,
@@ -197,10 +200,12 @@ async function recordRedemption(
   const { decision, by, arguments_hash: hash } = statement;
   const seq = await tx.addEvent(events.redeemed(row, request, { decision, by, hash }));
   await tx.sql.run(
-    'UPDATE asks SET redeemed_ms = ?, redeemed = ?, redeemed_seq = ?, told = 1 WHERE call_id = ?',
+    'UPDATE asks SET redeemed_ms = ?, redeemed = ?, redeemed_seq = ?, told = ? WHERE call_id = ?',
     tx.nowMs,
     JSON.stringify(answer),
     seq,
+    // memoryd acknowledges a decision when it is done.
+    row.memory_id === null ? 1 : request.told,
     request.call_id,
   );
   if (decision !== 'approved' || permit === undefined || readDecisions(row).length > 0) return seq;

@@ -65,7 +65,7 @@ async function repeatRequest(
   return { approval, status: granted ? 'granted' : 'ended' };
 }
 
-function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
+export function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRow {
   const text = canonicalJson(body.arguments);
   if (Buffer.byteLength(text) > ARGUMENTS_BYTES_MAX)
     throw fault('too_large', `the arguments are longer than ${ARGUMENTS_BYTES_MAX} bytes`);
@@ -113,6 +113,9 @@ function makeRow(tx: ApprovaldTx, body: AskApproval, limits: Limits): ApprovalRo
     expires_ms: tx.nowMs + expiresS * 1000,
     decided_ms: null,
     decided_by: null,
+    memory_id: null,
+    memory_scope: null,
+    memory: null,
   };
 }
 
@@ -178,7 +181,11 @@ async function joinPending(
   return row;
 }
 
-async function addRequest(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval): Promise<void> {
+export async function addRequest(
+  tx: ApprovaldTx,
+  row: ApprovalRow,
+  body: AskApproval,
+): Promise<void> {
   const added: RequestRow = {
     call_id: body.call_id,
     approval_id: row.id,
@@ -200,7 +207,8 @@ async function addRequest(tx: ApprovaldTx, row: ApprovalRow, body: AskApproval):
 
 async function assertBelowLimit(tx: ApprovaldTx, row: ApprovalRow, max: number): Promise<void> {
   const counted = await tx.sql.one<{ n: number }>(
-    "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending' AND agent = ?",
+    // Proposed memories are counted on their own: no run waits for them.
+    "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending' AND agent = ? AND memory_id IS NULL",
     row.agent,
   );
   if (Number(counted?.n ?? 0) >= max)

@@ -5,6 +5,7 @@ import { toTimestamp } from '../../../platform/clock.ts';
 import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
+import type { ProposedMemory } from '../../../wire/approvald/proposals.ts';
 import type {
   ApprovalStatus,
   ApprovalSummary,
@@ -15,6 +16,7 @@ import type {
   Reversibility,
   Risk,
 } from '../../../wire/approvald.ts';
+import type { MemoryId } from '../../../wire/memoryd/records.ts';
 import type {
   ApprovalId,
   CallId,
@@ -142,6 +144,14 @@ CREATE INDEX tombstones_by_time ON tombstones (pruned_ms);
 CREATE INDEX permits_by_approval ON permits (approval_id);
 CREATE INDEX approvals_by_permit ON approvals (permit_id) WHERE permit_id IS NOT NULL;
 `,
+  // Proposed memories. They have no task, and no text here.
+  `
+ALTER TABLE approvals ADD COLUMN memory_id TEXT;
+ALTER TABLE approvals ADD COLUMN memory_scope TEXT;
+ALTER TABLE approvals ADD COLUMN memory TEXT;
+CREATE INDEX approvals_by_memory ON approvals (memory_id) WHERE memory_id IS NOT NULL;
+CREATE INDEX memory_approvals_by_end ON approvals (decided_ms) WHERE memory_id IS NOT NULL;
+`,
 ];
 
 /** A person's decision, as stored in the column `said`. */
@@ -183,6 +193,10 @@ export type ApprovalRow = {
   expires_ms: number;
   decided_ms: number | null;
   decided_by: string | null;
+  /** Set for a proposed memory; it stands in the place of its task, too, since it has none. */
+  memory_id: MemoryId | null;
+  memory_scope: string | null;
+  memory: string | null;
 };
 
 export type RequestRow = {
@@ -224,6 +238,13 @@ const toTimestampOrNull = (ms: number | null): string | null =>
 const parseList = <T>(text: string): T[] => JSON.parse(text) as T[];
 export const readDecisions = (row: Pick<ApprovalRow, 'said'>): DecisionRow[] => parseList(row.said);
 export const readLabels = (row: Pick<ApprovalRow, 'labels'>): Label[] => parseList(row.labels);
+
+/** With the version that an approval would put in force, or has put. */
+export function readMemory(row: ApprovalRow): ProposedMemory | null {
+  if (row.memory === null) return null;
+  const { version } = JSON.parse(row.edited ?? row.arguments) as { version: number };
+  return { ...(JSON.parse(row.memory) as ProposedMemory), version };
+}
 
 /** An earlier version stored links without `part` and `what`. */
 type StoredLink = Omit<ChainLink, 'part' | 'what'> & Partial<ChainLink>;
@@ -280,8 +301,8 @@ export function toApprovalSummary(row: CountedRow): ApprovalSummary {
     id: row.id,
     status: row.status,
     agent: row.agent,
-    task_id: row.task_id,
-    root_task_id: row.root_task_id,
+    task_id: row.memory_id === null ? row.task_id : null,
+    root_task_id: row.memory_id === null ? row.root_task_id : null,
     action: row.action,
     class: row.class,
     risk: row.risk,
@@ -303,6 +324,7 @@ export function toApprovalSummary(row: CountedRow): ApprovalSummary {
     expires_at: toTimestamp(Number(row.expires_ms)),
     decided_at: toTimestampOrNull(row.decided_ms),
     decided_by: row.decided_by,
+    memory: readMemory(row),
   };
 }
 
@@ -322,7 +344,7 @@ export function toApprovalView(row: CountedRow, asks: readonly RequestRow[]): Ap
     diff: row.diff,
     rollback: row.rollback,
     nonce: row.nonce,
-    asks: asks.map((ask) => ({
+    asks: (row.memory_id === null ? asks : []).map((ask) => ({
       call_id: ask.call_id,
       run_id: ask.run_id,
       task_id: ask.task_id,

@@ -2,11 +2,13 @@
 // beside this one.
 import type { SigningKey } from '../../../platform/signed-json.ts';
 import type { Value } from '../../../platform/sql/database.ts';
+import type { AskProposal } from '../../../wire/approvald/proposals.ts';
 import type { AskApproval } from '../../../wire/approvald.ts';
 import type { PruneAnswer } from '../../../wire/prune.ts';
 import type { ApprovaldConfig } from '../config.ts';
 import * as events from '../events.ts';
 import { type DecisionInput, type DecisionResult, recordDecision } from './decisions.ts';
+import { pruneProposals, requestProposal, withdrawProposals } from './proposals.ts';
 import { pruneApprovals } from './prune.ts';
 import { type RedeemResult, type RedemptionInput, redeem } from './redeem.ts';
 import { type ApprovalRequestResult, requestApproval } from './requests.ts';
@@ -33,7 +35,7 @@ export type ApprovalFilter = {
 };
 /** A call whose wait agentd has still to end. */
 export type PendingNotification = Pick<RequestRow, 'call_id' | 'run_id' | 'approval_id'> &
-  Pick<ApprovalRow, 'status' | 'decided_by' | 'expires_ms'>;
+  Pick<ApprovalRow, 'status' | 'decided_by' | 'expires_ms' | 'memory_id' | 'arguments'>;
 export type DueNotice = { id: string; target: string; body: string; attempts: number };
 
 const FILTERS = ['status', 'task_id', 'root_task_id', 'agent'] as const;
@@ -87,7 +89,32 @@ export function makeStore(
     pruneTree: (rootTaskId: string): Promise<PruneAnswer> =>
       write((tx) => pruneApprovals(tx, rootTaskId)),
     expireTombstones: (beforeMs: number): Promise<number> =>
-      db.write((sql) => expireTombstones(sql, beforeMs)),
+      write(
+        async (tx) =>
+          (await pruneProposals(tx, beforeMs)) + (await expireTombstones(tx.sql, beforeMs)),
+      ),
+
+    requestProposal: (body: AskProposal): ReturnType<typeof requestProposal> =>
+      write((tx) => requestProposal(tx, body, config)),
+    withdrawProposals: (memoryIds: readonly string[]): Promise<number> =>
+      write((tx) => withdrawProposals(tx, memoryIds)),
+    findMemoryScope: (id: string): Promise<string | undefined> =>
+      db.read(async (sql) => {
+        const row = await sql.one<{ memory_scope: string | null }>(
+          'SELECT memory_scope FROM approvals WHERE id = ?',
+          id,
+        );
+        return row?.memory_scope ?? undefined;
+      }),
+    /** The memories that wait. */
+    listPendingProposals: (limit: number): Promise<string[]> =>
+      db.read(async (sql) => {
+        const rows = await sql.all<{ memory_id: string }>(
+          "SELECT memory_id FROM approvals WHERE status = 'pending' AND memory_id IS NOT NULL LIMIT ?",
+          limit,
+        );
+        return rows.map(({ memory_id }) => memory_id);
+      }),
 
     /** Expires approvals that are due; resolves to the next expiry. */
     expireDue: (): Promise<number | undefined> =>
@@ -153,13 +180,13 @@ export function makeStore(
       return db.read((sql) => listCountedRows(sql, text, ...values, page.limit));
     },
 
-    countPending: (): Promise<number> =>
-      db.read(async (sql) => {
-        const counted = await sql.one<{ n: number }>(
-          "SELECT COUNT(*) AS n FROM approvals WHERE status = 'pending'",
-        );
-        return Number(counted?.n ?? 0);
-      }),
+    /** By the scope of the memory; null: of calls. */
+    countPending: (): Promise<{ memory_scope: string | null; n: number }[]> =>
+      db.read((sql) =>
+        sql.all(
+          "SELECT memory_scope, COUNT(*) AS n FROM approvals WHERE status = 'pending' GROUP BY memory_scope",
+        ),
+      ),
 
     /** Newest first. */
     listPermits: (page: {
@@ -186,7 +213,7 @@ export function makeStore(
     listUnsent: (): Promise<PendingNotification[]> =>
       db.read((sql) =>
         sql.all<PendingNotification>(
-          'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms ' +
+          'SELECT k.call_id, k.run_id, k.approval_id, a.status, a.decided_by, a.expires_ms, a.memory_id, a.arguments ' +
             'FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
             "WHERE k.told = 0 AND a.status <> 'pending' LIMIT 500",
         ),
@@ -198,7 +225,7 @@ export function makeStore(
       db.read(async (sql) => {
         const rows = await sql.all<{ run_id: string }>(
           'SELECT DISTINCT k.run_id FROM asks k JOIN approvals a ON a.id = k.approval_id ' +
-            "WHERE a.status = 'pending' AND k.withdrawn_ms IS NULL",
+            "WHERE a.status = 'pending' AND k.withdrawn_ms IS NULL AND a.memory_id IS NULL",
         );
         return rows.map(({ run_id }) => run_id);
       }),

@@ -4,6 +4,7 @@ import type { Clock } from '../../../platform/clock.ts';
 import type { NewId, Random } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database, Sql } from '../../../platform/sql/database.ts';
+import { isPrivate } from '../../../policy/private-scopes.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import * as events from '../events.ts';
 import type { Notice, NoticeKind } from '../notices.ts';
@@ -50,6 +51,8 @@ export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
         newNonce: () => Buffer.from(random(18)).toString('base64url'),
         addEvent: (draft) => outbox.add(sql, draft),
         async notify(row, kind) {
+          // Channels are shared; what one person keeps for themselves is in their list only.
+          if (row.memory_scope !== null && isPrivate(row.memory_scope)) return;
           if (targets.length === 0) return;
           const counted = await findCountedRow(sql, row.id);
           const notice = makeNotice(kind, toApprovalSummary(counted!), tx.nowMs);

@@ -16,12 +16,8 @@ import { makeHostOptions } from '../../../platform/testing/host-options.ts';
 import type { BundleContent } from '../../../policy/bundle.ts';
 import { sealBundle, writeBundle } from '../../../policy/bundle-file.ts';
 import { agentdRoutes } from '../../../wire/agentd.ts';
-import {
-  type ApprovalView,
-  type AskApproval,
-  approvaldRoutes,
-  type Redeemed,
-} from '../../../wire/approvald.ts';
+import type { Redeemed } from '../../../wire/approvald/statement.ts';
+import { type ApprovalView, type AskApproval, approvaldRoutes } from '../../../wire/approvald.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';

@@ -8,7 +8,7 @@ import type {
   MemoryLink,
   MemorySnapshotId,
 } from '../../../wire/memoryd/records.ts';
-import type { CallId, Label, RunId, TaskId } from '../../../wire/primitives.ts';
+import type { ApprovalId, CallId, Label, RunId, TaskId } from '../../../wire/primitives.ts';
 
 /** Describes a text, as it was sent. */
 export type About = {
@@ -87,6 +87,8 @@ export type JournalEntry = {
   by: string;
   run?: EntryRun | undefined;
   once?: IdempotencyKey | undefined;
+  /** The approval that decided on a proposal. */
+  approval_id?: ApprovalId | undefined;
   changes: Change[];
 };
 

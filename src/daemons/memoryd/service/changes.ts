@@ -2,15 +2,15 @@
 import type { Sql } from '../../../platform/sql/database.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { MemoryId } from '../../../wire/memoryd/records.ts';
-import type { Label } from '../../../wire/primitives.ts';
+import type { MemoryId, MemoryLink } from '../../../wire/memoryd/records.ts';
+import type { ApprovalId, Label } from '../../../wire/primitives.ts';
 import type { About, Change, Operation } from '../journal/entry.ts';
 import { assertNoSecrets, markPersonal } from '../rules/content.ts';
 import { uniteLabels } from '../rules/marks.ts';
 import { readAbout, readLabels } from '../rules/view.ts';
 import type { Commit } from '../store/commit.ts';
 import { findMemory, findParts, listLinks } from '../store/read.ts';
-import type { MemoryRow } from '../store/schema.ts';
+import type { LinkRow, MemoryRow } from '../store/schema.ts';
 import type { Finder } from './finder.ts';
 import { toEntryRun } from './remember.ts';
 import type { Actor, MemoryAction, Rights } from './rights.ts';
@@ -25,6 +25,7 @@ export type ChangeDeps = {
   erase(): Promise<void>;
   /** Something expires that may be the next to do so. */
   onExpirySet(): void;
+  onForgotten(ids: readonly string[]): void;
 };
 
 export type Edit = About & {
@@ -35,6 +36,9 @@ export type Edit = About & {
   /** The version that was seen. */
   version?: number | undefined;
 };
+
+/** By the person who decided it, through this approval; by nobody if it expired. */
+export type DecidedProposal = { approvalId: ApprovalId; by: string | undefined };
 
 type Once = IdempotencyKey | undefined;
 type ChangeWork = (sql: Sql, memories: MemoryRow[], nowMs: number) => Promise<Change[]>;
@@ -67,6 +71,19 @@ export function makeChanges(deps: ChangeDeps) {
       return { op, by: actor.principal, run: toEntryRun(actor), changes };
     }, once);
 
+  /** A decision that was done before changes nothing. */
+  const decide = (
+    op: Operation,
+    { approvalId, by = 'service:approvald' }: DecidedProposal,
+    id: MemoryId,
+    work: (sql: Sql, memory: MemoryRow) => Promise<Change[]>,
+  ): Promise<string[]> =>
+    commit(async (sql) => {
+      const memory = (await findMemory(sql, id))!;
+      const changes = memory.status === 'proposed' ? await work(sql, memory) : [];
+      return { op, by, approval_id: approvalId, changes };
+    });
+
   return {
     /** Those that were forgotten before stay as they are. */
     async forget(actor: Actor, ids: readonly string[], once?: Once): Promise<void> {
@@ -78,6 +95,7 @@ export function makeChanges(deps: ChangeDeps) {
           status === 'forgotten' ? [] : [{ do: 'forget', id: id as MemoryId }],
         ),
       );
+      deps.onForgotten(ids);
       await deps.erase();
     },
 
@@ -98,12 +116,16 @@ export function makeChanges(deps: ChangeDeps) {
 
     async edit(actor: Actor, id: string, edit: Edit, once?: Once): Promise<void> {
       assertNoSecrets([edit]);
-      await assertAllowed(actor, [id], 'memory.write');
+      const { status } = await finder.findReadable(actor, id);
+      // A proposal stays one, so that a rule that asks is kept.
+      const isEnough = status === 'proposed' ? isNotDenied : undefined;
+      await assertAllowed(actor, [id], 'memory.write', isEnough);
       const { text, labels = [], vouches = false, version, ...about } = edit;
       await texts.whileStored(text === undefined ? [] : [text], (stored) =>
         change({ actor, op: 'edit', ids: [id], once }, async (sql, [memory]) => {
-          assertActive(memory!);
-          const { row } = (await findParts(sql, id))!;
+          const isProposal = memory!.status === 'proposed';
+          if (!isProposal) assertActive(memory!);
+          const { row, links } = (await findParts(sql, id))!;
           if (version !== undefined && Number(row.version) !== version)
             throw fault('conflict', `${id} has version ${row.version} by now`, {
               hint: `Read it again: agentctl memory show ${id}`,
@@ -119,7 +141,11 @@ export function makeChanges(deps: ChangeDeps) {
                 ...(stored[0] ?? kept),
                 about: { ...readAbout(row), ...about },
                 labels: uniteLabels(['person'], before, labels, vouches ? [] : markPersonal(edit)),
-                links: [{ kind, id: id as MemoryId, version: Number(row.version) }],
+                links: [
+                  // It would still replace the same.
+                  ...(isProposal ? links.filter(isOrigin).map(toLink) : []),
+                  { kind, id: id as MemoryId, version: Number(row.version) },
+                ],
               },
             },
           ];
@@ -128,38 +154,35 @@ export function makeChanges(deps: ChangeDeps) {
     },
 
     /**
-     * The memories that it replaces or merges end with it. Who proposed it cannot decide where
-     * policy asks.
+     * The memories that it replaces or merges end with it. Resolves to false if another version
+     * has been proposed since.
      */
-    async approve(actor: Actor, id: string, once?: Once): Promise<void> {
-      const { author } = await finder.findAuthor(actor, id);
-      const isOther = author !== actor.principal;
-      await assertAllowed(
-        actor,
-        [id],
-        'memory.write',
-        (answer) => answer === 'allow' || (answer === 'ask' && isOther),
-      );
-      await change({ actor, op: 'approve', ids: [id], once }, async (sql, [memory]) => {
-        assertProposed(memory!);
-        const links = await listLinks(sql, id, Number(memory!.version));
+    async accept(
+      id: MemoryId,
+      { version, ...decision }: DecidedProposal & { version: number },
+    ): Promise<boolean> {
+      let isCurrent = true;
+      await decide('approve', decision, id, async (sql, memory) => {
+        isCurrent = Number(memory.version) === version;
+        if (!isCurrent) return [];
         const ends: Change[] = [];
-        for (const { kind, to_id } of links) {
+        for (const { kind, to_id } of await listLinks(sql, id, version)) {
           const status = kind === 'supersedes' ? 'superseded' : 'merged';
           const isEnded = kind === 'supersedes' || kind === 'merges';
           if (isEnded && (await findMemory(sql, to_id))?.status === 'active')
             ends.push({ do: 'end', id: to_id as MemoryId, status });
         }
-        return [{ do: 'accept', id: id as MemoryId }, ...ends];
+        return [{ do: 'accept', id }, ...ends];
       });
+      return isCurrent;
     },
 
-    async reject(actor: Actor, id: string, once?: Once): Promise<void> {
-      await assertAllowed(actor, [id], 'memory.write', (answer) => answer !== 'deny');
-      await change({ actor, op: 'reject', ids: [id], once }, async (_sql, [memory]) => {
-        assertProposed(memory!);
-        return [{ do: 'end', id: id as MemoryId, status: 'rejected' }];
-      });
+    async endProposal(
+      id: MemoryId,
+      { status, ...decision }: DecidedProposal & { status: 'rejected' | 'expired' },
+    ): Promise<void> {
+      const op = status === 'rejected' ? 'reject' : 'expire';
+      await decide(op, decision, id, async () => [{ do: 'end', id, status }]);
     },
 
     /** Ends what is due. Resolves to when the next one is. */
@@ -207,6 +230,11 @@ function assertActive({ id, status }: MemoryRow): void {
   if (status !== 'active') throw fault('conflict', `${id} is ${status}`);
 }
 
-function assertProposed({ id, status }: MemoryRow): void {
-  if (status !== 'proposed') throw fault('conflict', `${id} is ${status}, and not a proposal`);
-}
+const isNotDenied = (answer: string): boolean => answer !== 'deny';
+const isOrigin = ({ kind }: LinkRow): boolean =>
+  kind === 'supersedes' || kind === 'merges' || kind === 'summarizes';
+const toLink = ({ kind, to_id, to_version }: LinkRow): MemoryLink => ({
+  kind: kind as MemoryLink['kind'],
+  id: to_id as MemoryId,
+  version: Number(to_version),
+});

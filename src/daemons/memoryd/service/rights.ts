@@ -3,12 +3,12 @@
 import type { NewId } from '../../../platform/ids.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
 import type { Database } from '../../../platform/sql/database.ts';
+import { isPrivate, personOf } from '../../../policy/private-scopes.ts';
 import type { PolicyDecision, Request } from '../../../policy/request.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { MemoryRun } from '../../../wire/memoryd.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { describePrincipal } from '../events.ts';
-import { isPrivate, personOf } from '../rules/scopes.ts';
 
 /** A run without a call acts by rule: its briefing, its episode. */
 export type ActingRun = Omit<MemoryRun, 'call_id'> & Partial<Pick<MemoryRun, 'call_id'>>;

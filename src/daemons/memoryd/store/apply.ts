@@ -147,8 +147,11 @@ async function revise(
   if (memory === undefined) return;
   await endCurrent(step, id);
   const version = memory.version + 1;
+  // A proposal that a person words anew is still one.
+  const isProposal = memory.status === 'proposed';
   await sql.run(
-    "UPDATE memories SET version = ?, status = 'active', expires_ms = CASE WHEN expires_ms <= ? THEN NULL ELSE expires_ms END WHERE id = ?",
+    "UPDATE memories SET version = ?, status = CASE WHEN status = 'proposed' THEN status " +
+      "ELSE 'active' END, expires_ms = CASE WHEN expires_ms <= ? THEN NULL ELSE expires_ms END WHERE id = ?",
     version,
     atMs,
     id,
@@ -157,7 +160,8 @@ async function revise(
   await endEpisode(sql, memory);
   const counts = countVersions([toSized(content)], { isEpisode: false });
   await countInScope(sql, memory.scope, counts);
-  await insertVersion(step, { id, version, scope: memory.scope, sinceMs: atMs, content });
+  const sinceMs = isProposal ? null : atMs;
+  await insertVersion(step, { id, version, scope: memory.scope, sinceMs, content });
 }
 
 async function endCurrent({ sql, atMs }: Step, id: string): Promise<void> {

@@ -6,10 +6,10 @@ import type { Database, Sql } from '../../../platform/sql/database.ts';
 import { findRecorded, type IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import { draftEvents } from '../events.ts';
-import type { JournalEntry } from '../journal/entry.ts';
+import type { Change, JournalEntry } from '../journal/entry.ts';
 import { type ApplyDeps, applyEntry, changedIds } from './apply.ts';
 
-export type Draft = Pick<JournalEntry, 'op' | 'by' | 'run' | 'changes'>;
+export type Draft = Pick<JournalEntry, 'op' | 'by' | 'run' | 'approval_id' | 'changes'>;
 /** Checks the state and returns the operation; a fault it throws leaves everything as it was. */
 export type CommitWork = (sql: Sql, nowMs: number) => Promise<Draft>;
 
@@ -32,6 +32,8 @@ export type CommitDeps = ApplyDeps & {
   outbox: Pick<Outbox, 'add' | 'wake' | 'assertAuditAccepting'>;
   clock: Clock;
   failpoint(name: string): void;
+  /** A proposal was written. */
+  onProposed(): void;
 };
 
 export type JournalProgress = { next: number; told: number; day: string };
@@ -42,7 +44,7 @@ export async function readProgress(sql: Sql): Promise<JournalProgress> {
 }
 
 export function makeCommit(deps: CommitDeps): Commit {
-  const { db, gate, outbox, clock, failpoint } = deps;
+  const { db, gate, outbox, clock, failpoint, onProposed } = deps;
 
   const attempt = async (
     sql: Sql,
@@ -67,9 +69,18 @@ export function makeCommit(deps: CommitDeps): Commit {
 
   return async (work, once) => {
     outbox.assertAuditAccepting();
-    const ids = await db.write((sql) => attempt(sql, work, once));
+    let hasProposals = false;
+    const noticing: CommitWork = async (sql, nowMs) => {
+      const draft = await work(sql, nowMs);
+      hasProposals = draft.changes.some(isProposal);
+      return draft;
+    };
+    const ids = await db.write((sql) => attempt(sql, noticing, once));
     failpoint('memoryd.after-commit');
     outbox.wake();
+    if (hasProposals) onProposed();
     return ids;
   };
 }
+
+const isProposal = (change: Change): boolean => change.do === 'add' && change.status === 'proposed';

@@ -25,6 +25,14 @@ export const listLinks = (sql: Sql, id: string, version: number): Promise<LinkRo
 export const listUses = (sql: Sql, id: string): Promise<LinkRow[]> =>
   sql.all<LinkRow>('SELECT * FROM links WHERE to_id = ? ORDER BY from_id, from_version', id);
 
+/** Oldest first. */
+export async function listProposedIds(sql: Sql): Promise<string[]> {
+  const rows = await sql.all<{ id: string }>(
+    "SELECT id FROM memories WHERE status = 'proposed' ORDER BY id",
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** Finds a version of a memory, by default its current one. */
 export async function findParts(
   sql: Sql,

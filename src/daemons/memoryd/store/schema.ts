@@ -103,10 +103,14 @@ CREATE TABLE compactions (day TEXT PRIMARY KEY, due_ms BIGINT NOT NULL);
 -- Objects of pruned memories, which nothing else may refer to any more.
 CREATE TABLE dropped_objects (hash TEXT PRIMARY KEY);`;
 
+const PROPOSED = `
+CREATE INDEX memories_proposed ON memories (id) WHERE status = 'proposed';`;
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
   RETENTION,
+  PROPOSED,
 ];
 
 /**

@@ -19,6 +19,7 @@ import type { MemoryView, NewMemory } from '../../../wire/memoryd/records.ts';
 import { memorydRoutes } from '../../../wire/memoryd.ts';
 import { memorydConfig } from '../config.ts';
 import { memoryd } from '../daemon.ts';
+import { type FakeProposals, fakeProposals } from './approvald.ts';
 
 export type MemoryWorld = {
   dir: string;
@@ -72,6 +73,7 @@ function fakeAudit(world: MemoryWorld): RunningDaemon {
 export type MemoryClient = Client<typeof memorydRoutes>;
 export type MemoryHost = {
   hosted: RunningDaemon;
+  approvald: FakeProposals;
   /** People with their own key. */
   alice: MemoryClient;
   bob: MemoryClient;
@@ -83,8 +85,12 @@ export type MemoryHost = {
 };
 
 export async function hostMemoryd(world: MemoryWorld, config: object = {}): Promise<MemoryHost> {
-  const here = new Map<DaemonName, RunningDaemon>([['auditd-ai', fakeAudit(world)]]);
-  const hosted = await hostDaemon(
+  const approvald = fakeProposals(world.stateDir, () => hosted);
+  const here = new Map<DaemonName, RunningDaemon>([
+    ['auditd-ai', fakeAudit(world)],
+    ['approvald', approvald.daemon],
+  ]);
+  const hosted: RunningDaemon = await hostDaemon(
     memoryd,
     makeHostOptions({
       dir: world.dir,
@@ -105,6 +111,7 @@ export async function hostMemoryd(world: MemoryWorld, config: object = {}): Prom
   const alice = person('alice');
   return {
     hosted,
+    approvald,
     alice,
     bob: person('bob'),
     operator: as({ kind: 'operator', principal: 'person:operator' }),

@@ -6,13 +6,8 @@ import { join } from 'node:path';
 import { deriveId } from '../../../platform/ids.ts';
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { openSigningKey } from '../../../platform/signed-json.ts';
-import {
-  type ApprovalView,
-  type AskApproval,
-  approvaldRoutes,
-  type Redeemed,
-  type Statement,
-} from '../../../wire/approvald.ts';
+import type { Redeemed, Statement } from '../../../wire/approvald/statement.ts';
+import { type ApprovalView, type AskApproval, approvaldRoutes } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { ApprovalId } from '../../../wire/primitives.ts';
 import { AT, dispatchOf } from './peers.ts';
@@ -138,6 +133,7 @@ function viewOf(id: ApprovalId, { ask }: FakeApproval): ApprovalView {
     expires_at: '2026-06-30T18:00:00.000Z',
     decided_at: null,
     decided_by: null,
+    memory: null,
     arguments_asked: null,
     nonce: 'n',
     answers: [],

@@ -10,6 +10,7 @@ import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { type AskApproval, approvaldRoutes } from '../../../../src/wire/approvald.ts';
+import type { MemoryId } from '../../../../src/wire/memoryd/records.ts';
 import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import {
   forEachOf,
@@ -101,6 +102,36 @@ async function readAll(store: ApprovaldStore, clock: ManualClock): Promise<void>
   await store.deleteNotice(notice!.id);
 }
 
+async function useProposals(store: ApprovaldStore): Promise<void> {
+  const ask = (n: number, version = 1) =>
+    store.requestProposal({
+      memory_id: `memory_${n}` as MemoryId,
+      version,
+      class: 'semantic',
+      scope: `project:app/${n % 10}`,
+      by: 'agent:coder',
+      run_id: null,
+      task_id: null,
+      labels: [],
+      rules: [],
+      reason: 'r',
+      is_named: false,
+    });
+  await forEachOf(HISTORY, async (n) => {
+    const { approval_id } = await ask(n);
+    await ask(n);
+    await store.withdrawProposals([`memory_${n}`]);
+    const { approval_id: id } = await ask(n);
+    const { row } = await store.getApproval(id);
+    const seen = { labels: [], arguments: { version: 1 } };
+    const approved = { ...approval, id, nonce: row.nonce, person: person('alice') };
+    await store.decide({ ...approved, reach: 'once', edited: undefined, proposal: seen });
+    await store.findMemoryScope(approval_id);
+  });
+  await ask(HISTORY, 2);
+  await store.listPendingProposals(10);
+}
+
 async function use(file: string): Promise<void> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const db = openSqlite({ file, migrations: MIGRATIONS });
@@ -128,6 +159,7 @@ async function use(file: string): Promise<void> {
   await forEachOf(HISTORY, (n) => store.pruneTree(`task_${n}`));
   await store.getApproval('x').catch(() => undefined);
   await store.revokePermit('x', 'person:ann').catch(() => undefined);
+  await useProposals(store);
   await store.expireTombstones(clock.nowMs());
   outbox.stop();
   await useIds(db, ID_COLUMNS);

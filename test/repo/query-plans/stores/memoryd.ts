@@ -20,6 +20,7 @@ import { rebuild } from '../../../../src/daemons/memoryd/store/catch-up.ts';
 import { type Draft, makeCommit } from '../../../../src/daemons/memoryd/store/commit.ts';
 import { compactOldestDay } from '../../../../src/daemons/memoryd/store/compact.ts';
 import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
+import { listProposedIds } from '../../../../src/daemons/memoryd/store/read.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
 import { openBlobStore } from '../../../../src/platform/blob-store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
@@ -33,7 +34,7 @@ import type {
   MemorySnapshotId,
   NewMemory,
 } from '../../../../src/wire/memoryd/records.ts';
-import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
+import type { ApprovalId, RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
 
 const LONG = { text: 'A very long story. '.repeat(300) };
@@ -71,7 +72,8 @@ async function openStore(file: string, dir: string) {
   const finder = makeFinder({ db, rights, texts });
   const parts = {
     ...own,
-    commit: makeCommit(own),
+    commit: makeCommit({ ...own, onProposed: () => {} }),
+    onForgotten: () => {},
     rights,
     finder,
     texts,
@@ -177,7 +179,9 @@ async function use(file: string): Promise<void> {
   const { changes, combine, snapshots } = store;
   await forEachOf(HISTORY, async (n) => {
     const [proposed] = await remember(ALICE, [memory(n)], { proposes: true });
-    await changes.approve(ALICE, proposed!);
+    await db.read(listProposedIds);
+    const decision = { approvalId: 'approval_x' as ApprovalId, by: ALICE.principal };
+    await changes.accept(proposed as MemoryId, { ...decision, version: 1 });
     const ids = [proposed!];
     await combine(ALICE, 'summarize', { ids, text: 'Herons.' });
     await finder.history(ALICE, proposed!);
