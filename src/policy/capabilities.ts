@@ -92,6 +92,9 @@ export function expandCapability(word: string): readonly string[] | undefined {
 
 export const isKnownWord = (word: string): boolean => expandCapability(word) !== undefined;
 
+/** Returns the tools of a capability; a name that is not in the table is that of a tool. */
+export const expandWord = (word: string): readonly string[] => expandCapability(word) ?? [word];
+
 /** A name that is not in the table can only be that of a declared tool. */
 function expandAll(words: readonly string[]): Set<string> {
   return new Set(words.flatMap((word) => expandCapability(word) ?? [word]));

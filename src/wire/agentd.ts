@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { AgentView, StatusView } from './agentd/agents.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.ts';
 import { backupRoutes } from './agentd/backups.ts';
+import { boardRoutes } from './agentd/board.ts';
 import { changeRoutes } from './agentd/changes.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
@@ -38,6 +39,7 @@ import { WaitKind } from './toold.ts';
 
 export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
+export * from './agentd/board.ts';
 export * from './agentd/changes.ts';
 export * from './agentd/disk-usage.ts';
 export * from './agentd/messages.ts';
@@ -93,6 +95,7 @@ export const agentdRoutes = routes({
     bodySizeBytesMax: 8_000_000,
   }),
   ...programTaskRoutes,
+  ...boardRoutes,
   listTasks: route({
     method: 'GET',
     path: '/v1/tasks',

@@ -26,6 +26,7 @@ export const EVENT_KINDS = [
   'task.waiting',
   'task.ended',
   'task.assigned',
+  'task.updated',
   // what people do with the changes of a tree: before it is done, and what came of it
   'task.changes.attempted',
   'task.changes.refused',

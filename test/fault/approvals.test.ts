@@ -67,7 +67,7 @@ describe('killed at every failpoint of an approval, in split mode', () => {
     const query = { status: 'open', kind: 'question' } as const;
     const { waits } = await runtime.agentd.listWaits({ query });
     for (const wait of waits) {
-      const { call } = await runtime.toold.getCall({ params: { id: wait.call_id } });
+      const { call } = await runtime.toold.getCall({ params: { id: wait.call_id! } });
       const key = String(call.arguments.key);
       const happened = existsSync(effectFile) && readFileSync(effectFile, 'utf8').includes(key);
       const answer = wait.choices[happened ? 0 : 1]!;

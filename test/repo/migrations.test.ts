@@ -28,6 +28,7 @@ const MADE: Record<string, string[]> = {
     '42c7c238dfe14ab40ba2c4f0bfb78d9ea95165e0742cf46dab8c2b765d7d5cdb',
     '520652eba981f677cda8929810a295a8baf7a1fd7435dff7ef65c4cac31fee55',
     'ab0229462a568f30f47cf0bc167b6c3d8bfc8cc4701c66d7713e60e406cdd23a',
+    '5587032480fce9815e3b12b376bbac7a87c3c5436388e6fce9a125025bf4f1f5',
   ],
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',

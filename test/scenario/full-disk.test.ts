@@ -148,7 +148,7 @@ toold: { test_tools: true, test_effect_file: ${effectFile} }\n`,
           // Answer each question about an unknown outcome truthfully.
           const query = { status: 'open' as const, kind: 'question' as const };
           for (const wait of (await runtime.agentd.listWaits({ query })).waits) {
-            const { call } = await runtime.toold.getCall({ params: { id: wait.call_id } });
+            const { call } = await runtime.toold.getCall({ params: { id: wait.call_id! } });
             const happened = effects().includes(String(call.arguments.key));
             const answer = wait.choices[happened ? 0 : 1]!;
             await runtime.agentd.answerWait({ params: { id: wait.id }, body: { answer } });

@@ -131,7 +131,7 @@ describe('the files of restored tasks', () => {
       async () => {
         const query = { status: 'open', kind: 'question' } as const;
         for (const wait of (await runtime.agentd.listWaits({ query })).waits) {
-          const { call: made } = await runtime.toold.getCall({ params: { id: wait.call_id } });
+          const { call: made } = await runtime.toold.getCall({ params: { id: wait.call_id! } });
           const line = /line-\d+/.exec(String(made.arguments.command))![0];
           const isThere = readFileSync(file(), 'utf8').split('\n').includes(line);
           const answer = isThere ? 'it happened' : 'it did not happen';

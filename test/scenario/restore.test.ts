@@ -119,7 +119,7 @@ class World {
   async #answerFor(wait: WaitView, toold: TestRuntime['toold']): Promise<string> {
     if (!wait.choices.includes(HAPPENED)) return 'yes';
     this.questions.push(wait.question!);
-    const { call: asked } = await toold.getCall({ params: { id: wait.call_id } });
+    const { call: asked } = await toold.getCall({ params: { id: wait.call_id! } });
     const { key, url } = asked.arguments as { key?: string; url?: string };
     const effect = key ?? new URL(url!).pathname.slice(1);
     return this.effects().includes(effect) ? HAPPENED : DID_NOT_HAPPEN;

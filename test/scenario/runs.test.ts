@@ -152,7 +152,14 @@ describe('runs', () => {
     const db = openSqlite({ file: join(world.stateDir, 'agentd.sqlite'), migrations: MIGRATIONS });
     const newId = world.options.newId;
     await db.write(async (sql) => {
-      const tx = { sql, newId, nowMs: world.clock.nowMs(), endedRuns: [], event: async () => 0 };
+      const tx = {
+        sql,
+        newId,
+        nowMs: world.clock.nowMs(),
+        endedRuns: [],
+        event: async () => 0,
+        haltAfter: () => {},
+      };
       await queueRun(tx, await findTask(tx, task.id));
     });
     await db.close();

@@ -42,7 +42,7 @@ export function startPeople(clients: Clients, effects: () => Map<string, number>
     return (effects().get(String(args.key)) ?? 0) > (task.retry_of === null ? 0 : 1);
   };
   const answerQuestion = async (wait: WaitView): Promise<void> => {
-    const { call } = await toold.getCall({ params: { id: wait.call_id } });
+    const { call } = await toold.getCall({ params: { id: wait.call_id! } });
     const isUnknown = call.tool !== 'person.ask';
     const answer = isUnknown ? wait.choices[(await hasHappened(wait, call)) ? 0 : 1]! : 'Yes.';
     await agentd.answerWait({ params: { id: wait.id }, body: { answer } }).catch(ignoreConflict);

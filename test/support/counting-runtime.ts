@@ -71,7 +71,7 @@ export async function startCountingRuntime(
             query: { status: 'open', kind: 'question', limit: 500 },
           });
           for (const wait of waits) {
-            const { call } = await runtime.toold.getCall({ params: { id: wait.call_id } });
+            const { call } = await runtime.toold.getCall({ params: { id: wait.call_id! } });
             const happened = effects().has(String(call.arguments.key));
             await runtime.agentd.answerWait({
               params: { id: wait.id },

@@ -154,6 +154,39 @@ const tasks = rows({
       assert.equal(response.task.assigned_to, 'helper'),
     bad: [['an unknown agent', (g) => withBody(g, { agent: 'nobody' }), 'not_found']],
   },
+  getBoard: {
+    good: async (world) => {
+      await blockedTask(world);
+      return { query: { limit: '3', hours: '1' } };
+    },
+    check: (response: { board: { columns: { name: string; tasks: unknown[] }[] } }) => {
+      const [blocked] = response.board.columns;
+      assert.equal(blocked?.name, 'blocked');
+      assert.ok(blocked.tasks.length > 0);
+    },
+    bad: [['no tasks', () => ({ query: { limit: '0' } }), 'bad_request']],
+  },
+  getTaskMatch: {
+    good: byId(async (world) => newTask(world, { needs: ['test.tools'] })),
+    check: (response: { match: { reason: string } }) =>
+      assert.equal(response.match.reason, 'named'),
+  },
+  updateTask: {
+    good: async (world) => ({
+      params: { id: await blockedTask(world) },
+      body: { agent: 'helper', priority: 7 },
+    }),
+    check: (response: { task: { assigned_to: string; priority: number } }) => {
+      assert.equal(response.task.assigned_to, 'helper');
+      assert.equal(response.task.priority, 7);
+    },
+    bad: [
+      ['an unknown agent', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
+      ['an unknown dependency', (g) => withBody(g, { after: [`task_${UNKNOWN}`] }), 'not_found'],
+      ['a status that only work reaches', (g) => withBody(g, { status: 'ready' }), 'bad_request'],
+      ['too many tries', (g) => withBody(g, { attempts_max: 11 }), 'bad_request'],
+    ],
+  },
   replayTask: {
     good: async (world) => {
       const run = await world.startRun();

@@ -4,6 +4,7 @@ import { agentCommands } from './table/agents.ts';
 import { approvalCommands } from './table/approvals.ts';
 import { auditCommands } from './table/audit.ts';
 import { backupCommands } from './table/backup.ts';
+import { boardCommands } from './table/board.ts';
 import { boxCommands } from './table/boxes.ts';
 import { changeCommands } from './table/changes.ts';
 import { keyCommands } from './table/keys.ts';
@@ -21,6 +22,7 @@ import { workspaceCommands } from './table/workspaces.ts';
 export const GROUPS: readonly { title: string; commands: readonly Command[] }[] = [
   { title: 'Runtime', commands: runtimeCommands },
   { title: 'Tasks and artifacts', commands: taskCommands },
+  { title: 'Board', commands: boardCommands },
   { title: 'Programs in a box', commands: boxCommands },
   { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
@@ -58,7 +60,6 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
 /** Planned commands: typing one says that it is not in this version. */
 export const NOT_YET: readonly string[] = [
   'tool call',
-  'board',
   'preset',
   'contract',
   'node',
@@ -122,7 +123,6 @@ export const OTHER_NAMES: Readonly<Record<string, string>> = {
   'task result': 'task show ID',
   'task output': 'task show ID',
   'task new': 'task create "what you want done"',
-  'task add': 'task create "what you want done"',
   'task log': 'task watch ID',
   'task kill': 'task cancel ID',
   'task stop': 'task cancel ID',

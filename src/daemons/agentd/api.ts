@@ -13,6 +13,7 @@ import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
+import { makeBoardHandlers } from './board-handlers.ts';
 import type { CallHandlers } from './calls.ts';
 import type { Changes } from './changes/changes.ts';
 import type { AgentdConfig } from './config.ts';
@@ -92,6 +93,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),
+    ...makeBoardHandlers(deps),
     createProgram: ({ body, caller }) => deps.programs.create(body, caller.principal),
     ...makeAgentHandlers(deps),
     ...makeThreadHandlers(deps),
@@ -221,7 +223,8 @@ function makeThreadHandlers(deps: ApiDeps) {
     async getWait(c: HandlerContext<Routes['getWait']>) {
       const wait = await store.wait(c.params.id);
       // The answer that ended the wait reaches the run and may have marked its task.
-      if (c.caller.kind === 'daemon' && wait.status === 'ended') await markSync.sync(wait.run_id);
+      if (c.caller.kind === 'daemon' && wait.status === 'ended' && wait.run_id !== null)
+        await markSync.sync(wait.run_id);
       return { wait };
     },
     answerWait: async (c: HandlerContext<Routes['answerWait']>) => ({

@@ -10,7 +10,7 @@ import { delegationProblems } from '../../policy/capabilities.ts';
 import type { agentdRoutes } from '../../wire/agentd.ts';
 import { FAULTS, type FaultCode, fault } from '../../wire/errors.ts';
 import type { modeldRoutes } from '../../wire/modeld.ts';
-import type { Label } from '../../wire/primitives.ts';
+import type { Label, TaskId } from '../../wire/primitives.ts';
 import { grantFor } from './activations.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
@@ -188,7 +188,7 @@ export function makeCalls(deps: CallDeps): CallHandlers {
       const recorded = await store.findRecordedCall<TaskRow>(toRunCall(body));
       if (recorded !== undefined) return { task: await store.viewTask(recorded) };
       const { run, task } = await findRunAndTask(body);
-      const rehearsal = await usedRehearsal(deps.modeld, task.id);
+      const usage = await deps.modeld.usage({ query: { task_id: task.id as TaskId } });
       const failed = body.status === 'failed';
       const long = Buffer.byteLength(body.result) > RESULT_INLINE_MAX;
       const stored = long
@@ -207,7 +207,8 @@ export function makeCalls(deps: CallDeps): CallHandlers {
         reason: null,
         result,
         resultRef: artifactId === undefined ? null : `artifact://${artifactId}`,
-        rehearsal,
+        rehearsal: usage.rows.some((row) => row.provider === 'rehearsal'),
+        costMicrousd: usage.total.cost_microusd,
         by: `agent:${run.agent}`,
         error: failed
           ? {
@@ -347,14 +348,6 @@ export function makeCalls(deps: CallDeps): CallHandlers {
       ended: await store.breakRun({ runId: body.run_id, fence: body.fence }, body.reason),
     }),
   };
-}
-
-async function usedRehearsal(
-  modeld: Client<typeof modeldRoutes>,
-  taskId: string,
-): Promise<boolean> {
-  const { rows } = await modeld.usage({ query: { task_id: taskId } });
-  return rows.some((row) => row.provider === 'rehearsal');
 }
 
 /** Combines the error table's hint, if there is one, with how to retry. */

@@ -1,5 +1,6 @@
 // Defines agentd's section of the configuration. Every field has a safe default.
 import * as z from 'zod';
+import { FailurePolicy } from '../../wire/agentd.ts';
 
 export const agentdConfig = z.strictObject({
   /** Maximum number of runs with a process. */
@@ -15,6 +16,10 @@ export const agentdConfig = z.strictObject({
     .min(1)
     .max(31_536_000)
     .default(7 * 86_400),
+  /** For root tasks that set no policy. */
+  on_failure: FailurePolicy.default('stop'),
+  /** Tries with the policies retry and reassign, the first one included. */
+  attempts_max: z.int().min(1).max(10).default(3),
   /** Defaults for tasks whose own limits and whose agent's limits are unset. */
   limits: z
     .strictObject({

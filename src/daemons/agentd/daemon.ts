@@ -33,6 +33,7 @@ import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
 import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
+import { makeFindMatch } from './matching/matching.ts';
 import { type Episodes, makeEpisodes } from './memory/episodes.ts';
 import { makeRecallMemories } from './memory/recall.ts';
 import { makePersonNotices, type PersonNotices } from './notices.ts';
@@ -95,6 +96,10 @@ async function start(context: DaemonContext<AgentdConfig>) {
       service?.onCommitted(committed);
       episodes?.onCommitted(committed);
       notices?.onCommitted(committed);
+      if (committed.haltReason !== undefined)
+        void halt?.set(committed.haltReason, 'service:agentd').catch((error: unknown) => {
+          log.error('halting after a failed task failed; nothing starts anyway', { error });
+        });
     },
   });
   addQueueGauges(context.metrics, store, clock);
@@ -123,6 +128,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     checkWorkspace: async (path, mode) =>
       void (await sandboxd.checkWorkspace({ body: { path, mode } })),
     forkLayer: makeForkLayer(sandboxd),
+    findMatch: makeFindMatch(store),
   });
   const launcher = makeSandboxLauncher({ sandboxd, log });
   const dailyBudgets = makeDailyBudgets(modeld);

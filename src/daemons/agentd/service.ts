@@ -8,13 +8,15 @@ import type { Log } from '../../platform/log.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
-import type { CreateTask, Delegation, TaskView } from '../../wire/agentd.ts';
+import type { CreateTask, Delegation, FailurePolicy, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { WorkspaceMode } from '../../wire/sandboxd/layers.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
+import type { FindMatch } from './matching/matching.ts';
 import type { ForkLayer } from './own-layers.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
+import type { AgentMatch } from './store/matches.ts';
 import type { TaskRow } from './store/rows.ts';
 import type { Claim } from './store/runs.ts';
 import type { AgentdStore } from './store/store.ts';
@@ -43,6 +45,7 @@ export type AgentdServiceDeps = {
   /** Throws if no box may mount this directory, or not in this mode. */
   checkWorkspace: (path: string, mode: WorkspaceMode) => Promise<void>;
   forkLayer: ForkLayer;
+  findMatch: FindMatch;
 };
 
 export type AgentdService = {
@@ -138,13 +141,9 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
   const buildTask = async (input: CreateTask, by: Requester): Promise<NewTask> => {
     const parent =
       input.parent_task_id === undefined ? undefined : await store.taskRow(input.parent_task_id);
-    const agents = await store.agents();
-    // The default may be paused: the task is then refused rather than given to another agent.
-    const agent = input.agent ?? defaultAgent(agents.map(({ row }) => row.name));
-    if (agent === undefined)
-      throw fault('bad_request', 'the task names no agent and there is no default agent', {
-        hint: 'Name one with --agent; see agentctl list.',
-      });
+    const failure = readFailurePolicy(input, parent);
+    const match = await findMatchFor(input, failure.onFailure);
+    const agent = match === undefined ? await findAgentFor(input) : match.agent;
     assertSameThread(input.context_id, parent);
     const marks = await deps.checkInputs(input.inputs ?? [], undefined);
     assertDelegation(input.delegation);
@@ -177,6 +176,8 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       createdBy: by.principal,
       owner: by.owner,
       agent,
+      match,
+      ...failure,
       priority: input.priority ?? parent?.priority ?? 0,
       inputs: input.inputs ?? [],
       limits: (parent === undefined
@@ -195,6 +196,41 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
         ]),
       ],
     };
+  };
+
+  const findAgentFor = async ({ agent: named }: CreateTask): Promise<string> => {
+    const agents = named === undefined ? await store.agents() : [];
+    // The default may be paused: the task is then refused rather than given to another agent.
+    const agent = named ?? defaultAgent(agents.map(({ row }) => row.name));
+    if (agent !== undefined) return agent;
+    throw fault('bad_request', 'the task names no agent and there is no default agent', {
+      hint: 'Name one with --agent; see agentctl list.',
+    });
+  };
+
+  /** Also for a named agent, if its needs are to be checked or others may have to try. */
+  const findMatchFor = async (
+    { goal, needs, agent }: CreateTask,
+    onFailure: FailurePolicy | undefined,
+  ): Promise<AgentMatch | undefined> =>
+    needs === undefined && onFailure !== 'reassign'
+      ? undefined
+      : deps.findMatch({ goal, needs: needs ?? [], agent });
+
+  /** The policy of a root task; what a failed subtask means is for the agent above it to say. */
+  const readFailurePolicy = (
+    { on_failure: own, attempts_max: own_max }: CreateTask,
+    parent: TaskRow | undefined,
+  ): Pick<NewTask, 'onFailure' | 'attemptsMax'> => {
+    if (parent === undefined)
+      return {
+        onFailure: own ?? config.on_failure,
+        attemptsMax: own_max ?? config.attempts_max,
+      };
+    if (own === undefined && own_max === undefined) return {};
+    throw fault('bad_request', 'a subtask has no failure policy', {
+      hint: 'Omit on_failure and attempts_max, or omit the parent task.',
+    });
   };
 
   /** A person may delegate any known tool. */
@@ -255,7 +291,11 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       const task = await buildTask(
         {
           goal: old.goal,
-          agent: old.assigned_to ?? undefined,
+          // One that no agent got yet is matched again.
+          ...(old.assigned_to === null ? { needs: [] } : { agent: old.assigned_to }),
+          ...(old.parent_task_id === null
+            ? { on_failure: old.on_failure, attempts_max: old.attempts_max }
+            : {}),
           context_id: old.context_id,
           inputs: old.inputs,
           limits: old.limits,

@@ -64,9 +64,28 @@ export const WorkspacePath = z
   .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
   .max(4_095);
 
+/**
+ * When a root task fails: its dependents are rejected; it is tried again; it is tried
+ * again by the agent that matches next best; or the runtime is halted.
+ */
+export const FailurePolicy = z.enum(['stop', 'retry', 'reassign', 'halt']);
+export type FailurePolicy = z.infer<typeof FailurePolicy>;
+
+const failureFields = {
+  on_failure: FailurePolicy.optional(),
+  /** How often it is tried with retry and reassign, the first time included. */
+  attempts_max: z.int().min(1).max(10).optional(),
+};
+
 export const CreateTask = z.strictObject({
   goal: Goal,
   agent: AgentName.optional(),
+  /**
+   * Capabilities or tools that its agent must have. Given without an agent, even if empty, the
+   * agent that matches best gets the task; if none clearly does, a person is asked.
+   */
+  needs: z.array(z.string().min(1).max(64)).max(64).optional(),
+  ...failureFields,
   parent_task_id: TaskId.optional(),
   context_id: ContextId.optional(),
   inputs: z.array(TaskInput).max(64).optional(),
@@ -89,6 +108,19 @@ export const CreateTask = z.strictObject({
 });
 export type CreateTask = z.infer<typeof CreateTask>;
 
+/** A person's change of a task that has not ended. */
+export const UpdateTask = z.strictObject({
+  agent: AgentName.optional(),
+  priority: z.int().min(-100).max(100).optional(),
+  /** Replaces its dependencies; only before it has started. */
+  after: z.array(TaskId).max(64).optional(),
+  ...failureFields,
+  /** Ends it by hand. */
+  status: z.enum(['completed', 'failed']).optional(),
+  result: z.string().min(1).max(65_536).optional(),
+});
+export type UpdateTask = z.infer<typeof UpdateTask>;
+
 export const TaskView = z.object({
   id: TaskId,
   parent_task_id: TaskId.nullable(),
@@ -107,6 +139,10 @@ export const TaskView = z.object({
   after: z.array(TaskId),
   deadline: Timestamp.nullable(),
   retry_of: TaskId.nullable(),
+  on_failure: FailurePolicy,
+  attempts_max: z.int(),
+  /** Counts the tries that its failure policy made. */
+  attempt: z.int(),
   /** Null when the tree has its own directory, created on first use. */
   workspace: z.string().nullable(),
   /** Null when the tree has its own directory. */
@@ -165,9 +201,10 @@ export type RunView = z.infer<typeof RunView>;
 
 export const WaitView = z.object({
   id: WaitId,
-  run_id: RunId,
+  /** Null, like call_id, when agentd itself asks which agent gets the task. */
+  run_id: RunId.nullable(),
   task_id: TaskId,
-  call_id: CallId,
+  call_id: CallId.nullable(),
   kind: WaitKind,
   /** The principals who can end it. */
   by: z.array(z.string()),

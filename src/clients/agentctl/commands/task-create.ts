@@ -30,6 +30,33 @@ export async function create(session: Session): Promise<number> {
   return follow(session, task);
 }
 
+/** Puts a task on the board: without an owner, the best match gets it. */
+export async function add(session: Session): Promise<number> {
+  const { args, runtime } = session;
+  const goal = readTextArgument(args.positionals[0]!).trim();
+  if (goal === '') {
+    throw fault('bad_usage', 'the goal is empty', {
+      hint: 'State the goal: agentctl task add "…"',
+    });
+  }
+  const owner = args.text('owner');
+  const needs = args.list('needs');
+  const body = JSON.parse(
+    JSON.stringify({
+      ...buildBody(args, Date.now()),
+      goal,
+      agent: owner,
+      needs: owner !== undefined && needs.length === 0 ? undefined : needs,
+      on_failure: args.text('on-failure'),
+      attempts_max: args.number('attempts'),
+    }),
+  ) as CreateTask;
+  const inputs = await readInputs(runtime(), args.list('input'));
+  if (inputs.length > 0) body.inputs = inputs;
+  const { task } = await runtime().call('agentd', 'createTask', { body }, { idempotent: true });
+  return follow(session, task);
+}
+
 export async function retry(session: Session): Promise<number> {
   const params = { id: session.args.positionals[0]! };
   const { task } = await session
@@ -43,7 +70,9 @@ async function follow(session: Session, task: TaskView): Promise<number> {
   if (!args.flag('wait') && !args.flag('no-wait')) {
     out.print({ task }, () => [
       `${task.id} for ${task.assigned_to ?? 'no agent yet'}: ${task.status}`,
-      `Follow it: agentctl task watch ${task.id}`,
+      task.assigned_to === null
+        ? 'No agent matches clearly. Say which one gets it: agentctl questions'
+        : `Follow it: agentctl task watch ${task.id}`,
     ]);
     return 0;
   }

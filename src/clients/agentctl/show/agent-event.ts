@@ -34,6 +34,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'agent.stopped': (event) => `was stopped by ${event.principal}`,
   'task.created': (event) => `was assigned ${formatTask(event)} by ${event.principal}`,
   'task.assigned': (event) => `was assigned ${formatTask(event)} by ${event.principal}`,
+  'task.updated': (event) => `had ${formatTask(event)} changed by ${event.principal}`,
   'task.started': (event) => `started ${formatTask(event)}`,
   'task.waiting': (event) => `${event.status ?? 'waits'}`,
   'task.ended': (event) => `${event.status} ${formatTask(event)}${formatError(event)}`,

@@ -14,6 +14,13 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'agentctl task create "Make the tests pass" --here --max-cost 0.50',
     'agentctl task create - --input @notes.md < goal.txt',
   ],
+  board: ['agentctl board', 'agentctl board --limit 50 --json'],
+  'task add': [
+    'agentctl task add "Review the new parser" --needs git.read --after task_01kq8zt',
+    'agentctl task add "Fix issue 12" --owner coder --on-failure retry --attempts 2',
+  ],
+  'task update': ['agentctl task update task_01kq8zt --owner tester --priority 10'],
+  'task why': ['agentctl task why task_01kq8zt'],
   'task list': [
     'agentctl task list --status working',
     'agentctl task list --agent coder --limit 10',

@@ -142,6 +142,8 @@ function buildCrashStep(event: AuditEvent, name: string): StepDraft[] {
   if (event.event === 'run.broken') return step(`${name} ${BREAKER_TEXT}${why}`);
   if (event.event === 'task.assigned')
     return step(`${event.principal ?? 'a person'} assigned it to ${event.agent ?? name}`);
+  if (event.event === 'task.updated')
+    return step(`${event.principal ?? 'a person'} changed it: ${event.data?.changed ?? ''}`);
   return [];
 }
 
@@ -161,7 +163,10 @@ function buildWaitStep(wait: WaitView, name: string): StepDraft[] {
   if (wait.kind === 'child') return [];
   // The audit events name each person who approved.
   if (wait.kind === 'approval' && wait.outcome === 'answered') return [];
-  const about = { wait_id: wait.id, call_id: wait.call_id };
+  const about = {
+    wait_id: wait.id,
+    ...(wait.call_id === null ? {} : { call_id: wait.call_id }),
+  };
   const since = (end: string) => formatSpan(Date.parse(end) - Date.parse(wait.opened_at));
   if (wait.ended_at === null) {
     const whom = wait.kind === 'question' ? 'an answer' : `a ${wait.kind}`;

@@ -128,7 +128,7 @@ export async function gatherRecords(runtime: RuntimeClient, id: string): Promise
 /** Finds the parent's call that created this subtask. */
 export function findCreatingCall(child: TaskRecord, parent: TaskRecord): string | undefined {
   const wait = parent.waits.find(({ child_task_id }) => child_task_id === child.task.id);
-  if (wait !== undefined) return wait.call_id;
+  if (wait !== undefined) return wait.call_id ?? undefined;
   const call = parent.toolCalls.find(({ result }) => result?.task_id === child.task.id);
   return call?.call_id;
 }

@@ -26,6 +26,8 @@ export type ComposedPersona = {
   /** These are of its first role. */
   role: string | null;
   purpose: string | null;
+  /** Absent in what an earlier release stored. */
+  topics?: string[];
   persona: string | null;
 };
 export type ComposeResult =

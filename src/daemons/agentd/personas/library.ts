@@ -57,12 +57,14 @@ export function buildLibrary(
   return { files, broken, stray, version };
 }
 
-/** Role and purpose, as the last file that states each does. */
+/** Role and purpose, as the last file that states each does, and the topics of all. */
 export function readHead(files: readonly PersonaFile[]): {
   role: string | null;
   purpose: string | null;
+  topics: string[];
 } {
   const last = (key: 'role' | 'purpose'): string | null =>
     files.findLast(({ front }) => front[key] !== undefined)?.front[key] ?? null;
-  return { role: last('role'), purpose: last('purpose') };
+  const topics = files.flatMap(({ front }) => front.topics ?? []);
+  return { role: last('role'), purpose: last('purpose'), topics };
 }

@@ -26,6 +26,8 @@ const Front = z.strictObject({
     .array(z.string().regex(/^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, 'must look like git.read'))
     .max(64)
     .optional(),
+  /** Words of the goals that are for it, by which a task without an agent finds one. */
+  topics: z.array(oneLine(64)).max(200).optional(),
   extends: z.array(PersonaRef).max(16).optional(),
   /** Takes the place of the same layer of the package, or of the site. */
   replace: z.boolean().optional(),

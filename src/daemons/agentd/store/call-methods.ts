@@ -3,15 +3,16 @@
 import { type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
+import { assignTask } from './assign-task.ts';
+import { endTask } from './end-task.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
 import { addToArtifactSize } from './prune-artifact.ts';
 import type { ArtifactRow, RunRow, WaitRow } from './rows.ts';
 import { findLiveRun, findRun } from './runs.ts';
 import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
-import { insertCheckedTask } from './task-methods.ts';
+import { assertActive, insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
-import { endTask } from './tasks.ts';
 import { type AgentdTx, type AgentdWriteTx, insertRow } from './tx.ts';
 import { endWait, findRoot, findWait, openWait } from './waits.ts';
 
@@ -122,6 +123,10 @@ export function makeCallMethods(
         if (choices.length > 0 && !choices.includes(answer))
           throw fault('bad_request', `the answer must be one of: ${choices.join(' · ')}`);
         await endWait(tx, wait, { outcome: 'answered', answer: { text: answer }, by });
+        if (wait.run_id === '') {
+          await assertActive(tx, answer);
+          await assignTask(tx, await findTask(tx, wait.task_id), { agent: answer, by });
+        }
         return wait;
       }),
     endApprovalWait: ({ approvalId, run_id, call_id, outcome, decision, by }) =>

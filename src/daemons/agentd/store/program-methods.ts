@@ -1,11 +1,11 @@
 // The store's methods for runs whose process is a person's program. Each is one transaction.
 import type { DeclaredAgent } from '../manifests/read-manifest.ts';
+import { endTask } from './end-task.ts';
 import type { AgentRow } from './rows.ts';
 import { claimProgram, failProgram, findRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
-import { endTask } from './tasks.ts';
 import type { AgentdWriteTx } from './tx.ts';
 
 export function makeProgramMethods(

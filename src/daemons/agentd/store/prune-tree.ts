@@ -143,6 +143,7 @@ async function deleteTree(tx: AgentdTx, root: string): Promise<void> {
   await sql.run(`DELETE FROM waits WHERE task_id IN (${TASKS})`, root);
   for (const { id } of await sql.all<{ id: string }>(RUNS, root)) await releaseBriefing(sql, id);
   await sql.run(`DELETE FROM runs WHERE task_id IN (${TASKS})`, root);
+  await sql.run(`DELETE FROM task_matches WHERE task_id IN (${TASKS})`, root);
   await sql.run(`DELETE FROM task_deps WHERE task_id IN (${TASKS})`, root);
   const counts = await sql.all<{ agent: string | null; status: string; n: number }>(
     `SELECT assigned_to AS agent, status, COUNT(*) AS n FROM tasks

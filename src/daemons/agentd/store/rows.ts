@@ -37,6 +37,12 @@ export type TaskRow = {
   program?: string | null;
   /** The person who created it with a key of their own; absent like `program`. */
   owner?: string | null;
+  /** A FailurePolicy; null or absent: stop. These are absent like `program`. */
+  on_failure?: string | null;
+  attempts_max?: number | null;
+  attempt?: number;
+  /** The cost of its own model calls, when it finished. */
+  cost_microusd?: number | null;
   result: string | null;
   result_ref: string | null;
   error: string | null;
@@ -85,6 +91,7 @@ export const RUN_COLUMNS = `id, task_id, agent, priority, fence, status, outcome
   CASE WHEN briefing IS NULL THEN NULL ELSE '' END AS briefing`;
 export type WaitRow = {
   id: string;
+  /** Empty, like call_id, in agentd's own question about a task; see matches.ts. */
   run_id: string;
   task_id: string;
   call_id: string;
@@ -187,7 +194,7 @@ export const findLayerTask = (row: Pick<TaskRow, 'layers' | 'root_task_id'>): st
   readLayers(row).at(-1) ?? row.root_task_id;
 
 export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefined): TaskView {
-  const { program: _, layers: __, ...columns } = row;
+  const { program: _, layers: __, cost_microusd: ___, ...columns } = row;
   const program = readProgram(row);
   const layer = readLayers(row).at(-1) as TaskId | undefined;
   return {
@@ -196,6 +203,9 @@ export function toTaskView(row: TaskRow, after: string[], tree: TreeRow | undefi
     ...(program === undefined ? {} : { program }),
     workspace_mode: readWorkspaceMode(row),
     after,
+    on_failure: row.on_failure ?? 'stop',
+    attempts_max: row.attempts_max ?? 1,
+    attempt: row.attempt ?? 1,
     inputs: parse(row.inputs),
     limits: parse(row.limits),
     delegation: parse(row.delegation),
@@ -230,9 +240,9 @@ export function toRunView(row: RunRow): RunView {
 export function toWaitView(row: WaitRow): WaitView {
   return {
     id: row.id,
-    run_id: row.run_id,
+    run_id: row.run_id === '' ? null : row.run_id,
     task_id: row.task_id,
-    call_id: row.call_id,
+    call_id: row.call_id === '' ? null : row.call_id,
     kind: row.kind,
     by: parse(row.ended_by),
     question: row.question,

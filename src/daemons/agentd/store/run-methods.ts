@@ -1,11 +1,11 @@
 // The store's methods for runs: claim, renew the lease, park, requeue. Each is one transaction.
 import type { BriefedMemories } from '../../../wire/memoryd/for-agentd.ts';
 import { type BriefingMembers, saveBriefing } from './briefings.ts';
+import { endTask } from './end-task.ts';
 import { deliverInbox } from './messages.ts';
 import { claimRuns, findLiveRun, findLiveRuns, findRun, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask, runEventIds } from './task-rows.ts';
-import { endTask } from './tasks.ts';
 import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 import { parkRun } from './waits.ts';
 

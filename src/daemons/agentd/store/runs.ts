@@ -2,9 +2,9 @@
 import { fault } from '../../../wire/errors.ts';
 import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
 import { crashBackoffMs, isEnded, type TaskLimits } from '../rules.ts';
+import { endTask } from './end-task.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
-import { endTask } from './tasks.ts';
 import { missingFault } from './tombstones.ts';
 import type { AgentdTx } from './tx.ts';
 

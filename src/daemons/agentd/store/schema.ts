@@ -135,6 +135,19 @@ const NOTICES = `CREATE TABLE notices_due (
   at_ms BIGINT NOT NULL
 )`;
 
+/**
+ * Tasks have a failure policy, tries and a cost; task_matches says how an agent was chosen.
+ * Old tasks have no policy, which is `stop`.
+ */
+const BOARD = `
+ALTER TABLE tasks ADD COLUMN on_failure TEXT;
+ALTER TABLE tasks ADD COLUMN attempts_max INTEGER;
+ALTER TABLE tasks ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE tasks ADD COLUMN cost_microusd BIGINT;
+CREATE TABLE task_matches (task_id TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE INDEX tasks_on_board ON tasks (status, priority DESC, id)
+  WHERE depth = 0 AND ended_ms IS NULL;`;
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -296,4 +309,5 @@ ${IDEMPOTENCY_TABLE}
   PROGRAM_LIST,
   'ALTER TABLE runs ADD COLUMN persona_hash TEXT',
   NOTICES,
+  BOARD,
 ];

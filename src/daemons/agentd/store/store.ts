@@ -7,7 +7,9 @@ import type { EventDraft } from '../../../wire/events.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
 import type { ArtifactPruneMethods } from './artifact-pruning.ts';
+import type { TaskEdit } from './assign-task.ts';
 import type { BriefingMembers } from './briefings.ts';
+import type { Ending } from './end-task.ts';
 import type { EpisodeMethods } from './episodes.ts';
 import type { KeepMethods } from './kept-trees.ts';
 import type { LayerActionMethods } from './layer-actions.ts';
@@ -17,7 +19,7 @@ import type { PruneMethods } from './prune-methods.ts';
 import type { PrunePartMethods } from './prune-part.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import type { Claim, ClaimOptions, Crash, ProgramEnd } from './runs.ts';
-import type { Ending, NewTask } from './tasks.ts';
+import type { NewTask } from './tasks.ts';
 import type { Views } from './views.ts';
 import type { NewWait } from './waits.ts';
 
@@ -88,6 +90,7 @@ export type AgentdStore = OtherMethods & {
   mark(call: RunCall, labels: readonly Label[], why: string): Promise<Label[]>;
   cancelTask(id: string, reason: string, by: string): Promise<TaskRow>;
   assignTask(id: string, agent: string, by: string): Promise<TaskRow>;
+  updateTask(id: string, change: TaskEdit, by: string): Promise<TaskRow>;
   /** Ends due waits and tasks, and returns live runs whose lease has expired. */
   processDue(): Promise<RunRow[]>;
   setHalt(reason: string, by: string): Promise<number>;

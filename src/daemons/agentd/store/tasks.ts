@@ -1,20 +1,14 @@
-// Creates, reassigns and ends tasks within a transaction. Ending a task also ends its runs, waits
-// and subtasks, settles its dependents and notifies its creator.
-import type { TaskStatus } from '../../../wire/agentd.ts';
+// Creates tasks and queues their runs within a transaction.
+import type { FailurePolicy, TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { Label } from '../../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import { decideReadiness, type Readiness } from '../dependency-rules.ts';
-import { isEnded } from '../rules.ts';
-import { addDueEpisode } from './episodes.ts';
-import { markTask } from './marks.ts';
-import { insertMessage } from './messages.ts';
-import { addResultNotice } from './notices.ts';
+import { type AgentMatch, saveMatch } from './matches.ts';
 import { inheritRestore } from './restores.ts';
-import { RUN_COLUMNS, type RunRow, readLayers, type TaskProgram, type TaskRow } from './rows.ts';
-import { addToTaskCount, findTask, runEventIds, setTaskStatus } from './task-rows.ts';
+import { readLayers, type TaskProgram, type TaskRow } from './rows.ts';
+import { addToTaskCount, findTask } from './task-rows.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
-import { cancelRunWaits, endWait, findWaitsOnChild } from './waits.ts';
+import { openTaskQuestion } from './waits.ts';
 
 export type NewTask = {
   id: string;
@@ -24,7 +18,8 @@ export type NewTask = {
   createdBy: string;
   /** The person whose own key was used. */
   owner?: string | undefined;
-  agent: string;
+  /** Null: people are asked, with the candidates of the match. */
+  agent: string | null;
   priority: number;
   inputs: unknown[];
   limits: Record<string, unknown>;
@@ -32,6 +27,10 @@ export type NewTask = {
   after: string[];
   deadlineMs: number | null;
   retryOf: string | null;
+  onFailure?: FailurePolicy | undefined;
+  attemptsMax?: number | undefined;
+  attempt?: number;
+  match?: AgentMatch | undefined;
   /** Only for a root task; subtasks use its workspace. */
   workspace?: string | undefined;
   /** A subtask has a layer for itself, which was made before it. */
@@ -43,7 +42,7 @@ export type NewTask = {
 
 export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> {
   const ready = await checkReadiness(tx, task.after);
-  const { status } = ready;
+  const status = task.agent === null ? 'submitted' : ready.status;
   const row: TaskRow = {
     id: task.id,
     parent_task_id: task.parent?.id ?? null,
@@ -54,7 +53,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     created_by: task.createdBy,
     assigned_to: task.agent,
     status,
-    reason: ready.status === 'blocked' ? ready.reason : null,
+    reason: task.agent === null ? NO_AGENT : ready.status === 'blocked' ? ready.reason : null,
     priority: task.priority,
     inputs: JSON.stringify(task.inputs),
     limits: JSON.stringify(task.limits),
@@ -68,6 +67,10 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     ...workspaceColumns(task),
     program: task.program === undefined ? null : JSON.stringify(task.program),
     owner: task.owner ?? null,
+    on_failure: task.onFailure ?? null,
+    attempts_max: task.attemptsMax ?? null,
+    attempt: task.attempt ?? 1,
+    cost_microusd: null,
     result: null,
     result_ref: null,
     error: null,
@@ -90,18 +93,31 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
     id: `${row.id}.created`,
     event: 'task.created',
     principal: row.created_by,
-    agent: task.agent,
+    ...(task.agent === null ? {} : { agent: task.agent }),
     task_id: row.id,
     root_task_id: row.root_task_id,
     data: {
       goal_bytes: Buffer.byteLength(row.goal),
       parent: row.parent_task_id,
       after: task.after.length,
+      ...(task.retryOf === null ? {} : { retry_of: task.retryOf, attempt: row.attempt ?? 1 }),
+      ...(task.match === undefined ? {} : { match: task.match.reason }),
       ...(task.program === undefined ? {} : { program: true }),
     },
   });
+  if (task.match !== undefined) await saveMatch(tx, row.id, task.match);
+  if (task.agent === null) await askForAgent(tx, row, task.match);
   if (status === 'ready') await queueRun(tx, row);
   return row;
+}
+
+const NO_AGENT = 'a person is asked which agent gets it';
+const CHOICES_MAX = 16;
+
+function askForAgent(tx: AgentdTx, task: TaskRow, match: AgentMatch | undefined) {
+  const choices = (match?.candidates ?? []).map(({ agent }) => agent).slice(0, CHOICES_MAX);
+  const goal = task.goal.length > 1_000 ? `${task.goal.slice(0, 1_000)}…` : task.goal;
+  return openTaskQuestion(tx, task, { question: `Which agent gets this task? ${goal}`, choices });
 }
 
 const workspaceColumns = ({ id, parent, workspace, workspaceMode, ownsLayer }: NewTask) => {
@@ -147,201 +163,4 @@ export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
     task.program == null ? 0 : 1,
   );
   return id;
-}
-
-export async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Promise<void> {
-  await addToTaskCount(tx, task.assigned_to, task.status, -1);
-  await addToTaskCount(tx, agent, task.status, 1);
-  await tx.sql.run(
-    'UPDATE tasks SET assigned_to = ?, updated_ms = ? WHERE id = ?',
-    agent,
-    tx.nowMs,
-    task.id,
-  );
-  task.assigned_to = agent;
-  const queued = await findUnendedRuns(tx, task.id);
-  // A started run acted as the other agent, so the new agent gets a new run.
-  for (const run of queued) await endRun(tx, task, run, { outcome: 'lost', by: 'service:agentd' });
-  if (queued.length > 0) await queueRun(tx, task);
-}
-
-export type Ending = {
-  status: 'completed' | 'failed' | 'canceled' | 'rejected';
-  reason: string | null;
-  result?: string | null;
-  resultRef?: string | null;
-  error?: { code: string; message: string; hint: string } | null;
-  rehearsal?: boolean;
-  /** The run that produced the result; the task's other runs are lost. */
-  winner?: string | undefined;
-  by: string;
-};
-
-export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promise<void> {
-  // Read again, because this transaction may already have ended it.
-  const task = await findTask(tx, row.id);
-  if (isEnded(task.status)) return;
-  await setTaskStatus(tx, task, ending.status, ending.reason);
-  await tx.sql.run(
-    'UPDATE tasks SET result = ?, result_ref = ?, error = ?, rehearsal = ?, ended_ms = ?, expires_ms = NULL WHERE id = ?',
-    ending.result ?? null,
-    ending.resultRef ?? null,
-    ending.error == null ? null : JSON.stringify(ending.error),
-    ending.rehearsal === true ? 1 : task.rehearsal,
-    tx.nowMs,
-    task.id,
-  );
-  Object.assign(task, {
-    ended_ms: tx.nowMs,
-    result: ending.result ?? null,
-    result_ref: ending.resultRef ?? null,
-  });
-  await addDueEpisode(tx, task);
-  await addResultNotice(tx, task, ending.status);
-  await endRuns(tx, task, ending);
-  await tx.event({
-    id: `${task.id}.ended`,
-    event: 'task.ended',
-    principal: ending.by,
-    task_id: task.id,
-    root_task_id: task.root_task_id,
-    status: ending.status,
-    ...(task.assigned_to === null ? {} : { agent: task.assigned_to }),
-    ...(ending.resultRef == null ? {} : { artifact: ending.resultRef }),
-    data: {
-      result_bytes: Buffer.byteLength(ending.result ?? ''),
-      error: ending.error?.code ?? null,
-    },
-  });
-  if (ending.status !== 'completed') await cancelChildren(tx, task);
-  await notifyRequester(tx, task, ending);
-  await settleDependents(tx, task);
-}
-
-function findUnendedRuns(tx: AgentdTx, taskId: string): Promise<RunRow[]> {
-  return tx.sql.all<RunRow>(
-    `SELECT ${RUN_COLUMNS} FROM runs WHERE task_id = ? AND status <> 'ended'`,
-    taskId,
-  );
-}
-
-async function endRuns(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
-  const runs = await findUnendedRuns(tx, task.id);
-  const outcome = ending.status === 'rejected' ? 'canceled' : ending.status;
-  for (const run of runs) {
-    const isWinner = ending.winner === undefined || run.id === ending.winner;
-    await endRun(tx, task, run, { outcome: isWinner ? outcome : 'lost', by: ending.by });
-  }
-}
-
-async function endRun(
-  tx: AgentdTx,
-  task: TaskRow,
-  run: RunRow,
-  { outcome, by }: { outcome: string; by: string },
-): Promise<void> {
-  await tx.sql.run(
-    "UPDATE runs SET status = 'ended', outcome = ?, lease_until_ms = NULL, ended_ms = ? WHERE id = ?",
-    outcome,
-    tx.nowMs,
-    run.id,
-  );
-  await cancelRunWaits(tx, run.id);
-  if (run.status === 'live') tx.endedRuns.push({ runId: run.id, fence: run.fence });
-  await tx.event({
-    id: `${run.id}.ended`,
-    event: 'run.ended',
-    principal: by,
-    ...runEventIds(task, run),
-    status: outcome,
-  });
-}
-
-/** Descends through ended children too, because their subtasks may still run. */
-async function cancelChildren(tx: AgentdTx, task: TaskRow, status = task.status): Promise<void> {
-  const children = await tx.sql.all<TaskRow>(
-    'SELECT * FROM tasks WHERE parent_task_id = ?',
-    task.id,
-  );
-  for (const child of children) {
-    if (isEnded(child.status)) await cancelChildren(tx, child, status);
-    else
-      await endTask(tx, child, {
-        status: 'canceled',
-        reason: `its parent ${task.id} is ${status}`,
-        by: 'service:agentd',
-      });
-  }
-}
-
-/** Ends the waits for the task. An agent that does not wait gets the result as a message. */
-async function notifyRequester(tx: AgentdTx, task: TaskRow, ending: Ending): Promise<void> {
-  const waits = await findWaitsOnChild(tx, task.id);
-  const answer = {
-    task_id: task.id,
-    agent: task.assigned_to,
-    status: ending.status,
-    result: ending.result ?? null,
-    result_ref: ending.resultRef ?? null,
-    error: ending.error ?? null,
-    reason: ending.reason,
-  };
-  const labels = JSON.parse(task.labels) as string[];
-  for (const wait of waits) {
-    const why = `the result of ${task.id}`;
-    await markTask(tx, wait.task_id, labels, { id: task.id, why, run_id: wait.run_id });
-    await endWait(tx, wait, {
-      outcome: ending.status === 'completed' ? 'completed' : 'failed',
-      answer,
-      by: `agent:${task.assigned_to}`,
-    });
-  }
-  if (task.created_by.startsWith('agent:') && task.assigned_to !== null) {
-    const text = truncate(ending.result ?? ending.error?.message ?? ending.reason ?? ending.status);
-    await insertMessage(tx, {
-      type: ending.status === 'rejected' ? 'TaskRejected' : 'TaskResult',
-      contextId: task.context_id,
-      taskId: task.id,
-      from: `agent:${task.assigned_to}`,
-      to: task.created_by,
-      inReplyTo: null,
-      labels: [...new Set(['agent', ...labels])] as Label[],
-      parts: [{ kind: 'text', text }],
-      text,
-      delivered: waits.length > 0,
-    });
-  }
-}
-
-const truncate = (text: string) => (text.length > 16_000 ? `${text.slice(0, 16_000)}…` : text);
-
-async function settleDependents(tx: AgentdTx, task: TaskRow): Promise<void> {
-  // In SQLite, CROSS JOIN keeps the order: it starts with the dependents, not with blocked tasks.
-  const rows = await tx.sql.all<TaskRow>(
-    `SELECT t.* FROM task_deps d CROSS JOIN tasks t
-     WHERE t.id = d.task_id AND d.after_id = ? AND t.status = 'blocked'`,
-    task.id,
-  );
-  for (const dependent of rows) {
-    const blockers = await tx.sql.all<{ id: string; status: TaskStatus }>(
-      'SELECT t.id, t.status FROM task_deps d JOIN tasks t ON t.id = d.after_id WHERE d.task_id = ?',
-      dependent.id,
-    );
-    const ready = decideReadiness(blockers);
-    if (ready.status === 'rejected') {
-      await endTask(tx, dependent, {
-        status: 'rejected',
-        reason: ready.reason,
-        by: 'service:agentd',
-        error: {
-          code: 'conflict',
-          message: ready.reason,
-          hint: 'Retry that task, then create this one again.',
-        },
-      });
-    } else if (ready.status === 'ready') {
-      await setTaskStatus(tx, dependent, 'ready', null);
-      await queueRun(tx, dependent);
-    }
-  }
 }

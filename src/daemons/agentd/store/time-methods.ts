@@ -1,10 +1,12 @@
 // The store's methods for due times, halt and runtime events.
+import { endTask } from './end-task.ts';
+import { insertHalt } from './halt-rows.ts';
 import { recordRestore } from './restores.ts';
 import { RUN_COLUMNS, type RunRow, type TaskRow, type WaitRow } from './rows.ts';
 import { findLiveRuns, requeueRun } from './runs.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
-import { endTask } from './tasks.ts';
+
 import type { AgentdWriteTx } from './tx.ts';
 import { endWait } from './waits.ts';
 
@@ -55,18 +57,8 @@ export function makeTimeMethods(
       }),
     setHalt: (reason, by) =>
       write(async (tx) => {
-        const fresh = await tx.sql.run(
-          'INSERT INTO halt (id, reason, since_ms) VALUES (1, ?, ?) ON CONFLICT DO NOTHING',
-          reason,
-          tx.nowMs,
-        );
-        if (fresh === 0) return 0;
-        await tx.event({
-          id: tx.newId('halt'),
-          event: 'halt.set',
-          principal: by,
-          data: { reason: reason.slice(0, 500) },
-        });
+        // A task's failure policy may have recorded it before; its runs are still to be requeued.
+        await insertHalt(tx, reason, by);
         const runs = await findLiveRuns(tx);
         for (const run of runs) {
           tx.endedRuns.push({ runId: run.id, fence: run.fence });

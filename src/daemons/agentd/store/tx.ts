@@ -16,9 +16,16 @@ export type AgentdTx = {
   event(draft: EventDraft): Promise<number>;
   /** Live runs that this transaction ended; their processes are stopped after the commit. */
   endedRuns: EndedRun[];
+  /** Halts the runtime after the commit. The transaction itself must have recorded the halt. */
+  haltAfter(reason: string): void;
 };
 
-export type CommittedWrite = { endedRuns: EndedRun[]; events: EventDraft[]; mayStart: boolean };
+export type CommittedWrite = {
+  endedRuns: EndedRun[];
+  events: EventDraft[];
+  mayStart: boolean;
+  haltReason?: string | undefined;
+};
 /** `mayStart: false` if the write cannot let another run start. */
 export type AgentdWriteTx = <T>(
   work: (tx: AgentdTx) => Promise<T>,
@@ -38,14 +45,19 @@ export function makeWriteTx(options: AgentdTxOptions): AgentdWriteTx {
   return async (work, { mayStart } = { mayStart: true }) => {
     let endedRuns: EndedRun[] = [];
     let events: EventDraft[] = [];
+    let haltReason: string | undefined;
     const value = await db.write(async (sql) => {
       endedRuns = [];
       events = [];
+      haltReason = undefined;
       return work({
         sql,
         newId,
         endedRuns,
         nowMs: clock.nowMs(),
+        haltAfter: (reason) => {
+          haltReason = reason;
+        },
         event: async (draft) => {
           events.push(draft);
           return outbox.add(sql, draft);
@@ -53,7 +65,7 @@ export function makeWriteTx(options: AgentdTxOptions): AgentdWriteTx {
       });
     });
     outbox.wake();
-    onCommitted({ endedRuns, events, mayStart });
+    onCommitted({ endedRuns, events, mayStart, haltReason });
     return value;
   };
 }

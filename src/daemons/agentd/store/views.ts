@@ -13,6 +13,7 @@ import type {
 import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
 import { summarizeAgent } from '../personas/summary.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
+import { type BoardReads, makeBoardReads } from './board.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
 import { findTree } from './kept-trees.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
@@ -40,7 +41,7 @@ import { findWait } from './waits.ts';
 
 type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
 
-export type Views = {
+export type Views = BoardReads & {
   taskRow(id: string): Promise<TaskRow>;
   task(id: string): Promise<TaskView>;
   viewTask(row: TaskRow): Promise<TaskView>;
@@ -114,6 +115,7 @@ export function makeViews(db: Database, clock: Clock): Views {
       });
   return {
     ...makeAgentViews(db),
+    ...makeBoardReads(db),
     taskRow: (id) => db.read((sql) => findTask({ sql }, id)),
     task: (id) =>
       db.read(async (sql) => (await readTaskViews(sql, [await findTask({ sql }, id)]))[0]!),

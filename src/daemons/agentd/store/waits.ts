@@ -10,7 +10,7 @@ import { missingFault } from './tombstones.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 
 export type NewWait = {
-  run: RunRow;
+  run: Pick<RunRow, 'id' | 'task_id' | 'agent'>;
   callId: string;
   kind: WaitKind;
   by: string[];
@@ -65,11 +65,11 @@ export async function openWait(tx: AgentdTx, wait: NewWait): Promise<WaitRow> {
   await tx.event({
     id: `${row.id}.opened`,
     event: 'wait.opened',
-    agent: wait.run.agent,
     task_id: row.task_id,
     ...(await findRoot(tx, row.task_id)),
-    run_id: row.run_id,
-    call_id: row.call_id,
+    ...(row.run_id === ''
+      ? {}
+      : { agent: wait.run.agent, run_id: row.run_id, call_id: row.call_id }),
     status: row.kind,
   });
   return row;
@@ -105,12 +105,11 @@ export async function endWait(tx: AgentdTx, wait: WaitRow, ending: WaitEnding): 
     principal: ending.by,
     task_id: wait.task_id,
     ...(await findRoot(tx, wait.task_id)),
-    run_id: wait.run_id,
-    call_id: wait.call_id,
+    ...(wait.run_id === '' ? {} : { run_id: wait.run_id, call_id: wait.call_id }),
     status: ending.outcome,
     data: { kind: wait.kind, answer_bytes: answer?.length ?? 0 },
   });
-  if (ending.outcome !== 'canceled') await wakeIfDone(tx, wait.run_id);
+  if (ending.outcome !== 'canceled' && wait.run_id !== '') await wakeIfDone(tx, wait.run_id);
 }
 
 async function wakeIfDone(tx: AgentdTx, runId: string): Promise<void> {
@@ -234,6 +233,27 @@ export async function cancelRunWaits(tx: AgentdTx, runId: string): Promise<void>
   const waits = await tx.sql.all<WaitRow>(
     "SELECT * FROM waits WHERE run_id = ? AND status = 'open'",
     runId,
+  );
+  for (const wait of waits)
+    await endWait(tx, wait, { outcome: 'canceled', answer: null, by: 'service:agentd' });
+}
+
+/** Asks people which agent gets a task. No run waits for the answer. */
+export function openTaskQuestion(
+  tx: AgentdTx,
+  task: TaskRow,
+  { question, choices }: { question: string; choices: string[] },
+): Promise<WaitRow> {
+  const run = { id: '', task_id: task.id, agent: '' };
+  const by = ['person:*'];
+  return openWait(tx, { run, callId: '', kind: 'question', by, question, choices });
+}
+
+/** Cancels agentd's own questions about a task. */
+export async function cancelTaskQuestions(tx: AgentdTx, taskId: string): Promise<void> {
+  const waits = await tx.sql.all<WaitRow>(
+    "SELECT * FROM waits WHERE task_id = ? AND run_id = '' AND status = 'open'",
+    taskId,
   );
   for (const wait of waits)
     await endWait(tx, wait, { outcome: 'canceled', answer: null, by: 'service:agentd' });

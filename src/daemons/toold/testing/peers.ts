@@ -283,6 +283,9 @@ export function asHosted(name: DaemonName, dispatch: Dispatch): RunningDaemon {
 function taskView(more: Partial<TaskView> & { id: TaskId }): TaskView {
   return {
     parent_task_id: null,
+    on_failure: 'stop',
+    attempts_max: 1,
+    attempt: 1,
     root_task_id: more.id,
     context_id: deriveId<TaskView['context_id']>('ctx', more.id),
     goal: 'a goal',

@@ -177,6 +177,54 @@ async function makeHistory(world: World): Promise<Claim> {
   return first[0]!;
 }
 
+const MATCH = {
+  needs: [],
+  agent: null,
+  reason: 'unassigned' as const,
+  candidates: [AGENT, 'other'].map((agent) => ({
+    agent: agent as never,
+    score: 1,
+    words: [],
+    load: 0,
+    accepted: 0,
+    failed: 0,
+    median_cost_microusd: null,
+  })),
+  excluded: [],
+  tried: [],
+};
+
+/** Tasks that fail and are tried again, tasks that get their agent from a person, and changes. */
+async function useBoard(world: World): Promise<void> {
+  const { store } = world;
+  const failed = { status: 'failed' as const, reason: null, result: 'x', by: `agent:${AGENT}` };
+  for (const onFailure of ['retry', 'reassign'] as const)
+    await forEachOf(HISTORY, () => {
+      const match = { ...MATCH, agent: AGENT as never, reason: 'score' as const };
+      const policy = { onFailure, attemptsMax: 2, match };
+      return store.createTask(newTask(world, policy), undefined);
+    });
+  const [first] = (await store.tasks({ status: 'ready' }, { limit: 1 })).rows;
+  await store.createTask(newTask(world, { after: [first!.id] }), undefined);
+  for (let claims = await claimRuns(world); claims.length > 0; claims = await claimRuns(world))
+    for (const claim of claims) await store.finish(callOf(world, claim), failed);
+  const halting = await store.createTask(newTask(world, { onFailure: 'halt' }), undefined);
+  await store.updateTask(halting.id, { status: 'failed', result: 'x' }, PERSON);
+  await store.liftHalt(PERSON);
+  const asked = newTask(world, { agent: null, match: MATCH });
+  const { id } = await store.createTask(asked, undefined);
+  const [wait] = (await store.waits({ task_id: id }, { limit: 1 })).rows;
+  await store.answerWait(wait!.id, AGENT, PERSON);
+  const before = await store.createTask(newTask(world), undefined);
+  await store.createTask(newTask(world, { after: [id] }), undefined);
+  await store.updateTask(id, { priority: 1, on_failure: 'stop', agent: 'other' }, PERSON);
+  await store.updateTask(id, { after: [before.id] }, PERSON);
+  await store.board({ limit: 20, sinceMs: 0 });
+  await store.match(id);
+  await store.agentRecord(AGENT);
+  for (const open of [id, before.id]) await store.cancelTask(open, 'x', PERSON);
+}
+
 /** Some tasks in each state that does not end by itself. */
 async function leaveOpen(world: World): Promise<void> {
   const { store } = world;
@@ -351,6 +399,7 @@ async function use(file: string): Promise<void> {
   await store.applyAgents({ agents: [declare(AGENT), declare('other')] });
   await store.putAgent(declare(AGENT), PERSON);
   const first = await makeHistory(world);
+  await useBoard(world);
   await leaveOpen(world);
   await runProgram(world);
   await readAll(world, first);
