@@ -40,6 +40,8 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['memory.write', ['memory.remember', 'memory.propose']],
   ['memory.propose', ['memory.propose']],
   ['memory.forget', ['memory.forget']],
+  ['skill.propose', ['skill.propose']],
+  ['persona.propose', ['persona.propose']],
   ['staging.deploy', ['staging.deploy']],
   ['prod.deploy', ['prod.deploy']],
   ['prod.write', ['prod.write']],

@@ -52,6 +52,7 @@ export {
   SimulationView,
 } from './agentd/policy.ts';
 export * from './agentd/programs.ts';
+export * from './agentd/proposals.ts';
 export * from './agentd/retention.ts';
 export * from './agentd/skills.ts';
 export * from './agentd/tasks.ts';

@@ -101,6 +101,9 @@ export const EVENT_KINDS = [
   'memory.recalled',
   // what a run's briefing got
   'memory.briefed',
+  // what a person accepted that an agent proposed
+  'persona.changed',
+  'skill.changed',
   // mail of people
   'mail.delivered',
   // boxes and their egress

@@ -52,7 +52,7 @@ describe('personas', () => {
     });
   const systemOf = (goal: string) => String(world.model.scenesFor(goal)[0]?.messages[0]?.content);
 
-  it('[C29] an agent is told its layers in order, and the inline text last', async () => {
+  it('[C24] [C29] [K44] an agent is told its layers in order, and the inline text last', async () => {
     const { text, layers, role, sha256 } = await personaOf('bob');
     assert.deepEqual(
       layers.map(({ layer, source }) => [layer, source]),

@@ -42,7 +42,7 @@ describe('skills and colleagues', () => {
       .filter(({ tool }) => tool !== 'task.finish')
       .sort((a, b) => (a.call_id < b.call_id ? -1 : 1));
 
-  it('[C31] a task is told about the skills that fit its goal, and no others', async () => {
+  it('a task is told about the skills that fit its goal, and no others', async () => {
     world.model.on(GOAL, finishes('done'));
     await doTask(world, GOAL, { agent: 'bob' });
     assert.match(

@@ -23,6 +23,7 @@ import type { Agents } from './manifests/agents.ts';
 import type { MarkSync } from './mark-sync.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import type { Programs } from './programs.ts';
+import type { ProposalHandlers } from './proposals.ts';
 import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService, Requester } from './service.ts';
@@ -56,6 +57,7 @@ export type ApiDeps = {
   personas: Handlers<typeof personaRoutes>;
   skills: ReturnType<typeof makeSkillHandlers>;
   team: TeamHandlers;
+  proposals: ProposalHandlers;
   changes: Handlers<typeof changeRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
@@ -90,6 +92,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.personas,
     ...deps.skills,
     ...deps.team,
+    ...deps.proposals,
     ...deps.changes,
     ...deps.retention,
     ...makeTaskHandlers(deps),

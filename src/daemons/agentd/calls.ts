@@ -74,7 +74,7 @@ type DelegateResult = { task: TaskRow; wait: WaitRow | null };
 type SendResult = { message: MessageRow; wait: WaitRow | null };
 type RunCallBody = { run_id: string; fence: number; call_id: string };
 
-function toRunCall(body: RunCallBody, part?: string): RunCall {
+export function toRunCall(body: RunCallBody, part?: string): RunCall {
   const { fence, ...rest } = body;
   return {
     runId: body.run_id,

@@ -43,6 +43,7 @@ import { makePersonaHandlers } from './personas/handlers.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makePrograms, type Programs } from './programs.ts';
+import { makeProposalHandlers } from './proposals.ts';
 import { makeReplays } from './replay.ts';
 import { applyRestore } from './restore.ts';
 import { openRetention } from './retention/open-retention.ts';
@@ -311,6 +312,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       personas: makePersonaHandlers({ store, library: told.personas.current }),
       skills: makeSkillHandlers({ dirs: told.skills, store }),
       team: makeTeamHandlers({ store }),
+      proposals: makeProposalHandlers({ store, stateDir, orders: told }),
       changes: changeHandlers,
       findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),

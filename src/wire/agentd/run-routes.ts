@@ -9,6 +9,7 @@ import {
   Label,
   Principal,
   RunId,
+  Sha256,
   TaskId,
   Timestamp,
 } from '../primitives.ts';
@@ -17,6 +18,7 @@ import { MovedRef } from '../sandboxd/layers.ts';
 import { ArtifactContent, ArtifactView, PutArtifact } from './artifacts.ts';
 import { changeRoutes } from './changes.ts';
 import { MessageView, SendMessage } from './messages.ts';
+import { Proposal, ProposedChange } from './proposals.ts';
 import { SkillFiles, SkillName, SkillView } from './skills.ts';
 import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';
 
@@ -166,6 +168,29 @@ export const runRoutes = routes({
       path: z.string().min(1).max(1_000).optional(),
     }),
     output: z.object({ skill: SkillView, text: z.string(), files: SkillFiles }),
+  }),
+  /** Shows what a proposal would change; refuses one that could not come into force. */
+  toolPreviewProposal: route({
+    method: 'POST',
+    path: '/v1/run-calls/preview-proposal',
+    callers: ['toold'],
+    body: z.strictObject({ ...forRun, proposal: Proposal }),
+    output: z.object({ changes: z.array(ProposedChange), basis: Sha256 }),
+    bodySizeBytesMax: 8_500_000,
+  }),
+  /** Once a person has accepted it, and while its basis is as it was shown. */
+  toolAcceptProposal: route({
+    method: 'POST',
+    path: '/v1/run-calls/accept-proposal',
+    callers: ['toold'],
+    body: z.strictObject({
+      ...forRun,
+      proposal: Proposal,
+      basis: Sha256,
+      approval_id: ApprovalId,
+    }),
+    output: z.object({ paths: z.array(z.string()) }),
+    bodySizeBytesMax: 8_500_000,
   }),
   toolPutArtifact: route({
     method: 'POST',

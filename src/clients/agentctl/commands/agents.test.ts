@@ -189,39 +189,6 @@ test('agent create builds a manifest from options, or reads a file', async () =>
   assert.equal((await run('agent', 'create', 'x', '-f', '/no/such/file')).code, 2);
 });
 
-test('agent create --persona allows what the persona expects, unless --allow is given', async () => {
-  const head = { kind: 'roles', role: null, purpose: null, extends: [], sources: [], agents: [] };
-  const coder = { ...head, name: 'coder', ref: 'roles/coder', tools: ['file.read', 'tests.run'] };
-  const other = { ...head, name: 'x', ref: 'roles/x', tools: ['shell.exec'] };
-  fake.script({
-    agentd: {
-      putAgent: async () => ({ agent: agent('bob') }),
-      listPersonas: async () => ({
-        personas: [coder, other] as never,
-        problems: [],
-      }),
-    },
-  });
-  const specOf = async (...words: string[]) => {
-    const ran = await run('agent', 'create', 'bob', ...words);
-    assert.equal(ran.code, 0, ran.stderr);
-    const { manifest_yaml: yaml } = last().body as { manifest_yaml: string };
-    return (readYaml(yaml, 'm.yaml', anySchema) as { value: { spec: unknown } }).value.spec;
-  };
-  assert.deepEqual(await specOf('--persona', 'coder', '--persona', 'groups/night'), {
-    personas: ['coder', 'groups/night'],
-    tools: { allow: ['file.read', 'tests.run'] },
-  });
-  assert.deepEqual(await specOf('--persona', 'coder', '--allow', 'git.read'), {
-    personas: ['coder'],
-    tools: { allow: ['git.read'] },
-  });
-  assert.deepEqual(await specOf('--persona', 'base'), { personas: [] });
-  const words = await run('agent', 'create', 'bob', '--persona', 'You code.');
-  assert.equal(words.code, 2);
-  assert.match(words.stderr, /--instructions/);
-});
-
 test('an invalid agent name gets a plain error', async () => {
   const wrong = await run('agent', 'create', 'Foo!');
   assert.equal(wrong.code, 2);

@@ -55,6 +55,8 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
     `waits for ${readText(event, 'wait_kind') || 'the end'} in ${event.tool}`,
   'message.sent': (event) => `wrote to ${readText(event, 'to')} (${event.status})`,
   'artifact.stored': (event) => `stored ${event.artifact} (${readText(event, 'bytes')} bytes)`,
+  'persona.changed': () => 'got the persona that it proposed',
+  'skill.changed': (event) => `proposed the skill ${readText(event, 'name')}, which is in force`,
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
     `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,

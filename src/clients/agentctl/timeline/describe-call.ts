@@ -32,6 +32,10 @@ export function describeCall({ tool, arguments: args }: ToolCallView): string {
       return `read ${name('id')}`;
     case 'skill.read':
       return `read the skill ${name('name')}`;
+    case 'skill.propose':
+      return `proposed the skill ${name('name')}`;
+    case 'persona.propose':
+      return 'proposed what it should be told';
     case 'team.list':
       return 'listed its colleagues';
     case 'timer.wait':

@@ -4,6 +4,7 @@ import type { HandlerContext } from '../../../platform/dispatch.ts';
 import type { agentdRoutes, SkillView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { SkillDirs } from '../adapters/skill-dirs.ts';
+import { findHeldRun } from '../live-run.ts';
 import type { AgentdStore } from '../store/store.ts';
 import { matchSkills, mayUse } from './library.ts';
 import type { Skill } from './skill-file.ts';
@@ -46,7 +47,7 @@ export function makeSkillHandlers({
       return { skill: toView(skill), ...(await read(skill, query.path)) };
     },
     async toolReadSkill({ body }: HandlerContext<Routes['toolReadSkill']>) {
-      const { agent } = await store.runRow(body.run_id);
+      const { agent } = await findHeldRun(store, body);
       const { spec } = await store.agent(agent);
       const skill = find(body.name, spec.manifest.spec.skills);
       return { skill: toView(skill), ...(await read(skill, body.path)) };

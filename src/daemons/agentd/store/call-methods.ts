@@ -46,6 +46,7 @@ export function makeCallMethods(
   | 'endApprovalWait'
   | 'putArtifact'
   | 'recordArtifactRead'
+  | 'recordProposal'
   | 'mark'
 > {
   return {
@@ -164,6 +165,21 @@ export function makeCallMethods(
           artifact: artifact.id,
         });
         await markByCall(tx, call, run, artifact.labels, `artifact ${artifact.id}`);
+        return null;
+      }),
+    recordProposal: (call, { kind, name, sha256, approvalId }) =>
+      onceForRun(write, call, async (tx, run) => {
+        await tx.event({
+          id: `${call.callId}.accepted`,
+          event: kind === 'persona' ? 'persona.changed' : 'skill.changed',
+          principal: `agent:${run.agent}`,
+          agent: run.agent,
+          task_id: run.task_id,
+          ...(await findRoot(tx, run.task_id)),
+          run_id: run.id,
+          call_id: call.callId,
+          data: { name, sha256, approval: approvalId },
+        });
         return null;
       }),
     mark: (call, labels, why) =>

@@ -85,6 +85,10 @@ export type AgentdStore = OtherMethods & {
     call: RunCall | undefined,
     once: IdempotencyKey | undefined,
   ): Promise<ArtifactRow>;
+  recordProposal(
+    call: RunCall,
+    accepted: { kind: 'persona' | 'skill'; name: string; sha256: string; approvalId: string },
+  ): Promise<null>;
   recordArtifactRead(call: RunCall, artifact: { id: string; labels: Label[] }): Promise<null>;
   /** Marks the run's task and returns the marks that were new. */
   mark(call: RunCall, labels: readonly Label[], why: string): Promise<Label[]>;

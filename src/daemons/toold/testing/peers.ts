@@ -24,7 +24,7 @@ export const AT = '2026-06-29T18:00:00.000Z';
 
 type ForRun = { run_id: RunId; fence: number; call_id: CallId };
 const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact } = agentdRoutes;
-const { toolTeam, toolReadSkill } = agentdRoutes;
+const { toolTeam, toolReadSkill, toolPreviewProposal, toolAcceptProposal } = agentdRoutes;
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
 const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
 const usedRoutes = {
@@ -35,6 +35,8 @@ const usedRoutes = {
   toolGetArtifact,
   toolTeam,
   toolReadSkill,
+  toolPreviewProposal,
+  toolAcceptProposal,
   toolAsk,
   toolTimer,
   toolBreak,
@@ -184,6 +186,13 @@ export function fakeAgentd() {
     async toolTeam() {
       state.gate('team');
       return { agents: [] };
+    },
+    async toolPreviewProposal() {
+      state.gate('preview');
+      throw fault('bad_request', 'no proposals here');
+    },
+    async toolAcceptProposal() {
+      throw fault('bad_request', 'no proposals here');
     },
     async toolReadSkill({ body }) {
       state.gate('skill');

@@ -80,6 +80,7 @@ test('rules can read the arguments of every tool, but for those of these types',
   assert.deepEqual(left.sort(), [
     'file.edit edits',
     'http.fetch headers',
+    'skill.propose files',
     'task.delegate inputs',
     'timer.wait after_s',
   ]);

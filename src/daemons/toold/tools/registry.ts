@@ -9,6 +9,7 @@ import { type MemorydClient, memoryTools } from './memory.ts';
 import { messageTools } from './messages.ts';
 import { networkTools, type OpenHost } from './network.ts';
 import { packageTools } from './packages.ts';
+import { proposalTools } from './proposals.ts';
 import { shellTools, type TestCommands } from './shell.ts';
 import { taskTools } from './tasks.ts';
 import { teamTools } from './team.ts';
@@ -42,6 +43,7 @@ export function makeRegistry(options: {
     ...messageTools(agentd),
     ...artifactTools(agentd),
     ...teamTools(agentd),
+    ...proposalTools(agentd),
     ...waitTools(agentd),
     ...memoryTools({ agentd, memoryd }),
     ...packageTools(agentd),

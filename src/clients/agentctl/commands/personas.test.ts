@@ -1,0 +1,109 @@
+// Personas on the command line: what agents are created with, and the list.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { readYaml } from '../../../platform/yaml-file.ts';
+import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
+import { agent } from '../testing/fixtures.ts';
+import { agentctl } from '../testing/run-agentctl.ts';
+
+let fake: FakeRuntime;
+before(async () => {
+  fake = await startFake();
+});
+after(() => fake.stop());
+const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
+const last = () => fake.seen.at(-1)!;
+const anySchema = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
+
+test('agent create --persona allows what the persona expects, unless --allow is given', async () => {
+  const head = { kind: 'roles', role: null, purpose: null, extends: [], sources: [], agents: [] };
+  const coder = { ...head, name: 'coder', ref: 'roles/coder', tools: ['file.read', 'tests.run'] };
+  const other = { ...head, name: 'x', ref: 'roles/x', tools: ['shell.exec'] };
+  fake.script({
+    agentd: {
+      putAgent: async () => ({ agent: agent('bob') }),
+      listPersonas: async () => ({
+        personas: [coder, other] as never,
+        problems: [],
+      }),
+    },
+  });
+  const specOf = async (...words: string[]) => {
+    const ran = await run('agent', 'create', 'bob', ...words);
+    assert.equal(ran.code, 0, ran.stderr);
+    const { manifest_yaml: yaml } = last().body as { manifest_yaml: string };
+    return (readYaml(yaml, 'm.yaml', anySchema) as { value: { spec: unknown } }).value.spec;
+  };
+  assert.deepEqual(await specOf('--persona', 'coder', '--persona', 'groups/night'), {
+    personas: ['coder', 'groups/night'],
+    tools: { allow: ['file.read', 'tests.run'] },
+  });
+  assert.deepEqual(await specOf('--persona', 'coder', '--allow', 'git.read'), {
+    personas: ['coder'],
+    tools: { allow: ['git.read'] },
+  });
+  assert.deepEqual(await specOf('--persona', 'base'), { personas: [] });
+  const words = await run('agent', 'create', 'bob', '--persona', 'You code.');
+  assert.equal(words.code, 2);
+  assert.match(words.stderr, /--instructions/);
+});
+
+test('[K19] agent update --persona takes the place of personas; base resets them', async () => {
+  const manifest = {
+    apiVersion: 'agentd/v1',
+    kind: 'Agent',
+    metadata: { name: 'bob' },
+    spec: { personas: ['coder'], persona: 'Mine.' },
+  };
+  fake.script({
+    agentd: {
+      putAgent: async () => ({ agent: agent('bob') }),
+      getAgent: async () => ({ agent: agent('bob'), manifest }),
+    },
+  });
+  const specOf = async (...words: string[]) => {
+    const ran = await run('agent', 'update', 'bob', ...words);
+    assert.equal(ran.code, 0, ran.stderr);
+    const { manifest_yaml: yaml } = last().body as { manifest_yaml: string };
+    return (readYaml(yaml, 'm.yaml', anySchema) as { value: { spec: unknown } }).value.spec;
+  };
+  assert.deepEqual(await specOf('--persona', 'reviewer'), {
+    personas: ['reviewer'],
+    persona: 'Mine.',
+  });
+  assert.deepEqual(await specOf('--persona', 'base', '--instructions', 'Yours.'), {
+    personas: [],
+    persona: 'Yours.',
+  });
+});
+
+test('[K22] persona list shows each with its agents, and what is wrong with them', async () => {
+  const view = { kind: 'roles', tools: [], extends: [] } as const;
+  const coder = {
+    ...view,
+    ref: 'roles/coder',
+    name: 'coder',
+    role: 'Coder',
+    purpose: 'Writes code',
+    sources: ['package', 'operator'],
+    agents: ['bob', 'eve'],
+  };
+  const thin = {
+    ...coder,
+    ref: 'groups/thin',
+    name: 'thin',
+    role: null,
+    purpose: null,
+    agents: [],
+  };
+  const problem = { file: '/p/thin.md', line: 3, message: 'it is thin', hint: 'Write more.' };
+  fake.script({
+    agentd: {
+      listPersonas: async () => ({ personas: [coder, thin] as never, problems: [problem] }),
+    },
+  });
+  const { stdout } = await run('persona', 'list');
+  assert.match(stdout, /coder +Coder +package \+ operator +bob, eve +Writes code/);
+  assert.match(stdout, /groups\/thin .*–/);
+  assert.match(stdout, /\/p\/thin\.md:3: it is thin\n +Write more\./);
+});
