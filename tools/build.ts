@@ -46,6 +46,7 @@ const PROGRAMS: readonly Program[] = [
   { name: 'as-root', source: 'src/entry/as-root.ts', requires: true },
   { name: 'host-check', source: 'src/entry/host-check.ts', requires: true },
   { name: 'audit-verify', source: 'src/daemons/auditd-ai/verify-main.ts', requires: true },
+  { name: 'mail-parser', source: 'src/daemons/maild/parser/main.ts' },
   { name: 'rehearsal', source: 'rehearsal/main.ts', requires: true, stays: true },
 ];
 

@@ -23,8 +23,9 @@ export const ASKED: Readonly<Record<Action, Asked>> = {
   'memory.read': { principals: ['Agent', 'Person'], canWait: false },
   // Asking means here: it becomes a proposal.
   'memory.write': { principals: ['Agent', 'Person'], canWait: true },
-  'task.delegate': agents,
-  'message.send': agents,
+  // Mail from outside cannot wait for a person: for it, asking means no.
+  'task.delegate': { principals: ['Agent', 'External'], canWait: true },
+  'message.send': { principals: ['Agent', 'External'], canWait: true },
   'workspace.apply': { principals: ['Person'], canWait: true },
   // Asking means here: two people must approve.
   'approval.decide': { principals: ['Person'], canWait: true },

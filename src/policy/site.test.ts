@@ -179,8 +179,8 @@ test('a rule that nothing asks about is rejected, with what to do', async () => 
   );
   assert.deepEqual(format(problems), [
     '1: @ask with memory.read decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
-    '2: task.delegate by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
-    '3: message.send by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent.',
+    '2: task.delegate by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent or External.',
+    '3: message.send by a principal of type Person decides nothing: nothing asks this yet | Write principal is Agent or External.',
     '4: data.retain by a principal of type Agent decides nothing: nothing asks this yet | Write principal is Person or Service.',
     '5: @ask with model.use decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',
     '6: @ask with data.retain decides nothing: nothing waits for a person there | Remove @ask to forbid it, or name another action.',

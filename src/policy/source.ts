@@ -42,6 +42,8 @@ export type PolicySource = {
   listRules(principal: string): Promise<readonly Rule[]>;
   /** Returns the tools of an agent's manifest; none for an unknown agent. */
   toolsFor(agent: string): Promise<string[]>;
+  /** Returns the names of all agents. */
+  listAgents(): Promise<string[]>;
   /** Returns the version in force; undefined before the first load. */
   version(): number | undefined;
   close(): void;
@@ -179,6 +181,7 @@ export function openPolicySource(options: PolicySourceOptions): PolicySource {
       const { agents } = (await current()).bundle;
       return Object.hasOwn(agents, agent) ? findAllowedTools({ spec: agents[agent]! }).tools : [];
     },
+    listAgents: async () => Object.keys((await current()).bundle.agents),
     version: () => inForce?.version,
     close() {
       closed = true;

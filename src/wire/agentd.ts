@@ -7,6 +7,7 @@ import { backupRoutes } from './agentd/backups.ts';
 import { boardRoutes } from './agentd/board.ts';
 import { changeRoutes } from './agentd/changes.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
+import { mailRoutes } from './agentd/mail.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { personaRoutes } from './agentd/personas.ts';
 import { policyRoutes } from './agentd/policy.ts';
@@ -85,6 +86,7 @@ export const agentdRoutes = routes({
   }),
   ...backupRoutes,
   ...changeRoutes,
+  ...mailRoutes,
   // tasks
   createTask: route({
     method: 'POST',

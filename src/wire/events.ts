@@ -106,6 +106,9 @@ export const EVENT_KINDS = [
   'skill.changed',
   // mail of people
   'mail.delivered',
+  'mail.received',
+  'mail.handed_over',
+  'mail.refused',
   // boxes and their egress
   'sandbox.opened',
   'sandbox.closed',

@@ -43,7 +43,10 @@ const MADE: Record<string, string[]> = {
     '05cf0f35db7c2c41613e51baccbdbb4d344549a189da395d63ecfe5d555ef463',
     '0e7467bb774f7d60890e6cdba1d96d9b5ff3f1a0de07bedf02333c85e2710a7a',
   ],
-  'maild/store/schema.ts': ['9ee10d84cc2e1fa17e6578b1b130e60b70266945bbecb8f87cc0e7a0d6bdf67a'],
+  'maild/store/schema.ts': [
+    '9ee10d84cc2e1fa17e6578b1b130e60b70266945bbecb8f87cc0e7a0d6bdf67a',
+    '107f928cb33acaf576d81bbd4427a5d041e0ab8f64e70a25264d86458feb607a',
+  ],
   'memoryd/store/schema.ts': [
     '19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501',
     '0a7f9e7b623753d5870b243fa01afcced6ec85a3c88f0f2bf5a83130ab1f9521',

@@ -8,6 +8,7 @@ import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../suppor
 import { eventually } from '../support/runtime.ts';
 import { backupRows } from './backup-rows.ts';
 import { makeChangeRows } from './change-rows.ts';
+import { incomingMailRows } from './incoming-mail-rows.ts';
 import { personaRows } from './persona-rows.ts';
 import { policyRows } from './policy-routes.ts';
 import { retentionRows } from './retention-rows.ts';
@@ -429,6 +430,7 @@ export const ROWS = {
   ...calls,
   ...policyRows,
   ...personaRows,
+  ...incomingMailRows,
   ...retentionRows,
   ...site,
 };

@@ -7,6 +7,7 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { changeRoutes } from '../../wire/agentd/changes.ts';
+import type { mailRoutes } from '../../wire/agentd/mail.ts';
 import type { personaRoutes } from '../../wire/agentd/personas.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
@@ -59,6 +60,7 @@ export type ApiDeps = {
   team: TeamHandlers;
   proposals: ProposalHandlers;
   changes: Handlers<typeof changeRoutes>;
+  incomingMail: Handlers<typeof mailRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
@@ -94,6 +96,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.team,
     ...deps.proposals,
     ...deps.changes,
+    ...deps.incomingMail,
     ...deps.retention,
     ...makeTaskHandlers(deps),
     ...makeBoardHandlers(deps),

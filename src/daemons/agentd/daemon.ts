@@ -28,6 +28,7 @@ import { openChanges } from './changes/handlers.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { addQueueGauges, countEvents, observeEndedTasks } from './counters.ts';
 import { type Halt, makeHalt } from './halt.ts';
+import { makeIncomingMailHandlers } from './incoming-mail.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
 import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
@@ -40,6 +41,7 @@ import { makePersonNotices, type PersonNotices } from './notices.ts';
 import { type Orders, openOrders } from './open-orders.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePersonaHandlers } from './personas/handlers.ts';
+import { makeCurrentPolicy } from './policy/current-policy.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
 import { makePrograms, type Programs } from './programs.ts';
@@ -255,11 +257,11 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const replays = makeReplays({ store, activations, toold });
   const release = (run: { runId: string; fence: number }) => activations?.release(run);
   const markSync = makeMarkSync({ store, modeld, toold });
+  const policy = makeCurrentPolicy(publisher.bundle, clock);
   const { changes, handlers: changeHandlers } = openChanges({
     store,
     peers: { sandboxd, toold, approvald },
-    bundle: publisher.bundle,
-    clock,
+    policy,
     newId,
     log,
     failpoint: context.failpoint,
@@ -314,6 +316,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       team: makeTeamHandlers({ store }),
       proposals: makeProposalHandlers({ store, stateDir, orders: told }),
       changes: changeHandlers,
+      incomingMail: makeIncomingMailHandlers({ store, service, artifacts, policy }),
       findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
       retention: retentionHandlers,

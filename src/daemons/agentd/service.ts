@@ -10,6 +10,7 @@ import { makeWakeLoop } from '../../platform/wake-loop.ts';
 import { ALL_TOOLS, delegationProblems } from '../../policy/capabilities.ts';
 import type { CreateTask, Delegation, FailurePolicy, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
+import type { Label } from '../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../wire/sandboxd/layers.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
@@ -24,7 +25,12 @@ import type { NewTask } from './store/tasks.ts';
 import type { CommittedWrite } from './store/tx.ts';
 
 /** Who creates a task. `owner`: a person, with a key of their own. */
-export type Requester = { principal: string; owner?: string | undefined };
+export type Requester = {
+  principal: string;
+  owner?: string | undefined;
+  /** Where the goal comes from; by default a person. */
+  labels?: readonly Label[];
+};
 
 /** Starts and stops activations: a process with its sockets. */
 export type Activations = {
@@ -191,7 +197,9 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       workspaceMode,
       labels: [
         ...new Set([
-          ...(parent === undefined ? ['person'] : (JSON.parse(parent.labels) as string[])),
+          ...(parent === undefined
+            ? (by.labels ?? ['person'])
+            : (JSON.parse(parent.labels) as string[])),
           ...marks,
         ]),
       ],

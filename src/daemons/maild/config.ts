@@ -9,6 +9,15 @@ export const maildConfig = z.strictObject({
     .max(253)
     .regex(/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/, 'must be a domain in lower case')
     .default('agentd.localhost'),
+  /** A port of 127.0.0.1 for SMTP. Without it, only the private socket takes mail. */
+  smtp_port: z.int().min(1).max(65_535).optional(),
+  /** The same for LMTP, which mail servers use to hand over. */
+  lmtp_port: z.int().min(1).max(65_535).optional(),
+  lmtp_socket: z
+    .string()
+    .max(100)
+    .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
+    .optional(),
   /** The person who gets what is for nobody else. */
   postmaster: MailboxName.default('operator'),
   /** Sent to people without their asking for it. */

@@ -5,17 +5,26 @@ import { openOutbox } from '../../platform/outbox.ts';
 import { openPersonKeys } from '../../platform/person-keys.ts';
 import { openSqlite } from '../../platform/sql/sqlite.ts';
 import { makePrivateDir } from '../../platform/state-dir.ts';
+import { auditRefusals } from '../../policy/refusals.ts';
+import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
-import { maildRoutes } from '../../wire/maild.ts';
+import { MailboxName, maildRoutes } from '../../wire/maild.ts';
 import { makeHandlers } from './api.ts';
 import { type MaildConfig, maildConfig } from './config.ts';
 import { makeDelivery } from './delivery.ts';
+import { makeMailAuthentication } from './intake/authenticate.ts';
+import { makeHandover } from './intake/handover.ts';
+import { listDomains, makeIntake } from './intake/intake.ts';
+import { type MailListeners, openMailListeners } from './intake/listeners.ts';
+import { makePermitsOutside } from './intake/permits-outside.ts';
 import { makeMailbox } from './mailbox.ts';
 import { hasMailbox, openMaildirs } from './maildir.ts';
 import { makeDeliverNotices } from './notices.ts';
+import { makeMailParser } from './parser/parser.ts';
+import { makeIncomingStore } from './store/incoming.ts';
 import { MIGRATIONS } from './store/schema.ts';
 import { makeStore } from './store/store.ts';
 
@@ -37,6 +46,30 @@ async function start(
   const agentd = context.peer('agentd', agentdRoutes);
   const people = openPersonKeys(join(stateDir, 'people'));
 
+  const isPerson = (name: string): boolean =>
+    MailboxName.safeParse(name).success &&
+    (name === postmaster || people.has(name) || hasMailbox(root, name));
+  const policy = openPolicySource({
+    file: join(stateDir, 'policy', 'bundle.json'),
+    log,
+    clock,
+    onRefused: auditRefusals({ daemon: 'maild', db, outbox, newId, log }),
+  });
+  const parser = makeMailParser({ log });
+  const incoming = makeIncomingStore({ db, outbox, clock });
+  const parts = { store: incoming, findByMessage: store.findByMessage, parser, clock, failpoint };
+  const handover = makeHandover({ ...parts, delivery, agentd, domain, log });
+  const domains = listDomains(domain);
+  const intake = makeIntake({
+    ...parts,
+    directory: async () => ({ domains, agents: await policy.listAgents(), postmaster, isPerson }),
+    permitsOutside: makePermitsOutside(policy),
+    assertAuditAccepting: outbox.assertAuditAccepting,
+    onTaken: handover.wake,
+    newId,
+  });
+  let listeners: MailListeners | undefined;
+
   return {
     handlers: makeHandlers({
       delivery,
@@ -44,8 +77,7 @@ async function start(
       mailbox: makeMailbox(maildirs),
       once: store.once,
       async assertMailbox(box) {
-        const isKnown = box === postmaster || people.has(box) || (await hasMailbox(root, box));
-        if (!isKnown)
+        if (!isPerson(box))
           throw fault('not_found', `there is no agent or person called ${box}`, {
             hint: `Write to an agent (agentctl list), or to a person with a key: ${people.names().join(', ') || 'none yet'}.`,
           });
@@ -55,7 +87,19 @@ async function start(
       newId,
     }),
     database: db,
+    async begin() {
+      const authenticate = makeMailAuthentication({ stateDir, people });
+      const server = { intake, authenticate, domain, log };
+      listeners = await openMailListeners({ config, runtimeDir: context.runtimeDir, server });
+      handover.wake();
+    },
+    async drain() {
+      await listeners?.close();
+      await handover.stop();
+    },
     async stop() {
+      parser.stop();
+      policy.close();
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();

@@ -23,9 +23,19 @@ export type NewMail = {
   by: string;
 };
 
+export type RawMail = Pick<NewMail, 'id' | 'box' | 'atMs' | 'by'> & {
+  messageId: string;
+  subject: string;
+  content: Uint8Array;
+};
+
 export type Delivery = {
   /** Returns how many were new. */
   deliver(mails: readonly NewMail[]): Promise<number>;
+  /** Delivers mails of others as they came. */
+  deliverRaw(mails: readonly RawMail[]): Promise<number>;
+  /** Records what a person sent, so that what comes of it continues its thread. */
+  addSent(row: MailRow): Promise<void>;
   addressOf(person: string): string;
 };
 
@@ -71,24 +81,54 @@ export function makeDelivery(deps: DeliveryDeps): Delivery {
       references:
         thread === undefined ? [] : [...new Set([thread.first.message_id, thread.last.message_id])],
     });
-    return {
-      id: mail.id,
-      box: mail.box,
-      kind: mail.kind,
-      message_id: messageId,
-      context_id: mail.contextId,
-      task_id: mail.taskId,
-      subject,
-      at_ms: mail.atMs,
-      sizeBytes: content.length,
+    return toWritten({
+      row: {
+        id: mail.id,
+        box: mail.box,
+        kind: mail.kind,
+        message_id: messageId,
+        context_id: mail.contextId,
+        task_id: mail.taskId,
+        subject,
+        at_ms: mail.atMs,
+      },
+      content,
       by: mail.by,
+    });
+  };
+
+  const toWritten = (mail: { row: MailRow; content: Uint8Array; by: string }): Written => {
+    const { row, content, by } = mail;
+    return {
+      ...row,
+      sizeBytes: content.length,
+      by,
       file: {
-        name: `${Math.floor(mail.atMs / 1000)}.${mail.id}.agentd`,
+        name: `${Math.floor(row.at_ms / 1000)}.${row.id}.agentd`,
         content,
         // A process before this one may have written it without its row.
-        isRepeat: mail.atMs < startedMs,
+        isRepeat: row.at_ms < startedMs,
       },
     };
+  };
+
+  const save = async (written: readonly Written[]): Promise<number> => {
+    if (written.length === 0) return 0;
+    failpoint('maild.before-file');
+    const boxes = new Set(written.map(({ box }) => box));
+    await Promise.all(
+      [...boxes].map((box) => {
+        const own = written.filter((mail) => mail.box === box);
+        return maildirs.deliver(
+          box,
+          own.map(({ file }) => file),
+        );
+      }),
+    );
+    failpoint('maild.after-file');
+    await store.addDelivered(written.map(({ file: _, ...row }) => row));
+    failpoint('maild.after-row');
+    return written.length;
   };
 
   return {
@@ -102,18 +142,21 @@ export function makeDelivery(deps: DeliveryDeps): Delivery {
             !written.some(({ id }) => id === mail.id)
           )
             written.push(await write(mail, written));
-        if (written.length === 0) return 0;
-        failpoint('maild.before-file');
-        for (const box of new Set(written.map((mail) => mail.box)))
-          await maildirs.deliver(
-            box,
-            written.filter((mail) => mail.box === box).map(({ file }) => file),
-          );
-        failpoint('maild.after-file');
-        await store.addDelivered(written.map(({ file: _, ...row }) => row));
-        failpoint('maild.after-row');
-        return written.length;
+        return save(written);
       }),
+    deliverRaw: (mails) =>
+      withLock(async () => {
+        const written: Written[] = [];
+        for (const { content, by, id, box, atMs, messageId, subject } of mails) {
+          if ((await store.find(id)) !== undefined) continue;
+          const row = { id, box, kind: 'mail', context_id: null, task_id: null, subject };
+          written.push(
+            toWritten({ row: { ...row, message_id: messageId, at_ms: atMs }, content, by }),
+          );
+        }
+        return save(written);
+      }),
+    addSent: store.addSent,
   };
 }
 

@@ -1,7 +1,7 @@
 // A person's Maildir: one file per mail, written in tmp, synced and renamed to new, so that readers
 // never see half a mail and a crash leaves none.
 import { existsSync } from 'node:fs';
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { storageFault } from '../../platform/disk-fault.ts';
 
@@ -133,8 +133,5 @@ async function syncDir(dir: string): Promise<void> {
 }
 
 /** True if this person has a mailbox. */
-export const hasMailbox = (root: string, box: string): Promise<boolean> =>
-  stat(join(root, box, 'new')).then(
-    () => true,
-    () => false,
-  );
+export const hasMailbox = (root: string, box: string): boolean =>
+  existsSync(join(root, box, 'new'));

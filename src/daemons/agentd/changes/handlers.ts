@@ -1,12 +1,10 @@
 // Handles the routes of changes: assembles what they need, and passes each request on.
-import type { Clock } from '../../../platform/clock.ts';
 import type { HandlerContext, Handlers } from '../../../platform/dispatch.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import { hashJson } from '../../../platform/json.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
-import type { Bundle } from '../../../policy/bundle.ts';
-import { makePolicy, type Policy } from '../../../policy/decide.ts';
+import type { Policy } from '../../../policy/decide.ts';
 import type { changeRoutes } from '../../../wire/agentd/changes.ts';
 import type { approvaldRoutes } from '../../../wire/approvald.ts';
 import type { sandboxdRoutes } from '../../../wire/sandboxd.ts';
@@ -26,25 +24,17 @@ export function openChanges(deps: {
     toold: Client<typeof tooldRoutes>;
     approvald: Client<typeof approvaldRoutes>;
   };
-  bundle: () => Bundle;
-  clock: Clock;
+  policy: () => Policy;
   newId: NewId;
   log: Log;
   failpoint: (name: string) => void;
 }): { changes: Changes; handlers: Handlers<Routes> } {
-  const { store, peers, newId, log, failpoint, clock } = deps;
+  const { store, peers, newId, log, failpoint } = deps;
   const { sandboxd, toold, approvald } = peers;
-  let cached: Policy | undefined;
-  const policy = (): Policy => {
-    const bundle = deps.bundle();
-    if (cached?.hash !== bundle.hash || cached.version !== bundle.version)
-      cached = makePolicy(bundle, clock);
-    return cached;
-  };
   const reader = makeTreeChangesReader({
     store,
     sandboxd,
-    decide: (request) => policy().decide(request),
+    decide: (request) => deps.policy().decide(request),
   });
   const actions = makeLayerActions({ store, sandboxd, toold, reader, newId, failpoint });
   const approvals = makeApplyApprovals(approvald);

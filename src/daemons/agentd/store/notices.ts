@@ -19,6 +19,7 @@ export type NoticeMethods = {
 };
 
 const PERSON = 'person:';
+const OUTSIDE = 'external:';
 
 const addDueNotice = async (tx: AgentdTx, id: string, person: string | null): Promise<void> => {
   await tx.sql.run(
@@ -35,8 +36,9 @@ const findPerson = (principal: string): string | undefined =>
 /** Nobody is told of the end of a program, or of what a person cancels. */
 export async function addResultNotice(tx: AgentdTx, task: TaskRow, status: string): Promise<void> {
   const person = findPerson(task.created_by);
-  if (person === undefined || task.program != null || status === 'canceled') return;
-  await addDueNotice(tx, `${task.id}.result`, person);
+  const isForNobody = person === undefined && !task.created_by.startsWith(OUTSIDE);
+  if (isForNobody || task.program != null || status === 'canceled') return;
+  await addDueNotice(tx, `${task.id}.result`, person ?? null);
 }
 
 /** Any person may answer; the one who created the root task is asked by mail. */

@@ -3,6 +3,7 @@
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
+import { INCOMING_TABLES } from './incoming.ts';
 
 export const MIGRATIONS: Migrations = [
   `
@@ -21,6 +22,7 @@ CREATE INDEX mails_by_time ON mails (at_ms);
 ${OUTBOX_TABLES}
 ${IDEMPOTENCY_TABLE}
 `,
+  INCOMING_TABLES,
 ];
 
 export type MailRow = {

@@ -1,7 +1,7 @@
 // maild's store: each method is one transaction.
 import type { Clock } from '../../../platform/clock.ts';
 import type { Outbox } from '../../../platform/outbox.ts';
-import type { Database } from '../../../platform/sql/database.ts';
+import type { Database, Sql } from '../../../platform/sql/database.ts';
 import { findRecorded, type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.ts';
 import type { MailRow } from './schema.ts';
 
@@ -9,11 +9,15 @@ export type MaildStore = {
   /** Does the work once per key: its result is recorded when it is done. */
   once<T>(key: IdempotencyKey | undefined, work: () => Promise<T>): Promise<T>;
   find(id: string): Promise<MailRow | undefined>;
+  /** The newest mail of this id in this mailbox. */
+  findByMessage(box: string, messageId: string): Promise<MailRow | undefined>;
   /** The first and the last mail of a thread in this mailbox. */
   findThread(
     box: string,
     contextId: string,
   ): Promise<{ first: MailRow; last: MailRow } | undefined>;
+  /** Records what a person sent, so that replies find its thread. */
+  addSent(row: MailRow): Promise<void>;
   /** Records what was delivered, once each. */
   addDelivered(rows: readonly (MailRow & { sizeBytes: number; by: string })[]): Promise<void>;
 };
@@ -34,6 +38,17 @@ export function makeStore(options: { db: Database; outbox: Outbox; clock: Clock 
       return db.write((sql) => runOnce(sql, key, clock.nowMs(), async () => result));
     },
     find: (id) => db.read((sql) => sql.one<MailRow>('SELECT * FROM mails WHERE id = ?', id)),
+    findByMessage: (box, messageId) =>
+      db.read((sql) =>
+        sql.one<MailRow>(
+          'SELECT * FROM mails WHERE box = ? AND message_id = ? ORDER BY at_ms DESC LIMIT 1',
+          box,
+          messageId,
+        ),
+      ),
+    addSent: async (row) => {
+      await db.write((sql) => insertMail(sql, row));
+    },
     findThread: (box, contextId) =>
       db.read(async (sql) => {
         const first = await sql.one<MailRow>(
@@ -51,18 +66,7 @@ export function makeStore(options: { db: Database; outbox: Outbox; clock: Clock 
     async addDelivered(rows) {
       await db.write(async (sql) => {
         for (const { sizeBytes, by, ...row } of rows) {
-          const added = await sql.run(
-            `INSERT INTO mails (id, box, kind, message_id, context_id, task_id, subject, at_ms)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-            row.id,
-            row.box,
-            row.kind,
-            row.message_id,
-            row.context_id,
-            row.task_id,
-            row.subject,
-            row.at_ms,
-          );
+          const added = await insertMail(sql, row);
           if (added === 0) continue;
           await outbox.add(sql, {
             id: `${row.id}.mailed`,
@@ -82,3 +86,17 @@ export function makeStore(options: { db: Database; outbox: Outbox; clock: Clock 
     },
   };
 }
+
+const insertMail = (sql: Sql, row: MailRow): Promise<number> =>
+  sql.run(
+    `INSERT INTO mails (id, box, kind, message_id, context_id, task_id, subject, at_ms)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+    row.id,
+    row.box,
+    row.kind,
+    row.message_id,
+    row.context_id,
+    row.task_id,
+    row.subject,
+    row.at_ms,
+  );

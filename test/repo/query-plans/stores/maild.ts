@@ -1,4 +1,5 @@
 // Runs every statement of maild.
+import { makeIncomingStore } from '../../../../src/daemons/maild/store/incoming.ts';
 import { MIGRATIONS } from '../../../../src/daemons/maild/store/schema.ts';
 import { makeStore } from '../../../../src/daemons/maild/store/store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
@@ -33,11 +34,45 @@ async function use(file: string): Promise<void> {
     const row = mail(n);
     await store.addDelivered([row]);
     await store.find(row.id);
+    await store.findByMessage('ann', row.message_id);
+    await store.addSent(mail(n));
     await store.once({ scope: 's', key: row.id, requestHash: 'h' }, async () => row.id);
     await store.findThread('ann', row.context_id);
   });
   await store.addDelivered([mail(0, clock.nowMs() - YEARS_MS)]);
   await store.addDelivered([mail(1)]);
+  const incoming = makeIncomingStore({ db, outbox, clock });
+  const take = (n: number, takenMs = clock.nowMs() + n, status: 'due' | 'ignored' = 'due') =>
+    incoming.take(
+      {
+        id: newId<string>('mail'),
+        sender: 'person:ann',
+        owner: 'ann',
+        envelope_from: 'ann@example.org',
+        message_id: `in-${n}@example.org`,
+        answers: '[]',
+        subject: 'Herons',
+        text: 'Seven.',
+        attachments: 0,
+        raw: Buffer.from('x'),
+        taken_ms: takenMs,
+      },
+      [
+        { recipient: 'agent:coder', fingerprint: `coder ${n}`, status },
+        { recipient: 'person:bob', fingerprint: `bob ${n}`, status: 'ignored' },
+      ],
+    );
+  await take(-1, clock.nowMs() - YEARS_MS, 'ignored');
+  await take(-2, clock.nowMs() - YEARS_MS);
+  await forEachOf(4 * HISTORY, async (n) => {
+    await take(n);
+    clock.advance(1);
+    for (const due of await incoming.listDue(10)) {
+      await incoming.postpone(due, clock.nowMs());
+      await incoming.endRecipient(due, { status: 'done', became: 'task' });
+    }
+    await incoming.findNextMs();
+  });
   outbox.stop();
   await db.close();
 }
