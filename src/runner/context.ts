@@ -17,6 +17,7 @@ export function openingMessages(briefing: RunBriefing): Message[] {
     briefing.persona,
     RULES,
     workspaceText(briefing.task.workspace_mode),
+    homeText(briefing),
     colleaguesText(briefing),
     skillsText(briefing),
   ];
@@ -72,6 +73,11 @@ applies them. Until then the directory stays as it is, and nobody outside your t
 function workspaceText(mode: RunBriefing['task']['workspace_mode']): string {
   return mode === null ? '' : WORKSPACE_TEXTS[mode];
 }
+
+const homeText = ({ agent, keeps_home }: RunBriefing): string =>
+  keeps_home === true
+    ? `Your home, /home/${agent}, is the same in all your tasks. Keep notes for later ones in /home/${agent}/NOTES.md.`
+    : '';
 
 function colleaguesText(briefing: RunBriefing): string {
   if (briefing.colleagues.length === 0) return '';

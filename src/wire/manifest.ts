@@ -57,6 +57,8 @@ export const Manifest = z.strictObject({
      */
     personas: z.array(PersonaRef).max(16).optional(),
     persona: z.string().max(64_000).optional(),
+    /** `kept`: one home for all its tasks, which outlives them; unset: one for each task tree. */
+    home: z.enum(['task', 'kept']).optional(),
     /** Those of the library that it may read; all if unset. */
     skills: z
       .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, 'must be the name of a skill'))

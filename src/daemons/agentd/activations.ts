@@ -12,6 +12,7 @@ import type { modeldRoutes } from '../../wire/modeld.ts';
 import type { Label, RunId, TaskId } from '../../wire/primitives.ts';
 import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Launcher, RunExit, RunnerProcess } from './adapters/sandbox-launcher.ts';
+import { findHomeFor } from './agent-home.ts';
 import type { AgentdConfig } from './config.ts';
 import type { RecallMemories } from './memory/recall.ts';
 import { readHosts } from './program-hosts.ts';
@@ -120,6 +121,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     };
     // A program has no steps of ours; it is bounded by cost, tokens and time.
     const isProgram = program !== undefined;
+    const home = isProgram ? program.home : findHomeFor(spec, task);
     const maxSteps = isProgram
       ? PROGRAM_STEPS_MAX
       : (limits.max_steps ?? deps.config.limits.max_steps);
@@ -134,7 +136,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           workspace_mode: readWorkspaceMode(task),
           layer_task_ids: readLayers(task) as TaskId[],
           max_calls: maxSteps * 16,
-          ...(program?.home === undefined ? {} : { home: program.home }),
+          ...(home === undefined ? {} : { home }),
           ...(program?.hosts === undefined ? {} : { hosts: program.hosts.flatMap(readHosts) }),
           restored: toRestored(restored),
         },
@@ -347,6 +349,7 @@ async function buildBriefing(
           .map(({ row, spec: other }) => ({ name: row.name, description: other.description }))
       : [],
     ...(skills.length === 0 ? {} : { skills }),
+    ...(findHomeFor(spec, task) === undefined ? {} : { keeps_home: true }),
     limits: {
       max_steps: limits.max_steps ?? deps.config.limits.max_steps,
       max_tokens: limits.max_tokens ?? null,

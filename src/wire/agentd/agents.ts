@@ -1,6 +1,7 @@
 // Views of agents, and of the runtime's overall status.
 import * as z from 'zod';
 import { AgentName, FileProblem, Sha256, Timestamp } from '../primitives.ts';
+import { HomeId } from '../sandboxd/programs.ts';
 
 export const AgentView = z.object({
   name: AgentName,
@@ -13,6 +14,8 @@ export const AgentView = z.object({
   summary: z.string(),
   /** The hash of what it is told: of its layers, composed. */
   persona_sha256: Sha256,
+  /** The home that it keeps from task to task; null if it keeps none. */
+  home_id: HomeId.nullable(),
   linux_user: z.string(),
   model: z.string(),
   status: z.enum(['active', 'paused', 'stopped', 'removed']),

@@ -241,6 +241,8 @@ export const RunBriefing = z.object({
   inputs: z.array(z.object({ name: z.string(), text: z.string(), labels: z.array(Label) })),
   /** Those that fit the goal, best first; absent in briefings of earlier releases. */
   skills: z.array(BriefedSkill).optional(),
+  /** Its home outlives the task. */
+  keeps_home: z.boolean().optional(),
   /** Recalled once, before the first activation; absent in briefings of earlier releases. */
   memory: BriefedMemories.optional(),
   limits: z.object({

@@ -7,7 +7,7 @@ import type { RuntimeClient } from '../runtime.ts';
 import { toYaml } from '../show/yaml.ts';
 import { assertModelOffered } from './catalog.ts';
 
-const OPTIONS = ['description', 'instructions', 'model', 'replicas'] as const;
+const OPTIONS = ['description', 'instructions', 'model', 'replicas', 'home'] as const;
 const LISTS = ['allow', 'deny', 'persona'] as const;
 
 const hasManifestOptions = (args: Args): boolean =>
@@ -39,6 +39,7 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
   const instructions = args.text('instructions');
   const persona = instructions === '-' ? readInput('-') : instructions;
   const replicas = args.number('replicas');
+  const home = args.text('home');
   return {
     apiVersion: 'agentd/v1',
     kind: 'Agent',
@@ -49,6 +50,7 @@ export function applyOptions(base: Partial<Manifest>, args: Args): Record<string
       ...(personas === undefined ? {} : { personas }),
       ...(persona === undefined ? {} : { persona }),
       ...(replicas === undefined ? {} : { replicas }),
+      ...(home === undefined ? {} : { home }),
       ...(Object.keys(tools).length === 0 ? {} : { tools }),
     },
   };

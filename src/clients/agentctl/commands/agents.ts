@@ -6,7 +6,7 @@ import type { ToolView } from '../../../wire/toold.ts';
 import type { Session } from '../command.ts';
 import { makePartialResult, renderMissing } from '../missing.ts';
 import type { Style } from '../out.ts';
-import { formatMoney, formatRelative, pluralize, startOfDay } from '../show/amounts.ts';
+import { formatMoney, formatRelative, formatSize, pluralize, startOfDay } from '../show/amounts.ts';
 import { findMissingTools, renderMissingTools } from '../show/missing-tools.ts';
 import { replaceControls } from '../show/plain.ts';
 import { renderProblem } from '../show/problem.ts';
@@ -108,6 +108,7 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
         ['', renderMissingTools(missing)],
         ['tools', listExisting(agent.tools, listed?.tools).join(', ') || 'none'],
         ['budget', formatBudget(agent.budget)],
+        ['home', agent.home_id === null ? '' : `kept from task to task (${agent.home_id})`],
         ['changed', formatRelative(agent.updated_at, Date.now())],
         ['manifest', agent.manifest_file ?? 'not in a file'],
         ['sha256', agent.manifest_hash],
@@ -149,7 +150,7 @@ function formatBudget(budget: AgentView['budget']): string {
 
 async function changeStatus(
   { args, out, runtime }: Session,
-  route: 'pauseAgent' | 'resumeAgent' | 'stopAgent' | 'removeAgent',
+  route: 'pauseAgent' | 'resumeAgent' | 'stopAgent',
   done: string,
 ): Promise<void> {
   const answer = await runtime().call('agentd', route, { params: { name: args.positionals[0]! } });
@@ -162,8 +163,36 @@ export const resume = (session: Session) =>
   changeStatus(session, 'resumeAgent', 'is active: it gets tasks again.');
 export const stop = (session: Session) =>
   changeStatus(session, 'stopAgent', 'is stopped, with its running tasks.');
-export const remove = (session: Session) =>
-  changeStatus(session, 'removeAgent', 'is removed. Its history stays in the audit log.');
+
+/** Counting and deleting many files takes time. */
+const REMOVE_DEADLINE_MS = 120_000;
+
+export async function remove({ args, out, runtime }: Session): Promise<void> {
+  const client = runtime();
+  const params = { name: args.positionals[0]! };
+  const { agent } = await client.call('agentd', 'removeAgent', { params });
+  const id = args.flag('keep-home') ? null : agent.home_id;
+  const removing =
+    id === null
+      ? undefined
+      : client.call(
+          'sandboxd',
+          'removeHome',
+          { params: { id } },
+          { deadlineMs: REMOVE_DEADLINE_MS },
+        );
+  const parts = makePartialResult();
+  const home = removing && (await parts.collect('home', removing));
+  out.print({ agent, home: home ?? null, missing: parts.missing }, () => [
+    `${agent.name} is removed. Its history stays in the audit log.`,
+    ...(home?.removed === true ? [`Its home is deleted: ${formatSize(home.bytes)}.`] : []),
+    ...(agent.home_id !== null && id === null
+      ? ['Its home is kept for an agent of this name.']
+      : []),
+    ...renderMissing(parts.missing, out.paint),
+    ...(parts.missing.length === 0 ? [] : [`Again: agentctl agent remove ${agent.name}`]),
+  ]);
+}
 
 export const run = (session: Session) =>
   assignTask(session, session.args.text('task')!, session.args.positionals[0]!);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { readYaml } from '../../../platform/yaml-file.ts';
+import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { agent } from '../testing/fixtures.ts';
 import { agentctl } from '../testing/run-agentctl.ts';
@@ -75,6 +76,29 @@ test('[K19] agent update --persona takes the place of personas; base resets them
     personas: [],
     persona: 'Yours.',
   });
+});
+
+test('agent remove removes the home that it kept, unless it is to stay or is in use', async () => {
+  const home_id = `home_${'a'.repeat(24)}`;
+  let isInUse = false;
+  fake.script({
+    agentd: { removeAgent: async () => ({ agent: agent('bob', { home_id }) }) },
+    sandboxd: {
+      removeHome: async () => {
+        if (isInUse) throw fault('conflict', `a program that uses ${home_id} is running`);
+        return { removed: true, bytes: 2_000, entries: 2 };
+      },
+    },
+  });
+  const removed = await run('agent', 'remove', 'bob');
+  assert.match(removed.stdout, /bob is removed[\s\S]*Its home is deleted/);
+  assert.deepEqual([last().route, last().params], ['removeHome', { id: home_id }]);
+  const kept = await run('agent', 'remove', 'bob', '--keep-home');
+  assert.match(kept.stdout, /Its home is kept/);
+  assert.equal(last().route, 'removeAgent');
+  isInUse = true;
+  const busy = await run('agent', 'remove', 'bob');
+  assert.match(busy.stdout, /missing +home: .*is running[\s\S]*Again: agentctl agent remove bob/);
 });
 
 test('[K22] persona list shows each with its agents, and what is wrong with them', async () => {

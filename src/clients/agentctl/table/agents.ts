@@ -27,6 +27,13 @@ const manifestOptions: readonly Option[] = [
     help: 'deny a capability; repeat for the full list',
   },
   {
+    name: 'home',
+    value: 'HOME',
+    completes: ['task', 'kept'],
+    only: true,
+    help: 'kept: one home for all its tasks; task: one for each',
+  },
+  {
     name: 'replicas',
     value: 'N',
     kind: 'count',
@@ -115,7 +122,8 @@ const commands: readonly Command[] = [
   {
     path: ['agent', 'remove'],
     positionals: [NAME],
-    help: 'remove an agent; its history stays in the audit log',
+    options: [{ name: 'keep-home', help: 'leave the home that it kept from task to task' }],
+    help: 'remove an agent and its home; its history stays in the audit log',
     load: async () => (await import('../commands/agents.ts')).remove,
   },
   {

@@ -187,6 +187,7 @@ export const agent = (name: string, more: Plain<AgentView> = {}): AgentView =>
     purpose: null,
     summary: `${name} - Does what a ${name} does`,
     persona_sha256: 'b'.repeat(64),
+    home_id: null,
     linux_user: `agent-${name}`,
     model: `${name}-large`,
     status: 'active',

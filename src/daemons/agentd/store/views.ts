@@ -10,6 +10,7 @@ import type {
   TreeNode,
   WaitView,
 } from '../../../wire/agentd.ts';
+import { findKeptHome } from '../agent-home.ts';
 import { type DeclaredAgent, hashPersona } from '../manifests/read-manifest.ts';
 import { summarizeAgent } from '../personas/summary.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
@@ -201,6 +202,7 @@ function makeAgentViews(db: Database): Pick<Views, 'agents' | 'agent' | 'counts'
         purpose: spec.composed?.purpose ?? null,
         summary: summarizeAgent(spec),
         persona_sha256: hashPersona(spec),
+        home_id: findKeptHome(spec) ?? null,
         linux_user: row.linux_user,
         model: spec.model,
         status: row.status,
