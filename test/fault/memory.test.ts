@@ -12,7 +12,10 @@ import { eventually, freshDir, startRuntime, type TestRuntime } from '../support
 const COMMIT = ['memoryd.before-append', 'memoryd.after-append', 'memoryd.after-commit'];
 const ADDITIONS = ['memory.remembered', 'memory.merged', 'memory.proposed'];
 const isAddition = ({ event }: { event: string }): boolean => ADDITIONS.includes(event);
-const ERASE = ['memoryd.before-erase', 'memoryd.after-erase'];
+const MORE: Record<string, readonly string[]> = {
+  forget: ['memoryd.before-erase', 'memoryd.after-erase'],
+  'forget a procedure': ['memoryd.before-procedures', 'memoryd.after-procedures'],
+};
 
 describe('killed at every failpoint of memoryd, in split mode', () => {
   const base = freshDir();
@@ -84,6 +87,16 @@ describe('killed at every failpoint of memoryd, in split mode', () => {
       const { id } = await remembered();
       await repeat(() => runtime.memoryd.forget({ body: { ids: [id] } }));
     },
+    async 'forget a procedure'() {
+      const body = memory({ class: 'procedural', text: `Procedure ${n} of oystercatchers.` });
+      const { memory: made } = await persist((once) => runtime.memoryd.remember({ body }, once));
+      await repeat(() => runtime.memoryd.forget({ body: { ids: [made.id] } }));
+      await repeat(async () => {
+        assert.equal(existsSync(crashFile), false, 'the kill');
+        assert.equal(existsSync(join(runtime.stateDir, 'memory', 'procedures')), false);
+        return true;
+      });
+    },
     async expire() {
       const { id } = await remembered();
       const done = async () => {
@@ -120,7 +133,7 @@ describe('killed at every failpoint of memoryd, in split mode', () => {
   };
 
   for (const [name, operate] of Object.entries(OPERATIONS))
-    for (const failpoint of name === 'forget' ? [...COMMIT, ...ERASE] : COMMIT)
+    for (const failpoint of [...COMMIT, ...(MORE[name] ?? [])])
       it(`${failpoint}: ${name}`, async () => {
         writeFileSync(crashFile, failpoint);
         await operate();

@@ -52,6 +52,7 @@ const MADE: Record<string, string[]> = {
     '0a7f9e7b623753d5870b243fa01afcced6ec85a3c88f0f2bf5a83130ab1f9521',
     '40c7740a81fa9f31fc06f21dc1475befe16b9205b79521ce6899855b44bf6b4f',
     '15257f4c5423316107a5925c80a48b7d9e2eea38f1baf36b5773c685d0ad25bc',
+    'dabde3aee4a210dc07af732a8beaca6af8c9ad8fa7ae73b0aad2dc94acfd45db',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

@@ -20,6 +20,7 @@ import { makeHandlers } from './api.ts';
 import { type MemorydConfig, memorydConfig } from './config.ts';
 import type { JournalEntry } from './journal/entry.ts';
 import { openJournal } from './journal/journal.ts';
+import { openProcedures } from './procedures/procedures.ts';
 import { makeRecallForBriefing } from './service/briefing.ts';
 import { makeChanges } from './service/changes.ts';
 import { makeCombine } from './service/combine.ts';
@@ -75,8 +76,18 @@ async function start(
   const outbox = await openOutbox({ db, source: 'memoryd', clock, append, log });
   const texts = makeTexts({ objects, textBytesMax: config.text_bytes_max });
   const gate: TablesGate = { isOpen: true };
+  const procedures = openProcedures({
+    dir: join(dir, 'procedures'),
+    db,
+    texts,
+    gate,
+    clock,
+    log,
+    failpoint,
+  });
   const own = {
     db,
+    onProcedure: procedures.onProcedure,
     journal,
     outbox,
     log,
@@ -119,7 +130,11 @@ async function start(
   const recall = makeRecall(parts);
   /** Files of the journal are rewritten by one at a time, and not while they are read. */
   const filesLock = makeMutex();
-  const erase = () => filesLock(() => eraseForgotten({ ...own, objects }));
+  const erase = () =>
+    filesLock(async () => {
+      await eraseForgotten({ ...own, objects });
+      await procedures.publish();
+    });
   const compact = (nowMs: number) =>
     filesLock(() => compactOldestDay({ ...own, journalDir, objects }, nowMs));
   const episodes = makeEpisodeRetention({ ...own, commit, compact });
@@ -138,7 +153,10 @@ async function start(
   return {
     handlers: refuseWhileClosed(
       gate,
-      makeHandlers({ ...service, rebuild: makeRebuild({ ...own, filesLock }) }),
+      makeHandlers({
+        ...service,
+        rebuild: makeRebuild({ ...own, filesLock, publishProcedures: procedures.publish }),
+      }),
     ),
     database: db,
     async begin() {
@@ -148,10 +166,11 @@ async function start(
       );
       expiry.wake();
       proposalLoop.wake();
+      procedures.begin();
     },
     async stop() {
       policy.close();
-      await Promise.all([expiry.stop(), proposalLoop.stop()]);
+      await Promise.all([expiry.stop(), proposalLoop.stop(), procedures.stop()]);
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();

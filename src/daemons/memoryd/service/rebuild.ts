@@ -11,6 +11,7 @@ export function makeRebuild(
     gate: TablesGate;
     /** Held while the files of the journal are read. */
     filesLock: Mutex;
+    publishProcedures(): Promise<void>;
   },
 ): () => Promise<CaughtUp> {
   let isRunning = false;
@@ -18,7 +19,11 @@ export function makeRebuild(
     if (isRunning) throw fault('conflict', 'a rebuild is running');
     isRunning = true;
     try {
-      return await deps.filesLock(() => rebuild(deps));
+      return await deps.filesLock(async () => {
+        const done = await rebuild(deps);
+        await deps.publishProcedures();
+        return done;
+      });
     } finally {
       isRunning = false;
     }

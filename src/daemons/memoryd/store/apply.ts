@@ -9,6 +9,7 @@ import {
   nextNumber,
   type VersionContent,
 } from '../journal/entry.ts';
+import { listProcedureChange } from './procedure-changes.ts';
 import { pruneMemory } from './prune.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
 import { countInScope, countVersions, EPISODE_AUTHOR, endEpisode } from './scope-counts.ts';
@@ -16,6 +17,8 @@ import { countInScope, countVersions, EPISODE_AUTHOR, endEpisode } from './scope
 export type ApplyDeps = {
   /** Reads a text that is too long for the journal. Undefined: its object is missing. */
   readObject(hash: string): string | undefined;
+  /** A procedural memory has changed. */
+  onProcedure(): void;
 };
 
 type Step = {
@@ -31,8 +34,11 @@ type Step = {
 export async function applyEntry(sql: Sql, entry: JournalEntry, deps: ApplyDeps): Promise<void> {
   const atMs = Date.parse(entry.at);
   const found: IndexedRecord[] = [];
-  for (const [i, change] of entry.changes.entries())
-    await applyChange({ sql, entry, number: entry.n + i, atMs, deps, found }, change);
+  for (const [i, change] of entry.changes.entries()) {
+    const step = { sql, entry, number: entry.n + i, atMs, deps, found };
+    await applyChange(step, change);
+    if (await listProcedureChange(sql, step, change)) sql.afterCommit!(deps.onProcedure);
+  }
   if (found.length > 0) await addToIndex(sql, found);
   const next = nextNumber(entry);
   await sql.run(

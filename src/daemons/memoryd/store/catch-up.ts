@@ -96,6 +96,7 @@ export async function rebuild(deps: CatchUpDeps & { gate: TablesGate }): Promise
     for (const table of [...DERIVED_TABLES, ...listTables(INDEX_TABLES)])
       await sql.run(`DELETE FROM ${table}`);
     await sql.run("UPDATE progress SET next = 1, day = ''");
+    await sql.run('UPDATE procedures SET rewrite = rewrite + 1');
   });
   const done = await catchUp(deps);
   // The newest file may be empty, and those before it compacted.

@@ -105,12 +105,37 @@ CREATE TABLE dropped_objects (hash TEXT PRIMARY KEY);`;
 
 const PROPOSED = `
 CREATE INDEX memories_proposed ON memories (id) WHERE status = 'proposed';`;
+/**
+ * The changes of procedural memories. procedures.rewrite: how many were forgotten since their files
+ * were written.
+ */
+const PROCEDURES = `
+CREATE TABLE procedure_changes (
+  number BIGINT PRIMARY KEY,
+  memory_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  did TEXT NOT NULL,
+  at_ms BIGINT NOT NULL,
+  author TEXT NOT NULL,
+  run TEXT
+);
+CREATE INDEX procedure_changes_by_memory ON procedure_changes (memory_id);
+INSERT INTO procedure_changes (number, memory_id, version, did, at_ms, author, run)
+  SELECT v.number, v.memory_id, v.version, 'remember', v.since_ms, v.author, v.run
+  FROM memories m JOIN versions v ON v.memory_id = m.id
+  WHERE m.class = 'procedural' AND m.status = 'active' AND v.since_ms IS NOT NULL;
+CREATE TABLE procedures (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  rewrite INTEGER NOT NULL
+);
+INSERT INTO procedures (one, rewrite) VALUES (1, 0);`;
 
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
   RETENTION,
   PROPOSED,
+  PROCEDURES,
 ];
 
 /**
@@ -126,6 +151,7 @@ export const DERIVED_TABLES = [
   'once',
   'erasures',
   'pruned',
+  'procedure_changes',
 ] as const;
 
 export type VersionRow = {
@@ -171,5 +197,15 @@ export type SnapshotRow = {
   scope: string;
   at_ms: number;
   author: string;
+};
+export type ProcedureChangeRow = {
+  number: number;
+  memory_id: string;
+  version: number;
+  /** The operation; `end`: it ceased to be in force. */
+  did: string;
+  at_ms: number;
+  author: string;
+  run: string | null;
 };
 export type ErasureRow = { number: number; object: string | null; recorded_ms: number };

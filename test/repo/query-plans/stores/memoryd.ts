@@ -7,6 +7,8 @@ import type {
   VersionContent,
 } from '../../../../src/daemons/memoryd/journal/entry.ts';
 import { openJournal } from '../../../../src/daemons/memoryd/journal/journal.ts';
+import { makePublishProcedures } from '../../../../src/daemons/memoryd/procedures/publisher.ts';
+import { makeRepository } from '../../../../src/daemons/memoryd/procedures/repository.ts';
 import { makeChanges } from '../../../../src/daemons/memoryd/service/changes.ts';
 import { makeCombine } from '../../../../src/daemons/memoryd/service/combine.ts';
 import { makeEpisodeRetention } from '../../../../src/daemons/memoryd/service/episode-retention.ts';
@@ -63,6 +65,7 @@ async function openStore(file: string, dir: string) {
     newId: makeIdMaker(clock),
     failpoint: () => {},
     readObject: texts.loadNow,
+    onProcedure: () => {},
   };
   const rights: Rights = {
     decide: async () => allowed,
@@ -200,6 +203,9 @@ async function use(file: string): Promise<void> {
   await useRetention(store);
   await changes.expireDue(Date.parse('2026-01-03T00:00:00Z'), db);
   await rebuild(store);
+  await forEachOf(4 * HISTORY, (n) => remember(ALICE, [memory(n, { class: 'procedural' })]));
+  const repository = makeRepository(join(dir, 'procedures'));
+  await makePublishProcedures({ ...store, repository })();
   outbox.stop();
   await db.close();
   journal.close();
@@ -212,6 +218,7 @@ export const memoryd: StoreUse = {
     outbox: 'delivered events are deleted',
     outbox_store: 'one row',
     progress: 'one row',
+    procedures: 'one row',
     erasures: 'removed when the texts are',
     pruned: 'those of about two days',
     compactions: 'one row per day that has something to remove',
