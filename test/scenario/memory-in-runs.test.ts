@@ -146,7 +146,7 @@ describe('memory in runs', () => {
     assert.equal(replay.same, true);
   });
 
-  it('an ended task leaves its episode as two records in each scope', async () => {
+  it('[R194] an ended task leaves its episode as two records in each scope', async () => {
     const task = await work('Draw a map of the reed beds');
     const records = await episodeOf(task, 4);
     assert.equal(records.length, 4, 'two in its own scope, and two in that of its project');

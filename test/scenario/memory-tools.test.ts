@@ -73,7 +73,7 @@ describe('memory tools', { timeout: 120_000 }, () => {
   const get = async (id: string) =>
     (await world.memoryd.getMemory({ params: { id: id as MemoryView['id'] } })).memory;
 
-  it('what one task remembers, a task of another agent recalls', async () => {
+  it('[R195] [R196] what one task remembers, a task of another agent recalls', async () => {
     const text = 'The heron service restarts with make heron.';
     const scope = 'project:app';
     const { call, task } = await use('memory.remember', { text, scope, ref: 'runbook.md' });

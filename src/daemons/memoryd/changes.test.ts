@@ -162,7 +162,7 @@ test('a rejected proposal is never recalled; whoever wants may only propose', as
   await assert.rejects(again, hasCode('conflict'));
 });
 
-test('[R74] what is forgotten is gone from every file, and stays so after a rebuild', async () => {
+test('[R74] [R137] what is forgotten is gone from every file, and stays so after a rebuild', async () => {
   const long = `zebracorn ${'and so on '.repeat(600)}`;
   const one = await host.remember('The zebracorn sleeps.', { caption: 'a zebracorn' });
   const two = await host.remember(long);
@@ -224,7 +224,7 @@ test('forgetting needs data.delete, and a rule that asks is not enough', async (
   assert.equal((await get(id)).status, 'forgotten', 'control');
 });
 
-test('[R75] what expires is ended when it is due, without anyone asking', async () => {
+test('[R75] [R138] what expires is ended when it is due, without anyone asking', async () => {
   const soon = await host.remember('Soon gone.', { expires_at: '2026-06-29T18:01:00Z' });
   const other = await host.remember('Later gone.');
   const body = { ids: [other.id], at: '2026-06-29T18:02:00Z' };

@@ -51,7 +51,7 @@ test('[R83] a rebuild gives equal tables, and no event twice', async () => {
   assert.equal(kinds.length, 5);
 });
 
-test('without its database everything is made again from the journal and the objects', async () => {
+test('[R418] without its database everything is made again from the journal and the objects', async () => {
   await fill();
   const before = dump();
   await restart(() => {
