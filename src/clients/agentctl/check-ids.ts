@@ -45,7 +45,21 @@ const KINDS: Readonly<Record<string, IdKind>> = {
     see: 'agentctl questions',
     daemons: ['agentd'],
   },
+  memory: {
+    kind: 'memory',
+    article: 'a memory',
+    see: 'agentctl memory list',
+    daemons: ['memoryd'],
+  },
 };
+
+const EVENTS_SEE = 'agentctl audit tail --json';
+/** Ids that only ids of events begin with. */
+const IN_EVENTS: readonly IdKind[] = [
+  { kind: 'run', article: 'a run', see: EVENTS_SEE, daemons: ['agentd'] },
+  { kind: 'msg', article: 'a message', see: EVENTS_SEE, daemons: ['agentd'] },
+  { kind: 'box', article: 'a box', see: EVENTS_SEE, daemons: ['sandboxd'] },
+];
 
 /** At least four characters, so that a word that was meant otherwise is rarely taken for an id. */
 const START = '[0-9a-hjkmnp-tv-z]{4,25}';
@@ -55,9 +69,9 @@ export type ShortId = { known: IdKind; prefix: string; rest: string };
 
 export function findShortId(text: string, completes: Completes | undefined): ShortId | undefined {
   if (completes === 'event') {
-    const [, start, rest] = new RegExp(`^call_(${START})…?(\\..+)$`).exec(text) ?? [];
-    const known = KINDS.call!;
-    return start === undefined ? undefined : { known, prefix: `call_${start}`, rest: rest! };
+    const [, kind, start, rest] = new RegExp(`^([a-z]+)_(${START})…?(\\..+)$`).exec(text) ?? [];
+    const known = [...Object.values(KINDS), ...IN_EVENTS].find((one) => one.kind === kind);
+    return known && { known, prefix: `${known.kind}_${start}`, rest: rest! };
   }
   const known = typeof completes === 'string' ? KINDS[completes] : undefined;
   if (known === undefined) return undefined;

@@ -16,6 +16,7 @@ export type Completes =
   | 'context'
   | 'approval'
   | 'permit'
+  | 'memory'
   | 'person'
   | 'key'
   | 'file'

@@ -144,6 +144,11 @@ async function listNames(
       const answer = await runtime.call('approvald', 'listPermits', { query }, { deadlineMs });
       return answer.permits.map((one) => [one.id, `${one.agent}: ${one.action ?? one.class}`]);
     }
+    case 'memory': {
+      const query = { limit: 50 };
+      const { memories } = await runtime.call('memoryd', 'listMemories', { query }, { deadlineMs });
+      return memories.map(({ id, scope, text }) => [id, `${scope}: ${text}`]);
+    }
     case 'person':
       return process
         .getBuiltinModule('node:fs')

@@ -55,6 +55,9 @@ test('other words are no ids', () => {
   for (const text of ['list', '01a', 'task_', 'approval_01ab', 'TASK_01AB', '', 'task_01ab.x'])
     assert.equal(findShortId(text, 'task'), undefined, text);
   assert.deepEqual(findShortId('call_10ab.ended', 'event')?.prefix, 'call_10ab');
-  assert.equal(findShortId('1234', 'event'), undefined);
+  assert.deepEqual(findShortId('box_10ab….opened', 'event')?.prefix, 'box_10ab');
+  assert.deepEqual(findShortId('msg_10ab.sent', 'event')?.known.daemons, ['agentd']);
+  for (const text of ['1234', 'nothing_10ab.ended', 'task_10ab'])
+    assert.equal(findShortId(text, 'event'), undefined, text);
   assert.equal(findShortId('01ab', 'agent'), undefined);
 });

@@ -40,7 +40,7 @@ import { catchUp } from './store/catch-up.ts';
 import { makeCommit, type TablesGate } from './store/commit.ts';
 import { compactOldestDay } from './store/compact.ts';
 import { eraseForgotten } from './store/erase.ts';
-import { MIGRATIONS } from './store/schema.ts';
+import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 const PROPOSAL_BACKOFF_MS = { min: 200, max: 30_000 };
@@ -159,6 +159,7 @@ async function start(
       }),
     ),
     database: db,
+    ids: { db, columns: ID_COLUMNS },
     async begin() {
       // A full disk must not keep the runtime down; the next forget or start tries again.
       await erase().catch((error: unknown) =>

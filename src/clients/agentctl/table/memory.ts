@@ -2,8 +2,8 @@
 import type { Command, Option, Positional } from '../command.ts';
 import { MARKS } from '../marks.ts';
 
-const ID: Positional = { name: 'ID' };
-const IDS: Positional = { name: 'ID', many: true };
+const ID: Positional = { name: 'ID', completes: 'memory' };
+const IDS: Positional = { name: 'ID', many: true, completes: 'memory' };
 const load = async () => await import('../commands/memory-changes.ts');
 const loadFiles = async () => await import('../commands/memory-files.ts');
 const CLASSES = ['episodic', 'semantic', 'procedural', 'preference'];
@@ -55,6 +55,7 @@ const REPLACES: Option = {
   name: 'replaces',
   value: 'ID',
   many: true,
+  completes: 'memory',
   help: 'the memory that it contradicts; repeatable',
 };
 const COMBINED: readonly Option[] = [

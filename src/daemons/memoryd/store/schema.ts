@@ -1,7 +1,10 @@
 // The tables of memoryd. All of them but the outbox can be made again from the journal.
+import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 import { INDEX_TABLES } from '../index/index.ts';
+
+export const ID_COLUMNS: IdColumns = { memory: ['memories', 'id'] };
 
 const RECORDS = `
 -- since_ms: when it became current; NULL while it is proposed. ended_ms: when it ceased to be.
