@@ -15,6 +15,10 @@ curl    | curl            | test                       | to call the API as any 
 cc      | build-essential | cli demo test bench native | to build the sandbox launcher
 setpriv | util-linux      | test                       | to run the warden as an ordinary user
 script  | bsdutils        | test                       | to run the demo in a terminal
+swaks   | swaks           | test                       | to send mail as a mail server would
+s-nail  | s-nail          | test                       | to send and read mail as people do
+mutt    | mutt            | test                       | to send mail with files as people do
+dovecot | dovecot-imapd   | test                       | to read mailboxes by IMAP
 bwrap   | bubblewrap      | bench                      | to compare the sandbox figures with
 '
 npm_why='to fetch the locked packages'

@@ -178,7 +178,7 @@ export const agentdRoutes = routes({
   listAgents: route({
     method: 'GET',
     path: '/v1/agents',
-    callers: ['operator'],
+    callers: ['operator', 'maild'],
     output: z.object({ agents: z.array(AgentView), problems: z.array(FileProblem) }),
   }),
   getAgent: route({

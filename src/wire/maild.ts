@@ -77,6 +77,24 @@ export const maildRoutes = routes({
     output: z.object({ mail: z.object({ id: z.string(), message_id: z.string() }) }),
     bodySizeBytesMax: 1_000_000,
   }),
+  /** A whole mail, as programs give it to sendmail; the caller is its sender. */
+  submitMail: route({
+    method: 'POST',
+    // Whom a person may write to depends on their role, and is decided for each recipient.
+    role: 'reader',
+    path: '/v1/mail/submit',
+    callers: ['operator'],
+    body: z.strictObject({
+      to: z.array(z.string().min(1).max(320)).max(100),
+      /** Also to whom its fields To, Cc and Bcc name. */
+      reads_recipients: z.boolean(),
+      /** Written by a program, and to be answered by none: the null sender. */
+      is_bounce: z.boolean().optional(),
+      raw_base64: z.base64().max(14_000_000),
+    }),
+    output: z.object({ recipients: z.array(z.string()) }),
+    bodySizeBytesMax: 14_500_000,
+  }),
   /** The last ones, oldest first. */
   listMail: route({
     method: 'GET',

@@ -51,6 +51,27 @@ export const ROWS = rows({
       ],
     ],
   },
+  submitMail: {
+    good: async () => ({
+      body: {
+        to: ['operator'],
+        reads_recipients: true,
+        raw_base64: Buffer.from(`Cc: worker@localhost\n\nHeron ${made++}.\n`).toString('base64'),
+      },
+    }),
+    check: ({ recipients }: { recipients: string[] }) =>
+      assert.deepEqual(recipients, ['operator', 'worker@localhost']),
+    bad: [
+      ['an unknown name', (g) => withBody(g, { to: ['nobody'] }), 'not_found'],
+      ['another host', (g) => withBody(g, { to: ['ann@example.org'] }), 'denied'],
+      ['nobody', (g) => withBody(g, { to: [], reads_recipients: false }), 'bad_request'],
+      [
+        'a header that is none',
+        (g) => withBody(g, { raw_base64: Buffer.from('A: b\nc\n\nd\n').toString('base64') }),
+        'bad_request',
+      ],
+    ],
+  },
   listMail: {
     good: async (world) => {
       await sendOne(world);

@@ -59,13 +59,14 @@ describe('roles of people', () => {
     const reads = ROUTES.filter((one) => !changes(one));
     const kept = reads.filter(({ route }) => tryAs(route, 'reader') !== undefined);
     assert.deepEqual(namesOf(kept), ['common.readSnapshot']);
-    // These compute an answer from a body, or mark a mail as read.
+    // These compute an answer from a body, mark a mail as read, or decide by the role themselves.
     assert.deepEqual(namesOf(mayCall('reader').filter(changes)), [
       'agentd.checkPolicy',
       'agentd.readChangeTexts',
       'agentd.simulatePolicy',
       'auditd-ai.proveLine',
       'maild.readMail',
+      'maild.submitMail',
     ]);
   });
 

@@ -128,6 +128,7 @@ export const PATHS = {
   },
   maild: {
     sendMail: 'POST /v1/mail',
+    submitMail: 'POST /v1/mail/submit',
     listMail: 'GET /v1/mail',
     readMail: 'POST /v1/mail/read',
   },

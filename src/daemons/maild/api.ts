@@ -9,8 +9,12 @@ import type { Caller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
 import type { maildRoutes } from '../../wire/maild.ts';
 import type { Delivery } from './delivery.ts';
+import { toSender } from './intake/authenticate.ts';
+import type { Intake } from './intake/intake.ts';
 import type { Mailbox } from './mailbox.ts';
 import type { DeliverNotices } from './notices.ts';
+import type { SmtpRefusal } from './rules/raw-message.ts';
+import { completeSubmission } from './rules/submission.ts';
 import type { MaildStore } from './store/store.ts';
 
 type Routes = typeof maildRoutes;
@@ -20,6 +24,7 @@ export type MaildApiDeps = {
   delivery: Delivery;
   deliverNotices: DeliverNotices;
   mailbox: Mailbox;
+  intake: Intake;
   once: MaildStore['once'];
   /** Throws unless a person of this name can get mail. */
   assertMailbox(box: string): Promise<void>;
@@ -80,6 +85,24 @@ export function makeHandlers(deps: MaildApiDeps): Handlers<Routes> {
       };
       return deps.once(once || undefined, () => send(id, body, caller));
     },
+    async submitMail({ body, caller }) {
+      const sender = toSender(caller);
+      const { raw, to } = completeSubmission(Buffer.from(body.raw_base64, 'base64'), {
+        address: delivery.addressOf(sender.name),
+        messageId: `${newId<string>('mail')}@${domain}`,
+        nowMs: clock.nowMs(),
+        readsRecipients: body.reads_recipients,
+        to: body.to,
+      });
+      if (to.length === 0) throw fault('bad_request', 'the mail names no recipient');
+      if (to.length > RECIPIENTS_MAX)
+        throw fault('bad_request', `a mail has up to ${RECIPIENTS_MAX} recipients`);
+      const { intake } = deps;
+      for (const address of to) throwRefusal(await intake.checkRecipient(sender, address));
+      const from = body.is_bounce === true ? '' : delivery.addressOf(sender.name);
+      throwRefusal(await intake.take({ sender, from, to }, raw));
+      return { recipients: to };
+    },
     async listMail({ query, caller }) {
       const box = findBox(caller, query.box);
       return { box, ...(await mailbox.list(box, query.limit)) };
@@ -88,6 +111,18 @@ export function makeHandlers(deps: MaildApiDeps): Handlers<Routes> {
       mail: await mailbox.read(findBox(caller, body.box), body.n),
     }),
   };
+}
+
+const RECIPIENTS_MAX = 100;
+
+/** The same words as by SMTP, as a fault. */
+function throwRefusal(refusal: SmtpRefusal | undefined): void {
+  if (refusal === undefined) return;
+  const { code, text } = refusal;
+  const message = text.replace(/^\d\.\d\.\d /, '');
+  if (text.startsWith('5.1.')) throw fault('not_found', message, { hint: 'See agentctl list.' });
+  if (text.startsWith('5.7.')) throw fault('denied', message, { hint: 'See docs/mail.md.' });
+  throw fault(code === 552 ? 'too_large' : 'bad_request', message);
 }
 
 const SUBJECT_CHARS_MAX = 80;

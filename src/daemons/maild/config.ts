@@ -18,6 +18,13 @@ export const maildConfig = z.strictObject({
     .max(100)
     .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
     .optional(),
+  /** Names that stand for agents, people and other aliases: all of them get the mail. */
+  aliases: z
+    .record(
+      z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, 'must be a name without @'),
+      z.array(MailboxName).min(1).max(64),
+    )
+    .default({}),
   /** The person who gets what is for nobody else. */
   postmaster: MailboxName.default('operator'),
   /** Sent to people without their asking for it. */

@@ -16,8 +16,9 @@ import { makeHandlers } from './api.ts';
 import { type MaildConfig, maildConfig } from './config.ts';
 import { makeDelivery } from './delivery.ts';
 import { makeMailAuthentication } from './intake/authenticate.ts';
+import { makeDirectory } from './intake/directory.ts';
 import { makeHandover } from './intake/handover.ts';
-import { listDomains, makeIntake } from './intake/intake.ts';
+import { makeIntake } from './intake/intake.ts';
 import { type MailListeners, openMailListeners } from './intake/listeners.ts';
 import { makePermitsOutside } from './intake/permits-outside.ts';
 import { makeMailbox } from './mailbox.ts';
@@ -59,10 +60,9 @@ async function start(
   const incoming = makeIncomingStore({ db, outbox, clock });
   const parts = { store: incoming, findByMessage: store.findByMessage, parser, clock, failpoint };
   const handover = makeHandover({ ...parts, delivery, agentd, domain, log });
-  const domains = listDomains(domain);
   const intake = makeIntake({
     ...parts,
-    directory: async () => ({ domains, agents: await policy.listAgents(), postmaster, isPerson }),
+    directory: makeDirectory({ agentd, policy, config, isPerson }),
     permitsOutside: makePermitsOutside(policy),
     assertAuditAccepting: outbox.assertAuditAccepting,
     onTaken: handover.wake,
@@ -73,6 +73,7 @@ async function start(
   return {
     handlers: makeHandlers({
       delivery,
+      intake,
       deliverNotices: makeDeliverNotices({ agentd, delivery, config }),
       mailbox: makeMailbox(maildirs),
       once: store.once,

@@ -83,6 +83,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'agentctl send coder "Use the staging server." --task task_01kq8zt',
     'agentctl send alice "The release is out." --subject Release',
   ],
+  sendmail: ['agentctl sendmail -- -t < mail.eml'],
   mail: ['agentctl mail', 'agentctl mail read 3', 'agentctl mail alice --limit 10'],
   questions: ['agentctl questions'],
   'question list': ['agentctl question list --all'],

@@ -18,4 +18,14 @@ export const mailCommands: readonly Command[] = [
     ],
     load: async () => (await import('../commands/mail.ts')).mail,
   },
+  {
+    path: ['sendmail'],
+    positionals: [{ name: 'ARG', optional: true, many: true }],
+    help: 'send the mail on stdin, with the options of sendmail after --',
+    details: [
+      'For programs that call sendmail: set it to bin/agentctl-sendmail, which is this command.',
+      'The sender is the operator, or AGENTD_PERSON with their own key, whatever -f and From say.',
+    ],
+    load: async () => (await import('../commands/sendmail.ts')).sendmail,
+  },
 ];

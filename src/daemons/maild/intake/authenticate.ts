@@ -4,9 +4,9 @@ import { authenticateByKey, loadOperatorKey } from '../../../platform/authentica
 import { findKeyOwner, type PersonKeys } from '../../../platform/person-keys.ts';
 import type { Caller } from '../../../wire/caller.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { MailSender } from './intake.ts';
+import type { PersonSender } from './intake.ts';
 
-export function toSender(caller: Caller): MailSender {
+export function toSender(caller: Caller): PersonSender {
   if (caller.kind !== 'operator') throw fault('unauthenticated', 'this is not the key of a person');
   const name = caller.principal.replace(/^person:/, '');
   return { kind: 'person', name, owner: findKeyOwner(caller), role: caller.role ?? 'operator' };
@@ -16,7 +16,7 @@ export function toSender(caller: Caller): MailSender {
 export function makeMailAuthentication(options: {
   stateDir: string;
   people: PersonKeys;
-}): (name: string, key: string) => MailSender {
+}): (name: string, key: string) => PersonSender {
   const check = authenticateByKey(
     loadOperatorKey(join(options.stateDir, 'operator.key')),
     options.people,

@@ -1,6 +1,5 @@
 // Takes mail in: who sends it is known from the socket or the key, never from the mail. Everything
 // that can be refused is refused to the sender; what is taken is durable before the sender knows.
-import { hostname } from 'node:os';
 import type { Clock } from '../../../platform/clock.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import { sha256Hex } from '../../../platform/json.ts';
@@ -13,9 +12,13 @@ import { type Directory, type Recipient, resolveAddress } from '../rules/recipie
 import type { IncomingRow, IncomingStore, NewRecipient } from '../store/incoming.ts';
 import type { MailRow } from '../store/schema.ts';
 
-export type MailSender =
-  | { kind: 'person'; name: string; owner: string | undefined; role: PersonRole }
-  | { kind: 'outside'; through: 'smtp' | 'lmtp' };
+export type PersonSender = {
+  kind: 'person';
+  name: string;
+  owner: string | undefined;
+  role: PersonRole;
+};
+export type MailSender = PersonSender | { kind: 'outside'; through: 'smtp' | 'lmtp' };
 
 export type Envelope = {
   sender: MailSender;
@@ -35,7 +38,8 @@ export type IntakeDeps = {
   store: IncomingStore;
   findByMessage(box: string, messageId: string): Promise<MailRow | undefined>;
   parser: MailParser;
-  directory(): Promise<Directory>;
+  /** `addresses` are those that are looked up: not every one needs all of it. */
+  directory(addresses: readonly string[]): Promise<Directory>;
   /** Asks policy whether mail from outside may reach this recipient. */
   permitsOutside(principal: string, to: Recipient): Promise<boolean>;
   /** Throws while the audit log accepts no events. */
@@ -48,10 +52,6 @@ export type IntakeDeps = {
 
 export const principalOf = (sender: MailSender): string =>
   sender.kind === 'person' ? `person:${sender.name}` : `external:mail:${sender.through}`;
-
-export const listDomains = (domain: string): string[] => [
-  ...new Set([domain, 'localhost', hostname().toLowerCase()]),
-];
 
 const refuse = (code: number, text: string): SmtpRefusal => ({ code, text });
 
@@ -95,7 +95,7 @@ export function makeIntake(deps: IntakeDeps): Intake {
 
   return {
     async checkRecipient(sender, address) {
-      const resolved = resolveAddress(address, await deps.directory());
+      const resolved = resolveAddress(address, await deps.directory([address]));
       if (!resolved.ok) return resolved.refusal;
       for (const to of resolved.to) {
         const refusal = await checkRight(sender, to);
@@ -111,7 +111,7 @@ export function makeIntake(deps: IntakeDeps): Intake {
       if ('problem' in parsed)
         return refuse(554, `5.6.0 the mail cannot be read: ${parsed.problem}`);
       const { mail } = parsed;
-      const directory = await deps.directory();
+      const directory = await deps.directory(addresses);
       const to = resolve(addresses, directory);
       const refusal =
         checkFrom(sender, mail.from, directory.domains[0]!) ??
