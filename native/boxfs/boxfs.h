@@ -43,6 +43,7 @@ enum op {
   OP_UNLOCK = 13,     // see watch.c
   OP_COVERED = 14,      // see originals.c
   OP_DIRECTORIES = 15,  // see originals.c
+  OP_COPY = 16,         // see copy.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -235,6 +236,10 @@ void do_watch(struct request *req, struct reply *reply);
 void do_unlock(struct request *req, struct reply *reply);
 void do_covered(struct request *req, struct reply *reply);
 void do_directories(struct request *req, struct reply *reply);
+void do_copy(struct request *req, struct reply *reply);
+
+// By components: what is in a directory comes directly behind it.
+int compare_paths(const char *a, const char *b);
 
 // Pure; used by search.
 bool glob_matches(const char *glob, const char *path);

@@ -1,7 +1,6 @@
-// Lists what differs between the merged view of a layered workspace and its lower directory. Only
-// directories that the upper directory has can hold a difference, so others are not read.
-#include "boxfs.h"
-
+// Lists what differs between the merged view of a layered workspace and its lower directory. Of an
+// overlay, only directories that the upper one has can hold a difference, so others are not read.
+// Of a copy, all are, and its record says what an agent has changed.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,9 +9,14 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "record.h"
+
 struct listing {
   struct reply *reply;
   const char *after;  // resume behind this path
+  struct record *record;            // NULL: an overlay
+  const struct record_entry *base;  // of this path; NULL: the copy began without it
+  bool is_removed;  // an agent removed the directory that this is in
   uint32_t count, limit;
   uint64_t page_end_ms, deadline_ms;
   bool more;
@@ -23,8 +27,9 @@ struct listing {
 // One name on each side; a mode of 0 means that it does not exist there.
 struct sides {
   struct stat merged, lower;
-  bool in_upper;
+  bool in_upper;   // the new content is in the layer's own directory
   bool is_closed;  // a directory in which nothing can be listed
+  bool is_way;     // a directory that is listed only for what is in it
 };
 
 // One directory on each side, or -1.
@@ -37,18 +42,6 @@ struct children {
   struct dirs dirs;
   struct names merged, lower;
 };
-
-// Compares by components: what is in a directory comes directly behind it.
-static int compare_paths(const char *a, const char *b) {
-  for (;; a++, b++) {
-    unsigned char x = (unsigned char)*a, y = (unsigned char)*b;
-    if (x == y && x == 0) return 0;
-    if (x == y) continue;
-    if (x == 0 || y == 0) return x == 0 ? -1 : 1;
-    if (x == '/' || y == '/') return x == '/' ? -1 : 1;
-    return x < y ? -1 : 1;
-  }
-}
 
 static bool stat_name(int dir, const char *name, struct stat *st) {
   if (dir >= 0 && fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0) return true;
@@ -119,6 +112,16 @@ static uint8_t find_kind(const struct dirs *dirs, const char *name, const struct
   return mode_differs && !is_link ? CHANGE_MODE : 0;
 }
 
+// Appends what the change began from.
+static void put_base(struct reply *reply, const struct record_entry *base) {
+  put_u8(reply, base ? 1 : 0);
+  if (!base) return;
+  put_u32(reply, base->base_mode);
+  put_u8(reply, base->kind == RECORD_COPIED);
+  put_bytes(reply, base->hash, 32);
+  put_text(reply, base->link, base->link_size);
+}
+
 static void put_change(struct listing *job, const struct dirs *dirs, const char *name,
                        const struct sides *s) {
   if (*job->after && compare_paths(job->path, job->after) <= 0) return;
@@ -138,6 +141,7 @@ static void put_change(struct listing *job, const struct dirs *dirs, const char 
   put_side(job->reply, &s->merged, after);
   put_link_target(job->reply, dirs->lower, name, &s->lower);
   put_link_target(job->reply, dirs->merged, name, &s->merged);
+  if (job->record) put_base(job->reply, job->base);
   job->count++;
   job->more = job->count >= job->limit || job->reply->size > CHANGE_PAGE_BYTES ||
               now_ms() > job->page_end_ms;
@@ -202,9 +206,88 @@ static void list_path(struct listing *job, const struct dirs *dirs, const char *
     if (is_closed_by(errno)) s->is_closed = true;
     else job->error = errno;
   }
-  if (differs && job->error == 0) put_change(job, dirs, name, s);
+  if (differs && job->error == 0 && (!s->is_way || s->is_closed)) put_change(job, dirs, name, s);
+  // Its content went with it.
+  if (!S_ISDIR(s->merged.st_mode)) job->is_removed = true;
   if (is_listed && !s->is_closed && job->error == 0 && !job->more) list_dir(job, &next, depth + 1);
   close_children(&next);
+}
+
+// ── of a copy ──
+
+static int change_of(struct listing *job, int dir, const char *name, const struct stat *st,
+                     const struct record_entry *entry) {
+  int changed = is_copy_changed(dir, name, st, entry);
+  if (changed < 0) job->error = errno;
+  return changed;
+}
+
+static bool has_changes(struct listing *job, int dir, int depth);
+
+// Extends the path; returns its length before, or -1.
+static ssize_t push_name(struct listing *job, const char *name) {
+  size_t length = strlen(job->path), left = sizeof job->path - length;
+  int added = snprintf(job->path + length, left, "%s%s", length ? "/" : "", name);
+  if (added >= 0 && (size_t)added < left) return (ssize_t)length;
+  job->error = ENAMETOOLONG;
+  return -1;
+}
+
+static bool is_name_changed(struct listing *job, int dir, const char *name, int depth) {
+  struct stat st;
+  if (!stat_name(dir, name, &st)) return false;
+  ssize_t length = push_name(job, name);
+  if (length < 0) return true;
+  bool changed = change_of(job, dir, name, &st, record_find(job->record, job->path)) != 0;
+  if (!changed && S_ISDIR(st.st_mode)) changed = has_changes(job, open_dir(dir, name), depth + 1);
+  job->path[length] = 0;
+  return changed;
+}
+
+// Returns true if an agent has changed anything in a directory that the lower one does not have any
+// more, or if it cannot be read. Closes dir.
+static bool has_changes(struct listing *job, int dir, int depth) {
+  struct names names = {0};
+  bool changed = dir < 0 || depth >= DEPTH_MAX || read_side(dir, job->deadline_ms, &names) != 0;
+  for (size_t i = 0; i < names.count && !changed && !job->error; i++)
+    changed = is_name_changed(job, dir, names.list[i], depth);
+  free_names(&names);
+  if (dir >= 0) close(dir);
+  return changed;
+}
+
+// Leaves out the changes of a person where no agent has changed the same.
+static void list_copied(struct listing *job, const struct dirs *dirs, const char *name,
+                        struct sides *s, int depth) {
+  bool is_new = s->merged.st_mode != 0;
+  const struct record_entry *found = record_find(job->record, job->path);
+  bool is_known = found && found->kind == RECORD_COPIED;
+  if (!is_new && !job->is_removed && !is_known) return;
+  bool is_dir = S_ISDIR(s->merged.st_mode), was_dir = S_ISDIR(s->lower.st_mode);
+  bool changed = !is_new || change_of(job, dirs->merged, name, &s->merged, found);
+  if (job->error || (!changed && !is_dir)) return;
+  // The search moves on with what is in it.
+  struct record_entry *base = found ? malloc(sizeof *base) : NULL;
+  if (found && !base) {
+    job->error = ENOMEM;
+    return;
+  }
+  if (base) *base = *found;
+  if (!changed && is_dir && !was_dir) {
+    size_t mark = record_mark(job->record);
+    changed = has_changes(job, open_dir(dirs->merged, name), depth);
+    record_return(job->record, mark);
+  }
+  // An unchanged directory is only a way to what is in it.
+  s->is_way = is_dir && was_dir && !changed;
+  if (changed || s->is_way) {
+    bool was_removed = job->is_removed;
+    s->in_upper = true;
+    job->base = base;
+    list_path(job, dirs, name, s, depth);
+    job->is_removed = was_removed;
+  }
+  free(base);
 }
 
 static void list_name(struct listing *job, const struct dirs *dirs, const char *name, int depth) {
@@ -213,11 +296,10 @@ static void list_name(struct listing *job, const struct dirs *dirs, const char *
   bool is_new = stat_name(dirs->merged, name, &s.merged);
   bool was = stat_name(dirs->lower, name, &s.lower);
   if (!is_new && !was) return;
-  s.in_upper = stat_name(dirs->upper, name, &upper);
-  size_t length = strlen(job->path);
-  size_t left = sizeof job->path - length;
-  int added = snprintf(job->path + length, left, "%s%s", length ? "/" : "", name);
-  if (added < 0 || (size_t)added >= left) job->error = ENAMETOOLONG;
+  s.in_upper = !job->record && stat_name(dirs->upper, name, &upper);
+  ssize_t length = push_name(job, name);
+  if (length < 0) return;
+  if (job->record) list_copied(job, dirs, name, &s, depth);
   else list_path(job, dirs, name, &s, depth);
   job->path[length] = 0;
 }
@@ -237,12 +319,15 @@ static void list_dir(struct listing *job, const struct children *children, int d
   }
 }
 
-// roots merged, upper, lower u16 each; limit u32, after → more u8, count u32, changes
+// roots merged, upper, lower u16 each; is_copy u8: upper has the record of a copy; limit u32,
+// after → more u8, count u32, changes; of a copy each with its base
 void do_changes(struct request *req, struct reply *reply) {
   char after[PATH_BYTES];
   struct target roots[3] = {0};
   for (int i = 0; i < 3; i++) roots[i].root = get_u16(req);
-  struct listing job = {.reply = reply, .after = after, .limit = get_u32(req)};
+  struct listing job = {.reply = reply, .after = after};
+  bool is_copy = get_u8(req) == 1;
+  job.limit = get_u32(req);
   get_text(req, after, sizeof after);
   if (!is_fully_read(req)) return;
   for (int i = 0; i < 3; i++)
@@ -253,6 +338,12 @@ void do_changes(struct request *req, struct reply *reply) {
   if (job.limit == 0 || job.limit > CHANGES_MAX) job.limit = CHANGES_MAX;
   job.deadline_ms = set_worker_deadline(0);
   job.page_end_ms = now_ms() + CHANGE_PAGE_MS;
+  struct record record = {0};
+  if (is_copy && record_read(&roots[1], &record)) {
+    reply_error(reply, BROKEN, "the record of the copy is missing or cut off");
+    return;
+  }
+  if (is_copy) job.record = &record;
   struct children top = {.dirs = {.merged = open_target(&roots[0], "", O_RDONLY | O_DIRECTORY),
                                   .upper = open_target(&roots[1], "", O_RDONLY | O_DIRECTORY),
                                   .lower = open_target(&roots[2], "", O_RDONLY | O_DIRECTORY)}};
@@ -269,4 +360,5 @@ void do_changes(struct request *req, struct reply *reply) {
     if (reply->status == DONE) patch_u32(reply, 1, job.count);
   }
   close_children(&top);
+  record_close(&record);
 }

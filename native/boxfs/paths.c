@@ -160,6 +160,17 @@ bool check_parent(int dir, const uint8_t expected[FILE_ID_BYTES], struct reply *
   return reply->status == DONE;
 }
 
+int compare_paths(const char *a, const char *b) {
+  for (;; a++, b++) {
+    unsigned char x = (unsigned char)*a, y = (unsigned char)*b;
+    if (x == y && x == 0) return 0;
+    if (x == y) continue;
+    if (x == 0 || y == 0) return x == 0 ? -1 : 1;
+    if (x == '/' || y == '/') return x == '/' ? -1 : 1;
+    return x < y ? -1 : 1;
+  }
+}
+
 // Adds the path the kernel resolved to, for display; empty if /proc is not available.
 void put_real_path(struct reply *reply, int fd) {
   char link[64], path[PATH_BYTES];

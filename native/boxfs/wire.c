@@ -109,14 +109,15 @@ void reply_error(struct reply *reply, enum status status, const char *text) {
 enum status status_from_errno(int error) {
   switch (error) {
     case ENOENT: return NOT_FOUND;
-    case EACCES: case EPERM: case EROFS: case EBUSY: return DENIED;
+    // EOVERFLOW: of a user whom a mount with mapped owners does not have.
+    case EACCES: case EPERM: case EROFS: case EBUSY: case EOVERFLOW: return DENIED;
     case EXDEV: case ELOOP: return OUTSIDE;
     case EISDIR: return IS_DIRECTORY;
     case ENOTDIR: return NOT_DIRECTORY;
     case ENXIO: case ENODEV: return NOT_REGULAR;
     case EEXIST: return EXISTS;
     case ENOTEMPTY: return NOT_EMPTY;
-    case EFBIG: case EOVERFLOW: case E2BIG: return TOO_LARGE;
+    case EFBIG: case E2BIG: return TOO_LARGE;
     case ETIMEDOUT: return TOO_SLOW;
     case ENOSPC: case EDQUOT: return NO_SPACE;
     case ENAMETOOLONG: case EINVAL: case EILSEQ: return BAD_NAME;

@@ -123,6 +123,8 @@ static int check_request(const struct layer_request *request, struct failure *er
   if (is_halted()) return fail(err, REFUSED_HALT, "halted: the HALT file exists");
   if (strncmp(host.layers, "no", 2) == 0)
     return fail(err, REFUSED_HOST, "layers are not available: %.280s", host.layers + 4);
+  if (request->kind == LAYER_OVERLAY && strncmp(host.layers, "copy", 4) == 0)
+    return fail(err, REFUSED_OVERLAY, "no overlay can be mounted: %.270s", host.layers + 6);
   if (bounds_check_user(&bounds, request->uid, err) ||
       bounds_check_group(&bounds, request->gid, err))
     return -1;
@@ -180,7 +182,8 @@ struct layer *layer_open(struct conn *conn, const uint8_t *bytes, size_t size,
   layer->point = free_point();
   layer->mount = layer->lock = -1;
   if (!open_parts(&request, layer, &overlay, err))
-    layer->mount = overlay_mount(&overlay, layer->point, err);
+    layer->mount = request.kind == LAYER_COPY ? copy_mount(overlay.upper, layer->point, err)
+                                              : overlay_mount(&overlay, layer->point, err);
   close_parts(&overlay);
   if (layer->mount < 0) {
     free_layer(layer);

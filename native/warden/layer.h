@@ -20,6 +20,8 @@ struct overlay {
 void overlay_probe(const struct bounds *bounds);  // sets host.layers
 // Mounts it below DIR/layers and returns a descriptor of the mount; `point` names its mount point.
 int overlay_mount(const struct overlay *overlay, unsigned point, struct failure *err);
+// The same for a directory that is shown as it is.
+int copy_mount(int dir, unsigned point, struct failure *err);
 void overlay_unmount(unsigned point);
 
 // ── layer.c ──

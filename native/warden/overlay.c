@@ -84,7 +84,7 @@ static void explain(int fs, int error, struct failure *err) {
   text[size] = 0;
   text[strcspn(text, "\n")] = 0;
   const char *words = size > 2 && text[1] == ' ' ? text + 2 : "";
-  fail(err, REFUSED_SETUP, "mounting the layer: %s%s%.150s", strerror(error), *words ? ": " : "",
+  fail(err, REFUSED_OVERLAY, "mounting the layer: %s%s%.150s", strerror(error), *words ? ": " : "",
        words);
   if (!host.root && error == EINVAL)
     snprintf(err->hint, sizeof err->hint,
@@ -94,7 +94,7 @@ static void explain(int fs, int error, struct failure *err) {
 static int create(const struct overlay *overlay, const int *lowers, struct failure *err) {
   int fs = k_fsopen("overlay");
   if (fs < 0) {
-    fail(err, REFUSED_HOST, "the kernel mounts no overlay: %s", strerror(errno));
+    fail(err, REFUSED_OVERLAY, "the kernel mounts no overlay: %s", strerror(errno));
     if (errno == ENODEV) snprintf(err->hint, sizeof err->hint, "modprobe overlay");
     return -1;
   }
@@ -111,8 +111,8 @@ static int check_upper(int upper, struct failure *err) {
   struct statfs fs;
   if (fstatfs(upper, &fs)) return fail(err, REFUSED_SETUP, "statfs: %s", strerror(errno));
   if (fs.f_type != OVERLAY_MAGIC) return 0;
-  fail(err, REFUSED_HOST, "the layer's own directory is on an overlay, which takes no changes of "
-                          "another one");
+  fail(err, REFUSED_OVERLAY, "the layer's own directory is on an overlay, which takes no changes of "
+                             "another one");
   snprintf(err->hint, sizeof err->hint,
            "in a container, put the state directory on a volume: ext4, xfs, btrfs or tmpfs");
   return -1;
@@ -147,6 +147,19 @@ int overlay_mount(const struct overlay *overlay, unsigned point, struct failure 
     return -1;
   }
   return mount;
+}
+
+int copy_mount(int dir, unsigned point, struct failure *err) {
+  char name[16];
+  point_name(name, "", point);
+  int mount = k_open_tree(dir, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | O_CLOEXEC);
+  if (mount >= 0 && !k_mount_setattr(mount, K_ATTR_NOSUID | K_ATTR_NODEV, 0) &&
+      !attach(mount, name))
+    return mount;
+  fail(err, REFUSED_SETUP, "attaching the copy: %s", strerror(errno));
+  if (mount >= 0) detach(name);
+  k_close(mount);
+  return -1;
 }
 
 void overlay_unmount(unsigned point) {
@@ -211,5 +224,7 @@ void overlay_probe(const struct bounds *b) {
     fail(&err, REFUSED_HOST, "%.300s", host.namespaces ? "no Landlock" : host.missing);
   else if (!open_points(&err) && !try_lowers(b, &err)) err.code = 0;
   if (!err.code) snprintf(host.layers, sizeof host.layers, "%s", host.root ? "root" : "user");
+  else if (err.code == REFUSED_OVERLAY)
+    snprintf(host.layers, sizeof host.layers, "copy: %s", err.text);
   else snprintf(host.layers, sizeof host.layers, "no: %s", err.text);
 }

@@ -57,12 +57,17 @@ struct dir_request {
   const char *path;
 };
 
-// Body of FRAME_LAYER: u32 uid, u32 gid, u8 count, u8 × 3 zero, then NUL-terminated paths: lower,
-// `count` sealed uppers, dir.
+// Body of FRAME_LAYER: u32 uid, u32 gid, u8 count, u8 kind, u8 × 2 zero, then NUL-terminated paths:
+// lower, `count` sealed uppers, dir.
+enum layer_kind {
+  LAYER_OVERLAY = 0,
+  LAYER_COPY = 1,  // `dir/upper` alone, which has a copy of `lower`; no sealed uppers
+};
 #define SEALED_MAX 32
 #define LAYER_HEADER_BYTES 12
 #define BOX_LAYERS_MAX 4
 struct layer_request {
+  uint8_t kind;
   uint32_t uid, gid;
   const char *lower;               // the directory that is shown
   const char *sealed[SEALED_MAX];  // earlier changes to it, oldest first
@@ -210,6 +215,7 @@ enum refusal {
   REFUSED_EXEC = 9,      // the command could not be started
   REFUSED_CALLER = 10,   // not the process this warden serves
   REFUSED_BOX = 11,      // no such open box or layer, or it is in use
+  REFUSED_OVERLAY = 12,  // no overlay can be mounted there: a copy can be used
 };
 
 struct failure {

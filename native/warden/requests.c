@@ -82,11 +82,14 @@ int parse_layer_request(const uint8_t *bytes, size_t size, struct layer_request 
   request->uid = u32(bytes);
   request->gid = u32(bytes + 4);
   request->sealed_count = bytes[8];
+  request->kind = bytes[9];
   if (!request->uid || !request->gid || request->uid == unset || request->gid == unset)
     return fail(err, REFUSED_PLAN, "uid and gid are required and must not be 0");
   if (request->sealed_count > SEALED_MAX)
     return fail(err, REFUSED_PLAN, "more than %d sealed layers", SEALED_MAX);
-  bool valid = !bytes[9] && !u16(bytes + 10) && (request->lower = next_path(&at, end));
+  if (request->kind > LAYER_COPY || (request->kind == LAYER_COPY && request->sealed_count))
+    return fail(err, REFUSED_PLAN, "unknown kind of layer, or a copy with sealed layers");
+  bool valid = !u16(bytes + 10) && (request->lower = next_path(&at, end));
   for (unsigned i = 0; valid && i < request->sealed_count; i++)
     valid = (request->sealed[i] = next_path(&at, end));
   valid = valid && (request->dir = next_path(&at, end)) && at == end;

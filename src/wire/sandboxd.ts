@@ -352,6 +352,8 @@ export const sandboxdRoutes = routes({
     params: boxParam,
     body: OpenBoxBody,
     output: OpenBox,
+    // A workspace may have to be copied first.
+    streams: true,
   }),
   execBox: route({
     method: 'POST',

@@ -15,6 +15,7 @@ import { isFault } from '../../src/platform/daemon.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { type CtlResult, ctl } from './backups.ts';
 import type { LAYER_MODES } from './layers.ts';
+import { mountOverlay } from './overlay.ts';
 import {
   freshDir,
   type RuntimeOptions,
@@ -66,17 +67,25 @@ export type LayeredTasks = {
   stop(): Promise<void>;
 };
 
+type LayeredOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & {
+  /** Where no overlay can have its changes, so that layers are copies. Needs root, to mount. */
+  stateOn?: 'overlay';
+  sandboxd?: object;
+};
+
 export async function startLayeredTasks(
   mode: (typeof LAYER_MODES)[number],
   policies: (people: string) => Record<string, string> = () => ({}),
-  options: Pick<RuntimeOptions, 'mode' | 'faults'> = {},
+  { stateOn, sandboxd = {}, ...options }: LayeredOptions = {},
 ): Promise<LayeredTasks> {
-  const base = freshDir();
-  const people = join(base, 'people');
+  const overlay = stateOn === 'overlay' ? mountOverlay() : undefined;
+  const base = overlay?.base ?? freshDir();
+  const people = join(overlay?.disk ?? base, 'people');
   const uid = mode === 'user' && IS_ROOT ? NOBODY : undefined;
   const owner = IS_ROOT ? (uid ?? PERSON) : undefined;
   const model = await startScriptedModel();
-  for (const name of ['people', 'tools', 'policies']) mkdirSync(join(base, name), { mode: 0o755 });
+  for (const dir of [people, join(base, 'tools'), join(base, 'policies')])
+    mkdirSync(dir, { mode: 0o755 });
   writeFileSync(join(base, 'tools', 'vault.yaml'), VAULT, { mode: 0o644 });
   for (const [name, text] of Object.entries(policies(people)))
     writeFileSync(join(base, 'policies', `${name}.cedar`), text, { mode: 0o644 });
@@ -87,7 +96,7 @@ export async function startLayeredTasks(
     agentd: { policies_dir: join(base, 'policies') },
     modeld: { ...models, providers: { scripted } },
     toold: { tools_dir: join(base, 'tools') },
-    sandboxd: { workspace_roots: [people] },
+    sandboxd: { workspace_roots: [people], ...sandboxd },
   };
   const runtime = await startRuntime({
     base,
@@ -98,6 +107,9 @@ export async function startLayeredTasks(
     config: JSON.stringify(config),
     ...options,
     ...(uid === undefined ? {} : { uid }),
+  }).catch((error: unknown) => {
+    overlay?.unmount();
+    throw error;
   });
   const create = async (goal: string, workspace: string) => {
     const more = { agent: 'coder', workspace, workspace_mode: 'layer' as const };
@@ -157,6 +169,7 @@ export async function startLayeredTasks(
     async stop() {
       await runtime.remove();
       await model.close();
+      overlay?.unmount();
     },
   };
 }

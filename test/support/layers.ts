@@ -17,6 +17,7 @@ import {
 } from '../../src/wire/sandboxd.ts';
 import { fingerprint } from '../escape/support/layers.ts';
 import { daemonPids, wardensOf } from './kills.ts';
+import { mountOverlay } from './overlay.ts';
 import { freshDir, type RuntimeOptions, startRuntime, type TestRuntime } from './runtime.ts';
 import { TEAM } from './scripted-world.ts';
 
@@ -56,14 +57,20 @@ export type LayerWorld = {
 
 const RULES: BoxRules = { read: [], write: ['/workspace', '/home/coder'], deny: [] };
 
+type LayerWorldOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & {
+  /** Layers are copies then. Needs root, to mount. */
+  stateOn?: 'overlay';
+};
+
 export async function startLayerWorld(
   mode: Mode,
-  options: Pick<RuntimeOptions, 'mode' | 'faults'> = {},
+  { stateOn, ...options }: LayerWorldOptions = {},
   /** The directories are below one that the site allows, unless this names something else. */
   sandboxd?: object,
 ): Promise<LayerWorld> {
-  const base = freshDir();
-  const roots = join(base, 'people');
+  const overlay = stateOn === 'overlay' ? mountOverlay() : undefined;
+  const base = overlay?.base ?? freshDir();
+  const roots = join(overlay?.disk ?? base, 'people');
   mkdirSync(roots, { recursive: true, mode: 0o755 });
   const asUser = mode === 'user' && IS_ROOT;
   const person = asUser ? { uid: NOBODY, gid: NOBODY } : IS_ROOT ? PERSON : undefined;
@@ -154,6 +161,6 @@ export async function startLayerWorld(
       for (const pid of wardensOf(runtime.stateDir)) process.kill(pid, 'SIGKILL');
     },
     killSandboxd: () => process.kill(daemonPids(runtime.runtimePid).get('sandboxd')!, 'SIGKILL'),
-    stop: () => runtime.remove(),
+    stop: () => runtime.remove().finally(() => overlay?.unmount()),
   };
 }

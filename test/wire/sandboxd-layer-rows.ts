@@ -26,6 +26,11 @@ export const LAYER_ROWS: Rows = rows({
       ['a path that leads out', (good) => ({ ...good, query: { after: '../etc' } }), 'bad_request'],
     ],
   },
+  probeLayer: {
+    good: async () => ({ query: { path: '/nowhere' } }),
+    check: (response: { mechanism: string }) => assert.equal(response.mechanism, 'none'),
+    bad: [['a relative path', () => ({ query: { path: 'a' } }), 'bad_request']],
+  },
   listDisarmed: {
     good: async () => ({ query: { root_task_id: params().id } }),
     check: (response: { disarmed: unknown[] }) => assert.deepEqual(response.disarmed, []),

@@ -103,6 +103,7 @@ export const PATHS = {
     identity: 'GET /v1/sandboxes/identity',
     listBoxes: 'GET /v1/sandboxes',
     listDisarmed: 'GET /v1/sandboxes/disarmed',
+    probeLayer: 'GET /v1/sandboxes/layers',
     attachProgram: 'POST /v1/sandboxes/programs/{id}/attach',
     execProgram: 'POST /v1/sandboxes/programs/{id}/exec',
     removeHome: 'DELETE /v1/sandboxes/homes/{id}',

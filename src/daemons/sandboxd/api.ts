@@ -13,6 +13,7 @@ import { toCommandEnd, wardenGoneFault } from './command-end.ts';
 import type { Identities } from './identities.ts';
 import type { KeptHomes } from './kept-homes.ts';
 import { makeLayerHandlers } from './layer-handlers.ts';
+import type { LayerProbe } from './layer-probe.ts';
 import type { LayerService } from './layer-service.ts';
 import type { Layers } from './layers.ts';
 import type { Levels } from './levels.ts';
@@ -36,6 +37,7 @@ export type SandboxdDeps = {
   identities: Pick<Identities, 'mode' | 'nobody'>;
   workspaces: Pick<Workspaces, 'check' | 'release'>;
   layers: Pick<Layers, 'assertAvailable' | 'fork'>;
+  layerProbe: LayerProbe;
   layerService: LayerService;
   treeFiles: Pick<TreeFileService, 'prune'>;
   feed: LiveFeed;
@@ -54,7 +56,7 @@ export function makeHandlers(deps: SandboxdDeps): Handlers<typeof sandboxdRoutes
     mode: query.mode ?? 'live',
   });
   return {
-    ...makeLayerHandlers(deps.layerService, deps.layers),
+    ...makeLayerHandlers(deps.layerService, deps.layers, deps.layerProbe),
     features: () => levels.view(),
     watchLive: async ({ query, signal }) => feed.watch(query, signal),
     async identity() {

@@ -40,9 +40,9 @@ export function makeBoxDisks(options: {
   const { disk, quota, store, warden, ownDirs } = options;
 
   const toQuotaPath = async (rootTaskId: string, path: string): Promise<QuotaPath> => {
-    if (ownDirs.some((dir) => path.startsWith(`${dir}/`))) return { path, beforeBytes: 0 };
     const known = await store.diskBefore(rootTaskId, path);
     if (known !== undefined) return { path, beforeBytes: known };
+    if (ownDirs.some((dir) => path.startsWith(`${dir}/`))) return { path, beforeBytes: 0 };
     const { bytes } = await warden.measure(path);
     return { path, beforeBytes: await store.recordDiskBefore(rootTaskId, path, bytes) };
   };

@@ -78,6 +78,12 @@ export const sandboxdConfig = z.strictObject({
   box_pids: z.int().min(4).max(4_194_304).default(512),
   /** All writable files of a box together: workspace, home, declared paths. 0: no limit. */
   box_disk_bytes: z.int().min(0).default(10_737_418_240),
+  /** A workspace that has to be copied may have this much; where overlays work, none is. */
+  layer_copy_bytes_max: z
+    .int()
+    .min(mebibyte)
+    .max(1024 * 1024 * mebibyte)
+    .default(2048 * mebibyte),
   file_bytes_max: z.int().min(mebibyte).default(4_294_967_296),
   /** Free space of a disk that agents cannot use; 0: none. */
   disk_reserve_bytes: z.int().min(0).default(536_870_912),

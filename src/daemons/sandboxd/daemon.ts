@@ -27,8 +27,10 @@ import { makeDisk } from './disk.ts';
 import { agentUids, makeIdentities } from './identities.ts';
 import { makeKeptHomes } from './kept-homes.ts';
 import { makeLayerBoxes } from './layer-boxes.ts';
+import { makeWithBoxfs } from './layer-boxfs.ts';
 import { makeLayerMerges } from './layer-merges.ts';
 import { type LayerOriginals, makeLayerOriginals } from './layer-originals.ts';
+import { makeLayerProbe } from './layer-probe.ts';
 import { makeLayerService } from './layer-service.ts';
 import { makeLayerViews } from './layer-views.ts';
 import { type Layers, makeLayers } from './layers.ts';
@@ -121,8 +123,12 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       return runnerFiles;
     },
   });
+  const tools = toolBinds(config.boxfs);
+  const system = [...systemBinds(config.system_paths), ...tools];
+  const withBoxfs = makeWithBoxfs({ ...common, tools });
+  const disk = makeDisk(config.disk_reserve_bytes);
   const boxDisks = makeBoxDisks({
-    disk: makeDisk(config.disk_reserve_bytes),
+    disk,
     quota: makeQuota({ measure: warden.measure, log }),
     store,
     warden,
@@ -130,6 +136,9 @@ async function start(context: DaemonContext<SandboxdConfig>) {
   });
   const gate = makeTreeGate(clock);
   const layers: Layers = makeLayers({
+    config,
+    disk,
+    withBoxfs,
     stateDir: realpathSync(stateDir),
     store,
     workspaces,
@@ -145,8 +154,6 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     log,
     failpoint,
   });
-  const tools = toolBinds(config.boxfs);
-  const system = [...systemBinds(config.system_paths), ...tools];
   const originals: LayerOriginals = makeLayerOriginals({ ...common, layers, tools });
   const quarantine = join(realpathSync(stateDir), 'quarantine');
   const liveGuards = makeLiveGuards({ ...common, tools, quarantine });
@@ -180,7 +187,7 @@ async function start(context: DaemonContext<SandboxdConfig>) {
     clock,
     log,
   });
-  const layerBoxes = makeLayerBoxes({ ...common, layers, tools, system });
+  const layerBoxes = makeLayerBoxes({ ...common, layers, withBoxfs, system });
   const layerService = makeLayerService({
     layers,
     boxes: layerBoxes,
@@ -216,6 +223,13 @@ async function start(context: DaemonContext<SandboxdConfig>) {
       feed: new LiveFeed(),
       layers,
       layerService,
+      layerProbe: makeLayerProbe({
+        stateDir: realpathSync(stateDir),
+        warden,
+        withBoxfs,
+        user: ownUsers ? { uid: config.gid_last, gid: config.gid_last } : host,
+        ownUsers,
+      }),
       store,
       ranges: { uids: agentUids(config), gids: treeGids(config) },
     }),

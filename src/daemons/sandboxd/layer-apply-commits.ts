@@ -2,7 +2,7 @@
 // by an undo. git runs in boxes of its own (layer-boxes.ts).
 import { Fault, fault } from '../../wire/errors.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
-import { type LayerBoxes, PLACES } from './layer-boxes.ts';
+import type { LayerBoxes } from './layer-boxes.ts';
 import {
   applyCommits,
   type CommitObstacle,
@@ -11,6 +11,7 @@ import {
   planCommits,
   reverseCommits,
 } from './layer-commits.ts';
+import { PLACES } from './layer-places.ts';
 import type { ApplyRow, LayerRow, RecordedCommits } from './layer-rows.ts';
 import type { Layers } from './layers.ts';
 

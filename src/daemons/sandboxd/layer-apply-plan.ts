@@ -2,9 +2,9 @@
 // over. Nothing of the person's is changed yet; merged texts are put where the install finds them.
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import { type ApplyCommits, areGitFiles, isInGitDir } from './layer-apply-commits.ts';
-import { PLACES } from './layer-boxes.ts';
 import { type ApplyConsent, assertApplicable, conflictsFault } from './layer-changes.ts';
 import { jobFor } from './layer-jobs.ts';
+import { PLACES } from './layer-places.ts';
 import { findObstacles, planInstall, selectChanges } from './layer-plan.ts';
 import type { ApplyRow, LayerRow } from './layer-rows.ts';
 import type { LayerViews } from './layer-views.ts';

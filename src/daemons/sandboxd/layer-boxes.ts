@@ -1,30 +1,17 @@
 // Boxes in which boxfs works on a layer for a person: to list and show its changes, or to write
 // them into the directory. They run as the tree's user, without network, and no agent's program.
-import type { Clock } from '../../platform/clock.ts';
 import type { NewId } from '../../platform/ids.ts';
-import type { Log } from '../../platform/log.ts';
 import type { BoxId } from '../../wire/primitives.ts';
-import { type BoxfsClient, type BoxfsRoot, boxfsArgs, openBoxfs } from './adapters/boxfs-client.ts';
+import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { Bind } from './adapters/plan.ts';
 import type { Warden } from './adapters/warden.ts';
-import { BOXFS, toDuplex } from './box-files.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
+import type { WithBoxfs } from './layer-boxfs.ts';
 import type { GitPlace } from './layer-git.ts';
+import { PLACES } from './layer-places.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { Layers, LayerUse } from './layers.ts';
-import { WORKSPACE } from './rules.ts';
-
-/** The directories that the box shows. */
-export const PLACES = {
-  merged: WORKSPACE,
-  upper: '/layer/upper',
-  lower: '/layer/lower',
-  target: '/target',
-  staging: '/staging',
-  undo: '/undo',
-  scratch: '/scratch',
-} as const;
 
 /** Host directories of an apply; both belong to the tree's user. */
 export type ApplyDirs = { staging: string; undo: string };
@@ -54,17 +41,14 @@ const RULES = { read: [], write: [], deny: [] };
 
 export function makeLayerBoxes(options: {
   config: SandboxdConfig;
-  layers: Pick<Layers, 'acquire' | 'acquireBase' | 'uppersOf'>;
+  layers: Pick<Layers, 'view' | 'acquireBase' | 'uppersOf' | 'recordDir'>;
   warden: Pick<Warden, 'open'>;
-  /** The programs of agentd. */
-  tools: readonly Bind[];
-  /** Those, and the programs of the host. */
+  withBoxfs: WithBoxfs;
+  /** The programs of agentd and of the host. */
   system: readonly Bind[];
   newId: NewId;
-  clock: Clock;
-  log: Log;
 }): LayerBoxes {
-  const { config, layers, warden, clock, log } = options;
+  const { config, layers, warden } = options;
 
   /** Binds what lies below the layer, and what its changes are applied to. */
   const openGround = async (row: LayerRow, isWritten: boolean): Promise<Ground> => {
@@ -72,7 +56,7 @@ export function makeLayerBoxes(options: {
     const target: Bind = { kind: 'rw', src: row.path, dst: PLACES.target, owned: true };
     if (row.own === null)
       return { binds: isWritten ? [below, target] : [below], target, release: () => undefined };
-    const uses = [await layers.acquire(row.own.parentId, row.path)];
+    const uses = [await layers.view(row.own.parentId, row.path)];
     const release = (): void => {
       for (const use of uses) use.release();
     };
@@ -90,35 +74,17 @@ export function makeLayerBoxes(options: {
 
   const bindsFor = (use: LayerUse, isReadonly: boolean): Bind[] => [
     toLayerBind(use, PLACES.merged, isReadonly),
-    { kind: 'ro', src: layers.uppersOf(use.row).upper, dst: PLACES.upper },
+    { kind: 'ro', src: layers.recordDir(use.row), dst: PLACES.upper },
   ];
 
-  const withBox = async <T>(
+  const withBox = <T>(
     use: LayerUse,
     shown: readonly Bind[],
     work: (boxfs: BoxfsClient) => Promise<T>,
-  ): Promise<T> => {
-    const limits = boxLimits(config, RULES);
-    const id = options.newId<BoxId>('box');
-    const box = await warden.open({
-      id,
-      level: 2,
-      profile: 'tool',
-      ...use.user,
-      user: 'agent-layer',
-      binds: [...options.tools, ...shown],
-      limits,
-    });
-    try {
-      const roots = shown.map(toRoot);
-      const args = [BOXFS, ...boxfsArgs(roots)];
-      const command = await box.exec({ args, env: {}, cwd: '/', limits });
-      const boxfs = await openBoxfs({ stream: toDuplex(command, log), roots, clock });
-      return await work(boxfs).finally(() => boxfs.close());
-    } finally {
-      await box.close();
-    }
-  };
+  ): Promise<T> =>
+    options.withBoxfs(use.user, shown, (boxfs) =>
+      work(use.row.copies === null ? boxfs : toCopyClient(boxfs, use.row)),
+    );
 
   const withGitPlace = async <T>(
     use: LayerUse,
@@ -146,7 +112,7 @@ export function makeLayerBoxes(options: {
     isWritten: boolean,
     work: (use: LayerUse, ground: Ground) => Promise<T>,
   ): Promise<T> => {
-    const use = await layers.acquire(row.rootTaskId, row.path);
+    const use = await layers.view(row.rootTaskId, row.path);
     try {
       const ground = await openGround(row, isWritten);
       return await work(use, ground).finally(ground.release);
@@ -194,6 +160,13 @@ const toLayerBind = ({ handle }: LayerUse, dst: string, readonly: boolean): Bind
   readonly,
 });
 
-const isWritable = ({ kind, readonly }: Bind): boolean =>
-  kind === 'rw' || (kind === 'layer' && readonly !== true);
-const toRoot = (bind: Bind): BoxfsRoot => ({ path: bind.dst, writable: isWritable(bind) });
+/** A copy whose making has not begun has no changes. */
+function toCopyClient(boxfs: BoxfsClient, row: LayerRow): BoxfsClient {
+  const isMade = row.copies?.[row.number] !== undefined;
+  return {
+    ...boxfs,
+    async *listChanges(places, ...page) {
+      if (isMade) yield* boxfs.listChanges({ ...places, isCopy: true }, ...page);
+    },
+  };
+}

@@ -20,8 +20,8 @@ export const isDirectory = (side: ChangeSide | undefined): boolean =>
   side !== undefined && typeOf(side) === 'directory';
 
 /** The content that an apply leaves at a path, or expects there. */
-export function toBaseSide(side: ChangeSide | undefined): BaseSide {
-  if (side === undefined) return null;
+export function toBaseSide(side: ChangeSide | null | undefined): BaseSide {
+  if (side == null) return null;
   const type = typeOf(side);
   return {
     type,
@@ -45,10 +45,12 @@ function isSame(a: BaseSide, b: BaseSide): boolean {
  * it does not count: what is in it is listed, too.
  */
 export function findConflict(
-  { before }: Pick<LayerChange, 'before'>,
-  base: BaseSide | undefined,
+  { before, base: copied }: Pick<LayerChange, 'before' | 'base'>,
+  applied: BaseSide | undefined,
   beganNs: bigint,
 ): LayerConflict | null {
+  // A copy has a record of what was copied.
+  const base = applied === undefined && copied !== undefined ? toBaseSide(copied) : applied;
   if (base !== undefined) {
     if (isSame(base, toBaseSide(before))) return null;
     if (base === null) return 'appeared';

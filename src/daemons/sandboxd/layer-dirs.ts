@@ -10,6 +10,7 @@ import type { Workspaces } from './workspaces.ts';
 
 export type LayerPlace = Pick<LayerRow, 'rootTaskId' | 'own'>;
 export type UpperNumbers = LayerPlace & Pick<LayerRow, 'number' | 'sealed'>;
+type Copied = UpperNumbers & Pick<LayerRow, 'copies'>;
 
 export type LayerDirs = {
   dirOf(place: LayerPlace): string;
@@ -25,6 +26,10 @@ export type LayerDirs = {
   makeNext(row: LayerRow): Promise<bigint>;
   /** `base`: of other layers of the tree; all are oldest first. */
   uppersOf(row: UpperNumbers): { base: string[]; sealed: string[]; upper: string };
+  /** Where boxfs finds what was written: the directory itself; of a copy, its record. */
+  recordDir(row: Copied): string;
+  /** Empties the directory of a copy that was not finished. */
+  clearCopy(row: UpperNumbers): Promise<void>;
   /** Nothing was written to it, so the directory need not be looked at. */
   isUntouched(row: LayerRow): Promise<boolean>;
   /** Deletes a part of the layer's own directory. */
@@ -34,11 +39,15 @@ export type LayerDirs = {
 };
 
 /** A removed part of a tree's directory, as `remove` names it; a whole one is tree-files.ts'. */
-const REMOVED = /^\.pruned-[^-]+-(layers|undo)-/;
+const REMOVED = /^\.pruned-[^-]+-(layers|undo|copies)-/;
 /** The time between two ticks of a kernel, at most 10 ms, and some more. */
 const TICK_MS = 15;
 
 export const treeOf = ({ rootTaskId, own }: LayerPlace): string => own?.treeId ?? rootTaskId;
+
+/** False for an overlay, and for a copy that is not made, or not finished. */
+export const hasCopy = ({ copies, number }: Pick<LayerRow, 'copies' | 'number'>): boolean =>
+  copies?.[number] !== undefined;
 
 export function makeLayerDirs(options: {
   /** Without links. */
@@ -108,11 +117,21 @@ export function makeLayerDirs(options: {
     begin,
     async makeNext(row) {
       // One that a crash, or an undo, has left there.
-      await dirs.remove(row, ['layers', String(row.number + 1)]);
+      for (const kind of ['layers', 'copies'])
+        await dirs.remove(row, [kind, String(row.number + 1)]);
       return begin(row, row.number + 1);
     },
     uppersOf,
+    recordDir: (row) =>
+      hasCopy(row)
+        ? join(dirOf(row), 'copies', String(row.number), 'record')
+        : upperOf(row, row.number),
+    async clearCopy(row) {
+      for (const kind of ['layers', 'copies']) await dirs.remove(row, [kind, String(row.number)]);
+      await makeUpper(row, ['layers', String(row.number)]);
+    },
     async isUntouched(row) {
+      if (row.copies !== null) return !hasCopy(row);
       if (row.own !== null || row.sealed.length > 0) return false;
       return (await warden.measure(upperOf(row, row.number))).entries === 0;
     },

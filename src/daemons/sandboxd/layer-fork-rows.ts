@@ -11,7 +11,9 @@ import {
 } from './layer-rows.ts';
 
 export type LayerForkMethods = ReturnType<typeof makeLayerForkMethods>;
-export type NewFork = Omit<LayerRow, 'number' | 'sealed' | 'own'> & { own: OwnLayer };
+export type NewFork = Pick<LayerRow, 'rootTaskId' | 'path' | 'directoryId' | 'beganNs'> & {
+  own: OwnLayer;
+};
 
 export function makeLayerForkMethods(db: Database, nowMs: () => number) {
   return {
@@ -45,7 +47,7 @@ export function makeLayerForkMethods(db: Database, nowMs: () => number) {
           own.parentId,
           JSON.stringify(own.base),
         );
-        return { ...fork, number: 1, sealed: [] };
+        return { ...fork, number: 1, sealed: [], copies: null };
       }),
 
     listForks: (treeId: string): Promise<LayerRow[]> =>

@@ -27,7 +27,8 @@ export function makeLayerForks(options: {
   dirs: LayerDirs;
   warden: Pick<Warden, 'layer' | 'measure'>;
   gate: Pick<TreeGate, 'enter' | 'hold'>;
-  findOrAdd: (rootTaskId: string, path: string) => Promise<LayerRow>;
+  /** Opens the layer for a moment, if there is none, and finds out whether it is a copy. */
+  settle: (rootTaskId: string, path: string) => Promise<void>;
   /** Closes the layer and its boxes. */
   close: (rootTaskId: string) => Promise<void>;
   failpoint: (name: string) => void;
@@ -62,13 +63,14 @@ export function makeLayerForks(options: {
     fork: ({ rootTaskId, treeId, parentId, path }) =>
       withFork(rootTaskId, async () => {
         if ((await store.findLayer(rootTaskId)) !== undefined) return;
-        if (parentId === treeId) await options.findOrAdd(treeId, path);
+        if (parentId === treeId) await options.settle(treeId, path);
         // An apply that a crash has interrupted is finished first.
         (await gate.enter(parentId))();
         const leave = await gate.hold(parentId);
         try {
           const found = await store.findLayer(parentId);
           if (found === undefined) throw fault('not_found', `${parentId} has no layer`);
+          if (found.copies !== null) throw copyFault(found.path);
           const parent = await seal(found);
           const parts = parent.sealed.map((number) => ({ rootTaskId: parentId, number }));
           const own = { treeId, parentId, base: [...(parent.own?.base ?? []), ...parts] };
@@ -88,4 +90,11 @@ const deepFault = () =>
     hint:
       'Each task with a layer of its own can add one. Use the layer of the parent task, or apply ' +
       'or discard the changes of the whole tree first.',
+  });
+
+const copyFault = (path: string) =>
+  fault('level_unavailable', `the task works on a copy of ${path}, which cannot be sealed`, {
+    hint:
+      'A subtask has a layer of its own only where overlays can be mounted (agentctl doctor); let ' +
+      'it use the layer of its parent.',
   });

@@ -9,7 +9,7 @@ import {
 import { fault } from '../../wire/errors.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { ChangeText } from './adapters/boxfs-texts.ts';
-import { PLACES } from './layer-boxes.ts';
+import { PLACES } from './layer-places.ts';
 
 type Boxfs = Pick<BoxfsClient, 'readMany'>;
 type Texts = ReadonlyMap<string, ChangeText | null>;

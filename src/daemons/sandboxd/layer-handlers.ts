@@ -1,14 +1,17 @@
 // Maps the routes of layers to the service behind them.
 import type { Handlers } from '../../platform/dispatch.ts';
 import type { layerRoutes } from '../../wire/sandboxd/layers.ts';
+import type { LayerProbe } from './layer-probe.ts';
 import type { LayerService } from './layer-service.ts';
 import type { Layers } from './layers.ts';
 
 export function makeLayerHandlers(
   service: LayerService,
   layers: Pick<Layers, 'fork'>,
+  probe: LayerProbe,
 ): Handlers<typeof layerRoutes> {
   return {
+    probeLayer: ({ query }) => probe(query.path),
     async forkLayer({ params, body }) {
       const { root_task_id: treeId, parent_id: parentId, path } = body;
       await layers.fork({ rootTaskId: params.id, treeId, parentId, path });

@@ -1,6 +1,6 @@
 // The jobs of boxfs for an apply, for its undo, and in the layer that goes on. Pure.
 import type { InstallJob } from './adapters/boxfs-layers.ts';
-import { PLACES } from './layer-boxes.ts';
+import { PLACES } from './layer-places.ts';
 import { planInstall, reverseChanges, toLayerChanges } from './layer-plan.ts';
 import type { AppliedChange } from './layer-rows.ts';
 

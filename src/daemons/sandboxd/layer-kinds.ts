@@ -13,9 +13,9 @@ import { Fault } from '../../wire/errors.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { ChangeText } from './adapters/boxfs-texts.ts';
-import { PLACES } from './layer-boxes.ts';
 import { toSideView } from './layer-changes.ts';
 import { readGitPlaces } from './layer-git-places.ts';
+import { PLACES } from './layer-places.ts';
 
 /** Longer texts are not known, which counts against a change. */
 const TEXT_BYTES_MAX = 1_048_576;

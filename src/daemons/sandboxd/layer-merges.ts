@@ -5,10 +5,10 @@ import { isFault } from '../../platform/daemon.ts';
 import type { LayerConflict } from '../../wire/sandboxd/layers.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
-import { PLACES } from './layer-boxes.ts';
 import { findConflict, isDirectory, isFile } from './layer-changes.ts';
 import type { OriginalFile } from './layer-original-rows.ts';
 import type { FoundOriginals, KnownDirectories, LayerOriginals } from './layer-originals.ts';
+import { PLACES } from './layer-places.ts';
 import type { AppliedChange, BaseSide, LayerRow } from './layer-rows.ts';
 import { mergeTexts, TEXT_BYTES_MAX } from './layer-texts.ts';
 import type { SandboxdStore } from './store.ts';
@@ -206,8 +206,11 @@ export function makeLayerMerges(options: {
           (dir) => !bases.has(dir),
         );
       const unsure = all.filter(
-        ({ path, before }) =>
-          before !== undefined && conflicts.get(path) === null && !bases.has(path),
+        ({ path, before, base }) =>
+          base === undefined &&
+          before !== undefined &&
+          conflicts.get(path) === null &&
+          !bases.has(path),
       );
       const dirs = [...new Set(unsure.flatMap(dirsOf))];
       const moved = await findMoved(boxfs, found.directories, dirs);

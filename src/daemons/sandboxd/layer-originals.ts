@@ -16,8 +16,9 @@ import type { Warden } from './adapters/warden.ts';
 import { BOXFS, toDuplex } from './box-files.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
-import { PLACES } from './layer-boxes.ts';
+import { isFile } from './layer-changes.ts';
 import type { LayerKey, OriginalFile } from './layer-original-rows.ts';
+import { PLACES } from './layer-places.ts';
 import type { BaseSide, LayerRow } from './layer-rows.ts';
 import { isText, TEXT_BYTES_MAX } from './layer-texts.ts';
 import type { Layers } from './layers.ts';
@@ -66,7 +67,7 @@ type Keeper = {
 };
 type OpenKeeper = {
   boxfs: BoxfsClient;
-  layer: LayerKey;
+  layer: LayerKey & Pick<LayerRow, 'copies'>;
   files: Map<string, OriginalFile>;
   bases: ReadonlyMap<string, BaseSide>;
   /** Files without a text, or of which it cannot be known any more. */
@@ -80,7 +81,7 @@ const signOf = ({ path, changedNs, sizeBytes, mode }: CoveredFile): string =>
 
 export function makeLayerOriginals(options: {
   config: SandboxdConfig;
-  layers: Pick<Layers, 'find' | 'dirOf' | 'uppersOf' | 'userFor'>;
+  layers: Pick<Layers, 'find' | 'dirOf' | 'uppersOf' | 'recordDir' | 'userFor'>;
   store: Pick<
     SandboxdStore,
     | 'listOriginals'
@@ -124,7 +125,8 @@ export function makeLayerOriginals(options: {
   const openKeeper = async (row: LayerRow): Promise<OpenKeeper> => {
     const limits = boxLimits(config, RULES);
     const binds: Bind[] = [
-      { kind: 'ro', src: layers.uppersOf(row).upper, dst: PLACES.upper },
+      { kind: 'ro', src: layers.uppersOf(row).upper, dst: PLACES.merged },
+      { kind: 'ro', src: layers.recordDir(row), dst: PLACES.upper },
       { kind: 'ro', src: row.path, dst: PLACES.lower, owned: true },
     ];
     const box = await options.warden.open({
@@ -201,7 +203,8 @@ export function makeLayerOriginals(options: {
     if (file.sizeBytes > TEXT_BYTES_MAX || rejected.has(signOf(file))) return false;
     const known = files.get(file.path);
     const base = bases.get(file.path);
-    if (base === undefined) return known === undefined && file.changedNs < layer.beganNs;
+    if (base === undefined)
+      return known === undefined && (layer.copies !== null || file.changedNs < layer.beganNs);
     return base?.type === 'file' && known?.sha256 !== base.sha256;
   };
 
@@ -218,8 +221,10 @@ export function makeLayerOriginals(options: {
     return wanted;
   };
 
-  const listCovered = async ({ boxfs }: OpenKeeper): Promise<CoveredFile[]> =>
-    (await boxfs.listCovered(PLACES, COVERED_MAX)).files;
+  const listCovered = async (open: OpenKeeper): Promise<CoveredFile[]> =>
+    open.layer.copies === null
+      ? (await open.boxfs.listCovered(PLACES, COVERED_MAX)).files
+      : listCopied(open);
 
   /** In batches: whatever ends this, those before are kept. */
   const keepFiles = async (open: OpenKeeper): Promise<void> => {
@@ -332,6 +337,18 @@ export function makeLayerOriginals(options: {
     },
   };
   return originals;
+}
+
+/** Changed files of a copy that the person has still as they were copied, or an apply left them. */
+async function listCopied({ boxfs, bases }: OpenKeeper): Promise<CoveredFile[]> {
+  const files: CoveredFile[] = [];
+  for await (const { path, before, base } of boxfs.listChanges({ ...PLACES, isCopy: true })) {
+    if (!isFile(before) || path.split('/').includes('.git')) continue;
+    if (!bases.has(path) && base?.sha256 !== before!.sha256) continue;
+    files.push({ path, ...before! });
+    if (files.length >= COVERED_MAX) break;
+  }
+  return files;
 }
 
 function* toBatches(files: readonly CoveredFile[]): Generator<CoveredFile[]> {

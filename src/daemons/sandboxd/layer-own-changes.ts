@@ -4,9 +4,9 @@ import { LayerConflict } from '../../wire/sandboxd/layers.ts';
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { CheckedStep } from './adapters/boxfs-install.ts';
-import { PLACES } from './layer-boxes.ts';
 import { findConflict } from './layer-changes.ts';
 import type { MetChanges } from './layer-merges.ts';
+import { PLACES } from './layer-places.ts';
 import { findObstacles, planInstall } from './layer-plan.ts';
 import type { LayerRow } from './layer-rows.ts';
 

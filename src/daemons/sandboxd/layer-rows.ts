@@ -3,7 +3,9 @@
 import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ChangeSide, LayerChange } from './adapters/boxfs-changes.ts';
+import { decodeChanges, encodeChanges } from './layer-change-rows.ts';
 import type { CommitPlan, LeftBranch } from './layer-commits.ts';
+import { type CopySizes, cutCopies } from './layer-copy-rows.ts';
 
 /** The content of a path: the parts of a side of a change that an apply writes and compares. */
 export type BaseSide = {
@@ -41,6 +43,8 @@ export type LayerRow = {
   beganNs: bigint;
   /** Null: it is that of the whole tree. */
   own: OwnLayer | null;
+  /** The numbers of directories that have a copy, and its bytes; null: the layer is an overlay. */
+  copies: CopySizes | null;
 };
 
 /** The layer that an apply has emptied, until another apply or a discard. */
@@ -86,6 +90,7 @@ export type StoredLayer = {
   tree_id: string | null;
   parent_id: string | null;
   base: string | null;
+  copies: string | null;
 };
 type StoredApply = {
   root_task_id: string;
@@ -124,6 +129,7 @@ export const toLayer = (row: StoredLayer): LayerRow => ({
   sealed: JSON.parse(row.sealed) as number[],
   beganNs: BigInt(row.began_ns),
   own: toOwn(row),
+  copies: row.copies === null ? null : (JSON.parse(row.copies) as CopySizes),
 });
 const toApply = (row: StoredApply): ApplyRow => ({
   rootTaskId: row.root_task_id,
@@ -136,20 +142,6 @@ const toApply = (row: StoredApply): ApplyRow => ({
   commits: row.commits === null ? null : (JSON.parse(row.commits) as RecordedCommits),
   begunMs: Number(row.begun_ms),
 });
-
-/** Times are left out: an apply compares contents. */
-const encodeChanges = (changes: readonly AppliedChange[]): string =>
-  JSON.stringify(changes, (key, value: unknown) => (key === 'changedNs' ? undefined : value));
-
-function decodeChanges(text: string): AppliedChange[] {
-  const changes = JSON.parse(text) as AppliedChange[];
-  return changes.map((change) => ({
-    ...change,
-    before: change.before && { ...change.before, changedNs: 0n },
-    after: change.after && { ...change.after, changedNs: 0n },
-    agents: change.agents && { ...change.agents, changedNs: 0n },
-  }));
-}
 
 export function makeLayerMethods(db: Database, nowMs: () => number) {
   return {
@@ -175,7 +167,7 @@ export function makeLayerMethods(db: Database, nowMs: () => number) {
           String(beganNs),
           nowMs(),
         );
-        return { ...layer, number: 1, sealed: [], own: null };
+        return { ...layer, number: 1, sealed: [], own: null, copies: null };
       }),
 
     /** Starts another directory for changes; the sealed ones are shown below it. */
@@ -375,6 +367,7 @@ async function returnLayer(sql: Sql, { rootTaskId, applyId }: ApplyKey): Promise
     kept.began_ns,
     rootTaskId,
   );
+  await cutCopies(sql, rootTaskId, Number(kept.number));
   await setBases(
     sql,
     rootTaskId,

@@ -55,3 +55,6 @@ ALTER TABLE layers ADD COLUMN tree_id TEXT;
 ALTER TABLE layers ADD COLUMN parent_id TEXT;
 ALTER TABLE layers ADD COLUMN base TEXT;
 CREATE INDEX layers_own ON layers (tree_id) WHERE tree_id IS NOT NULL;`;
+
+/** Layers that are copies: the sizes of their copies by number; null: an overlay. */
+export const LAYER_COPIES_TABLES = 'ALTER TABLE layers ADD COLUMN copies TEXT;';

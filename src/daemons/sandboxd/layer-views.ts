@@ -6,11 +6,11 @@ import type { LayerChanges, LayerChangeView } from '../../wire/sandboxd/layers.t
 import type { LayerChange } from './adapters/boxfs-changes.ts';
 import type { BoxfsClient } from './adapters/boxfs-client.ts';
 import type { LayerBoxes } from './layer-boxes.ts';
-import { PLACES } from './layer-boxes.ts';
 import { toChangeView } from './layer-changes.ts';
 import { findChangeKinds } from './layer-kinds.ts';
 import type { LayerMerges, MetChanges } from './layer-merges.ts';
 import { meetTarget } from './layer-own-changes.ts';
+import { PLACES } from './layer-places.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { Layers } from './layers.ts';
 import type { SandboxdStore } from './store.ts';
@@ -123,6 +123,7 @@ export function makeLayerViews(options: {
       return {
         layer: {
           path: row.path,
+          is_copy: row.copies !== null,
           opened_at: toTimestamp(Number(row.beganNs / 1_000_000n)),
           applied: applies
             .filter(({ state }) => state === 'done' || state === 'undone')

@@ -54,6 +54,9 @@ describe('layers', () => {
     const options = { db, source: 'sandboxd', clock, append: async () => {}, log: silentLog };
     store = makeStore(db, await openOutbox(options), () => clock.nowMs());
     layers = makeLayers({
+      config: { layer_copy_bytes_max: 1_048_576 },
+      disk: { assertSpace: () => undefined },
+      withBoxfs: () => Promise.reject(new Error('no box is opened')),
       stateDir: dir,
       store,
       workspaces: {

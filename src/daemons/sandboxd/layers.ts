@@ -8,8 +8,12 @@ import type { Log } from '../../platform/log.ts';
 import { makeKeyedMutex } from '../../platform/mutex.ts';
 import { fault } from '../../wire/errors.ts';
 import type { OpenedLayer, Warden } from './adapters/warden.ts';
+import type { SandboxdConfig } from './config.ts';
+import type { Disk } from './disk.ts';
 import type { HostUser } from './identities.ts';
-import { type LayerDirs, type LayerPlace, makeLayerDirs, treeOf } from './layer-dirs.ts';
+import type { WithBoxfs } from './layer-boxfs.ts';
+import { isOverlayRefusal, makeLayerCopies } from './layer-copies.ts';
+import { hasCopy, type LayerDirs, type LayerPlace, makeLayerDirs, treeOf } from './layer-dirs.ts';
 import { type LayerForks, makeLayerForks } from './layer-forks.ts';
 import type { LayerRow } from './layer-rows.ts';
 import type { SandboxdStore } from './store.ts';
@@ -33,6 +37,8 @@ type LayerSessions = {
   assertAvailable(): Promise<void>;
   /** The first call for a tree fixes its directory. The layer stays open until all are released. */
   acquire(rootTaskId: string, path: string): Promise<LayerUse>;
+  /** Likewise, for a look at it or a change of the directory: a copy that is due is not made. */
+  view(rootTaskId: string, path: string): Promise<LayerUse>;
   find(rootTaskId: string): Promise<LayerRow | undefined>;
   /** Likewise, shows what a subtask's layer has below it, as a layer that nothing is written to. */
   acquireBase(row: LayerRow): Promise<LayerUse>;
@@ -74,8 +80,18 @@ export function makeLayers(options: {
   stateDir: string;
   store: Pick<
     SandboxdStore,
-    'findLayer' | 'findKept' | 'addLayer' | 'sealLayer' | 'addFork' | 'listForks'
+    | 'findLayer'
+    | 'findKept'
+    | 'addLayer'
+    | 'sealLayer'
+    | 'addFork'
+    | 'listForks'
+    | 'useCopies'
+    | 'addCopy'
   >;
+  config: Pick<SandboxdConfig, 'layer_copy_bytes_max'>;
+  disk: Pick<Disk, 'assertSpace'>;
+  withBoxfs: WithBoxfs;
   workspaces: Pick<Workspaces, 'check' | 'groupFor'>;
   warden: Pick<Warden, 'features' | 'layer' | 'chown' | 'newest' | 'measure' | 'deleteTree'>;
   gate: TreeGate;
@@ -94,6 +110,7 @@ export function makeLayers(options: {
 
   const dirs = makeLayerDirs(options);
   const { dirOf, layerDir, uppersOf } = dirs;
+  const copies = makeLayerCopies({ ...options, dirs });
 
   const findOrAdd = async (rootTaskId: string, path: string): Promise<LayerRow> => {
     const found = await store.findLayer(rootTaskId);
@@ -114,7 +131,8 @@ export function makeLayers(options: {
   ): Promise<Session> => {
     const { sealed, dir, newestNs } = parts;
     const user = await dirs.userFor(row);
-    const layer = await warden.layer({ ...user, lower: row.path, sealed, dir });
+    const isCopy = row.copies !== null;
+    const layer = await warden.layer({ ...user, lower: row.path, sealed, dir, isCopy });
     const closed = Promise.withResolvers<void>();
     const session: Session = {
       layer,
@@ -146,11 +164,47 @@ export function makeLayers(options: {
     const row = await findOrAdd(rootTaskId, path);
     await workspaces.check(path);
     assertSameDirectory(row);
+    return row.copies === null ? openOverlay(row) : openCopy(row);
+  };
+
+  const openOverlay = async (row: LayerRow): Promise<Session> => {
     await dirs.makeUpper(row, ['layers', String(row.number)]);
-    const newestNs = await findNewest(path);
+    const newestNs = await findNewest(row.path);
     const { base, sealed } = uppersOf(row);
     const dir = layerDir(row, row.number);
-    return mount(rootTaskId, row, { sealed: [...base, ...sealed], dir, newestNs });
+    try {
+      const parts = { sealed: [...base, ...sealed], dir, newestNs };
+      return await mount(row.rootTaskId, row, parts);
+    } catch (error) {
+      // The changes in an overlay are of no use without one.
+      if (!isOverlayRefusal(error) || !(await isNew(row))) throw error;
+      log.info('a task works on a copy', { task: row.rootTaskId, reason: error.message });
+      await store.useCopies(row.rootTaskId);
+      return openCopy({ ...row, copies: {} });
+    }
+  };
+
+  const isNew = async (row: LayerRow): Promise<boolean> =>
+    (await dirs.isUntouched(row)) && (await store.findKept(row.rootTaskId)) === undefined;
+
+  const openCopy = async (row: LayerRow): Promise<Session> => {
+    if (!hasCopy(row)) await dirs.clearCopy(row);
+    return mount(row.rootTaskId, row, { sealed: [], dir: layerDir(row, row.number) });
+  };
+
+  /** Makes the copy, if the layer is one and does not have it yet. */
+  const fill = async (session: Session): Promise<void> => {
+    const { row, user, layer, users } = session;
+    if (row.copies === null || hasCopy(row)) return;
+    try {
+      session.row = await copies.fill({ row, user, handle: String(layer.handle) });
+    } catch (error) {
+      if (users === 0) {
+        await session.close();
+        await dirs.clearCopy(row);
+      }
+      throw error;
+    }
   };
 
   const openBase = async (row: LayerRow): Promise<Session> => {
@@ -166,10 +220,15 @@ export function makeLayers(options: {
     });
   };
 
-  const acquire = (key: string, open: () => Promise<Session>): Promise<LayerUse> =>
+  const acquire = (
+    key: string,
+    open: () => Promise<Session>,
+    prepare?: (session: Session) => Promise<void>,
+  ): Promise<LayerUse> =>
     withTree(key, async () => {
       const session = sessions.get(key) ?? (await open());
       sessions.set(key, session);
+      await prepare?.(session);
       session.users++;
       let isReleased = false;
       const { sealed, upper } = uppersOf(session.row);
@@ -211,7 +270,14 @@ export function makeLayers(options: {
       .flatMap(({ own }) => own!.base)
       .flatMap((part) => (part.rootTaskId === row.rootTaskId ? [part.number] : []));
 
-  const forks = makeLayerForks({ ...options, dirs, findOrAdd, close });
+  const settle = async (rootTaskId: string, path: string): Promise<void> => {
+    if (sessions.has(rootTaskId)) return;
+    const use = await layers.view(rootTaskId, path);
+    use.release();
+    await sessions.get(rootTaskId)?.closed;
+  };
+
+  const forks = makeLayerForks({ ...options, dirs, settle, close });
 
   const layers: Layers = {
     ...dirs,
@@ -222,7 +288,8 @@ export function makeLayers(options: {
         hint: 'Create the task with --live: its agents then write in the directory itself.',
       });
     },
-    acquire: (rootTaskId, path) => acquire(rootTaskId, () => openSession(rootTaskId, path)),
+    acquire: (rootTaskId, path) => acquire(rootTaskId, () => openSession(rootTaskId, path), fill),
+    view: (rootTaskId, path) => acquire(rootTaskId, () => openSession(rootTaskId, path)),
     acquireBase: (row) => acquire(baseKey(row), () => openBase(row)),
     hasForks: async (row, number) => (await listBelowForks(row)).some((below) => below > number),
     find: (rootTaskId) => store.findLayer(rootTaskId),
@@ -268,12 +335,20 @@ export function makeLayers(options: {
       const shown = new Set(
         [...used.flatMap(({ sealed, number }) => [...sealed, number]), ...below].map(String),
       );
-      const all = readdirSync(join(dirOf(row), 'layers'));
-      for (const name of all.filter((number) => !shown.has(number)))
-        await layers.remove(row, ['layers', name]);
+      for (const kind of ['layers', 'copies'])
+        for (const name of listNames(join(dirOf(row), kind)))
+          if (!shown.has(name)) await layers.remove(row, [kind, name]);
     },
   };
   return layers;
+}
+
+function listNames(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
 }
 
 const baseKey = ({ rootTaskId }: LayerRow): string => `${rootTaskId} base`;

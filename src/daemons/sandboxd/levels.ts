@@ -194,14 +194,19 @@ export function makeLevels(options: {
   };
 }
 
-/** `found`: the warden's, which mounts one at its start. */
+/** `found`: the warden's, which mounts one at its start; where a layer is wanted it may differ. */
 function probeLayers(found: string): Probe {
-  const works = found === 'root' || found === 'user';
+  const name = 'layers';
+  if (found === 'root' || found === 'user')
+    return { name, works: true, detail: 'overlays over directories of people', fix: null };
+  const [, isCopy, reason = 'an older warden'] = /^(copy|no): (.*)$/.exec(found) ?? [];
+  if (isCopy === 'copy')
+    return { name, works: true, detail: `copies of directories of people: ${reason}`, fix: null };
   return {
-    name: 'layers',
-    works,
-    detail: works ? 'over directories of people' : found.replace(/^no: /, '') || 'an older warden',
-    fix: works ? null : 'keep the state directory on ext4, xfs, btrfs or tmpfs; or use --live',
+    name,
+    works: false,
+    detail: reason,
+    fix: 'keep the state directory on ext4, xfs, btrfs or tmpfs; or use --live',
   };
 }
 

@@ -8,6 +8,7 @@ import type { Database, Sql } from '../../platform/sql/database.ts';
 import { fault } from '../../wire/errors.ts';
 import type { BoxId, RunId, TaskId } from '../../wire/primitives.ts';
 import type { SandboxLevel } from '../../wire/sandboxd.ts';
+import { type LayerCopyMethods, makeLayerCopyMethods } from './layer-copy-rows.ts';
 import { type LayerForkMethods, makeLayerForkMethods } from './layer-fork-rows.ts';
 import {
   LAYER_ORIGINAL_TABLES,
@@ -17,6 +18,7 @@ import {
 import { type LayerMethods, makeLayerMethods } from './layer-rows.ts';
 import {
   LAYER_COMMITS_TABLES,
+  LAYER_COPIES_TABLES,
   LAYER_KEPT_TABLES,
   LAYER_OWN_TABLES,
   LAYER_TABLES,
@@ -104,6 +106,7 @@ CREATE INDEX free_gids_by_age ON free_gids (freed_ms, gid);`,
   LIVE_TABLES,
   LAYER_ORIGINAL_TABLES,
   LAYER_OWN_TABLES,
+  LAYER_COPIES_TABLES,
 ];
 
 /** A box's record is kept this long after it was closed. */
@@ -133,6 +136,7 @@ export type SandboxdStore = TreeFileMethods &
   LayerMethods &
   LayerOriginalMethods &
   LayerForkMethods &
+  LayerCopyMethods &
   ProgramMethods &
   LiveMethods & {
     /** Resolves to the name's permanent uid, which is assigned at first use and never reused. */
@@ -190,6 +194,7 @@ export function makeStore(
     ...makeLayerMethods(db, nowMs),
     ...makeLayerOriginalMethods(db),
     ...makeLayerForkMethods(db, nowMs),
+    ...makeLayerCopyMethods(db),
     ...makeLiveMethods(db, outbox, nowMs),
     ...makeProgramMethods(db, outbox, eventFields),
     assignUid: (agent, range) =>

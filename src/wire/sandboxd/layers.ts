@@ -78,6 +78,8 @@ export const LayerChanges = z.object({
   layer: z
     .object({
       path: z.string(),
+      /** Agents work on a copy: no overlay can be mounted there. */
+      is_copy: z.boolean(),
       opened_at: Timestamp,
       /** Newest first. */
       applied: z.array(LayerApply),
@@ -90,9 +92,24 @@ export const LayerChanges = z.object({
 });
 export type LayerChanges = z.infer<typeof LayerChanges>;
 
+/** How agents work on a directory without changing it. `reason`: why not on an overlay. */
+export const LayerMechanism = z.object({
+  mechanism: z.enum(['overlay', 'copy', 'none']),
+  reason: z.string().nullable(),
+});
+export type LayerMechanism = z.infer<typeof LayerMechanism>;
+
 const treeParam = z.strictObject({ id: TaskId });
 
 export const layerRoutes = routes({
+  /** Tries, and changes nothing. The directory has to be granted. */
+  probeLayer: route({
+    method: 'GET',
+    path: '/v1/sandboxes/layers',
+    callers: ['operator'],
+    query: z.strictObject({ path: z.string().regex(/^\//, 'must be an absolute path').max(4_095) }),
+    output: LayerMechanism,
+  }),
   /**
    * Gives a subtask, which need not exist yet, a layer of its own, above what the layer of
    * `parent_id` is now. `overloaded` while a command runs there; `limit` where that layer has too

@@ -99,7 +99,7 @@ async function runChecks(
     found.push(...(await checkIdRanges(runtime)));
     found.push(...(await checkArchive(runtime)));
   }
-  if (existsSync(stateDir)) found.push(...(await checkGrants(session)));
+  if (existsSync(stateDir)) found.push(...(await checkGrants(session, runtime)));
   const sandboxes = await checkSandboxes(stateDir, runtime);
   found.push(...sandboxes.findings);
   found.push(checkAudit(stateDir), checkDisk(stateDir), checkClock(stateDir, Date.now()));

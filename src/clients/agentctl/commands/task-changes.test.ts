@@ -82,7 +82,7 @@ const script = (more: RouteScript['agentd'] = {}, changes = CHANGES): RouteScrip
         refusals: page.some(({ refused }) => refused.length > 0)
           ? { git_hooks: { reason: 'git would run it', handling: 'refused' as const } }
           : {},
-        layer: { path: '/srv/app', opened_at: at(0), applied: [] },
+        layer: { path: '/srv/app', opened_at: at(0), is_copy: false, applied: [] },
         changes: page,
         next: isLast ? null : page.at(-1)!.path,
       };

@@ -1,6 +1,6 @@
 // Decodes the list of changes of a layered workspace, as boxfs finds it (native/boxfs/changes.c).
 import { fault } from '../../../wire/errors.ts';
-import { type Fields, frame, OP, pathField, u16, u32 } from './boxfs-wire.ts';
+import { type Fields, frame, OP, pathField, u8, u16, u32 } from './boxfs-wire.ts';
 
 /** `replaced`: by another type of file; what was and is in a directory is listed separately. */
 const KINDS = ['added', 'modified', 'deleted', 'replaced', 'mode'] as const;
@@ -28,6 +28,8 @@ export type LayerChange = {
   isHardLinked: boolean;
   /** Its bytes are those of a lower file, because a directory above it was renamed. */
   isShared: boolean;
+  /** Only of a copy: what was copied; null: there was nothing. */
+  base?: ChangeSide | null;
 };
 
 const FLAGS = {
@@ -39,13 +41,27 @@ const FLAGS = {
   closed: 64,
 };
 
-/** Roots of the merged view, the upper and the lower directory; see native/boxfs/changes.c. */
+/**
+ * Roots of the merged view, the upper and the lower directory; of a copy, the second is that of its
+ * record. See native/boxfs/changes.c.
+ */
 export function encodeChanges(
   id: number,
   roots: readonly [number, number, number],
-  page: { limit: number; after: string },
+  page: { limit: number; after: string; isCopy: boolean },
 ): Buffer {
-  return frame(OP.changes, id, [...roots.map(u16), u32(page.limit), pathField(page.after)]);
+  const { limit, after, isCopy } = page;
+  const places = [...roots.map(u16), u8(isCopy ? 1 : 0)];
+  return frame(OP.changes, id, [...places, u32(limit), pathField(after)]);
+}
+
+function decodeBase(fields: Fields): ChangeSide | null {
+  if (fields.u8() === 0) return null;
+  const mode = fields.u32();
+  const isHashed = fields.u8() === 1 && (mode & 0o170000) === 0o100000;
+  const sha256 = fields.hex(32);
+  const sides = { sizeBytes: 0, changedNs: 0n, linkTarget: fields.path() };
+  return { mode, sha256: isHashed ? sha256 : null, ...sides };
 }
 
 function decodeSide(fields: Fields, isHashed: boolean): Omit<ChangeSide, 'linkTarget'> {
@@ -56,7 +72,7 @@ function decodeSide(fields: Fields, isHashed: boolean): Omit<ChangeSide, 'linkTa
   return { mode, sizeBytes, changedNs, sha256: isHashed ? sha256 : null };
 }
 
-function decodeChange(fields: Fields): LayerChange {
+function decodeChange(fields: Fields, isCopy: boolean): LayerChange {
   const kind = KINDS[fields.u8() - 1];
   if (kind === undefined) throw fault('bad_output', 'boxfs sent an unknown kind of change');
   const flags = fields.u8();
@@ -73,12 +89,16 @@ function decodeChange(fields: Fields): LayerChange {
     isClosed: (flags & FLAGS.closed) !== 0,
     isHardLinked: (flags & FLAGS.hardLinked) !== 0,
     isShared: (flags & FLAGS.shared) !== 0,
+    ...(isCopy ? { base: decodeBase(fields) } : {}),
   };
 }
 
 /** Returns one page, and the `after` of the next one. */
-export function decodeChanges(fields: Fields): { changes: LayerChange[]; next: string | null } {
+export function decodeChanges(
+  fields: Fields,
+  isCopy: boolean,
+): { changes: LayerChange[]; next: string | null } {
   const more = fields.u8() === 1;
-  const changes = Array.from({ length: fields.u32() }, () => decodeChange(fields));
+  const changes = Array.from({ length: fields.u32() }, () => decodeChange(fields, isCopy));
   return { changes, next: more ? (changes.at(-1)?.path ?? null) : null };
 }

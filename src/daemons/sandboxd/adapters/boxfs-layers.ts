@@ -2,6 +2,7 @@
 // in a directory; each in frames that take a short time.
 import { fault } from '../../../wire/errors.ts';
 import { decodeChanges, encodeChanges, type LayerChange } from './boxfs-changes.ts';
+import { type CopiedPage, type CopyPage, decodeCopied, encodeCopy } from './boxfs-copies.ts';
 import { statusFault } from './boxfs-faults.ts';
 import {
   batchSteps,
@@ -31,7 +32,13 @@ import {
 import type { Fields, FrameHeader, RootedPath } from './boxfs-wire.ts';
 
 /** Roots of a layered workspace: what the agent sees, what it wrote, and what was there before. */
-export type LayerPlaces = { merged: string; upper: string; lower: string };
+export type LayerPlaces = {
+  merged: string;
+  /** The record instead, if it is a copy. */
+  upper: string;
+  lower: string;
+  isCopy?: boolean;
+};
 
 export type InstallJob = {
   /** Where the new content is; where it has to be; where the old content is kept, null: nowhere. */
@@ -53,6 +60,8 @@ export type BoxfsLayers = {
   /** The files of the lower directory that files of the upper one have taken the place of. */
   listCovered(places: Pick<LayerPlaces, 'upper' | 'lower'>, max: number): Promise<CoveredFiles>;
   listDirectories(root: string, max: number): Promise<DirectoryInodes>;
+  /** One page of a copy of `lower`, which continues behind `after`. */
+  copyTree(places: LayerPlaces, page: CopyPage): Promise<CopiedPage>;
   readMany(roots: { before: string; after: string }, query: TextsQuery): Promise<ChangeTexts[]>;
   /** Stops behind the first batch that has a conflict or a failure; later steps are `skipped`. */
   install(job: InstallJob): Promise<InstallOutcome[]>;
@@ -124,15 +133,15 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
   };
 
   return {
-    async *listChanges({ merged, upper, lower }, pageMax = 10_000, start = '') {
+    async *listChanges({ merged, upper, lower, isCopy = false }, pageMax = 10_000, start = '') {
       const numbers = [rootOf(merged), rootOf(upper), rootOf(lower)] as const;
       for (let after: string | null = start; after !== null; ) {
         const page: { limit: number; after: string } = { limit: pageMax, after };
         const { changes, next } = await send<ReturnType<typeof decodeChanges>>(
-          (id) => encodeChanges(id, numbers, page),
+          (id) => encodeChanges(id, numbers, { ...page, isCopy }),
           (head, fields) => {
             if (head.status !== 0) throw statusFault(head.status, merged, fields.text());
-            return decodeChanges(fields);
+            return decodeChanges(fields, isCopy);
           },
           { waitMs: WORKER_WAIT_MS, name: 'the list of changes' },
         );
@@ -162,6 +171,18 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
           return decodeDirectories(fields);
         },
         { waitMs: WORKER_WAIT_MS, name: 'listing directories' },
+      );
+    },
+
+    copyTree({ merged, upper, lower }, page) {
+      const numbers = [rootOf(lower), rootOf(merged), rootOf(upper)] as const;
+      return send(
+        (id) => encodeCopy(id, numbers, page),
+        (head, fields) => {
+          if (head.status !== 0) throw statusFault(head.status, lower, fields.text());
+          return decodeCopied(fields);
+        },
+        { waitMs: INSTALL_WAIT_MS, name: 'copying the directory' },
       );
     },
 

@@ -25,6 +25,7 @@ export const OP = {
   unlock: 13,
   covered: 14,
   directories: 15,
+  copy: 16,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };
@@ -93,7 +94,7 @@ export function u32(value: number): Buffer {
   bytes.writeUInt32LE(value);
   return bytes;
 }
-function u64(value: number): Buffer {
+export function u64(value: number): Buffer {
   const bytes = Buffer.alloc(8);
   bytes.writeBigUInt64LE(BigInt(value));
   return bytes;

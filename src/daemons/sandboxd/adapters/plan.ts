@@ -224,13 +224,16 @@ export type LayerRequest = {
   sealed: string[];
   /** Has the directories `upper` and `work`, which belong to uid. */
   dir: string;
+  /** `upper` has a copy of `lower`, and is what boxes see. */
+  isCopy?: boolean;
 };
 
-export function encodeLayer({ uid, gid, lower, sealed, dir }: LayerRequest): Buffer {
+export function encodeLayer({ uid, gid, lower, sealed, dir, isCopy }: LayerRequest): Buffer {
   const head = Buffer.alloc(12);
   head.writeUInt32LE(uid, 0);
   head.writeUInt32LE(gid, 4);
   head[8] = sealed.length;
+  head[9] = isCopy === true ? 1 : 0;
   const paths = [lower, ...sealed, dir].map((path) => `${path}\0`).join('');
   return Buffer.concat([head, Buffer.from(paths)]);
 }

@@ -70,6 +70,7 @@ const REFUSAL_CODES = [
   'exec',
   'caller',
   'box',
+  'overlay',
 ] as const;
 export type RefusalCode = (typeof REFUSAL_CODES)[number];
 export type WardenRefusal = { code: RefusalCode; message: string; hint: string };

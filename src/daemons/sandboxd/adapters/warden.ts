@@ -347,6 +347,7 @@ function makeOutputBuffer(connection: WardenConnection) {
 const FAULT_CODES = {
   bounds: 'denied',
   host: 'level_unavailable',
+  overlay: 'level_unavailable',
   halt: 'halted',
   overload: 'overloaded',
   exec: 'bad_request',

@@ -34,6 +34,9 @@ import { programEnvironment } from './program-environment.ts';
 import { writeHome } from './program-home.ts';
 import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
+/** A workspace may have to be copied first. */
+const openOptions = { deadlineMs: 600_000 } as const;
+
 export type RunBoxes = {
   /** A path under an `ask` rule is open only in a box for calls that were decided on it. */
   boxFor(run: ToolRun, call: BoxCall): Promise<Box>;
@@ -119,7 +122,7 @@ export function makeRunBoxes(options: {
       ...(run.home === undefined ? {} : { home_id: run.home }),
       ...kind,
     };
-    const view = await sandboxd.openBox({ params: { id }, body }, peerOptions);
+    const view = await sandboxd.openBox({ params: { id }, body }, openOptions);
     if (view.missing.length > 0)
       log.warn('declared paths not found on this host', {
         agent: run.agent,

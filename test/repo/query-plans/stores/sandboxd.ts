@@ -75,6 +75,8 @@ async function use(file: string): Promise<void> {
     await store.endApply(two!, { state: 'done', written, renewed: { beganNs: 3n } });
     await store.endApply(one!, { state: 'undone', written });
     const row = await store.findLayer(rootTaskId);
+    await store.useCopies(row!.rootTaskId);
+    await store.addCopy(row!.rootTaskId, { number: 1, path: '/copy', bytes: 1 });
     await store.sealLayer(row!);
     const own = { treeId: rootTaskId, parentId: rootTaskId, base: [{ rootTaskId, number: 1 }] };
     await store.addFork({ ...layer, rootTaskId: newId<TaskId>('task'), own });

@@ -7,13 +7,17 @@ import type { CommandEnv } from '../../env.ts';
 import type { WorkspaceGrant } from '../../grants/grant-file.ts';
 import { openGrants, readGrantState } from '../../grants/grants.ts';
 import { describeOpenings, inspectDirectory } from '../../grants/inspect.ts';
+import type { RuntimeClient } from '../../runtime.ts';
 import { pluralize } from '../../show/amounts.ts';
 import { type DoctorFinding, no, ok, warn } from './finding.ts';
 
 const SETTING = 'safe.bareRepository';
 const GIT_TIMEOUT_MS = 3_000;
 
-export async function checkGrants(session: Pick<Session, 'stateDir' | 'env'>) {
+export async function checkGrants(
+  session: Pick<Session, 'stateDir' | 'env'>,
+  runtime: RuntimeClient | undefined,
+): Promise<DoctorFinding[]> {
   let grants: WorkspaceGrant[];
   try {
     grants = await openGrants(session).list();
@@ -27,8 +31,28 @@ export async function checkGrants(session: Pick<Session, 'stateDir' | 'env'>) {
   return [
     ok('grants', `${text}: ${paths.join(', ')}`),
     ...grants.flatMap(checkGrant),
+    ...(runtime === undefined ? [] : await checkLayers(runtime, grants)),
     ...checkGitSettings(session.env),
   ];
+}
+
+/** Overlays need no words: they are what is expected. */
+async function checkLayers(
+  runtime: RuntimeClient,
+  grants: readonly WorkspaceGrant[],
+): Promise<DoctorFinding[]> {
+  const usable = grants.filter((one) => one.access !== 'read' && readGrantState(one) === 'ok');
+  const findings = await Promise.all(
+    usable.map(async ({ path }): Promise<DoctorFinding[]> => {
+      const { mechanism, reason } = await runtime.call('sandboxd', 'probeLayer', {
+        query: { path },
+      });
+      if (mechanism === 'copy') return [ok('layers', `a copy for ${path}: ${reason}`)];
+      if (mechanism === 'overlay') return [];
+      return [warn('layers', `none for ${path}: ${reason}`, 'agentctl task create --live …')];
+    }),
+  );
+  return findings.flat();
 }
 
 /** With --live an agent could make a directory look like a bare repository. */
