@@ -11,6 +11,7 @@ import { mailRoutes } from './agentd/mail.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { personaRoutes } from './agentd/personas.ts';
 import { policyRoutes } from './agentd/policy.ts';
+import { presetRoutes } from './agentd/presets.ts';
 import { programTaskRoutes } from './agentd/programs.ts';
 import { retentionRoutes } from './agentd/retention.ts';
 import { runRoutes } from './agentd/run-routes.ts';
@@ -52,6 +53,7 @@ export {
   RuleView,
   SimulationView,
 } from './agentd/policy.ts';
+export * from './agentd/presets.ts';
 export * from './agentd/programs.ts';
 export * from './agentd/proposals.ts';
 export * from './agentd/retention.ts';
@@ -99,6 +101,7 @@ export const agentdRoutes = routes({
   }),
   ...programTaskRoutes,
   ...boardRoutes,
+  ...presetRoutes,
   listTasks: route({
     method: 'GET',
     path: '/v1/tasks',

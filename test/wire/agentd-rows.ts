@@ -167,6 +167,22 @@ const tasks = rows({
     },
     bad: [['no tasks', () => ({ query: { limit: '0' } }), 'bad_request']],
   },
+  loadPreset: {
+    good: async () => ({
+      body: {
+        file: 'x.yaml',
+        text: `apiVersion: agentd/v1
+kind: Preset
+metadata: { name: x${made++}, description: X. }
+agents: [{ name: worker }]
+tasks: [{ id: a, goal: Hold still, agent: worker }]
+`,
+      },
+    }),
+    check: (response: { preset: { tasks: { status: string }[] } }) =>
+      assert.equal(response.preset.tasks[0]?.status, 'ready'),
+    bad: [['no preset', (g) => withBody(g, { text: 'x: 1' }), 'bad_config']],
+  },
   getTaskMatch: {
     good: byId(async (world) => newTask(world, { needs: ['test.tools'] })),
     check: (response: { match: { reason: string } }) =>

@@ -38,6 +38,15 @@ export function findNative(name: 'keeper' | 'supervisor' | 'overlay-marks'): str
   return path;
 }
 
+/** Where presets and personas lie: the parent of build/ or src/. */
+export function findPackageDir(): string {
+  for (const place of ['.', '..', '../../..']) {
+    const path = fileURLToPath(new URL(place, import.meta.url));
+    if (existsSync(`${path}/presets`)) return path;
+  }
+  throw fault('bad_config', 'the directory presets of the package not found');
+}
+
 export function readOwnVersion(): string {
   for (const place of ['./package.json', '../package.json', '../../../package.json']) {
     try {

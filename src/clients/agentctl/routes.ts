@@ -29,6 +29,7 @@ export const PATHS = {
     createProgram: 'POST /v1/programs',
     listTasks: 'GET /v1/tasks',
     getTask: 'GET /v1/tasks/{id}',
+    loadPreset: 'POST /v1/presets',
     getBoard: 'GET /v1/board',
     getTaskMatch: 'GET /v1/tasks/{id}/match',
     updateTask: 'POST /v1/tasks/{id}/update',

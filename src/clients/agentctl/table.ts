@@ -13,6 +13,7 @@ import { memoryCommands } from './table/memory.ts';
 import { modelCommands } from './table/models.ts';
 import { personaCommands } from './table/personas.ts';
 import { policyCommands } from './table/policy.ts';
+import { presetCommands } from './table/presets.ts';
 import { runtimeCommands } from './table/runtime.ts';
 import { skillCommands } from './table/skills.ts';
 import { taskCommands } from './table/tasks.ts';
@@ -23,6 +24,7 @@ export const GROUPS: readonly { title: string; commands: readonly Command[] }[] 
   { title: 'Runtime', commands: runtimeCommands },
   { title: 'Tasks and artifacts', commands: taskCommands },
   { title: 'Board', commands: boardCommands },
+  { title: 'Presets', commands: presetCommands },
   { title: 'Programs in a box', commands: boxCommands },
   { title: 'Changes in your directory', commands: changeCommands },
   { title: 'Workspaces', commands: workspaceCommands },
@@ -60,7 +62,6 @@ export const GLOBAL_OPTIONS: readonly Option[] = [
 /** Planned commands: typing one says that it is not in this version. */
 export const NOT_YET: readonly string[] = [
   'tool call',
-  'preset',
   'contract',
   'node',
   'secret',

@@ -334,6 +334,15 @@ async function buildBriefing(
     else if (input.kind === 'artifact_ref' && input.id !== undefined)
       inputs.push(await deps.readArtifactText(input.id.replace(/^artifact:\/\//, '')));
   }
+  for (const id of view.after) {
+    const before = await deps.store.task(id);
+    if (before.context_id !== view.context_id || before.result === null) continue;
+    inputs.push({
+      name: `result of ${before.assigned_to ?? 'a person'} for: ${before.goal.slice(0, 200)}`,
+      text: before.result,
+      labels: before.labels,
+    });
+  }
   const skills = deps.matchSkills(task.goal, spec.manifest.spec.skills);
   return {
     run_id: run.id as RunId,

@@ -10,6 +10,7 @@ import type { changeRoutes } from '../../wire/agentd/changes.ts';
 import type { mailRoutes } from '../../wire/agentd/mail.ts';
 import type { personaRoutes } from '../../wire/agentd/personas.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
+import type { presetRoutes } from '../../wire/agentd/presets.ts';
 import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -56,6 +57,7 @@ export type ApiDeps = {
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
   personas: Handlers<typeof personaRoutes>;
+  presets: Handlers<typeof presetRoutes>;
   skills: ReturnType<typeof makeSkillHandlers>;
   team: TeamHandlers;
   proposals: ProposalHandlers;
@@ -92,6 +94,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.policy,
     ...deps.backups,
     ...deps.personas,
+    ...deps.presets,
     ...deps.skills,
     ...deps.team,
     ...deps.proposals,

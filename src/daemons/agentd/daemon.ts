@@ -44,6 +44,7 @@ import { makePersonaHandlers } from './personas/handlers.ts';
 import { makeCurrentPolicy } from './policy/current-policy.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
 import { makePublisher } from './policy/publisher.ts';
+import { makePresetHandlers } from './presets/load-preset.ts';
 import { makePrograms, type Programs } from './programs.ts';
 import { makeProposalHandlers } from './proposals.ts';
 import { makeReplays } from './replay.ts';
@@ -310,6 +311,14 @@ async function start(context: DaemonContext<AgentdConfig>) {
         toold,
         listToolSchemas,
         readManifest,
+      }),
+      presets: makePresetHandlers({
+        store,
+        service,
+        agents,
+        readManifest,
+        personas: told.personas.current,
+        newId,
       }),
       personas: makePersonaHandlers({ store, library: told.personas.current }),
       skills: makeSkillHandlers({ dirs: told.skills, store }),

@@ -47,14 +47,17 @@ export function renderBoard(
     const padded = pad(text, columns);
     return style === undefined ? padded : paint(style, padded);
   };
+  const isCut = all.some(({ tasks }) => tasks.some(({ id }) => shorten(id).length + 2 > width));
+  const footer = isCut && !isNarrow ? ['', paint('dim', 'Whole ids: agentctl task list')] : [];
   if (isNarrow) return lists.flatMap((list) => list.map((line) => print(line, 0).trimEnd()));
   const height = Math.max(...lists.map(({ length }) => length));
-  return Array.from({ length: height }, (_, row) =>
+  const rows = Array.from({ length: height }, (_, row) =>
     lists
       .map((list) => print(list[row] ?? { text: '' }, width))
       .join(' '.repeat(GAP))
       .trimEnd(),
   );
+  return [...rows, ...footer];
 }
 
 /** The beginning that tells each shown id apart, which every command takes for the id. */

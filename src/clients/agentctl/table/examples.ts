@@ -14,6 +14,12 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'agentctl task create "Make the tests pass" --here --max-cost 0.50',
     'agentctl task create - --input @notes.md < goal.txt',
   ],
+  'preset list': ['agentctl preset list'],
+  'preset show': ['agentctl preset show incident-response'],
+  'preset load': [
+    'agentctl preset load incident-response',
+    'agentctl preset load my-team.yaml --set SERVICE=checkout --dry-run',
+  ],
   board: ['agentctl board', 'agentctl board --limit 50 --json'],
   'task add': [
     'agentctl task add "Review the new parser" --needs git.read --after task_01kq8zt',

@@ -45,6 +45,12 @@ export type AgentdStore = OtherMethods & {
     status: 'active' | 'paused' | 'stopped' | 'removed',
     by: string,
   ): Promise<void>;
+  /** Creates all of them, in this order, and sends the messages; or nothing. */
+  createTasks(
+    tasks: readonly NewTask[],
+    messages: readonly NewMessage[],
+    once: IdempotencyKey,
+  ): Promise<TaskRow[]>;
   createTask(task: NewTask, once: IdempotencyKey | undefined): Promise<TaskRow>;
   /** Returns the recorded response for this key. Throws if the request differs. */
   findRecorded<T>(once: IdempotencyKey): Promise<T | undefined>;

@@ -7,6 +7,7 @@ import { agentNotFound, applyAgents, listAgentNames, putAgent, setAgentStatus } 
 import { assignTask, changeTask } from './assign-task.ts';
 import { assertNoCycle } from './cycles.ts';
 import { endTask } from './end-task.ts';
+import { insertMessage } from './messages.ts';
 import type { AgentRow, TaskRow } from './rows.ts';
 import type { AgentdStore } from './store.ts';
 import { findTask } from './task-rows.ts';
@@ -26,10 +27,22 @@ export function makeAgentMethods(
 
 export function makeTaskMethods(
   write: AgentdWriteTx,
-): Pick<AgentdStore, 'createTask' | 'addRun' | 'cancelTask' | 'assignTask' | 'updateTask'> {
+): Pick<
+  AgentdStore,
+  'createTask' | 'createTasks' | 'addRun' | 'cancelTask' | 'assignTask' | 'updateTask'
+> {
   return {
     createTask: (task, once) =>
       write((tx) => runOnce(tx.sql, once, tx.nowMs, () => insertCheckedTask(tx, task))),
+    createTasks: (tasks, messages, once) =>
+      write((tx) =>
+        runOnce(tx.sql, once, tx.nowMs, async () => {
+          const rows: TaskRow[] = [];
+          for (const task of tasks) rows.push(await insertCheckedTask(tx, task));
+          for (const message of messages) await insertMessage(tx, message);
+          return rows;
+        }),
+      ),
     addRun: (taskId) =>
       write(async (tx) => {
         const task = await findTask(tx, taskId);

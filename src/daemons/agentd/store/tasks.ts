@@ -3,6 +3,7 @@ import type { FailurePolicy, TaskStatus } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import { decideReadiness, type Readiness } from '../dependency-rules.ts';
+import { markTask } from './marks.ts';
 import { type AgentMatch, saveMatch } from './matches.ts';
 import { inheritRestore } from './restores.ts';
 import { readLayers, type TaskProgram, type TaskRow } from './rows.ts';
@@ -148,7 +149,20 @@ async function checkReadiness(
   return ready;
 }
 
+/** Its briefing has the results of those in its thread. */
+async function markFromDependencies(tx: AgentdTx, task: TaskRow): Promise<void> {
+  const found = await tx.sql.all<{ id: string; labels: string }>(
+    `SELECT t.id, t.labels FROM task_deps d JOIN tasks t ON t.id = d.after_id
+     WHERE d.task_id = ? AND t.context_id = ?`,
+    task.id,
+    task.context_id,
+  );
+  for (const { id, labels } of found)
+    await markTask(tx, task.id, JSON.parse(labels) as string[], { id, why: `the result of ${id}` });
+}
+
 export async function queueRun(tx: AgentdTx, task: TaskRow): Promise<string> {
+  await markFromDependencies(tx, task);
   const id = tx.newId<string>('run');
   await tx.sql.run(
     `INSERT INTO runs (id, task_id, agent, priority, fence, status, outcome, activations,
