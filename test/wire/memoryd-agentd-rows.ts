@@ -15,7 +15,27 @@ const about = ({ someRun }: IdleWorld) => ({
   scopes: [`agent:${someRun.caller.agent}`],
 });
 
+const reader = { principal: 'person:tester', owner: null };
+
 export const AGENTD_ROWS = rows({
+  readInputMemories: {
+    good: async (world) => {
+      const body = { class: 'semantic', scope: 'project:wire', text: 'An input.' } as const;
+      const { memory } = await world.memoryd.remember({ body });
+      return { body: { ids: [memory.id], readers: [reader], labels: [] } };
+    },
+    check: ({ memories }: { memories: { text: string }[] }) =>
+      assert.equal(memories[0]?.text, 'An input.'),
+    bad: [
+      ['an unknown memory', (g) => withBody(g, { ids: [`memory_${'0'.repeat(26)}`] }), 'not_found'],
+      ['no id of a memory', (g) => withBody(g, { ids: ['mem_1'] }), 'bad_request'],
+      [
+        'an agent that may not read it',
+        (g) => withBody(g, { readers: [reader, { principal: 'agent:helper', owner: null }] }),
+        'denied',
+      ],
+    ],
+  },
   recallForBriefing: {
     good: async (world) => ({ body: { ...about(world), query: 'zymurgy', max_tokens: 800 } }),
     check: ({ memories }: { memories: BriefedMemory[] }) => assert.deepEqual(memories, []),

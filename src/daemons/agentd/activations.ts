@@ -14,6 +14,7 @@ import type { tooldRoutes } from '../../wire/toold.ts';
 import type { Launcher, RunExit, RunnerProcess } from './adapters/sandbox-launcher.ts';
 import { findHomeFor } from './agent-home.ts';
 import type { AgentdConfig } from './config.ts';
+import type { MemoryInputs } from './memory/inputs.ts';
 import type { RecallMemories } from './memory/recall.ts';
 import { readHosts } from './program-hosts.ts';
 import type { TaskLimits } from './rules.ts';
@@ -43,6 +44,7 @@ export type ActivationDeps = {
   failpoint: (name: string) => void;
   recallMemories: RecallMemories;
   /** Those of the library that fit a goal. */
+  readMemoryInputs: MemoryInputs['read'];
   matchSkills: (goal: string, allowed: readonly string[] | undefined) => BriefedSkill[];
 };
 
@@ -328,11 +330,13 @@ async function buildBriefing(
   const canDelegateTo = (name: string) =>
     name !== run.agent && (spec.team.delegateTo === null || spec.team.delegateTo.includes(name));
   const inputs: RunBriefing['inputs'] = [];
+  const memories = await deps.readMemoryInputs(run, task, view.inputs);
   for (const input of view.inputs) {
     if (input.kind === 'text')
       inputs.push({ name: 'text', text: input.text ?? '', labels: view.labels });
     else if (input.kind === 'artifact_ref' && input.id !== undefined)
       inputs.push(await deps.readArtifactText(input.id.replace(/^artifact:\/\//, '')));
+    else if (input.id !== undefined) inputs.push(memories.get(input.id)!);
   }
   for (const id of view.after) {
     const before = await deps.store.task(id);

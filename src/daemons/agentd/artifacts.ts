@@ -124,14 +124,8 @@ export function makeArtifacts(deps: {
       for (const { kind, id, text } of inputs) {
         if (kind === 'text' && text === undefined)
           throw fault('bad_request', 'an input of kind text needs text');
-        if (kind === 'memory_ref')
-          throw fault(
-            'bad_request',
-            `the memory ${id} cannot be an input: memoryd is not available`,
-            {
-              hint: 'Pass it as text or as an artifact.',
-            },
-          );
+        if (kind === 'memory_ref' && id === undefined)
+          throw fault('bad_request', 'an input of kind memory_ref needs the id of a memory');
         if (kind !== 'artifact_ref') continue;
         const artifact = await store.artifact(stripScheme(id));
         if (delegator !== undefined) assertVisible(artifact, delegator);

@@ -15,6 +15,7 @@ import { grantFor } from './activations.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import type { MarkSync } from './mark-sync.ts';
+import type { MemoryInputs } from './memory/inputs.ts';
 import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import type { ChangeForParent, ForkLayer } from './own-layers.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
@@ -54,6 +55,7 @@ export type CallDeps = {
   clock: Clock;
   newId: NewId;
   artifacts: Artifacts;
+  memoryInputs: Pick<MemoryInputs, 'check'>;
   modeld: Client<typeof modeldRoutes>;
   markSync: MarkSync;
   isServiceRunning: (name: string) => boolean;
@@ -122,7 +124,13 @@ export function makeCalls(deps: CallDeps): CallHandlers {
           'limit',
           `work may be delegated up to ${config.delegation_depth_max} levels deep`,
         );
-      const marks = await deps.artifacts.checkInputs(body.inputs ?? [], task);
+      const inputs = body.inputs ?? [];
+      const { owner } = await store.taskRow(task.root_task_id);
+      const giver = { principal: `agent:${run.agent}`, owner };
+      const marks = [
+        ...(await deps.artifacts.checkInputs(inputs, task)),
+        ...(await deps.memoryInputs.check(inputs, giver, body.agent)),
+      ];
       if (body.delegation !== undefined) {
         const { tools } = await grantFor(store, run.agent, task);
         const problems = delegationProblems(tools, body.delegation, clock.nowMs());
@@ -143,7 +151,7 @@ export function makeCalls(deps: CallDeps): CallHandlers {
         createdBy: `agent:${run.agent}`,
         agent: body.agent,
         priority: task.priority,
-        inputs: body.inputs ?? [],
+        inputs,
         limits: clampToParent(
           (body.limits ?? {}) as TaskLimits,
           await deps.limitsFor(task),

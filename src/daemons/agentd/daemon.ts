@@ -36,6 +36,7 @@ import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.t
 import { makeMarkSync } from './mark-sync.ts';
 import { makeFindMatch } from './matching/matching.ts';
 import { type Episodes, makeEpisodes } from './memory/episodes.ts';
+import { makeMemoryInputs } from './memory/inputs.ts';
 import { makeRecallMemories } from './memory/recall.ts';
 import { makePersonNotices, type PersonNotices } from './notices.ts';
 import { type Orders, openOrders } from './open-orders.ts';
@@ -112,6 +113,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const blobs = await openBlobStore({ dir });
   const diskReserve = makeArtifactDiskReserve({ dir, reserveBytes: config.disk_reserve_bytes });
   const artifacts = makeArtifacts({ store, blobs, diskReserve, newId });
+  const memoryInputs = makeMemoryInputs({ store, memoryd });
   service = makeService({
     store,
     config,
@@ -129,6 +131,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     // runs must not start again meanwhile.
     haltReason: () => halt?.reason() ?? haltFile?.readReason(),
     checkInputs: artifacts.checkInputs,
+    checkMemoryInputs: memoryInputs.check,
     checkWorkspace: async (path, mode) =>
       void (await sandboxd.checkWorkspace({ body: { path, mode } })),
     forkLayer: makeForkLayer(sandboxd),
@@ -154,6 +157,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       limitsFor: service.limitsFor,
       log,
     }),
+    readMemoryInputs: memoryInputs.read,
     matchSkills: (goal, allowed) => orders!.matchSkills(goal, allowed),
     async readArtifactText(id) {
       const { artifact, text } = await artifacts.load(id);
@@ -273,6 +277,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     clock,
     newId,
     artifacts,
+    memoryInputs,
     modeld,
     markSync,
     isServiceRunning,

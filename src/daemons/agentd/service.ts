@@ -15,6 +15,7 @@ import type { WorkspaceMode } from '../../wire/sandboxd/layers.ts';
 import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import type { FindMatch } from './matching/matching.ts';
+import type { MemoryInputs } from './memory/inputs.ts';
 import type { ForkLayer } from './own-layers.ts';
 import { clampToParent, defaultAgent, effectiveLimits, type TaskLimits } from './rules.ts';
 import type { AgentMatch } from './store/matches.ts';
@@ -48,6 +49,7 @@ export type AgentdServiceDeps = {
   activations: () => Activations;
   haltReason: () => string | undefined;
   checkInputs: Artifacts['checkInputs'];
+  checkMemoryInputs: MemoryInputs['check'];
   /** Throws if no box may mount this directory, or not in this mode. */
   checkWorkspace: (path: string, mode: WorkspaceMode) => Promise<void>;
   forkLayer: ForkLayer;
@@ -151,7 +153,11 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
     const match = await findMatchFor(input, failure.onFailure);
     const agent = match === undefined ? await findAgentFor(input) : match.agent;
     assertSameThread(input.context_id, parent);
-    const marks = await deps.checkInputs(input.inputs ?? [], undefined);
+    const inputs = input.inputs ?? [];
+    const marks = [
+      ...(await deps.checkInputs(inputs, undefined)),
+      ...(await deps.checkMemoryInputs(inputs, by, agent)),
+    ];
     assertDelegation(input.delegation);
     const ownsLayer = input.workspace === 'own';
     const workspace = input.workspace === 'own' ? undefined : input.workspace;
@@ -185,7 +191,7 @@ export function makeService(deps: AgentdServiceDeps): AgentdService {
       match,
       ...failure,
       priority: input.priority ?? parent?.priority ?? 0,
-      inputs: input.inputs ?? [],
+      inputs,
       limits: (parent === undefined
         ? limits
         : clampToParent(limits, await limitsFor(parent))) as Record<string, unknown>,

@@ -15,6 +15,7 @@ import type { Combination, Combine } from './service/combine.ts';
 import type { EpisodeRetention } from './service/episode-retention.ts';
 import type { KeepEpisode } from './service/episodes.ts';
 import type { Finder } from './service/finder.ts';
+import type { ReadInputs } from './service/inputs.ts';
 import type { ProposalReviews } from './service/proposal-review.ts';
 import type { MemoryProposals } from './service/proposals.ts';
 import type { Recall, RecallQuery } from './service/recall.ts';
@@ -33,6 +34,7 @@ export type MemoryApiDeps = {
   combine: Combine;
   snapshots: MemorySnapshots;
   recallForBriefing: RecallForBriefing;
+  readInputs: ReadInputs;
   keepEpisode: KeepEpisode;
   episodes: EpisodeRetention;
   rebuild(): Promise<CaughtUp>;
@@ -202,6 +204,7 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     async memoryHistory({ caller, params }) {
       return { versions: await finder.history(asPerson(caller), params.id) };
     },
+    readInputMemories: async ({ body }) => ({ memories: await deps.readInputs(body) }),
     recallForBriefing: async ({ body }) => ({ memories: await deps.recallForBriefing(body) }),
     keepEpisode: async ({ body }) => ({ ids: await deps.keepEpisode(body) }),
     async listEpisodes({ query }) {

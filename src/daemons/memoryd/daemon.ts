@@ -27,11 +27,12 @@ import { makeCombine } from './service/combine.ts';
 import { makeEpisodeRetention } from './service/episode-retention.ts';
 import { makeKeepEpisode } from './service/episodes.ts';
 import { makeFinder } from './service/finder.ts';
+import { makeReadInputs } from './service/inputs.ts';
 import { makeFindOwner } from './service/owner.ts';
 import { makeProposalReviews } from './service/proposal-review.ts';
 import { makeProposals } from './service/proposals.ts';
 import { makeRebuild, refuseWhileClosed } from './service/rebuild.ts';
-import { makeRecall } from './service/recall.ts';
+import { makeRecall, makeRecordRecall } from './service/recall.ts';
 import { makeRemember } from './service/remember.ts';
 import { makeRights } from './service/rights.ts';
 import { makeMemorySnapshots } from './service/snapshots.ts';
@@ -146,7 +147,8 @@ async function start(
   const snapshots = makeMemorySnapshots(parts);
   const recallForBriefing = makeRecallForBriefing({ recall, finder });
   const keepEpisode = makeKeepEpisode({ ...parts, lifetimesS: config.expires_s_for });
-  const forAgentd = { recallForBriefing, keepEpisode, episodes };
+  const readInputs = makeReadInputs({ finder, rights, recordRecall: makeRecordRecall(own) });
+  const forAgentd = { readInputs, recallForBriefing, keepEpisode, episodes };
   const forPeople = { remember, recall, finder, changes, combine, snapshots };
   const service = { ...forPeople, ...forAgentd, proposals, reviews };
 

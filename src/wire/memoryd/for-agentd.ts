@@ -1,6 +1,6 @@
 // The routes that agentd calls: what a run's scopes know about its goal, and the episodes of tasks.
 import * as z from 'zod';
-import { AgentName, Label, RunId, TaskId, Timestamp } from '../primitives.ts';
+import { AgentName, Label, Principal, RunId, TaskId, Timestamp } from '../primitives.ts';
 import { route } from '../route.ts';
 import { MemoryClass, MemoryId, MemoryScope } from './records.ts';
 
@@ -57,7 +57,35 @@ export const BriefingQuery = z.strictObject({
 });
 export type BriefingQuery = z.infer<typeof BriefingQuery>;
 
+/** Who gives or gets memories as inputs of a task. `owner`: a person, with a key of their own. */
+const InputReader = z.strictObject({ principal: Principal, owner: z.string().max(64).nullable() });
+export type InputReader = z.infer<typeof InputReader>;
+
+/** A memory as an input of a task. */
+export const InputMemory = z.object({
+  id: MemoryId,
+  scope: z.string(),
+  labels: z.array(Label),
+  text: z.string(),
+});
+export type InputMemory = z.infer<typeof InputMemory>;
+
 export const routesForAgentd = {
+  /** `not_found` for what the first reader may not read, `denied` for what another may not. */
+  readInputMemories: route({
+    method: 'POST',
+    path: '/v1/memory/inputs',
+    callers: ['agentd'],
+    body: z.strictObject({
+      ids: z.array(z.string().max(128)).min(1).max(64),
+      readers: z.array(InputReader).min(1).max(2),
+      /** The run that gets them; absent while the task is created. */
+      run: z.strictObject({ run_id: RunId, task_id: TaskId, root_task_id: TaskId }).optional(),
+      labels: z.array(Label).max(16),
+    }),
+    output: z.object({ memories: z.array(InputMemory) }),
+    bodySizeBytesMax: 64_000,
+  }),
   recallForBriefing: route({
     method: 'POST',
     path: '/v1/memory/briefings',

@@ -48,6 +48,7 @@ const summary = (more: Partial<ApprovalSummary> = {}): ApprovalSummary =>
     expires_at: at(3_600),
     decided_at: null,
     decided_by: null,
+    memory: null,
     ...more,
   }) as ApprovalSummary;
 
@@ -262,6 +263,35 @@ describe('deciding', () => {
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
     writeFileSync(file, '{');
     assert.equal((await run('approve', ID, '--edit', file)).code, 2);
+  });
+
+  test('a proposed memory is shown with its scope and changes, and approved in other words', async () => {
+    const memory = {
+      memory_id: `memory_${'1'.repeat(26)}`,
+      version: 1,
+      class: 'semantic',
+      scope: 'project:app',
+      by: 'agent:coder',
+      run_id: id('run', 1),
+      task_id: id('task', 1),
+    } as NonNullable<ApprovalView['memory']>;
+    scripted(view({ memory, labels: ['agent', 'outside'], task_id: null, root_task_id: null }));
+    const { stdout } = await run('approvals', ID);
+    for (const pattern of [
+      /project:app/,
+      /agent:coder/,
+      /agent, outside: others wrote it/,
+      /\+fast/,
+    ])
+      assert.match(stdout, pattern);
+    assert.doesNotMatch(stdout, /agentctl ask/);
+    const file = join(fake.stateDir, 'words.txt');
+    writeFileSync(file, 'In other words.\n');
+    assert.match((await run('approve', ID, '--edit', file)).stdout, /memory_1+ is recorded/);
+    const edited_arguments = { text: 'In other words.' };
+    assert.deepEqual(sent('approve')?.body, { nonce: 'n1', edited_arguments });
+    scripted(view({ memory: { ...memory, version: 2 } }));
+    assert.match((await run('approve', ID)).stderr, /--seen/);
   });
 
   test('arguments another person edited must be reviewed first', async () => {

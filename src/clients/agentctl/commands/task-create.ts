@@ -128,6 +128,7 @@ async function readInput(runtime: RuntimeClient, input: string): Promise<TaskInp
     checkId(input, 'artifact');
     return { kind: 'artifact_ref', id: input.replace(/^artifact:\/\//, '') };
   }
+  if (/^memory_[0-9a-z]{26}$/.test(input)) return { kind: 'memory_ref', id: input };
   if (!input.startsWith('@')) return { kind: 'text', text: input };
   const file = input.slice(1);
   const bytes = readBytes(file);

@@ -69,7 +69,7 @@ export const taskCommands: readonly Command[] = [
         value: 'INPUT',
         many: true,
         completes: 'file',
-        help: 'input: artifact_…, @FILE or text; repeatable',
+        help: 'input: artifact_…, memory_…, @FILE or text; repeatable',
       },
       { name: 'parent', value: 'ID', completes: 'task', help: 'parent task' },
       { name: 'context', value: 'ID', completes: 'context', help: 'thread to continue' },

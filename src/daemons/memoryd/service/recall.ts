@@ -42,7 +42,8 @@ export function makeRecall(deps: {
   clock: Clock;
   newId: NewId;
 }): Recall {
-  const { db, outbox, rights, finder, texts, clock, newId } = deps;
+  const { db, rights, finder, texts, clock } = deps;
+  const recordRecall = makeRecordRecall(deps);
 
   /** A named scope that the caller may not read is denied, also when it has no memories. */
   const findScopes = async (actor: Actor, { scopes, agent }: RecallQuery): Promise<string[]> => {
@@ -98,7 +99,28 @@ export function makeRecall(deps: {
     return cutToTokens(recalled, maxTokens).slice(0, limit);
   };
 
-  const record = async ({ principal, run }: Actor, found: readonly RecalledMemory[]) => {
+  return async (actor, query) => {
+    const scopes = await findScopes(actor, query);
+    const found = scopes.length === 0 ? [] : await find(scopes, query);
+    const recalled = await load(found, query);
+    await recordRecall(actor, recalled);
+    return recalled;
+  };
+}
+
+/** Writes the event that somebody read these memories. */
+export type RecordRecall = (actor: Actor, found: readonly { id: string }[]) => Promise<void>;
+
+export function makeRecordRecall({
+  db,
+  outbox,
+  newId,
+}: {
+  db: Pick<Database, 'write'>;
+  outbox: Pick<Outbox, 'add' | 'wakeSoon'>;
+  newId: NewId;
+}): RecordRecall {
+  return async ({ principal, run }, found) => {
     await db.write((sql) =>
       outbox.add(sql, {
         id: newId<string>('recall'),
@@ -122,13 +144,5 @@ export function makeRecall(deps: {
       }),
     );
     outbox.wakeSoon();
-  };
-
-  return async (actor, query) => {
-    const scopes = await findScopes(actor, query);
-    const found = scopes.length === 0 ? [] : await find(scopes, query);
-    const recalled = await load(found, query);
-    await record(actor, recalled);
-    return recalled;
   };
 }
