@@ -16,6 +16,7 @@ import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
 import { memoryQuality } from './memory-quality.ts';
 import { memorySpeed } from './memory-speed.ts';
+import { memoryWrite } from './memory-write.ts';
 import { migrate } from './migrate.ts';
 import { million } from './million.ts';
 import { modeld } from './modeld.ts';
@@ -46,6 +47,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   prune,
   memoryQuality,
   memorySpeed,
+  memoryWrite,
   sandbox,
   boxRun,
   layer,

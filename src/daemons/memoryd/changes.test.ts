@@ -194,6 +194,37 @@ test('[R74] [R137] what is forgotten is gone from every file, and stays so after
   assert.equal(events.length, 2);
 });
 
+test('merges and forgets at the same time: each is done or refused, and no forgotten text is left', async () => {
+  const texts = Array.from({ length: 12 }, (_, n) => `Curlew number ${n} has a secret nest.`);
+  const made = await Promise.all(texts.map((text) => host.remember(text)));
+  const pairs = made.flatMap(({ id }, i) => (i % 2 === 0 ? [[id, made[i + 1]!.id]] : []));
+  const work = pairs.flatMap((ids, i) => [
+    host.alice.merge({ body: { ids, text: `Pair ${i} of curlews.` } }),
+    host.alice.forget({ body: { ids: [ids[0]!] } }),
+  ]);
+  const done = await Promise.allSettled(work);
+  for (const [i, one] of done.entries())
+    if (one.status === 'rejected') {
+      assert.equal(i % 2, 0, 'a forget is never refused');
+      assert.match(one.reason.message, /is forgotten|has changed/);
+    }
+  const status = async (id: MemoryView['id']) =>
+    (await host.alice.getMemory({ params: { id }, query: {} })).memory.status;
+  for (const [i, [first, second]] of pairs.entries()) {
+    assert.equal(await status(first!), 'forgotten');
+    const isMerged = done[2 * i]!.status === 'fulfilled';
+    assert.equal(await status(second!), isMerged ? 'merged' : 'active');
+  }
+  const forgotten = made.filter((_, i) => i % 2 === 0).map((_, i) => `number ${2 * i} has`);
+  const journal = readFileSync(
+    join(world.stateDir, 'memory', 'journals', '2026-06-29.jsonl'),
+    'utf8',
+  );
+  for (const words of forgotten) assert.ok(!journal.includes(words), words);
+  const { problems } = await host.alice.rebuildMemory({});
+  assert.deepEqual(problems, []);
+});
+
 test('a text that another memory has too stays on the disk until both are forgotten', async () => {
   const long = 'the same long text '.repeat(400);
   const one = await host.remember(long);
