@@ -65,7 +65,47 @@ docs: ## write the reference pages that are made from the code, and record the d
 	@if $(NODE) tools/build.ts --verbose; then $(NODE) tools/record-demo.ts; \
 	else echo 'make docs: the build failed, so the demo was not recorded'; fi
 
+# Words of agentctl: each prints the command that it stands for, and runs it. Values reach the shell
+# as its variables, so that a quote in a goal stays a quote.
+AGENTCTL ?= bin/agentctl
+need_value = @test -n "$${$(1)}" || { echo 'make $@: give $(1)=…'; exit 2; }
+say = @run() { printf '%s' '$(AGENTCTL)'; for word; do printf " '%s'" "$$word"; done; echo; exec $(AGENTCTL) "$$@"; }; run $(1)
+
+up: ## agentctl up
+	$(call say,up)
+
+down: ## agentctl down
+	$(call say,down)
+
+stop: ## agentctl stop NAME; without NAME= it halts every agent
+	$(call say,$(if $(NAME),stop "$$NAME",halt))
+
+create: ## agentctl agent create NAME=… --persona PERSONA (coder)
+	$(call need_value,NAME)
+	$(call say,agent create "$$NAME" --persona "$${PERSONA:-coder}")
+
+task: ## agentctl task create GOAL=… --wait
+	$(call need_value,GOAL)
+	$(call say,task create "$$GOAL" --wait)
+
+task-add: ## agentctl task add GOAL=…, with OWNER=… or for the best match
+	$(call need_value,GOAL)
+	$(call say,task add "$$GOAL" $(if $(OWNER),--owner "$$OWNER"))
+
+send: ## agentctl send TO=… MESSAGE=…
+	$(call need_value,TO)
+	$(call need_value,MESSAGE)
+	$(call say,send "$$TO" "$$MESSAGE")
+
+status: ## agentctl status
+	$(call say,status)
+
+logs: ## agentctl logs NAME=…
+	$(call need_value,NAME)
+	$(call say,logs "$$NAME")
+
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage
 
-.PHONY: help demo test test-harnesses check bench fuzz soak build native docs clean
+.PHONY: help demo test test-harnesses check bench fuzz soak build native docs clean \
+	up down stop create task task-add send status logs
