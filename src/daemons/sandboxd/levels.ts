@@ -198,7 +198,12 @@ export function makeLevels(options: {
 function probeLayers(found: string): Probe {
   const name = 'layers';
   if (found === 'root' || found === 'user')
-    return { name, works: true, detail: 'overlays over directories of people', fix: null };
+    return {
+      name,
+      works: true,
+      detail: 'overlays over directories of people; copies where none can be mounted',
+      fix: null,
+    };
   const [, isCopy, reason = 'an older warden'] = /^(copy|no): (.*)$/.exec(found) ?? [];
   if (isCopy === 'copy')
     return { name, works: true, detail: `copies of directories of people: ${reason}`, fix: null };
