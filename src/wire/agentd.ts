@@ -25,6 +25,7 @@ import {
   TreeNode,
   WaitView,
 } from './agentd/tasks.ts';
+import { erasureRoutes } from './copies.ts';
 import {
   AgentName,
   ArtifactId,
@@ -89,6 +90,7 @@ export const agentdRoutes = routes({
   ...backupRoutes,
   ...changeRoutes,
   ...mailRoutes,
+  ...erasureRoutes,
   // tasks
   createTask: route({
     method: 'POST',

@@ -3,6 +3,7 @@
 import * as z from 'zod';
 import { ProposedMemory, routesForMemoryd } from './approvald/proposals.ts';
 import { Redeemed } from './approvald/statement.ts';
+import { eraseCopiesRoute } from './copies.ts';
 import {
   AgentName,
   ApprovalId,
@@ -212,6 +213,7 @@ export const approvaldRoutes = routes({
   // agentd
   prune: pruneRoute('/v1/approvals/prune'),
   expireTombstones: expireRoute('/v1/approvals/tombstones/expire'),
+  eraseCopies: eraseCopiesRoute('/v1/approvals/copies/erase'),
   // toold
   /** Idempotent per call. `granted`: a permit covers the call. */
   askApproval: route({

@@ -97,6 +97,8 @@ export const EVENT_KINDS = [
   'memory.expiry.set',
   'memory.forgotten',
   'memory.pruned',
+  // the last copy of a forgotten text was removed
+  'memory.erased',
   'memory.snapshot.taken',
   'memory.recalled',
   // what a run's briefing got

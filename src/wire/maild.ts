@@ -1,5 +1,6 @@
 // maild's contract: what other daemons have delivered to people, and what people read and send.
 import * as z from 'zod';
+import { eraseCopiesRoute } from './copies.ts';
 import { AgentName, ContextId, pageQuery, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 
@@ -63,6 +64,7 @@ export const maildRoutes = routes({
     output: z.object({ delivered: z.int() }),
     bodySizeBytesMax: 24_000_000,
   }),
+  eraseCopies: eraseCopiesRoute('/v1/mail/copies/erase'),
   /** To another person. Work for an agent is a task or a message at agentd. */
   sendMail: route({
     method: 'POST',

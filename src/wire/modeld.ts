@@ -2,6 +2,7 @@
 // dialects (/openai, /anthropic) are passed through as those vendors define them.
 import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
+import { eraseCopiesRoute } from './copies.ts';
 import { liveRoute } from './live.ts';
 import {
   EmbedRequest,
@@ -300,6 +301,7 @@ export const modeldRoutes = routes({
     dialect: 'anthropic',
   }),
   prune: pruneRoute('/v1/models/prune'),
+  eraseCopies: eraseCopiesRoute('/v1/models/copies/erase'),
   /** Removes messages, parameters and responses; the calls and their usage stay. */
   pruneContexts: route({
     method: 'POST',

@@ -1,6 +1,7 @@
 // toold's contract: tools, tool calls, and the admission of runs.
 import * as z from 'zod';
 import { admissionFields, admissionRoutes } from './admission.ts';
+import { eraseCopiesRoute } from './copies.ts';
 import {
   AgentName,
   BoxId,
@@ -295,5 +296,6 @@ export const tooldRoutes = routes({
   }),
   prune: pruneRoute('/v1/tools/prune'),
   expireTombstones: expireRoute('/v1/tools/tombstones/expire'),
+  eraseCopies: eraseCopiesRoute('/v1/tools/copies/erase'),
   ...admissionRoutes(AdmitToolRunBody),
 });

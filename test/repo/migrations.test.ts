@@ -29,6 +29,7 @@ const MADE: Record<string, string[]> = {
     '520652eba981f677cda8929810a295a8baf7a1fd7435dff7ef65c4cac31fee55',
     'ab0229462a568f30f47cf0bc167b6c3d8bfc8cc4701c66d7713e60e406cdd23a',
     '5587032480fce9815e3b12b376bbac7a87c3c5436388e6fce9a125025bf4f1f5',
+    '70bd971fe0d28e6eabe1055df84d4393fe2edfe753d23c21884d2395efb5535c',
   ],
   'approvald/store/rows.ts': [
     '712875b6b5a54fcf74956db83336bbdcc24a63615e7c740f1e458b060d6908e0',
@@ -53,6 +54,7 @@ const MADE: Record<string, string[]> = {
     '40c7740a81fa9f31fc06f21dc1475befe16b9205b79521ce6899855b44bf6b4f',
     '15257f4c5423316107a5925c80a48b7d9e2eea38f1baf36b5773c685d0ad25bc',
     'dabde3aee4a210dc07af732a8beaca6af8c9ad8fa7ae73b0aad2dc94acfd45db',
+    '70a8966ae44fa8ddd8e0428b52a238239d47897beadc87c6a0cb4c1479b70deb',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

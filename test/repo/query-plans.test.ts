@@ -25,11 +25,6 @@ const ALLOWED: { start: string; index: string; why: string }[] = [
     why: 'reads the newest 10,000 calls at most',
   })),
   {
-    start: 'SELECT id, ended_ms FROM tasks WHERE depth = 0',
-    index: 'tasks_roots_by_end',
-    why: 'a page of the index; it compares the pair of columns itself',
-  },
-  {
     start: 'SELECT p.*, a.rules, a.chain FROM permits p',
     index: 'permits_by_agent',
     why: 'reads the permits of one agent that have not expired',

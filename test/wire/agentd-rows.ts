@@ -8,6 +8,7 @@ import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../suppor
 import { eventually } from '../support/runtime.ts';
 import { backupRows } from './backup-rows.ts';
 import { makeChangeRows } from './change-rows.ts';
+import { erasureRows } from './erasure-rows.ts';
 import { incomingMailRows } from './incoming-mail-rows.ts';
 import { personaRows } from './persona-rows.ts';
 import { policyRows } from './policy-routes.ts';
@@ -447,6 +448,7 @@ export const ROWS = {
   ...policyRows,
   ...personaRows,
   ...incomingMailRows,
+  ...erasureRows,
   ...retentionRows,
   ...site,
 };

@@ -9,6 +9,7 @@ import { type ApprovalView, approvaldRoutes } from '../../src/wire/approvald.ts'
 import type { MemoryView } from '../../src/wire/memoryd/records.ts';
 import type { ApprovalId, CallId, PermitId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { expireRow, pruneRow } from './prune-rows.ts';
 import { type Bad, type Good, rows, withBody } from './row.ts';
 
@@ -259,5 +260,6 @@ export const ROWS = rows({
       assert.equal(response.permit.active, false),
   },
   prune: pruneRow,
+  eraseCopies: eraseCopiesRow,
   expireTombstones: expireRow,
 });

@@ -1,8 +1,10 @@
 // The rows of maild's routes: for each, a request that succeeds and specific ones it must refuse.
+
 import assert from 'node:assert/strict';
 import { deriveId } from '../../src/platform/ids.ts';
 import { type MailSummary, type MailView, maildRoutes } from '../../src/wire/maild.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { rows, withBody } from './row.ts';
 
 let made = 0;
@@ -37,6 +39,7 @@ export const ROWS = rows({
     check: ({ delivered }: { delivered: number }) => assert.equal(delivered, 1),
     bad: [['no notice', (g) => withBody(g, { notices: [] }), 'bad_request']],
   },
+  eraseCopies: eraseCopiesRow,
   sendMail: {
     good: async () => ({ body: { to: 'operator', text: 'The herons are back.' } }),
     check: ({ mail }: { mail: { message_id: string } }) =>

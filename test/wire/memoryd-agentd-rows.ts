@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import type { BriefedMemory } from '../../src/wire/memoryd/for-agentd.ts';
 import type { KeptEpisode } from '../../src/wire/memoryd/retention.ts';
 import type { IdleWorld } from '../support/callers.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { rows, withBody } from './row.ts';
 
 const about = ({ someRun }: IdleWorld) => ({
@@ -76,4 +77,5 @@ export const AGENTD_ROWS = rows({
     good: async () => ({}),
     check: ({ scopes }: { scopes: object[] }) => assert.ok(Array.isArray(scopes)),
   },
+  eraseCopies: eraseCopiesRow,
 });

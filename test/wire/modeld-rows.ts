@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import type { IdleWorld } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { expireRow, pruneRow } from './prune-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
 
@@ -251,6 +252,7 @@ export const ROWS = rows({
     bad: [['a model it does not have', (g) => ({ ...g, query: { model: 'x' } }), 'not_found']],
   },
   prune: pruneRow,
+  eraseCopies: eraseCopiesRow,
   pruneContexts: pruneRow,
   prunePeoplesCalls: {
     good: async () => ({ body: { before: '2000-01-01T00:00:00Z', limit: 10 } }),

@@ -4,6 +4,7 @@ import { socketPathFor } from '../../src/platform/daemon.ts';
 import { tooldRoutes } from '../../src/wire/toold.ts';
 import { callSocket, type IdleWorld, type LiveRun, runSocketOf } from '../support/callers.ts';
 import { admission, freshRun } from './admission.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { expireRow, pruneRow } from './prune-rows.ts';
 import { rows, withBody } from './row.ts';
 
@@ -149,5 +150,6 @@ export const ROWS = rows({
     bad: [['a relative path', (g) => withBody(g, { target: 'srv' }), 'bad_request']],
   },
   prune: pruneRow,
+  eraseCopies: eraseCopiesRow,
   expireTombstones: expireRow,
 });

@@ -13,6 +13,7 @@ import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { presetRoutes } from '../../wire/agentd/presets.ts';
 import type { agentdRoutes, SendMessage } from '../../wire/agentd.ts';
 import type { RunCaller } from '../../wire/caller.ts';
+import type { erasureRoutes } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Artifacts } from './artifacts.ts';
 import { makeBoardHandlers } from './board-handlers.ts';
@@ -63,6 +64,7 @@ export type ApiDeps = {
   proposals: ProposalHandlers;
   changes: Handlers<typeof changeRoutes>;
   incomingMail: Handlers<typeof mailRoutes>;
+  erasures: Handlers<typeof erasureRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
   about: { version: string; mode: 'embedded' | 'split'; stateDir: string; startedAt: string };
@@ -100,6 +102,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.proposals,
     ...deps.changes,
     ...deps.incomingMail,
+    ...deps.erasures,
     ...deps.retention,
     ...makeTaskHandlers(deps),
     ...makeBoardHandlers(deps),

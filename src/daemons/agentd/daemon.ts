@@ -27,6 +27,7 @@ import { makeCalls } from './calls.ts';
 import { openChanges } from './changes/handlers.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { addQueueGauges, countEvents, observeEndedTasks } from './counters.ts';
+import { makeErasures } from './erasure/erasures.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makeIncomingMailHandlers } from './incoming-mail.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
@@ -298,6 +299,16 @@ async function start(context: DaemonContext<AgentdConfig>) {
     bundle: publisher.bundle,
     isBusy: () => liveCount() > 0,
   });
+  const erasures = makeErasures({
+    store,
+    database,
+    blobs,
+    peers: { toold, approvald, maild, memoryd, modeld },
+    stopRun: activations.stop,
+    clock,
+    log,
+    failpoint: context.failpoint,
+  });
   const about = {
     version: context.version,
     mode: context.mode,
@@ -331,6 +342,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       proposals: makeProposalHandlers({ store, stateDir, orders: told }),
       changes: changeHandlers,
       incomingMail: makeIncomingMailHandlers({ store, service, artifacts, policy }),
+      erasures: erasures.handlers,
       findApplyRun: changes.findRun,
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
       retention: retentionHandlers,
@@ -370,11 +382,12 @@ async function start(context: DaemonContext<AgentdConfig>) {
       retention.begin();
       episodes?.begin();
       notices?.begin();
+      erasures.begin();
     },
     async drain() {
       await retention.stop();
       await service?.drain();
-      await Promise.all([episodes?.stop(), notices?.stop()]);
+      await Promise.all([episodes?.stop(), notices?.stop(), erasures.stop()]);
       // Requeue before ending the processes, so that their exits do not count as crashes.
       await store.recoverRuns('runtime shutting down');
       await activations?.stopAll();

@@ -5,6 +5,7 @@ import { cutPage, readIdCursor } from '../../platform/page.ts';
 import type { SigningKey } from '../../platform/signed-json.ts';
 import type { approvaldRoutes } from '../../wire/approvald.ts';
 import type { Caller, OperatorCaller } from '../../wire/caller.ts';
+import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Proposals } from './proposals.ts';
 import type { ApprovaldService, DecisionBody } from './service.ts';
@@ -19,6 +20,7 @@ export function makeHandlers(deps: {
   prune: ApprovaldStore['pruneTree'];
   listReadable: Proposals['listReadable'];
   countPending: Proposals['countPending'];
+  eraseCopies: (order: EraseCopies) => Promise<ErasedCopies>;
 }): Handlers<typeof approvaldRoutes> {
   const { service, store, signing, clock } = deps;
   const decide = async (caller: Caller, id: string, body: DecisionBody, nonce: string) => ({
@@ -37,6 +39,7 @@ export function makeHandlers(deps: {
     redeemApproval: ({ params, body }) => service.redeem({ id: params.id, ...body }),
     withdrawApprovals: async ({ body }) => ({ withdrawn: await store.withdraw(body) }),
     prune: ({ body }) => deps.prune(body.root_task_id),
+    eraseCopies: ({ body }) => deps.eraseCopies(body),
     expireTombstones: async ({ body }) => ({
       expired: await store.expireTombstones(Date.parse(body.before)),
     }),

@@ -1,5 +1,7 @@
 // Assembles approvald from its parts.
 import { join } from 'node:path';
+import { makeEraseRecords } from '../../platform/copies/erase-records.ts';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openPersonKeys } from '../../platform/person-keys.ts';
@@ -24,6 +26,7 @@ import { makeMayDecide } from './may-decide.ts';
 import { makeMayRead } from './may-read.ts';
 import { makeProposals } from './proposals.ts';
 import { makeService } from './service.ts';
+import { COPY_PLACES } from './store/copy-places.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/rows.ts';
 import { makeStore } from './store/store.ts';
 import { makeWaitNotifier } from './wait-notifier.ts';
@@ -107,8 +110,16 @@ async function start(
     return answer;
   };
 
+  const eraseRecords = makeEraseRecords({ db, places: COPY_PLACES, seal: makeSeal({ db, log }) });
+  const eraseCopies: typeof eraseRecords = async (order) => {
+    failpoint('approvald.before-erase-copies');
+    const erased = await eraseRecords(order);
+    failpoint('approvald.after-erase-copies');
+    return erased;
+  };
+
   return {
-    handlers: makeHandlers({ service, store, signing, clock, prune, ...proposals }),
+    handlers: makeHandlers({ service, store, signing, clock, prune, eraseCopies, ...proposals }),
     database: db,
     ids: { db, columns: ID_COLUMNS, isFindable: proposals.isFindable },
     async begin() {

@@ -6,6 +6,7 @@ import { deriveId, type NewId } from '../../platform/ids.ts';
 import { hashJson } from '../../platform/json.ts';
 import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { Caller } from '../../wire/caller.ts';
+import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { maildRoutes } from '../../wire/maild.ts';
 import type { Delivery } from './delivery.ts';
@@ -26,6 +27,7 @@ export type MaildApiDeps = {
   mailbox: Mailbox;
   intake: Intake;
   once: MaildStore['once'];
+  eraseCopies(order: EraseCopies): Promise<ErasedCopies>;
   /** Throws unless a person of this name can get mail. */
   assertMailbox(box: string): Promise<void>;
   domain: string;
@@ -69,6 +71,7 @@ export function makeHandlers(deps: MaildApiDeps): Handlers<Routes> {
   };
 
   return {
+    eraseCopies: ({ body }) => deps.eraseCopies(body),
     deliverNotices: async ({ body, caller }) => ({
       delivered: await deps.deliverNotices(body.notices, caller.principal),
     }),

@@ -1,5 +1,6 @@
 // Assembles maild from its parts.
 import { join } from 'node:path';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { openOutbox } from '../../platform/outbox.ts';
 import { openPersonKeys } from '../../platform/person-keys.ts';
@@ -15,6 +16,7 @@ import { MailboxName, maildRoutes } from '../../wire/maild.ts';
 import { makeHandlers } from './api.ts';
 import { type MaildConfig, maildConfig } from './config.ts';
 import { makeDelivery } from './delivery.ts';
+import { makeEraseCopies } from './erase-copies.ts';
 import { makeMailAuthentication } from './intake/authenticate.ts';
 import { makeDirectory } from './intake/directory.ts';
 import { makeHandover } from './intake/handover.ts';
@@ -76,6 +78,7 @@ async function start(
       intake,
       deliverNotices: makeDeliverNotices({ agentd, delivery, config }),
       mailbox: makeMailbox(maildirs),
+      eraseCopies: makeEraseCopies({ db, root, maildirs, seal: makeSeal({ db, log }), failpoint }),
       once: store.once,
       async assertMailbox(box) {
         if (!isPerson(box))

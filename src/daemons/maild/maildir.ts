@@ -16,6 +16,8 @@ export type Maildirs = {
   /** Oldest first. */
   list(box: string): Promise<MaildirEntry[]>;
   read(box: string, entry: MaildirEntry, sizeBytesMax: number): Promise<ReadMail>;
+  /** Has other content under the same name, unless its reader moved or removed it. */
+  replace(box: string, entry: MaildirEntry, content: Uint8Array): Promise<void>;
   /** Resolves to its name from then on. */
   markRead(box: string, entry: MaildirEntry): Promise<void>;
 };
@@ -43,7 +45,11 @@ export function openMaildirs(root: string): Maildirs {
     return dir;
   };
 
-  const write = async (dir: string, { name, content }: MailFile): Promise<void> => {
+  const write = async (
+    dir: string,
+    { name, content }: Pick<MailFile, 'name' | 'content'>,
+    part: 'new' | 'cur' = 'new',
+  ): Promise<void> => {
     const tmp = join(dir, 'tmp', name);
     try {
       const file = await open(tmp, 'w', 0o600);
@@ -53,7 +59,7 @@ export function openMaildirs(root: string): Maildirs {
       } finally {
         await file.close();
       }
-      await rename(tmp, join(dir, 'new', name));
+      await rename(tmp, join(dir, part, name));
     } catch (error) {
       await rm(tmp, { force: true }).catch(() => {});
       throw error;
@@ -96,6 +102,12 @@ export function openMaildirs(root: string): Maildirs {
       } finally {
         await file.close();
       }
+    },
+    async replace(box, { dir: part, name }, content) {
+      const dir = join(root, box);
+      if (!existsSync(join(dir, part, name))) return;
+      await write(dir, { name, content }, part);
+      await syncDir(join(dir, part));
     },
     async markRead(box, entry) {
       if (entry.isRead) return;

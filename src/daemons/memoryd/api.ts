@@ -6,8 +6,9 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { ActingPerson } from '../../wire/approvald/proposals.ts';
 import type { Caller } from '../../wire/caller.ts';
+import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
-import type { MemoryId, NewMemory } from '../../wire/memoryd/records.ts';
+import type { ErasureView, MemoryId, MemoryView, NewMemory } from '../../wire/memoryd/records.ts';
 import type { MemoryRun, memorydRoutes } from '../../wire/memoryd.ts';
 import type { RecallForBriefing } from './service/briefing.ts';
 import type { MemoryChanges } from './service/changes.ts';
@@ -37,6 +38,8 @@ export type MemoryApiDeps = {
   readInputs: ReadInputs;
   keepEpisode: KeepEpisode;
   episodes: EpisodeRetention;
+  eraseCopies(order: EraseCopies): Promise<ErasedCopies>;
+  findErasure(id: string): Promise<ErasureView | null>;
   rebuild(): Promise<CaughtUp>;
 };
 
@@ -89,6 +92,10 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
   const { finder, changes, combine, snapshots, episodes, proposals } = deps;
   const viewAll = (actor: Actor, ids: readonly string[]) =>
     Promise.all(ids.map((id) => finder.view(actor, id)));
+  const withErasure = async (memory: MemoryView): Promise<MemoryView> =>
+    memory.status === 'forgotten'
+      ? { ...memory, erasure: await deps.findErasure(memory.id) }
+      : memory;
   const viewOne = async (actor: Actor, id: string) => ({ memory: await finder.view(actor, id) });
   const remember = async (
     context: AnyContext,
@@ -157,7 +164,8 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     async forget({ caller, body }) {
       const actor = asPerson(caller);
       await changes.forget(actor, body.ids);
-      return { memories: await viewAll(actor, body.ids) };
+      const views = await viewAll(actor, body.ids);
+      return { memories: await Promise.all(views.map(withErasure)) };
     },
     async expire({ caller, body }) {
       const actor = asPerson(caller);
@@ -219,9 +227,11 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     pruneEpisodes: ({ body: { ids, ...why } }) => episodes.prune(ids, why),
     compactMemory: async () => ({ compacted: await episodes.compact() }),
     memorySizes: async () => ({ scopes: await episodes.sizes() }),
+    eraseCopies: ({ body }) => deps.eraseCopies(body),
     rebuildMemory: () => deps.rebuild(),
     async getMemory({ caller, params, query }) {
-      return { memory: await finder.view(asPerson(caller), params.id, query.version) };
+      const view = await finder.view(asPerson(caller), params.id, query.version);
+      return { memory: await withErasure(view) };
     },
   };
 }

@@ -225,6 +225,49 @@ test('merges and forgets at the same time: each is done or refused, and no forgo
   assert.deepEqual(problems, []);
 });
 
+test('the texts are kept until agentd has them, and then nowhere', async () => {
+  const one = await host.remember('The quagga sleeps in the barn.', { caption: 'a picture of it' });
+  world.isAgentdAway = true;
+  const { memories } = await host.alice.forget({ body: { ids: [one.id] } });
+  assert.equal(memories[0]!.erasure?.status, 'waiting');
+  assert.match(readState(), /quagga/, 'control');
+  await host.alice.rebuildMemory({});
+  world.isAgentdAway = false;
+  await restart();
+  while ((await get(one.id)).erasure?.status !== 'running')
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.equal((await get(one.id)).text, null);
+  const order = world.erasures.find(({ memory_id }) => memory_id === one.id);
+  assert.deepEqual(
+    order?.texts.map(({ text }) => text),
+    ['The quagga sleeps in the barn.', 'a picture of it'],
+  );
+  assert.doesNotMatch(readState(), /quagga/);
+});
+
+test('what agents wrote with it, and what was made of it, is forgotten with it', async () => {
+  const text = 'The addax drinks from the north trough.';
+  const one = await host.remember(text);
+  const body = { ids: [one.id], text: `Summary. ${text}` };
+  const { memory: summary } = await host.alice.summarize({ body });
+  const { memory: merged } = await host.alice.merge({
+    body: { ids: [summary.id], text: `Merged. ${text}` },
+  });
+  const other = await host.remember(`Bob says: ${text}`);
+  const agentd = host.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
+  await host.alice.forget({ body: { ids: [one.id] } });
+  const forgotten = [world.erasures.find(({ memory_id }) => memory_id === one.id)!];
+  const { found, cursor } = await agentd.eraseCopies({ body: { forgotten } });
+  assert.deepEqual([found, cursor], [2, null]);
+  const states = await Promise.all([summary, merged, other].map(({ id }) => get(id)));
+  assert.deepEqual(
+    states.map(({ status }) => status),
+    ['forgotten', 'forgotten', 'active'],
+    'what a person wrote on their own stays',
+  );
+  assert.equal((await agentd.eraseCopies({ body: { forgotten } })).found, 0);
+});
+
 test('a text that another memory has too stays on the disk until both are forgotten', async () => {
   const long = 'the same long text '.repeat(400);
   const one = await host.remember(long);

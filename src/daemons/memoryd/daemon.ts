@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { openBlobStore } from '../../platform/blob-store.ts';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { makeMutex } from '../../platform/mutex.ts';
 import { openOutbox } from '../../platform/outbox.ts';
@@ -26,7 +27,9 @@ import { makeChanges } from './service/changes.ts';
 import { makeCombine } from './service/combine.ts';
 import { makeEpisodeRetention } from './service/episode-retention.ts';
 import { makeKeepEpisode } from './service/episodes.ts';
+import { makeEraseCopies } from './service/erase-copies.ts';
 import { makeFinder } from './service/finder.ts';
+import { findErasure, handOver } from './service/hand-over.ts';
 import { makeReadInputs } from './service/inputs.ts';
 import { makeFindOwner } from './service/owner.ts';
 import { makeProposalReviews } from './service/proposal-review.ts';
@@ -45,6 +48,7 @@ import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 const PROPOSAL_BACKOFF_MS = { min: 200, max: 30_000 };
+const HAND_OVER_BACKOFF_MS = { min: 100, max: 10_000 };
 const EXPIRY_BACKOFF_MS = { min: 1_000, max: 60_000 };
 
 async function start(
@@ -70,8 +74,6 @@ async function start(
       takeBack: journal.takeBack,
     },
   });
-  // Pages of forgotten texts are overwritten.
-  await db.read((sql) => sql.all('PRAGMA secure_delete = ON'));
   const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const outbox = await openOutbox({ db, source: 'memoryd', clock, append, log });
@@ -131,7 +133,7 @@ async function start(
   const recall = makeRecall(parts);
   /** Files of the journal are rewritten by one at a time, and not while they are read. */
   const filesLock = makeMutex();
-  const erase = () =>
+  const eraseOwn = () =>
     filesLock(async () => {
       await eraseForgotten({ ...own, objects });
       await procedures.publish();
@@ -139,16 +141,34 @@ async function start(
   const compact = (nowMs: number) =>
     filesLock(() => compactOldestDay({ ...own, journalDir, objects }, nowMs));
   const episodes = makeEpisodeRetention({ ...own, commit, compact });
+  const handOverLock = makeMutex();
+  const handOverDue = () => handOverLock(() => handOver({ ...own, agentd }));
+  const handingOver = makeWakeLoop({
+    clock,
+    async work() {
+      await handOverDue();
+      return undefined;
+    },
+    backoffMs: HAND_OVER_BACKOFF_MS,
+    onError: (error) =>
+      log.warn('agentd does not remove copies of forgotten memories yet; retrying', { error }),
+  });
+  const erase = async (): Promise<void> => {
+    await eraseOwn();
+    await handOverDue().catch(() => handingOver.wake());
+  };
   const onForgotten = (ids: readonly string[]) => proposals.withdraw(ids);
   const changes = makeChanges({ ...parts, erase, onForgotten });
   const proposals = makeProposals({ ...parts, approvald, changes, onOpen });
   const reviews = makeProposalReviews({ finder, rights, changes, people });
+  const seal = makeSeal({ db, log });
+  const eraseCopies = makeEraseCopies({ ...parts, erase: eraseOwn, onForgotten, seal });
   const combine = makeCombine(parts);
   const snapshots = makeMemorySnapshots(parts);
   const recallForBriefing = makeRecallForBriefing({ recall, finder });
   const keepEpisode = makeKeepEpisode({ ...parts, lifetimesS: config.expires_s_for });
   const readInputs = makeReadInputs({ finder, rights, recordRecall: makeRecordRecall(own) });
-  const forAgentd = { readInputs, recallForBriefing, keepEpisode, episodes };
+  const forAgentd = { readInputs, recallForBriefing, keepEpisode, episodes, eraseCopies };
   const forPeople = { remember, recall, finder, changes, combine, snapshots };
   const service = { ...forPeople, ...forAgentd, proposals, reviews };
 
@@ -158,22 +178,25 @@ async function start(
       makeHandlers({
         ...service,
         rebuild: makeRebuild({ ...own, filesLock, publishProcedures: procedures.publish }),
+        findErasure: (id) => findErasure({ db, agentd, log }, id),
       }),
     ),
     database: db,
     ids: { db, columns: ID_COLUMNS },
     async begin() {
       // A full disk must not keep the runtime down; the next forget or start tries again.
-      await erase().catch((error: unknown) =>
+      await eraseOwn().catch((error: unknown) =>
         log.warn('removing the texts of forgotten memories failed', { error }),
       );
+      handingOver.wake();
       expiry.wake();
       proposalLoop.wake();
       procedures.begin();
     },
     async stop() {
       policy.close();
-      await Promise.all([expiry.stop(), proposalLoop.stop(), procedures.stop()]);
+      const loops = [expiry, proposalLoop, procedures, handingOver];
+      await Promise.all(loops.map((loop) => loop.stop()));
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();
       await db.close();

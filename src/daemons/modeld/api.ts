@@ -217,14 +217,20 @@ function makeRunHandlers({
 
 type PruneRoutes =
   | 'prune'
+  | 'eraseCopies'
   | 'pruneContexts'
   | 'prunePeoplesCalls'
   | 'listContexts'
   | 'contextSizes'
   | 'expireTombstones';
 
-function makePruneHandlers({ pruning, reports }: ModeldService): Pick<ModeldHandlers, PruneRoutes> {
+function makePruneHandlers({
+  pruning,
+  eraseCopies,
+  reports,
+}: ModeldService): Pick<ModeldHandlers, PruneRoutes> {
   return {
+    eraseCopies: ({ body }) => eraseCopies(body),
     prune: ({ body }) => pruning.pruneTree(body),
     pruneContexts: ({ body: { dry_run: isDryRun = false, ...tree } }) =>
       pruning.pruneContexts(tree, isDryRun),

@@ -1,5 +1,6 @@
 // Assembles modeld: opens its database, policy, upstream and service.
 import { join } from 'node:path';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { JsonText } from '../../platform/link.ts';
 import { openOutbox } from '../../platform/outbox.ts';
@@ -78,6 +79,7 @@ async function start(
       policy,
       readArtifact: makeReadArtifact(context),
       recordFetches: makeRecordFetches(context),
+      seal: makeSeal({ db: database, log }),
       sockets: context.runSockets,
       clock,
       newId,

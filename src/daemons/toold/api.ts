@@ -4,6 +4,7 @@ import type { Handlers } from '../../platform/dispatch.ts';
 import { cutPage, readNumberCursor } from '../../platform/page.ts';
 import { isBasicTool } from '../../policy/capabilities.ts';
 import type { Caller, RunCaller } from '../../wire/caller.ts';
+import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { FileProblem } from '../../wire/primitives.ts';
 import type { PruneAnswer, PruneBody } from '../../wire/prune.ts';
@@ -29,6 +30,7 @@ export function makeHandlers(options: {
   problems: () => readonly FileProblem[];
   openProgram: (run: ToolRun, command: ProgramCommand) => Promise<OpenedProgram>;
   prune: (tree: PruneBody) => Promise<PruneAnswer>;
+  eraseCopies: (order: EraseCopies) => Promise<ErasedCopies>;
 }): Handlers<typeof tooldRoutes> {
   const { service, runs, store, marks, containment } = options;
   const findTool = (name: string) => {
@@ -98,6 +100,7 @@ export function makeHandlers(options: {
       labels: await marks.markTarget(body),
     }),
     prune: ({ body }) => options.prune(body),
+    eraseCopies: ({ body }) => options.eraseCopies(body),
     expireTombstones: async ({ body }) => ({
       expired: await store.expireTombstones(Date.parse(body.before)),
     }),

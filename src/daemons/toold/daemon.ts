@@ -1,6 +1,8 @@
 // Wires toold together; the one file that knows all its parts.
 import { join } from 'node:path';
 import { retryWithBackoff } from '../../platform/backoff.ts';
+import { makeEraseRecords } from '../../platform/copies/erase-records.ts';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import {
   type DaemonContext,
   type DaemonHandle,
@@ -43,6 +45,7 @@ import { makeWhatIf } from './permission/what-if.ts';
 import { makeFinishResult } from './results/finish-result.ts';
 import { makeRuns, type ToolRun } from './runs.ts';
 import { makeService } from './service.ts';
+import { COPY_PLACES } from './store/copy-places.ts';
 import { makeRunRows } from './store/run-rows.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 import { makeStore } from './store/store.ts';
@@ -65,10 +68,12 @@ export type TooldDeps = {
   policy: PolicySource;
   /** Set only where test tools are enabled. */
   appendLine: AppendLine | undefined;
+  /** Removes traces of forgotten texts from the files of the database. */
+  seal: ReturnType<typeof makeSeal>;
 };
 
 export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof tooldRoutes>> {
-  const { context, db, outbox, policy, appendLine } = parts;
+  const { context, db, outbox, policy, appendLine, seal } = parts;
   const { clock, config, log, metrics, failpoint } = context;
   const agentd = context.peer('agentd', agentdRoutes);
   const approvald = context.peer('approvald', approvaldRoutes);
@@ -194,6 +199,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
     log,
     failpoint,
   });
+  const eraseRecords = makeEraseRecords({ db, places: COPY_PLACES, seal });
   const inFlightPerRunMax = config.calls_in_flight_per_run_max;
   const { findSuspensions: suspensionsOf } = containment;
   const service = makeService({
@@ -226,6 +232,12 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
         const own = await store.pruneCalls(tree, clock.nowMs());
         failpoint('toold.after-prune');
         return { ...own, rows: own.rows + egress.rows };
+      },
+      async eraseCopies(order) {
+        failpoint('toold.before-erase-copies');
+        const erased = await eraseRecords(order);
+        failpoint('toold.after-erase-copies');
+        return erased;
       },
     }),
     async begin() {
@@ -279,7 +291,14 @@ async function start(
     onRefused: auditRefusals({ daemon: 'toold', db, outbox, newId: context.newId, log }),
   });
   return {
-    ...(await assemble({ context, db, outbox, policy, appendLine })),
+    ...(await assemble({
+      context,
+      db,
+      outbox,
+      policy,
+      appendLine,
+      seal: makeSeal({ db: database, log }),
+    })),
     database,
     ids: { db: database, columns: ID_COLUMNS },
   };

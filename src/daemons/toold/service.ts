@@ -6,6 +6,7 @@ import { canonicalJson, sha256Hex } from '../../platform/json.ts';
 import type { Metrics } from '../../platform/metrics.ts';
 import { assertCallOfRun } from '../../wire/call-id.ts';
 import type { RunCaller } from '../../wire/caller.ts';
+import { FORGOTTEN } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
 import type { CallAnswer, CallRequest, ToolView } from '../../wire/toold.ts';
@@ -32,6 +33,7 @@ type InFlightToolCall = {
   callId: CallId;
   runId: RunId;
   tool: string;
+  argumentsText: string;
   argumentsHash: string;
   controller: AbortController;
   answer: Promise<CallAnswer>;
@@ -86,6 +88,7 @@ export function makeService(options: {
       callId: request.call_id,
       runId: run.runId,
       tool: request.tool,
+      argumentsText: text,
       argumentsHash: hash,
       controller,
       answer: proceed({
@@ -109,16 +112,23 @@ export function makeService(options: {
   };
 
   const callLive = async (asking: IncomingCall): Promise<CallAnswer> => {
-    const { caller, request, hash } = asking;
+    const { caller, request, text, hash } = asking;
     for (;;) {
       const run = runs.current(caller);
       const flight = flights.get(request.call_id);
       if (flight === undefined) return launch(run, asking);
-      const own = { callId: request.call_id, run, toolName: request.tool, argumentsHash: hash };
+      const own = {
+        callId: request.call_id,
+        run,
+        toolName: request.tool,
+        argumentsText: text,
+        argumentsHash: hash,
+      };
       assertSameCall(own, {
         call_id: flight.callId,
         run_id: flight.runId,
         tool: flight.tool,
+        arguments: flight.argumentsText,
         arguments_hash: flight.argumentsHash,
       });
       try {
@@ -132,7 +142,7 @@ export function makeService(options: {
   };
 
   /** Answers from the record alone and writes nothing. */
-  const callReplay = async ({ caller, request, hash }: IncomingCall): Promise<CallAnswer> => {
+  const callReplay = async ({ caller, request, text, hash }: IncomingCall): Promise<CallAnswer> => {
     runs.current(caller);
     const record = await store.findCall(request.call_id);
     const differs = (what: string, details?: { record_ends: true }) =>
@@ -140,7 +150,8 @@ export function makeService(options: {
     if (record === undefined || record.run_id !== caller.runId)
       throw differs('is not recorded for this run', { record_ends: true });
     if (record.tool !== request.tool) throw differs(`was ${record.tool} in the record`);
-    if (record.arguments_hash !== hash) throw differs('had other arguments in the record');
+    if (!areSameArguments({ argumentsText: text, argumentsHash: hash }, record))
+      throw differs('had other arguments in the record');
     if (record.ended_ms === null && record.wait_id === null)
       throw differs(`has no outcome in the record (${record.status})`, { record_ends: true });
     return buildAnswer(record);
@@ -186,17 +197,33 @@ export function makeService(options: {
   };
 }
 
-type CallIdentity = { callId: string; run: ToolRun; toolName: string; argumentsHash: string };
+type CallIdentity = {
+  callId: string;
+  run: ToolRun;
+  toolName: string;
+  argumentsText: string;
+  argumentsHash: string;
+};
+type KnownArguments = { arguments: string; arguments_hash: string };
+
+/** Where a text was forgotten on one side, the other may still have it. */
+const areSameArguments = (
+  asked: Pick<CallIdentity, 'argumentsText' | 'argumentsHash'>,
+  known: KnownArguments,
+): boolean =>
+  known.arguments_hash === asked.argumentsHash ||
+  known.arguments.includes(FORGOTTEN) ||
+  asked.argumentsText.includes(FORGOTTEN);
 
 /** Throws unless both are the same call: an id never names another one. */
 function assertSameCall(
   asked: CallIdentity,
-  known: Pick<ToolCallRow, 'call_id' | 'run_id' | 'tool' | 'arguments_hash'>,
+  known: Pick<ToolCallRow, 'call_id' | 'run_id' | 'tool'> & KnownArguments,
 ): void {
   if (known.run_id !== asked.run.runId) throw new Error(`${known.call_id} belongs to two runs`);
   if (known.tool !== asked.toolName)
     throw fault('replay_differs', `${known.call_id} was ${known.tool}, now ${asked.toolName}`);
-  if (known.arguments_hash !== asked.argumentsHash)
+  if (!areSameArguments(asked, known))
     throw fault('replay_differs', `${known.call_id} (${known.tool}) had other arguments`);
 }
 

@@ -71,6 +71,8 @@ export function openSqlite(options: SqliteOptions): SqliteDatabase {
   try {
     enableAutoVacuum(db);
     db.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;');
+    // Deleted bytes are overwritten, so that a forgotten text leaves no trace in a page.
+    db.exec('PRAGMA secure_delete=ON');
     // After a failed sync the WAL may have a hole on the disk that the page cache hides, and a
     // power loss would lose all commits behind it. So the WAL of an earlier process is copied into
     // the database now, and starts empty.

@@ -1,5 +1,6 @@
 // The routes that agentd calls: what a run's scopes know about its goal, and the episodes of tasks.
 import * as z from 'zod';
+import { eraseCopiesRoute } from '../copies.ts';
 import { AgentName, Label, Principal, RunId, TaskId, Timestamp } from '../primitives.ts';
 import { route } from '../route.ts';
 import { MemoryClass, MemoryId, MemoryScope } from './records.ts';
@@ -101,4 +102,6 @@ export const routesForAgentd = {
     body: Episode,
     output: z.object({ ids: z.array(MemoryId) }),
   }),
+  /** Forgets the episodes, and what agents remembered, that have a forgotten text. */
+  eraseCopies: eraseCopiesRoute('/v1/memory/copies/erase'),
 };

@@ -137,6 +137,16 @@ export const MemoryVersion = z.object({
 });
 export type MemoryVersion = z.infer<typeof MemoryVersion>;
 
+/** How far the removal of a forgotten memory's copies is. */
+export const ErasureView = z.object({
+  /** `waiting`: agentd has not been reached. `running`: some daemon has not confirmed yet. */
+  status: z.enum(['waiting', 'running', 'done']),
+  /** The records of each daemon that had a copy. */
+  copies: z.record(z.string(), z.int()),
+  done_at: Timestamp.nullable(),
+});
+export type ErasureView = z.infer<typeof ErasureView>;
+
 export const MemoryView = MemoryVersion.extend({
   id: MemoryId,
   class: MemoryClass,
@@ -146,6 +156,8 @@ export const MemoryView = MemoryVersion.extend({
   expires_at: Timestamp.nullable(),
   /** The memories that contradict it, are merged from it or summarize it. */
   used_by: z.array(MemoryLink),
+  /** How far a forgotten one is, where it is asked for. */
+  erasure: ErasureView.nullable().optional(),
 });
 export type MemoryView = z.infer<typeof MemoryView>;
 

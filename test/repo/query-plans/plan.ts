@@ -128,7 +128,10 @@ function readStep(
     index,
     isAutomatic: automatic !== undefined,
     equal: terms.filter((term) => /^(\w+|<expr>)(=| IS )/.test(term)).map(named),
-    range: terms.filter((term) => /^\w+[<>]/.test(term)).map(named),
+    // A key of several columns stands as a whole.
+    range: terms.flatMap((term) =>
+      /^\([\w,]+\)[<>]/.test(term) ? [term] : /^\w+[<>]/.test(term) ? [named(term)] : [],
+    ),
   };
 }
 
@@ -185,6 +188,7 @@ function listFilters(statement: string, step: Step, condition: string): string[]
   return splitConditions(where ?? '').filter((term) => {
     const [, alias, column] = /^(?:(\w+)\.)?(\w+)/.exec(term) ?? [];
     if (alias !== undefined && alias !== step.alias) return false;
+    if (decided.has(term.replaceAll(' ', ''))) return false;
     if (term === '1 = 1' || implied.has(term.replace(/^\w+\./, ''))) return false;
     const isPlain = /^(?:\w+\.)?\w+ (=|<|>|<=|>=|IN|IS|BETWEEN) /.test(term);
     return !isPlain || !decided.has(column === step.rowid ? 'rowid' : column!);

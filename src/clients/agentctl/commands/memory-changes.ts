@@ -1,4 +1,5 @@
 // agentctl memory edit, forget, expire, merge, summarize, approve, reject, snapshot and rollback.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fault } from '../../../wire/errors.ts';
 import type { MemorySnapshot, MemoryView } from '../../../wire/memoryd/records.ts';
 import type { Session } from '../command.ts';
@@ -30,8 +31,32 @@ export async function edit({ args, out, runtime }: Session): Promise<void> {
 
 export async function forget({ args, out, runtime }: Session): Promise<void> {
   const ids = [...args.positionals] as Id[];
-  const answer = await runtime().call('memoryd', 'forget', { body: { ids } });
-  out.print(answer, () => [`Forgot ${pluralize(ids.length, 'memory', 'memories')}.`]);
+  let answer = await runtime().call('memoryd', 'forget', { body: { ids } });
+  while (args.flag('wait') && answer.memories.some(isBeingErased)) {
+    await sleep(POLL_INTERVAL_MS);
+    // Nothing is forgotten twice.
+    answer = await runtime().call('memoryd', 'forget', { body: { ids } });
+  }
+  const isDone = !answer.memories.some(isBeingErased);
+  out.print(answer, () => [
+    `Forgot ${pluralize(ids.length, 'memory', 'memories')}.`,
+    isDone
+      ? describeErased(answer.memories)
+      : `Its copies elsewhere are being removed; see agentctl memory show ${ids[0]}`,
+  ]);
+}
+
+const POLL_INTERVAL_MS = 500;
+
+const isBeingErased = ({ erasure }: MemoryView): boolean =>
+  erasure != null && erasure.status !== 'done';
+
+function describeErased(memories: readonly MemoryView[]): string {
+  const counts = memories.flatMap(({ erasure }) => Object.values(erasure?.copies ?? {}));
+  const n = counts.reduce((sum, count) => sum + count, 0);
+  return n === 0
+    ? 'No copy was found elsewhere.'
+    : `${pluralize(n, 'copy', 'copies')} elsewhere removed.`;
 }
 
 export async function expire({ args, out, runtime }: Session): Promise<void> {

@@ -61,6 +61,15 @@ function explainScore({ words = [], reasons = {} }: RecalledMemory): string {
 const showLinks = (links: readonly MemoryLink[]): string =>
   links.map(({ kind, id, version }) => `${kind} ${id} (version ${version})`).join('\n');
 
+/** How far the removal of its copies is. */
+function showErasure({ erasure }: MemoryView): string | undefined {
+  if (erasure == null) return undefined;
+  const found = Object.entries(erasure.copies).map(([daemon, n]) => `${daemon} ${n}`);
+  const removed = found.length === 0 ? 'none found' : `removed at ${found.join(', ')}`;
+  const left = { waiting: 'waiting for agentd', running: 'still looking', done: undefined };
+  return [left[erasure.status], removed].filter((part) => part !== undefined).join('; ');
+}
+
 export function renderMemory(memory: MemoryView, out: Out): string[] {
   const nowMs = Date.now();
   const { run_id, task_id, call_id } = memory;
@@ -84,6 +93,7 @@ export function renderMemory(memory: MemoryView, out: Out): string[] {
     ['size', formatSize(memory.size_bytes)],
     ['made of', showLinks(memory.links)],
     ['used by', showLinks(memory.used_by)],
+    ['copies', showErasure(memory)],
   ];
   return [
     out.paint('bold', memory.id),

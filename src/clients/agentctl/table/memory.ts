@@ -145,7 +145,8 @@ export const memoryCommands: readonly Command[] = [
   {
     path: ['memory', 'forget'],
     positionals: [IDS],
-    help: 'remove texts for good, from every file; ids and links stay',
+    options: [{ name: 'wait', help: 'until the last copy of them is removed' }],
+    help: 'remove texts for good, and their copies in tasks; ids and links stay',
     load: async () => (await load()).forget,
   },
   {

@@ -8,6 +8,7 @@ import { findRecorded } from '../../../platform/sql/idempotency.ts';
 import { makeArtifactPruneMethods } from './artifact-pruning.ts';
 import { callKey, makeCallMethods } from './call-methods.ts';
 import { makeEpisodeMethods } from './episodes.ts';
+import { makeErasureMethods } from './erasures.ts';
 import { makeKeepMethods } from './kept-trees.ts';
 import { makeLayerActionMethods } from './layer-actions.ts';
 import { makeNoticeMethods } from './notices.ts';
@@ -53,6 +54,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makeKeepMethods(write),
     ...makeEpisodeMethods(db, write),
     ...makeNoticeMethods(db, write),
+    ...makeErasureMethods(db, write),
     ...makeLayerActionMethods(db, write),
     ...makePruneMethods(db, write),
     ...makePrunePartMethods(db, write),

@@ -5,6 +5,7 @@ import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
+import { ERASURE_TABLES } from './erasures.ts';
 import { RETENTION_TABLES } from './retention-tables.ts';
 
 export const ID_COLUMNS: IdColumns = {
@@ -310,4 +311,5 @@ ${IDEMPOTENCY_TABLE}
   'ALTER TABLE runs ADD COLUMN persona_hash TEXT',
   NOTICES,
   BOARD,
+  ERASURE_TABLES,
 ];

@@ -11,6 +11,7 @@ import type { TaskEdit } from './assign-task.ts';
 import type { BriefingMembers } from './briefings.ts';
 import type { Ending } from './end-task.ts';
 import type { EpisodeMethods } from './episodes.ts';
+import type { ErasureMethods } from './erasures.ts';
 import type { KeepMethods } from './kept-trees.ts';
 import type { LayerActionMethods } from './layer-actions.ts';
 import type { NewMessage } from './messages.ts';
@@ -31,6 +32,7 @@ type OtherMethods = Views &
   KeepMethods &
   EpisodeMethods &
   NoticeMethods &
+  ErasureMethods &
   LayerActionMethods &
   PruneMethods &
   PrunePartMethods &

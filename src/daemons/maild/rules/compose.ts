@@ -63,7 +63,7 @@ function toMailText(text: string): string {
   return lines.endsWith('\n') ? lines : `${lines}\n`;
 }
 
-function encodeQuoted(text: string): string {
+export function encodeQuoted(text: string): string {
   return text
     .split('\n')
     .map((line) => {

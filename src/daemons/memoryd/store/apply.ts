@@ -14,6 +14,9 @@ import { pruneMemory } from './prune.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
 import { countInScope, countVersions, EPISODE_AUTHOR, endEpisode } from './scope-counts.ts';
 
+/** Forgets copies of what somebody forgot (service/erase-copies.ts). */
+export const COPIES_AUTHOR = 'service:memoryd';
+
 export type ApplyDeps = {
   /** Reads a text that is too long for the journal. Undefined: its object is missing. */
   readObject(hash: string): string | undefined;
@@ -199,12 +202,13 @@ async function accept(step: Step, id: string): Promise<void> {
 
 /** The texts are removed from the journal and the disk afterwards. */
 async function forget(step: Step, id: string): Promise<void> {
-  const { sql } = step;
+  const { sql, entry, deps } = step;
   const memory = await findMemory(sql, id);
   if (memory === undefined) return;
   const rows = await sql.all<VersionRow>('SELECT * FROM versions WHERE memory_id = ?', id);
   const isEpisode = memory.episode_of !== null;
   await countInScope(sql, memory.scope, countVersions(rows, { isEpisode, sign: -1 }));
+  if (entry.by !== COPIES_AUTHOR) await addDueCopies(sql, id, rows, deps);
   await removeFromIndex(
     sql,
     rows.map(({ number }) => Number(number)),
@@ -222,6 +226,27 @@ async function forget(step: Step, id: string): Promise<void> {
     id,
   );
   await end(step, id, 'forgotten');
+}
+
+/** In a rebuild, texts that were removed before are not there any more. */
+async function addDueCopies(
+  sql: Sql,
+  id: string,
+  rows: readonly VersionRow[],
+  { readObject }: ApplyDeps,
+): Promise<void> {
+  const texts = rows.flatMap(({ text, object, about }) => {
+    const { caption } = JSON.parse(about) as VersionContent['about'];
+    return [text ?? (object === null ? undefined : readObject(object)), caption].filter(
+      (one) => one !== undefined,
+    );
+  });
+  if (texts.length === 0) return;
+  await sql.run(
+    'INSERT OR IGNORE INTO copies_due (memory_id, texts) VALUES (?, ?)',
+    id,
+    JSON.stringify(texts),
+  );
 }
 
 type NewVersion = {

@@ -1,4 +1,5 @@
-// The tables of memoryd. All of them but the outbox can be made again from the journal.
+// The tables of memoryd. All of them but the outbox and `copies_due` can be made again from the
+// journal.
 import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
@@ -108,6 +109,7 @@ CREATE TABLE dropped_objects (hash TEXT PRIMARY KEY);`;
 
 const PROPOSED = `
 CREATE INDEX memories_proposed ON memories (id) WHERE status = 'proposed';`;
+
 /**
  * The changes of procedural memories. procedures.rewrite: how many were forgotten since their files
  * were written.
@@ -133,12 +135,19 @@ CREATE TABLE procedures (
 );
 INSERT INTO procedures (one, rewrite) VALUES (1, 0);`;
 
+/**
+ * The texts of forgotten memories until agentd has them, to remove their copies elsewhere. Like the
+ * outbox it does not follow from the journal, which has these texts no more.
+ */
+const COPIES_DUE = 'CREATE TABLE copies_due (memory_id TEXT PRIMARY KEY, texts TEXT NOT NULL);';
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
   RETENTION,
   PROPOSED,
   PROCEDURES,
+  COPIES_DUE,
 ];
 
 /**
@@ -211,4 +220,5 @@ export type ProcedureChangeRow = {
   author: string;
   run: string | null;
 };
+export type CopiesDueRow = { memory_id: string; texts: string };
 export type ErasureRow = { number: number; object: string | null; recorded_ms: number };

@@ -13,7 +13,9 @@ import { makeHostOptions } from '../../../platform/testing/host-options.ts';
 import { publishPolicy } from '../../../policy/testing/publish.ts';
 import { auditRoutes } from '../../../wire/auditd-ai.ts';
 import type { Caller } from '../../../wire/caller.ts';
+import { erasureRoutes, type ForgottenMemory } from '../../../wire/copies.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
 import type { MemoryView, NewMemory } from '../../../wire/memoryd/records.ts';
 import { memorydRoutes } from '../../../wire/memoryd.ts';
@@ -27,6 +29,10 @@ export type MemoryWorld = {
   clock: ManualClock;
   events: NewEvent[];
   failpoint: (name: string) => void;
+  /** The orders that agentd got. */
+  erasures: ForgottenMemory[];
+  /** While true, agentd does not answer. */
+  isAgentdAway: boolean;
   publish(site?: string, agents?: object): void;
   remove(): void;
 };
@@ -44,6 +50,8 @@ export function makeWorld(): MemoryWorld {
     clock: manualClock(Date.parse('2026-06-29T18:00:00Z')),
     events: [],
     failpoint: () => {},
+    erasures: [],
+    isAgentdAway: false,
     publish: (site = '', agents = AGENTS) =>
       publishPolicy(stateDir, { version: ++version, agents, site }),
     remove: () => rmSync(dir, { recursive: true, force: true }),
@@ -70,6 +78,33 @@ function fakeAudit(world: MemoryWorld): RunningDaemon {
   return { name: 'auditd-ai', dispatch, begin: nothing, drain: nothing, stop: nothing };
 }
 
+function fakeAgentd(world: MemoryWorld): RunningDaemon {
+  const nothing = async () => {};
+  const assertHere = (): void => {
+    if (world.isAgentdAway) throw fault('unavailable', 'agentd is away');
+  };
+  const dispatch = makeDispatch({
+    routes: erasureRoutes,
+    handlers: {
+      async startErasure({ body }) {
+        assertHere();
+        world.erasures.push(...body.forgotten);
+        return { accepted: body.forgotten.length };
+      },
+      async getErasure({ params }) {
+        assertHere();
+        const isKnown = world.erasures.some(({ memory_id }) => memory_id === params.id);
+        return {
+          erasure: isKnown ? { status: 'running' as const, copies: {}, done_at: null } : null,
+        };
+      },
+    },
+    log: silentLog,
+    metrics: makeMetrics('agentd'),
+  });
+  return { name: 'agentd', dispatch, begin: nothing, drain: nothing, stop: nothing };
+}
+
 export type MemoryClient = Client<typeof memorydRoutes>;
 export type MemoryHost = {
   hosted: RunningDaemon;
@@ -89,6 +124,7 @@ export async function hostMemoryd(world: MemoryWorld, config: object = {}): Prom
   const here = new Map<DaemonName, RunningDaemon>([
     ['auditd-ai', fakeAudit(world)],
     ['approvald', approvald.daemon],
+    ['agentd', fakeAgentd(world)],
   ]);
   const hosted: RunningDaemon = await hostDaemon(
     memoryd,

@@ -23,12 +23,16 @@ function isFinal(code: FaultCode | null): boolean {
 /** A completed call is never made twice. */
 export function findRecorded(
   attempts: readonly RecordedAttempt[],
-  call: { requestHash: string; mode: 'live' | 'replay' },
+  call: { requestHash: string; mode: 'live' | 'replay'; hasForgotten: () => boolean },
 ): RecordedCall {
   const same = attempts.filter((a) => a.requestHash === call.requestHash);
   const completed = same.find((a) => a.status === 'completed');
   if (completed !== undefined) return { result: 'recorded', attempt: completed.attempt };
-  if (attempts.some((a) => a.status === 'completed'))
+  const other = attempts.find((a) => a.status === 'completed');
+  // Its request had a text that was forgotten since.
+  if (other !== undefined && call.hasForgotten())
+    return { result: 'recorded', attempt: other.attempt };
+  if (other !== undefined)
     return { result: 'differs', reason: 'the recorded call had another request' };
   const failed = same.findLast((a) => a.status === 'failed');
   if (call.mode === 'replay') {

@@ -103,7 +103,7 @@ describe('recorded calls', () => {
     errorCode: RecordedAttempt['errorCode'] = null,
   ): RecordedAttempt => ({ attempt: 1, status, requestHash, errorCode });
   const ask = (attempts: RecordedAttempt[], mode: 'live' | 'replay' = 'live') =>
-    findRecorded(attempts, { requestHash: 'a', mode }).result;
+    findRecorded(attempts, { requestHash: 'a', mode, hasForgotten: () => false }).result;
 
   test('a live call', () => {
     assert.equal(ask([]), 'none');

@@ -148,6 +148,7 @@ async function open(stateDir: string, audited: Audited, site: Site) {
     (ask) => parts.get(JSON.stringify(ask).match(/#\d+\.\d+/)![0])!,
   );
   const service = await openService({
+    seal: async () => {},
     config: modeldConfig.parse({
       providers: { played: { dialect: 'openai', base_url: 'http://127.0.0.1:1', models: ['m'] } },
       budgets: {

@@ -1,6 +1,7 @@
 // Turns a call's context into parts: each message by content hash, and the rest of the request as
 // one more. Equal request hashes mean that a repeated call is the same call.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
+import { FORGOTTEN } from '../../../wire/copies.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { DialectName, GenerateRequest, Message } from '../../../wire/modeld.ts';
 import type { EmbedInput } from '../rules/client-embeddings.ts';
@@ -14,6 +15,10 @@ export type CallContext = {
   labels: number;
   requestHash: string;
 };
+
+/** The recorded request may have had a text that was forgotten since. */
+export const hasForgotten = ({ messages }: Pick<CallContext, 'messages'>): boolean =>
+  messages.some(({ body }) => body.includes(FORGOTTEN));
 
 const PARAMS_SOURCE = 'request';
 

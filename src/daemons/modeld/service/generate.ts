@@ -19,7 +19,7 @@ import { type ModelCallRow, readAttempt, readAttempts, readUsage } from '../stor
 import type { Journal } from '../store/journal.ts';
 import { readPart } from '../store/parts.ts';
 import type { CallResponse, ModelCalls } from './calls.ts';
-import { type CallContext, makeMessagePart, makeNeutralContext } from './context.ts';
+import { type CallContext, hasForgotten, makeMessagePart, makeNeutralContext } from './context.ts';
 import type { ModelCall } from './model-call.ts';
 import type { ModelResult, ReadArtifact, ResponseEvent } from './ports.ts';
 import type { Providers } from './providers.ts';
@@ -127,14 +127,16 @@ export class Generate {
     // The call has ended but its outcome is not durable, perhaps because the disk was full.
     if (journal.isPending(callId)) await journal.flush();
     const attempts = await db.read((sql) => readAttempts(sql, callId));
-    const recorded = findRecorded(attempts, { requestHash: context.requestHash, mode: 'live' });
+    const recorded = findRecorded(attempts, toAsked(context, 'live'));
     if (recorded.result === 'none') return this.#callModel(call, attempts.length + 1);
     if (recorded.result === 'differs') throw replayDiffersFault(callId, recorded.reason);
     return toGenerated(await this.#readRecorded(call, recorded.attempt), request);
   }
 
   async #attach(entry: NamedCall, call: GenerateCall): Promise<GenerateResponse> {
-    if (entry.requestHash !== call.context.requestHash || entry.runId !== call.identity.runId)
+    const { context } = call;
+    const isSame = entry.requestHash === context.requestHash || hasForgotten(context);
+    if (!isSame || entry.runId !== call.identity.runId)
       throw replayDiffersFault(call.callId, 'a call with this id and another request is running');
     this.#addWaiter(entry, call.controller.signal);
     return { ...(await entry.response), recorded: true };
@@ -156,7 +158,7 @@ export class Generate {
   async #replay(call: GenerateCall): Promise<GenerateResponse> {
     const { callId, context } = call;
     const attempts = await this.#deps.db.read((sql) => readAttempts(sql, callId));
-    const recorded = findRecorded(attempts, { requestHash: context.requestHash, mode: 'replay' });
+    const recorded = findRecorded(attempts, toAsked(context, 'replay'));
     if (recorded.result === 'none') throw replayDiffersFault(callId, 'it is not recorded');
     if (recorded.result === 'differs')
       throw replayDiffersFault(callId, recorded.reason, recorded.ends);
@@ -225,6 +227,12 @@ export class Generate {
     };
   }
 }
+
+const toAsked = (context: CallContext, mode: 'live' | 'replay') => ({
+  requestHash: context.requestHash,
+  mode,
+  hasForgotten: () => hasForgotten(context),
+});
 
 function replayDiffersFault(callId: string, reason: string, ends?: true): Fault {
   const details = { call_id: callId, reason, ...(ends === undefined ? {} : { record_ends: true }) };

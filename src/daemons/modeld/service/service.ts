@@ -1,5 +1,6 @@
 // Assembles modeld's service.
 import type { Clock } from '../../../platform/clock.ts';
+import type { makeSeal } from '../../../platform/copies/seal.ts';
 import type { RunSockets } from '../../../platform/daemon.ts';
 import type { NewId, Random } from '../../../platform/ids.ts';
 import { LiveFeed } from '../../../platform/live-feed.ts';
@@ -22,6 +23,7 @@ import { ApiKeys } from './api-keys.ts';
 import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
+import { makeEraseCopies } from './erase-copies.ts';
 import { type CallDeadline, Generate } from './generate.ts';
 import { makeObserver } from './live-calls.ts';
 import { testModel } from './model-test.ts';
@@ -44,6 +46,8 @@ export type ModeldServiceDeps = {
   upstream: Upstream;
   readArtifact: ReadArtifact;
   recordFetches: RecordFetches;
+  /** Removes traces of forgotten texts from the files of the database. */
+  seal: ReturnType<typeof makeSeal>;
   sockets: RunSockets;
   clock: Clock;
   newId: NewId;
@@ -127,6 +131,7 @@ export async function openService(parts: ModeldServiceDeps) {
     settings: new Settings(common),
     reports: new Reports(common),
     pruning: makePruning(common),
+    eraseCopies: makeEraseCopies(common),
     testModel: (caller: Caller, name: string, patience: CallDeadline) =>
       testModel({ providers, generate, embed, clients, nowMs }, caller, name, patience),
   };

@@ -95,7 +95,8 @@ export async function live(
       makeClient(table, name === 'approvald' ? link.approvald : link.agentd),
     );
     const policy = policyOf(world);
-    const running = await assemble({ context, db, outbox, policy, appendLine });
+    const seal = async () => {};
+    const running = await assemble({ context, db, outbox, policy, appendLine, seal });
     const common = { log: silentLog, metrics: context.metrics };
     dispatch = makeDispatch({ routes: tooldRoutes, handlers: running.handlers, ...common });
     await running.begin?.();

@@ -1,6 +1,8 @@
 // Runs every statement of agentd's store.
+
 import { readManifest } from '../../../../src/daemons/agentd/manifests/read-manifest.ts';
 import { releaseBriefing } from '../../../../src/daemons/agentd/store/briefings.ts';
+import { COPY_PLACES } from '../../../../src/daemons/agentd/store/erasures.ts';
 import { openStore } from '../../../../src/daemons/agentd/store/open-store.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
 import type { AgentdStore, RunCall } from '../../../../src/daemons/agentd/store/store.ts';
@@ -11,6 +13,8 @@ import { silentLog } from '../../../../src/platform/log.ts';
 import { IDEMPOTENCY_WINDOW_MS } from '../../../../src/platform/sql/idempotency.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../../../src/wire/agentd.ts';
+import { toForgottenMemory } from '../../../../src/wire/copies.ts';
+import { eraseEverything, FORGOTTEN_TEXT } from '../erase-copies.ts';
 import {
   forEachOf,
   HISTORY,
@@ -389,6 +393,23 @@ async function retain(world: World): Promise<void> {
   await store.expireTombstones(clock.nowMs() + 1, 3);
 }
 
+/** Orders the removal of copies, and ends it. */
+async function erase(world: World): Promise<void> {
+  const { store, newId } = world;
+  await store.createTask(newTask(world, { goal: FORGOTTEN_TEXT }), undefined);
+  const ids = Array.from({ length: HISTORY }, () => newId<string>('memory'));
+  await store.orderErasures(ids.map((id) => toForgottenMemory(id, ['x'])));
+  await store.openErasures(10);
+  await store.addCopies(ids, { toold: 1 });
+  await store.dropForgottenTexts(ids);
+  await store.endErasures(ids.slice(3));
+  await store.findErasure(ids[0]!);
+  const [claim] = await claimRuns(world);
+  if (claim !== undefined) await store.requeueForgotten([claim.run.id]);
+  const [artifact] = await store.scanArtifacts('', 10);
+  if (artifact !== undefined) await store.replaceObject(artifact.id, { hash: 'h2', sizeBytes: 2 });
+}
+
 async function use(file: string): Promise<void> {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
   const newId = makeIdMaker(clock);
@@ -424,6 +445,8 @@ async function use(file: string): Promise<void> {
   await db.write((sql) => releaseBriefing(sql, first.run.id));
   clock.advance(IDEMPOTENCY_WINDOW_MS + 1);
   await store.createTask(newTask(world), newOnce(world));
+  await erase(world);
+  await eraseEverything(db, COPY_PLACES);
   await useIds(db, ID_COLUMNS);
   await store.close();
 }

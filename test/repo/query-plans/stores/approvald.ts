@@ -1,6 +1,8 @@
 // Runs every statement of approvald's store.
+
 import { randomBytes } from 'node:crypto';
 import { approvaldConfig } from '../../../../src/daemons/approvald/config.ts';
+import { COPY_PLACES } from '../../../../src/daemons/approvald/store/copy-places.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/approvald/store/rows.ts';
 import { type ApprovaldStore, makeStore } from '../../../../src/daemons/approvald/store/store.ts';
 import { makeRequest } from '../../../../src/daemons/approvald/testing/host.ts';
@@ -12,6 +14,7 @@ import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { type AskApproval, approvaldRoutes } from '../../../../src/wire/approvald.ts';
 import type { MemoryId } from '../../../../src/wire/memoryd/records.ts';
 import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
+import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
   HISTORY,
@@ -160,6 +163,7 @@ async function use(file: string): Promise<void> {
   await store.getApproval('x').catch(() => undefined);
   await store.revokePermit('x', 'person:ann').catch(() => undefined);
   await useProposals(store);
+  await eraseEverything(db, COPY_PLACES);
   await store.expireTombstones(clock.nowMs());
   outbox.stop();
   await useIds(db, ID_COLUMNS);

@@ -1,4 +1,6 @@
 // Runs every statement of maild.
+
+import { COPY_PLACES } from '../../../../src/daemons/maild/erase-copies.ts';
 import { makeIncomingStore } from '../../../../src/daemons/maild/store/incoming.ts';
 import { MIGRATIONS } from '../../../../src/daemons/maild/store/schema.ts';
 import { makeStore } from '../../../../src/daemons/maild/store/store.ts';
@@ -7,6 +9,7 @@ import { makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import { eraseEverything } from '../erase-copies.ts';
 import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
 
 const YEARS_MS = 2 * 365 * 86_400_000;
@@ -73,6 +76,7 @@ async function use(file: string): Promise<void> {
     }
     await incoming.findNextMs();
   });
+  await eraseEverything(db, COPY_PLACES);
   outbox.stop();
   await db.close();
 }

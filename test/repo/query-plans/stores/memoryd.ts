@@ -1,4 +1,5 @@
 // Runs every statement of memoryd, through its operations.
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +13,9 @@ import { makeRepository } from '../../../../src/daemons/memoryd/procedures/repos
 import { makeChanges } from '../../../../src/daemons/memoryd/service/changes.ts';
 import { makeCombine } from '../../../../src/daemons/memoryd/service/combine.ts';
 import { makeEpisodeRetention } from '../../../../src/daemons/memoryd/service/episode-retention.ts';
+import { makeEraseCopies } from '../../../../src/daemons/memoryd/service/erase-copies.ts';
 import { makeFinder } from '../../../../src/daemons/memoryd/service/finder.ts';
+import { findErasure, handOver } from '../../../../src/daemons/memoryd/service/hand-over.ts';
 import { makeRecall } from '../../../../src/daemons/memoryd/service/recall.ts';
 import { makeRemember } from '../../../../src/daemons/memoryd/service/remember.ts';
 import type { Actor, Rights } from '../../../../src/daemons/memoryd/service/rights.ts';
@@ -31,6 +34,7 @@ import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { PolicyDecision } from '../../../../src/policy/request.ts';
+import { toForgottenMemory } from '../../../../src/wire/copies.ts';
 import type {
   MemoryId,
   MemorySnapshotId,
@@ -202,6 +206,11 @@ async function use(file: string): Promise<void> {
   await remember(ALICE, [memory(1, { text: `${LONG.text} and more` })]);
   await useRetention(store);
   await changes.expireDue(Date.parse('2026-01-03T00:00:00Z'), db);
+  const agentd = { startErasure: async () => ({ accepted: 1 }), getErasure: undefined as never };
+  await handOver({ ...store, agentd, log: silentLog });
+  await findErasure({ ...store, agentd, log: silentLog }, 'memory_1').catch(() => undefined);
+  const eraseCopies = makeEraseCopies({ ...store, seal: async () => {} });
+  await eraseCopies({ forgotten: [toForgottenMemory(kept!, ['number 7 is a heron'])] });
   await rebuild(store);
   await forEachOf(4 * HISTORY, (n) => remember(ALICE, [memory(n, { class: 'procedural' })]));
   const repository = makeRepository(join(dir, 'procedures'));
@@ -223,6 +232,7 @@ export const memoryd: StoreUse = {
     pruned: 'those of about two days',
     compactions: 'one row per day that has something to remove',
     dropped_objects: 'removed with the objects',
+    copies_due: 'removed as soon as agentd has them',
     scopes: 'one row per scope',
   },
   use,

@@ -1,4 +1,5 @@
 // Runs every statement of modeld's store.
+
 import { makePruning } from '../../../../src/daemons/modeld/service/pruning.ts';
 import {
   readOwnBudgets,
@@ -6,6 +7,7 @@ import {
 } from '../../../../src/daemons/modeld/service/restore-from-audit.ts';
 import * as keys from '../../../../src/daemons/modeld/store/api-keys.ts';
 import * as calls from '../../../../src/daemons/modeld/store/calls.ts';
+import { COPY_PLACES, deleteVectors } from '../../../../src/daemons/modeld/store/copy-places.ts';
 import { findVectors, writeVectors } from '../../../../src/daemons/modeld/store/embeddings.ts';
 import { Journal } from '../../../../src/daemons/modeld/store/journal.ts';
 import { forgetBody, readPart } from '../../../../src/daemons/modeld/store/parts.ts';
@@ -30,9 +32,11 @@ import {
   deferSync,
 } from '../../../../src/platform/sql/deferred-sync.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import { toForgottenMemory } from '../../../../src/wire/copies.ts';
 import type { NewEvent } from '../../../../src/wire/events.ts';
 import { modeldRoutes } from '../../../../src/wire/modeld.ts';
 import type { RunId } from '../../../../src/wire/primitives.ts';
+import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
   HISTORY,
@@ -199,6 +203,9 @@ async function use(file: string): Promise<void> {
     await settings.writeAlias(sql, 'a*', 'x');
     await settings.writeAlias(sql, 'a*', null);
   });
+  await eraseEverything(db, COPY_PLACES);
+  const gone = toForgottenMemory('memory_1', ['x']);
+  await db.write((sql) => deleteVectors(sql, [gone]));
   await useKeys(db);
   await readAll(db);
   outbox.stop();

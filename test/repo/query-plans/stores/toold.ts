@@ -2,6 +2,7 @@
 
 import { makeApprovedHosts } from '../../../../src/daemons/toold/permission/approved-hosts.ts';
 import { openContainment } from '../../../../src/daemons/toold/permission/containment.ts';
+import { COPY_PLACES } from '../../../../src/daemons/toold/store/copy-places.ts';
 import { makeRunRows } from '../../../../src/daemons/toold/store/run-rows.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/toold/store/schema.ts';
 import { makeStore, type TooldStore } from '../../../../src/daemons/toold/store/store.ts';
@@ -13,6 +14,7 @@ import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { EventDraft } from '../../../../src/wire/events.ts';
 import type { ApprovalId, CallId, RunId } from '../../../../src/wire/primitives.ts';
 import { tooldRoutes } from '../../../../src/wire/toold.ts';
+import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
   HISTORY,
@@ -143,6 +145,7 @@ async function use(file: string): Promise<void> {
   await store.pruneCalls(tree as never, clock.nowMs());
   await store.findPrunedCall('call_1');
   await store.expireTombstones(2);
+  await eraseEverything(db, COPY_PLACES);
   await useContainment({ db, outbox });
   outbox.stop();
   await useIds(db, ID_COLUMNS);

@@ -1,0 +1,50 @@
+// Removes forgotten texts from the mails in people's mailboxes, and their subjects from the tables.
+import { readdir } from 'node:fs/promises';
+import { type CopyPlace, makeEraseRecords } from '../../platform/copies/erase-records.ts';
+import { makeRedactor, type Redactor } from '../../platform/copies/redact.ts';
+import type { makeSeal } from '../../platform/copies/seal.ts';
+import type { Database } from '../../platform/sql/database.ts';
+import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
+import type { Maildirs } from './maildir.ts';
+import { redactLetter } from './rules/redact-letter.ts';
+
+export const COPY_PLACES: readonly CopyPlace[] = [
+  { table: 'mails', key: ['id'], columns: ['subject'] },
+  { table: 'incoming', key: ['id'], columns: ['subject', 'text'] },
+];
+
+/** A larger mail is not one of maild's. */
+const MAIL_BYTES_MAX = 4_000_000;
+
+export function makeEraseCopies(deps: {
+  db: Database;
+  root: string;
+  maildirs: Pick<Maildirs, 'list' | 'read' | 'replace'>;
+  seal: ReturnType<typeof makeSeal>;
+  failpoint(name: string): void;
+}): (order: EraseCopies) => Promise<ErasedCopies> {
+  const { db, root, maildirs, seal, failpoint } = deps;
+  const eraseRecords = makeEraseRecords({ db, places: COPY_PLACES, seal });
+
+  const eraseMails = async (redactor: Redactor): Promise<number> => {
+    let found = 0;
+    for (const box of await readdir(root))
+      for (const entry of await maildirs.list(box)) {
+        // Its reader may move or remove it at any time.
+        const read = await maildirs.read(box, entry, MAIL_BYTES_MAX).catch(() => undefined);
+        const redacted = read && redactLetter(read.content, redactor);
+        if (redacted === undefined) continue;
+        await maildirs.replace(box, entry, redacted);
+        found++;
+      }
+    return found;
+  };
+
+  return async (order) => {
+    failpoint('maild.before-erase-copies');
+    const mails = order.cursor === undefined ? await eraseMails(makeRedactor(order.forgotten)) : 0;
+    const erased = await eraseRecords(order);
+    failpoint('maild.after-erase-copies');
+    return { ...erased, found: erased.found + mails };
+  };
+}
