@@ -159,6 +159,8 @@ describe('the first day', () => {
     assert.match(unknown.stderr, /modeld\.models\.a refers to unknown provider nobody/);
     write('modeld: { aliasses: {} }');
     assert.match((await run('reload')).stderr, /unknown key modeld\.aliasses/);
+    const refused = await run('restart');
+    assert.deepEqual([refused.code, /modeld\.aliasses/.test(refused.stderr)], [78, true]);
     assert.match((await run('model', 'budget')).stdout, /7\.00/, 'as before');
 
     write('toold: { breaker_repeats_max: 7 }\nretention: { logs: { files: 2 } }');

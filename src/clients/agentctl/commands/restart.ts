@@ -1,5 +1,6 @@
 // agentctl restart: stops the runtime and starts it with the options that it had.
-import { fault } from '../../../wire/errors.ts';
+import { DAEMONS } from '../../../wire/daemons.ts';
+import { Fault, fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import { readRuntimeInfo } from '../state.ts';
 import { readSupervisor } from '../supervisor.ts';
@@ -9,11 +10,26 @@ import { up } from './up.ts';
 export async function restart(session: Session): Promise<number> {
   const { stateDir, args } = session;
   const options = keepOptions(args, stateDir);
+  await assertConfigIsGood(session);
   // Its result is not this command's: --json prints one document.
   await down({ ...session, out: { ...session.out, print: () => undefined } });
   if (readRuntimeInfo(stateDir) !== undefined)
     throw fault('state_in_use', `the runtime on ${stateDir} was not stopped`);
   return up({ ...session, args: options });
+}
+
+/** Has a running runtime read the configuration: it would not start again with a wrong one. */
+async function assertConfigIsGood({ stateDir, args, runtime }: Session): Promise<void> {
+  if (args.text('config') !== undefined || readRuntimeInfo(stateDir) === undefined) return;
+  for (const daemon of DAEMONS) {
+    try {
+      await runtime().call(daemon, 'reload', {});
+    } catch (error) {
+      if (error instanceof Fault && error.code === 'bad_config') throw error;
+      // One that does not respond is all the more to be restarted.
+      return;
+    }
+  }
 }
 
 function keepOptions(args: Args, stateDir: string): Args {
