@@ -40,6 +40,7 @@ const CAPABILITIES = new Map<string, readonly string[]>([
   ['memory.write', ['memory.remember', 'memory.propose']],
   ['memory.propose', ['memory.propose']],
   ['memory.forget', ['memory.forget']],
+  ['team.artifacts', ['artifact.list', 'artifact.share']],
   ['skill.propose', ['skill.propose']],
   ['persona.propose', ['persona.propose']],
   ['staging.deploy', ['staging.deploy']],

@@ -48,6 +48,7 @@ export const EVENT_KINDS = [
   'message.delivered',
   'artifact.stored',
   'artifact.read',
+  'artifact.shared',
   // retention
   'task.kept',
   'task.released',

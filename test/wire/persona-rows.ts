@@ -22,6 +22,11 @@ export const personaRows = rows({
   },
   toolTeam: { good: asTool({}) },
   toolReadSkill: { good: asTool({ name: 'debug-a-failure' }) },
+  toolListShared: { good: asTool({}) },
+  toolShareArtifact: {
+    refused: 'not_found',
+    good: asTool({ id: `artifact_${UNKNOWN}` }),
+  },
   toolPreviewProposal: {
     good: asTool({ proposal }),
     bad: [

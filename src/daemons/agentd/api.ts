@@ -30,6 +30,7 @@ import type { ProposalHandlers } from './proposals.ts';
 import type { Replays } from './replay.ts';
 import type { RetentionHandlers } from './retention/open-retention.ts';
 import type { AgentdService, Requester } from './service.ts';
+import type { SharedArtifactHandlers } from './shared-artifacts.ts';
 import { makeSiteHandlers } from './site-handlers.ts';
 import type { makeSkillHandlers } from './skills/handlers.ts';
 import { toArtifactView, toMessageView, toRunView, toWaitView } from './store/rows.ts';
@@ -62,6 +63,7 @@ export type ApiDeps = {
   skills: ReturnType<typeof makeSkillHandlers>;
   team: TeamHandlers;
   proposals: ProposalHandlers;
+  shared: SharedArtifactHandlers;
   changes: Handlers<typeof changeRoutes>;
   incomingMail: Handlers<typeof mailRoutes>;
   erasures: Handlers<typeof erasureRoutes>;
@@ -100,6 +102,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.skills,
     ...deps.team,
     ...deps.proposals,
+    ...deps.shared,
     ...deps.changes,
     ...deps.incomingMail,
     ...deps.erasures,

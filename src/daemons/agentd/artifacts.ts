@@ -1,5 +1,5 @@
 // Saves and loads artifacts: records that point to content-addressed blobs. A task sees those of
-// its own thread and those among its inputs.
+// its own thread, those among its inputs, and with team.artifacts those that the team shared.
 
 import type { BlobStore } from '../../platform/blob-store.ts';
 import type { NewId } from '../../platform/ids.ts';
@@ -35,13 +35,27 @@ export type Artifacts = {
   checkInputs(inputs: readonly TaskInput[], delegator: TaskRow | undefined): Promise<Label[]>;
 };
 
+export type ArtifactDeps = {
+  store: AgentdStore;
+  blobs: BlobStore;
+  diskReserve: ArtifactDiskReserve;
+  newId: NewId;
+  /** True if this task may read what the team has shared. */
+  mayReadShared: (task: TaskRow) => Promise<boolean>;
+};
+
 const stripScheme = (ref: string | undefined): string => ref?.replace(/^artifact:\/\//, '') ?? '';
 
-function assertVisible(artifact: ArtifactView, task: TaskRow): void {
+async function assertVisible(
+  deps: Pick<ArtifactDeps, 'store' | 'mayReadShared'>,
+  artifact: ArtifactView,
+  task: TaskRow,
+): Promise<void> {
   if (artifact.context_id === task.context_id) return;
   const inputs = JSON.parse(task.inputs) as TaskInput[];
   if (inputs.some(({ kind, id }) => kind === 'artifact_ref' && stripScheme(id) === artifact.id))
     return;
+  if ((await deps.store.isShared(artifact.id)) && (await deps.mayReadShared(task))) return;
   throw fault('denied', `${artifact.id} belongs to another thread`, {
     hint: 'Ask its owner to pass it as an input.',
   });
@@ -61,12 +75,7 @@ function decodeContent(input: PutArtifact): Buffer {
   return bytes;
 }
 
-export function makeArtifacts(deps: {
-  store: AgentdStore;
-  blobs: BlobStore;
-  diskReserve: ArtifactDiskReserve;
-  newId: NewId;
-}): Artifacts {
+export function makeArtifacts(deps: ArtifactDeps): Artifacts {
   const { store, blobs, diskReserve, newId } = deps;
   const read = async (artifact: ArtifactView): Promise<Content> => {
     const bytes = await blobs.get(artifact.object_hash).catch(async (error: unknown) => {
@@ -116,7 +125,7 @@ export function makeArtifacts(deps: {
     load: async (id) => read(await store.artifact(id)),
     async loadForTask(id, task) {
       const artifact = await store.artifact(id);
-      assertVisible(artifact, task);
+      await assertVisible(deps, artifact, task);
       return read(artifact);
     },
     async checkInputs(inputs, delegator) {
@@ -128,7 +137,7 @@ export function makeArtifacts(deps: {
           throw fault('bad_request', 'an input of kind memory_ref needs the id of a memory');
         if (kind !== 'artifact_ref') continue;
         const artifact = await store.artifact(stripScheme(id));
-        if (delegator !== undefined) assertVisible(artifact, delegator);
+        if (delegator !== undefined) await assertVisible(deps, artifact, delegator);
         for (const label of filterMarks(artifact.labels)) marks.add(label);
       }
       return [...marks];

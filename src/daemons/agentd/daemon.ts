@@ -54,6 +54,7 @@ import { applyRestore } from './restore.ts';
 import { openRetention } from './retention/open-retention.ts';
 import { makeBackupPauses } from './retention/pauses.ts';
 import { type AgentdService, makeService } from './service.ts';
+import { makeMayReadShared, makeSharedArtifactHandlers } from './shared-artifacts.ts';
 import { makeSkillHandlers } from './skills/handlers.ts';
 import { openStore } from './store/open-store.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
@@ -113,7 +114,13 @@ async function start(context: DaemonContext<AgentdConfig>) {
   const dir = join(stateDir, 'objects');
   const blobs = await openBlobStore({ dir });
   const diskReserve = makeArtifactDiskReserve({ dir, reserveBytes: config.disk_reserve_bytes });
-  const artifacts = makeArtifacts({ store, blobs, diskReserve, newId });
+  const artifacts = makeArtifacts({
+    store,
+    blobs,
+    diskReserve,
+    newId,
+    mayReadShared: makeMayReadShared(store),
+  });
   const memoryInputs = makeMemoryInputs({ store, memoryd });
   service = makeService({
     store,
@@ -339,6 +346,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       personas: makePersonaHandlers({ store, library: told.personas.current }),
       skills: makeSkillHandlers({ dirs: told.skills, store }),
       team: makeTeamHandlers({ store }),
+      shared: makeSharedArtifactHandlers({ store }),
       proposals: makeProposalHandlers({ store, stateDir, orders: told }),
       changes: changeHandlers,
       incomingMail: makeIncomingMailHandlers({ store, service, artifacts, policy }),

@@ -9,7 +9,7 @@ import { grantFor, type RecordedBriefing } from './activations.ts';
 import type { RunRow } from './store/rows.ts';
 import type { AgentdStore } from './store/store.ts';
 
-type LaterField = 'workspace' | 'workspace_mode';
+type LaterField = 'workspace' | 'workspace_mode' | 'on_failure' | 'attempts_max' | 'attempt';
 /** Fields added after the first release may be missing. */
 export type LegacyBriefing = Omit<RecordedBriefing, 'tools' | 'task'> & {
   tools?: ToolView[];
@@ -56,10 +56,19 @@ export function makeLegacyBriefings(deps: {
       const { tools = await findTools(run), task } = recorded;
       // Its context had no text about a mode, and must stay as it was.
       const workspace_mode = task.workspace_mode ?? null;
+      // Not part of its context.
+      const { on_failure, attempts_max, attempt } = await store.task(run.task_id);
       return {
         ...recorded,
         tools,
-        task: { ...task, workspace: task.workspace ?? null, workspace_mode },
+        task: {
+          on_failure,
+          attempts_max,
+          attempt,
+          ...task,
+          workspace: task.workspace ?? null,
+          workspace_mode,
+        },
       };
     },
   };

@@ -207,6 +207,32 @@ export const runRoutes = routes({
     body: z.strictObject({ ...forRun, id: ArtifactId }),
     output: ArtifactContent,
   }),
+  toolShareArtifact: route({
+    method: 'POST',
+    path: '/v1/run-calls/share-artifact',
+    callers: ['toold'],
+    body: z.strictObject({ ...forRun, id: ArtifactId }),
+    output: z.object({ shared: z.boolean() }),
+  }),
+  toolListShared: route({
+    method: 'POST',
+    path: '/v1/run-calls/list-shared',
+    callers: ['toold'],
+    body: z.strictObject(forRun),
+    output: z.object({
+      artifacts: z.array(
+        z.object({
+          id: ArtifactId,
+          /** Null for one with marks. */
+          name: z.string().nullable(),
+          by: Principal,
+          labels: z.array(Label),
+          size_bytes: z.int(),
+          created_at: Timestamp,
+        }),
+      ),
+    }),
+  }),
   toolAsk: route({
     method: 'POST',
     path: '/v1/run-calls/ask',

@@ -57,6 +57,7 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'artifact.stored': (event) => `stored ${event.artifact} (${readText(event, 'bytes')} bytes)`,
   'persona.changed': () => 'got the persona that it proposed',
   'skill.changed': (event) => `proposed the skill ${readText(event, 'name')}, which is in force`,
+  'artifact.shared': (event) => `shared ${event.artifact} with the team`,
   'artifact.read': (event) => `read ${event.artifact}`,
   'sandbox.opened': (event) =>
     `got a box for its ${readText(event, 'kind')}: ${readText(event, 'level')}, uid ${readText(event, 'uid')}`,

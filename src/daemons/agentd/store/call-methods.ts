@@ -22,7 +22,7 @@ export const callKey = (call: RunCall): IdempotencyKey => ({
   requestHash: call.requestHash,
 });
 /** A recorded call returns its recorded result, even if the run has a newer activation. */
-const onceForRun = <T>(
+export const onceForRun = <T>(
   write: AgentdWriteTx,
   call: RunCall,
   work: (tx: AgentdTx, run: RunRow) => Promise<T>,

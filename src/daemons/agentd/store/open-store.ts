@@ -16,6 +16,7 @@ import { makeProgramMethods } from './program-methods.ts';
 import { makePruneMethods } from './prune-methods.ts';
 import { makePrunePartMethods } from './prune-part.ts';
 import { makeRunMethods } from './run-methods.ts';
+import { makeSharedArtifactMethods } from './shared-artifacts.ts';
 import type { AgentdStore } from './store.ts';
 import { makeAgentMethods, makeTaskMethods } from './task-methods.ts';
 import { makeTimeMethods } from './time-methods.ts';
@@ -59,6 +60,7 @@ export async function openStore(options: StoreOptions): Promise<AgentdStore> {
     ...makePruneMethods(db, write),
     ...makePrunePartMethods(db, write),
     ...makeArtifactPruneMethods(db, write),
+    ...makeSharedArtifactMethods(db, write),
     outbox,
     async close() {
       await outbox.drain(2_000);

@@ -32,6 +32,7 @@ export async function pruneArtifact(
   });
   await tx.sql.run('INSERT INTO tombstones (id, prune_id) VALUES (?, ?)', row.id, pruneId);
   await tx.sql.run('DELETE FROM artifacts WHERE id = ?', row.id);
+  await tx.sql.run('DELETE FROM shared_artifacts WHERE artifact_id = ?', row.id);
   if (!(await isObjectUsed(tx, row.object_hash)))
     await tx.sql.run(
       'INSERT INTO unused_objects (hash) VALUES (?) ON CONFLICT DO NOTHING',

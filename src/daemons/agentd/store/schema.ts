@@ -7,6 +7,7 @@ import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 import { ERASURE_TABLES } from './erasures.ts';
 import { RETENTION_TABLES } from './retention-tables.ts';
+import { SHARED_ARTIFACTS } from './shared-artifacts.ts';
 
 export const ID_COLUMNS: IdColumns = {
   task: ['tasks', 'id'],
@@ -312,4 +313,5 @@ ${IDEMPOTENCY_TABLE}
   NOTICES,
   BOARD,
   ERASURE_TABLES,
+  SHARED_ARTIFACTS,
 ];

@@ -93,6 +93,11 @@ export type AgentdStore = OtherMethods & {
     call: RunCall | undefined,
     once: IdempotencyKey | undefined,
   ): Promise<ArtifactRow>;
+  /** Only what the run's agent stored itself. */
+  shareArtifact(call: RunCall, id: string): Promise<null>;
+  /** Newest first. */
+  sharedArtifacts(limit: number): Promise<ArtifactRow[]>;
+  isShared(id: string): Promise<boolean>;
   recordProposal(
     call: RunCall,
     accepted: { kind: 'persona' | 'skill'; name: string; sha256: string; approvalId: string },

@@ -24,6 +24,7 @@ export const AT = '2026-06-29T18:00:00.000Z';
 
 type ForRun = { run_id: RunId; fence: number; call_id: CallId };
 const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact } = agentdRoutes;
+const { toolShareArtifact, toolListShared } = agentdRoutes;
 const { toolTeam, toolReadSkill, toolPreviewProposal, toolAcceptProposal } = agentdRoutes;
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
 const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
@@ -35,6 +36,8 @@ const usedRoutes = {
   toolGetArtifact,
   toolTeam,
   toolReadSkill,
+  toolShareArtifact,
+  toolListShared,
   toolPreviewProposal,
   toolAcceptProposal,
   toolAsk,
@@ -187,6 +190,8 @@ export function fakeAgentd() {
       state.gate('team');
       return { agents: [] };
     },
+    toolShareArtifact: async () => ({ shared: true }),
+    toolListShared: async () => ({ artifacts: [] }),
     async toolPreviewProposal() {
       state.gate('preview');
       throw fault('bad_request', 'no proposals here');

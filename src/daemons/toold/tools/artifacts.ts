@@ -1,5 +1,5 @@
-// artifact.put and artifact.get: agentd holds the records and the bytes. Reading is by pages, so
-// that one artifact never fills a context.
+// artifact.put, get, list and share: agentd holds the records and the bytes. Reading is by pages,
+// so that one artifact never fills a context.
 import * as z from 'zod';
 import { PutArtifact } from '../../../wire/agentd.ts';
 import { ArtifactId } from '../../../wire/primitives.ts';
@@ -91,7 +91,52 @@ export function artifactTools(agentd: AgentdClient): Tool[] {
     },
   });
 
-  return [put, get];
+  const list = tool({
+    name: 'artifact.list',
+    description:
+      'List the artifacts that colleagues have shared with the team, newest first. Those that hold ' +
+      'text from outside have no name here; artifact.get reads any of them.',
+    risk: 'low',
+    reversibility: 'read-only',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({}),
+    output: z.object({
+      artifacts: z.array(
+        z.object({
+          id: ArtifactId,
+          name: z.string().nullable(),
+          by: z.string(),
+          labels: z.array(z.string()),
+          size_bytes: z.int(),
+          created_at: z.string(),
+        }),
+      ),
+    }),
+    async perform(_input, context) {
+      const { artifacts } = await agentd.toolListShared({ body: forRun(context) }, peerOptions);
+      return { result: { artifacts } };
+    },
+  });
+
+  const share = tool({
+    name: 'artifact.share',
+    description:
+      'Share an artifact that you have stored with the whole team: colleagues in other threads find ' +
+      'it with artifact.list. Its labels go with it.',
+    risk: 'medium',
+    reversibility: 'irreversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({ id: ArtifactRef }),
+    output: z.object({ shared: z.boolean() }),
+    async perform({ id }, context) {
+      const body = { ...forRun(context), id };
+      return { result: await agentd.toolShareArtifact({ body }, peerOptions) };
+    },
+  });
+
+  return [put, get, list, share];
 }
 
 /**

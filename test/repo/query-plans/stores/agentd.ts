@@ -118,7 +118,11 @@ async function work(world: World, claim: Claim): Promise<void> {
     contextId: task.context_id,
     labels: [],
   };
-  await store.putArtifact(artifact, callOf(world, claim), undefined);
+  const second = { ...artifact, id: newId<string>('artifact') };
+  for (const stored of [artifact, second]) {
+    await store.putArtifact(stored, callOf(world, claim), undefined);
+    await store.shareArtifact(callOf(world, claim), stored.id);
+  }
   await store.recordArtifactRead(callOf(world, claim), { id: artifact.id, labels: [] });
   const child = newTask(world, {
     parent: task,
@@ -278,6 +282,8 @@ async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
   const [artifact] = (await store.artifacts({}, { limit: 1 })).rows;
   await store.wait(wait!.id);
   await store.artifact(artifact!.id);
+  await store.sharedArtifacts(10);
+  await store.isShared(artifact!.id);
   await store.task(task.id);
   await store.ancestry(task.id);
   await store.tree(task.id);
