@@ -28,5 +28,6 @@ export const erasureRows = rows({
   getErasure: {
     good: async () => ({ params: { id: deriveId<MemoryId>('memory', 'wire', 'kept') } }),
     check: ({ erasure }: { erasure: ErasureView | null }) => assert.equal(erasure, null),
+    unknownId: 'fine',
   },
 });
