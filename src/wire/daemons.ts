@@ -40,7 +40,7 @@ const TABLE = {
     paths: ['/v1/memory'],
   },
   maild: {
-    owns: 'mailboxes of people: what was delivered to them, and in which thread',
+    owns: 'mailboxes of people, and mail that came in, until agentd has it',
     calls: ['agentd', 'auditd-ai'],
     paths: ['/v1/mail'],
   },
