@@ -32,7 +32,8 @@ const entryOf = (day: string, n: number, by: string): JournalEntry => {
     changes: [
       {
         do: 'add',
-        id: deriveId<MemoryId>('memory', n),
+        // In the order of creation, as ids are.
+        id: `memory_${String(n).padStart(26, '0')}` as MemoryId,
         class: 'episodic',
         scope: 'team',
         status: 'active',

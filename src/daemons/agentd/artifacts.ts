@@ -31,6 +31,8 @@ export type Artifacts = {
   save(input: PutArtifact, source: ArtifactSource): Promise<ArtifactRow>;
   load(id: string): Promise<Content>;
   loadForTask(id: string, task: TaskRow): Promise<Content>;
+  /** For a briefing; of what is no text, its kind and size. */
+  readText(id: string): Promise<{ name: string; text: string; labels: Label[] }>;
   /** Returns the marks that the inputs bring. Throws if `delegator` cannot see one of them. */
   checkInputs(inputs: readonly TaskInput[], delegator: TaskRow | undefined): Promise<Label[]>;
 };
@@ -91,7 +93,14 @@ export function makeArtifacts(deps: ArtifactDeps): Artifacts {
       return { artifact, text: null, base64: bytes.toString('base64') };
     }
   };
+  const load = async (id: string): Promise<Content> => read(await store.artifact(id));
   return {
+    load,
+    async readText(id) {
+      const { artifact, text } = await load(id);
+      const { name, mime_type, size_bytes, labels } = artifact;
+      return { name, text: text ?? `(${mime_type}, ${size_bytes} bytes)`, labels };
+    },
     async save(input, source) {
       const bytes = decodeContent(input);
       const hash = sha256Hex(bytes);
@@ -122,7 +131,6 @@ export function makeArtifacts(deps: ArtifactDeps): Artifacts {
         return store.putArtifact(record, source.call, source.once);
       });
     },
-    load: async (id) => read(await store.artifact(id)),
     async loadForTask(id, task) {
       const artifact = await store.artifact(id);
       await assertVisible(deps, artifact, task);

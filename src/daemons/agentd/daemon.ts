@@ -1,5 +1,4 @@
 // Assembles agentd: opens its store, connects its components, and defines how it starts and stops.
-import { existsSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { openBlobStore } from '../../platform/blob-store.ts';
 import { toTimestamp } from '../../platform/clock.ts';
@@ -17,7 +16,6 @@ import { tooldRoutes } from '../../wire/toold.ts';
 import { type LiveActivations, makeActivations } from './activations.ts';
 import { type HaltFile, pollHaltFile } from './adapters/halt-file.ts';
 import { type ManifestDir, openManifestDir } from './adapters/manifest-dir.ts';
-import { followPolicyDir } from './adapters/policy-dir.ts';
 import { makeSandboxLauncher } from './adapters/sandbox-launcher.ts';
 import { makeApi } from './api.ts';
 import { makeArtifactDiskReserve } from './artifact-disk-reserve.ts';
@@ -32,6 +30,7 @@ import { type Halt, makeHalt } from './halt.ts';
 import { makeIncomingMailHandlers } from './incoming-mail.ts';
 import { makeLegacyBriefings } from './legacy-briefings.ts';
 import { makeAgents, prepareAgentsDir } from './manifests/agents.ts';
+import { listClosedDirs } from './manifests/closed-dirs.ts';
 import { makeDailyBudgets } from './manifests/daily-budgets.ts';
 import { makeManifestReader, makeSchemaList } from './manifests/declared-tools.ts';
 import { makeMarkSync } from './mark-sync.ts';
@@ -45,7 +44,7 @@ import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePersonaHandlers } from './personas/handlers.ts';
 import { makeCurrentPolicy } from './policy/current-policy.ts';
 import { makePolicyHandlers } from './policy/handlers.ts';
-import { makePublisher } from './policy/publisher.ts';
+import { openPolicy } from './policy/open-policy.ts';
 import { makePresetHandlers } from './presets/load-preset.ts';
 import { makePrograms, type Programs } from './programs.ts';
 import { makeProposalHandlers } from './proposals.ts';
@@ -167,14 +166,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
     }),
     readMemoryInputs: memoryInputs.read,
     matchSkills: (goal, allowed) => orders!.matchSkills(goal, allowed),
-    async readArtifactText(id) {
-      const { artifact, text } = await artifacts.load(id);
-      return {
-        name: artifact.name,
-        text: text ?? `(${artifact.mime_type}, ${artifact.size_bytes} bytes)`,
-        labels: artifact.labels,
-      };
-    },
+    readArtifactText: artifacts.readText,
   });
   episodes = makeEpisodes({
     store,
@@ -197,28 +189,13 @@ async function start(context: DaemonContext<AgentdConfig>) {
     toold,
     personas: told.personas.current,
     log,
-    closedDirs: withRealPaths([
-      [stateDir, "the runtime's state"],
-      [context.runtimeDir, "the directory of the runtime's sockets"],
-      [agentsDir, 'the directory of the manifests'],
-      [policiesDir, 'the directory of the rules'],
-      ...told.dirs.map((dir): [string, string] => [dir, 'a directory of personas or skills']),
-    ]),
+    closedDirs: listClosedDirs({ ...context, agentsDir, policiesDir, orderDirs: told.dirs }),
   });
-  const policyDir = followPolicyDir(policiesDir, clock, () => {
-    publisher.rescan().catch((error: unknown) => log.error('publishing policy failed', { error }));
-  });
-  const publisher = makePublisher({
-    stateDir,
-    clock,
-    log,
-    readSite: policyDir.read,
+  const { publisher, policyDir } = openPolicy(context, {
+    store,
+    policiesDir,
     listToolSchemas,
-    people: config.people ?? null,
     protectedDirs: [stateDir, agentsDir, policiesDir, ...told.dirs],
-    onPublished: ({ version, hash }) =>
-      store.recordRuntimeEvent('policy.loaded', { version, hash }),
-    onRefused: (refused) => store.recordRuntimeEvent('policy.refused', refused),
   });
   const agents = makeAgents({
     store,
@@ -417,12 +394,3 @@ export const agentd = defineDaemon({
   config: agentdConfig,
   start,
 });
-
-/** Adds the path that each directory has without links, under which an agent could name it too. */
-const withRealPaths = (dirs: readonly [dir: string, purpose: string][]): Map<string, string> =>
-  new Map(
-    dirs.flatMap(([dir, purpose]) => {
-      const paths = existsSync(dir) ? [dir, realpathSync(dir)] : [dir];
-      return paths.map((path): [string, string] => [path, purpose]);
-    }),
-  );
