@@ -5,16 +5,24 @@ import { releaseBriefing } from '../../../../src/daemons/agentd/store/briefings.
 import { COPY_PLACES } from '../../../../src/daemons/agentd/store/erasures.ts';
 import { openStore } from '../../../../src/daemons/agentd/store/open-store.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
-import type { AgentdStore, RunCall } from '../../../../src/daemons/agentd/store/store.ts';
-import type { NewTask } from '../../../../src/daemons/agentd/store/tasks.ts';
-import { type ManualClock, manualClock } from '../../../../src/platform/clock.ts';
-import { makeIdMaker, type NewId } from '../../../../src/platform/ids.ts';
+import type { RunCall } from '../../../../src/daemons/agentd/store/store.ts';
+import { manualClock } from '../../../../src/platform/clock.ts';
+import { makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { IDEMPOTENCY_WINDOW_MS } from '../../../../src/platform/sql/idempotency.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../../../src/wire/agentd.ts';
-import { toForgottenMemory } from '../../../../src/wire/copies.ts';
-import { eraseEverything, FORGOTTEN_TEXT } from '../erase-copies.ts';
+import {
+  AGENT,
+  type Claim,
+  claimRuns,
+  erase,
+  newTask,
+  PERSON,
+  retain,
+  type World,
+} from '../agentd-retention.ts';
+import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
   HISTORY,
@@ -24,12 +32,7 @@ import {
   useIds,
 } from '../record.ts';
 
-type World = { store: AgentdStore; clock: ManualClock; newId: NewId };
-type Claim = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
-
-const AGENT = 'worker';
 const REPLICAS = HISTORY + 20;
-const PERSON = 'person:ann';
 const CRASH = { detail: 'x', counts: true, crashesMax: 0 };
 
 const manifest = (name: string) => `apiVersion: agentd/v1
@@ -44,26 +47,6 @@ function declare(name: string) {
   return { spec: read.agent, file: `${name}.yaml` };
 }
 
-const newTask = ({ newId }: World, more: Partial<NewTask> = {}): NewTask => ({
-  id: newId('task'),
-  parent: undefined,
-  contextId: newId('ctx'),
-  goal: 'do it',
-  createdBy: PERSON,
-  agent: AGENT,
-  priority: 0,
-  inputs: [],
-  limits: {},
-  delegation: undefined,
-  after: [],
-  deadlineMs: null,
-  retryOf: null,
-  labels: ['person'],
-  ...more,
-});
-
-const claimRuns = ({ store }: World) =>
-  store.claimRuns({ slots: 1_000, leaseMs: 60_000, maxTimeS: () => 3_600 });
 const keyOf = ({ run }: Claim) => ({ runId: run.id, fence: run.fence });
 const callOf = (world: World, claim: Claim): RunCall => ({
   ...keyOf(claim),
@@ -328,92 +311,6 @@ async function act({ store, newId }: World): Promise<void> {
     await store.layerAction(id);
   }
   await store.listOpenLayerActions();
-}
-
-/** Prunes a tenth of the trees and artifacts, and looks at all of them. */
-async function retain(world: World): Promise<void> {
-  for (const { task } of await world.store.dueEpisodes(100_000))
-    await world.store.endEpisode(task.id);
-  await world.store.endNotices((await world.store.dueNotices(100_000)).map(({ id }) => id));
-  const { store, clock, newId } = world;
-  const endedBeforeMs = clock.nowMs() + 1;
-  const order = { cause: 'x', by: PERSON, rules: '' };
-  const trees = await store.listEndedTrees({ endedBeforeMs, limit: HISTORY });
-  await store.listEndedTrees({ endedBeforeMs, after: trees[0], limit: 1 });
-  const [kept, ...others] = trees.map(({ rootTaskId }) => rootTaskId);
-  for (const isKept of [true, false, true])
-    await store.keepTask(kept!, { isKept, reason: 'x', by: PERSON });
-  for (const rootTaskId of others.slice(0, 18)) {
-    await store.findEndedTree(rootTaskId);
-    await store.describeTree(rootTaskId);
-    await store.listLayerLabels(rootTaskId, rootTaskId);
-    await store.listArtifactsOfTree(rootTaskId);
-    const input = { ...order, rootTaskId, endedBeforeMs };
-    await store.inspectTree(input);
-    await store.findPartTree(rootTaskId);
-    for (const kind of ['workspaces', 'homes', 'model_contexts'] as const) {
-      await store.inspectPart({ ...input, kind });
-      await store.prunePart({ ...input, kind });
-    }
-    await store.pruneTree(input);
-    const open = await store.findOpenPrune(rootTaskId);
-    const isClosed = rootTaskId.charCodeAt(rootTaskId.length - 1) % 2 === 0;
-    if (open !== undefined && isClosed) await store.closePrune(open.id);
-    await store.task(rootTaskId).catch(() => undefined);
-  }
-  await store.listOpenPrunes(0, 10);
-  await store.findTreeOfRun(newId<string>('run'));
-  await store.countTasksByAgent();
-  await forEachOf(2 * HISTORY, () =>
-    store.putArtifact(
-      {
-        id: newId('artifact'),
-        name: 'x',
-        mimeType: 'text/plain',
-        sizeBytes: 1,
-        hash: newId('hash'),
-        createdBy: PERSON,
-        taskId: null,
-        contextId: null,
-        labels: [],
-      },
-      undefined,
-      undefined,
-    ),
-  );
-  const inputs = [
-    { kind: 'artifact_ref', id: (await store.artifacts({}, { limit: 1 })).rows[0]!.id },
-  ];
-  await store.createTask(newTask(world, { inputs }), undefined);
-  // Only the last one refers to its blob.
-  const [last] = (await store.artifacts({}, { limit: 1, cursor: inputs[0]!.id })).rows;
-  await store.pruneArtifact({ ...order, id: last!.id });
-  const artifacts = { storedBeforeMs: endedBeforeMs, after: '', limit: HISTORY };
-  for (const { id } of await store.listOldArtifacts(artifacts)) {
-    await store.inspectArtifact(id);
-    await store.pruneArtifact({ ...order, id });
-  }
-  await store.artifactSizes();
-  await store.isObjectUnused('h');
-  for (const hash of [...(await store.listUnusedObjects(10)), 'x']) await store.forgetObject(hash);
-  await store.expireTombstones(clock.nowMs() + 1, 3);
-}
-
-/** Orders the removal of copies, and ends it. */
-async function erase(world: World): Promise<void> {
-  const { store, newId } = world;
-  await store.createTask(newTask(world, { goal: FORGOTTEN_TEXT }), undefined);
-  const ids = Array.from({ length: HISTORY }, () => newId<string>('memory'));
-  await store.orderErasures(ids.map((id) => toForgottenMemory(id, ['x'])));
-  await store.openErasures(10);
-  await store.addCopies(ids, { toold: 1 });
-  await store.dropForgottenTexts(ids);
-  await store.endErasures(ids.slice(3));
-  await store.findErasure(ids[0]!);
-  const [claim] = await claimRuns(world);
-  if (claim !== undefined) await store.requeueForgotten([claim.run.id]);
-  const [artifact] = await store.scanArtifacts('', 10);
-  if (artifact !== undefined) await store.replaceObject(artifact.id, { hash: 'h2', sizeBytes: 2 });
 }
 
 async function use(file: string): Promise<void> {
