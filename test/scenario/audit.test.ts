@@ -72,12 +72,13 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds of people, keys, programs, memories, the network and old data, with their own tests. */
+/** Kinds of people, keys, programs, memories, the network, mail, teams and old data: tested there. */
 const ELSEWHERE = new RegExp(
   '^(key\\.|memory\\.|alias\\.set|provider\\.removed|sandbox\\.command|workspace\\.disarmed|' +
     'run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
     'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|' +
-    'runtime\\.restored|restore\\.lifted)',
+    'runtime\\.restored|restore\\.lifted|mail\\.|task\\.updated|artifact\\.shared|' +
+    '(persona|skill)\\.changed)',
 );
 
 describe('the audit log', () => {

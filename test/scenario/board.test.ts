@@ -100,6 +100,9 @@ describe('the board', () => {
     const owned = await create(world, 'Plugh', { needs: ['git.read'] });
     await world.agentd.updateTask({ params: { id: owned.id }, body: { agent: 'tester' } });
     assert.equal((await taskEnded(world, owned.id)).assigned_to, 'tester');
+    const { events } = await world.audit.task({ params: { task_id: owned.id }, query: {} });
+    const updated = events.find(({ event }) => event === 'task.updated');
+    assert.deepEqual([updated?.principal, updated?.data?.changed], ['person:tester', 'agent']);
     for (const { id } of [canceled, owned]) {
       const { waits } = await world.agentd.listWaits({ query: { task_id: id } });
       assert.deepEqual(

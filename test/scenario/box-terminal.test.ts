@@ -132,6 +132,8 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     type('echo status $?', 'Enter');
     await sees(/status 130/);
     type('exit 9', 'Enter');
+    // What is typed before is the box's.
+    await sees(/^outside> *$/m);
     type('echo outside says $?', 'Enter');
     await sees(/outside says 9/);
     // One that is there when the program of the box ends, ends with it.

@@ -114,6 +114,33 @@ for (const mode of ['embedded', 'split'] as const)
       assert.match(result, /^References: <pond@example\.org>/m);
     });
 
+    it('a reply that is none of the choices is refused, and its sender is told why', async () => {
+      const question = { question: 'Which bank?', choices: ['left', 'right'] };
+      model.on('Choose a bank', says(call('person.ask', question)), finishes('Chosen.'));
+      const request = writeMail({ Subject: 'Choose a bank' }, 'Of the pond.\n');
+      await send({ auth: ANN, to: 'coder', mail: request });
+      const task = await taskOf(/^Choose a bank/);
+      const asked = idOf(await mailOf('ann', /^Which bank\?$/m));
+      const reply = (text: string) =>
+        send({
+          auth: ANN,
+          to: 'coder',
+          mail: writeMail({ Subject: 'Re: Choose a bank', 'In-Reply-To': `<${asked}>` }, text),
+        });
+      assert.match(await reply('The upper one\n'), /^250/);
+      await mailOf(
+        'ann',
+        /^Your mail was not given to agent coder:\r?\n\r?\n.*one of: left · right/m,
+      );
+      const events = await eventually('the refusal in the log', async () => {
+        const all = await allEvents(world);
+        return all.some(({ event }) => event === 'mail.refused') ? all : undefined;
+      });
+      assert.equal(events.find(({ event }) => event === 'mail.refused')!.status, 'failed');
+      await reply('Left.\n');
+      assert.equal((await taskEnded(world, task.id)).status, 'completed');
+    });
+
     it('a reply to a result is a new task in the thread, with what came before', async () => {
       model.on('First part', finishes('Forty reeds.'));
       model.on('And the rest', finishes('Ten more.'));

@@ -109,7 +109,12 @@ describe('proposals', () => {
   it('an agent is told what it proposed about itself from the next task on', async () => {
     const text = 'Count the loaves.';
     const mine = call('persona.propose', { text, why: 'I forgot once.' });
-    const { approval } = await decide('Improve', [mine], true);
+    const { approval, task } = await decide('Improve', [mine], true);
+    const { events } = await world.audit.task({ params: { task_id: task.id }, query: {} });
+    assert.equal(
+      events.find(({ event }) => event === 'persona.changed')?.data?.approval,
+      approval.id,
+    );
     assert.match(approval.diff ?? '', /\+\+\+ personas\/agents\/bob\.md\n.*\n\+Count the loaves\./);
     await doTask(world, 'Sing', { agent: 'bob' });
     assert.match(

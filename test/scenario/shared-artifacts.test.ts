@@ -48,7 +48,10 @@ describe('shared artifacts', () => {
     const [plan, draft] = [await put('Plan', 'plan.md'), await put('Draft', 'draft.md')];
     const early = await ask('bob', 'Read the plan early', 'artifact.get', { id: plan });
     assert.match(early.said, /belongs to another thread/);
-    assert.match((await ask('ada', 'Share', 'artifact.share', { id: plan })).said, /true/);
+    const shared = await ask('ada', 'Share', 'artifact.share', { id: plan });
+    assert.match(shared.said, /true/);
+    const { events } = await world.audit.task({ params: { task_id: shared.task.id }, query: {} });
+    assert.equal(events.find(({ event }) => event === 'artifact.shared')?.artifact, plan);
     const { said } = await ask('bob', 'What is there?', 'artifact.list', {});
     assert.match(said, /plan\.md/);
     assert.doesNotMatch(said, /draft\.md/);
