@@ -72,7 +72,7 @@ const lookingAt = (path: string) => ({
   rules: { read: [path], write: [], deny: [] },
   network: { egress_socket: null },
 });
-/** Kinds of people, keys, programs, memories, the network, mail, teams and old data: tested there. */
+/** Kinds of people, keys, programs, memories, networks, mail, teams and old data: tested there. */
 const ELSEWHERE = new RegExp(
   '^(key\\.|memory\\.|alias\\.set|provider\\.removed|sandbox\\.command|workspace\\.disarmed|' +
     'run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +

@@ -132,7 +132,7 @@ describe('box run on a terminal', { timeout: 120_000, skip }, () => {
     type('echo status $?', 'Enter');
     await sees(/status 130/);
     type('exit 9', 'Enter');
-    // What is typed before is the box's.
+    // Keys typed before that go to the box.
     await sees(/^outside> *$/m);
     type('echo outside says $?', 'Enter');
     await sees(/outside says 9/);

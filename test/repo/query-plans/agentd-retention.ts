@@ -8,7 +8,7 @@ import { FORGOTTEN_TEXT } from './erase-copies.ts';
 import { forEachOf, HISTORY } from './record.ts';
 
 export type World = { store: AgentdStore; clock: ManualClock; newId: NewId };
-export type Claim = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
+export type ClaimedRun = Awaited<ReturnType<AgentdStore['claimRuns']>>[number];
 
 export const AGENT = 'worker';
 export const PERSON = 'person:ann';

@@ -14,7 +14,7 @@ import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { agentdRoutes } from '../../../../src/wire/agentd.ts';
 import {
   AGENT,
-  type Claim,
+  type ClaimedRun,
   claimRuns,
   erase,
   newTask,
@@ -47,8 +47,8 @@ function declare(name: string) {
   return { spec: read.agent, file: `${name}.yaml` };
 }
 
-const keyOf = ({ run }: Claim) => ({ runId: run.id, fence: run.fence });
-const callOf = (world: World, claim: Claim): RunCall => ({
+const keyOf = ({ run }: ClaimedRun) => ({ runId: run.id, fence: run.fence });
+const callOf = (world: World, claim: ClaimedRun): RunCall => ({
   ...keyOf(claim),
   callId: world.newId('call'),
   requestHash: 'h',
@@ -59,7 +59,10 @@ const newOnce = ({ newId }: World) => ({
   requestHash: 'h',
 });
 
-const message = (claim: Claim, more: { from?: string; to?: string; delivered?: boolean } = {}) => ({
+const message = (
+  claim: ClaimedRun,
+  more: { from?: string; to?: string; delivered?: boolean } = {},
+) => ({
   type: 'Message',
   contextId: claim.task.context_id,
   taskId: claim.task.id,
@@ -73,13 +76,13 @@ const message = (claim: Claim, more: { from?: string; to?: string; delivered?: b
   ...more,
 });
 
-async function finish(world: World, claim: Claim): Promise<void> {
+async function finish(world: World, claim: ClaimedRun): Promise<void> {
   const ending = { status: 'completed' as const, reason: null, result: 'x', by: `agent:${AGENT}` };
   await world.store.finish(callOf(world, claim), ending);
 }
 
 /** A run that does everything a run can do, up to its waits. */
-async function work(world: World, claim: Claim): Promise<void> {
+async function work(world: World, claim: ClaimedRun): Promise<void> {
   const { store, clock, newId } = world;
   const { run, task } = claim;
   const later = clock.nowMs() + 600_000;
@@ -123,7 +126,7 @@ async function work(world: World, claim: Claim): Promise<void> {
 }
 
 /** Waits that end in other ways, by a run that then ends. */
-async function waitAndFinish(world: World, claim: Claim): Promise<void> {
+async function waitAndFinish(world: World, claim: ClaimedRun): Promise<void> {
   const { store } = world;
   const approval = callOf(world, claim);
   const wait = { kind: 'approval' as const, by: ['person:*'], question: 'approval_1' };
@@ -142,7 +145,7 @@ async function waitAndFinish(world: World, claim: Claim): Promise<void> {
   await finish(world, claim);
 }
 
-async function makeHistory(world: World): Promise<Claim> {
+async function makeHistory(world: World): Promise<ClaimedRun> {
   const { store, clock } = world;
   await forEachOf(REPLICAS, () => store.createTask(newTask(world), newOnce(world)));
   const first = await claimRuns(world);
@@ -240,7 +243,7 @@ async function runProgram(world: World): Promise<void> {
   await world.store.endProgram(keyOf(claim), { code: 0, signal: null });
 }
 
-async function readAll({ store, newId }: World, claim: Claim): Promise<void> {
+async function readAll({ store, newId }: World, claim: ClaimedRun): Promise<void> {
   const { run, task } = claim;
   const column: Record<string, string> = { agent: 'assigned_to', to: 'to_principal' };
   const lists = {
