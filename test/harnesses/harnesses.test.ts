@@ -1,7 +1,15 @@
 // Claude Code, Codex and opencode, unmodified, in boxes and against the rehearsal: each edits a
 // file and runs a command, hits its budget, is killed and started again, and is halted.
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { PROFILES } from '../../src/clients/agentctl/box/profiles/index.ts';
@@ -16,6 +24,20 @@ const BEFORE = 'a line before';
 const AFTER = 'a line behind';
 const ask = (command: string) =>
   `rehearse an edit of notes.txt: ${BEFORE} => ${AFTER}, then run ${command}`;
+
+/** The processes with this word, but for agentctl; the host sees those of boxes too. */
+const pidsOf = (word: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        return words.includes(word) && !words.includes('--workspace');
+      } catch {
+        return false;
+      }
+    });
 
 for (const profile of PROFILES.filter(({ round }) => round !== undefined))
   describe(`${profile.about} in a box`, { timeout: 180_000, skip: harnessesMissing }, () => {
@@ -58,6 +80,21 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
         return task.ended_at === null ? undefined : task;
       });
 
+    /** Asks on in the last session, and finds what was said before in it. */
+    const continues = async (): Promise<void> => {
+      const words = ['box', 'run', '--workspace', dir, '--', profile.commands[0]!];
+      const next = await agentctl([...words, ...profile.nextRound!('and now?')], options());
+      assert.equal(next.code, 0, next.stderr);
+      const { calls } = await runtime.modeld.listCalls({ query: { task_id: (await ended()).id } });
+      const texts = await Promise.all(
+        calls.map(async ({ call_id }) => {
+          const { messages } = await runtime.modeld.getCall({ params: { id: call_id } });
+          return JSON.stringify(messages);
+        }),
+      );
+      assert.ok(texts.some((text) => text.includes(BEFORE) && text.includes('and now?')));
+    };
+
     it('is the version of its profile', () => {
       const { name, version } = profile.package!;
       assert.equal(lockedVersion(name), version);
@@ -91,17 +128,7 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
     it('continues its session in the same directory, and not in another', async () => {
       rewind();
       assert.equal((await run(ask('true'))).code, 0);
-      const words = ['box', 'run', '--workspace', dir, '--', profile.commands[0]!];
-      const next = await agentctl([...words, ...profile.nextRound!('and now?')], options());
-      assert.equal(next.code, 0, next.stderr);
-      const { calls } = await runtime.modeld.listCalls({ query: { task_id: (await ended()).id } });
-      const texts = await Promise.all(
-        calls.map(async ({ call_id }) => {
-          const { messages } = await runtime.modeld.getCall({ params: { id: call_id } });
-          return JSON.stringify(messages);
-        }),
-      );
-      assert.ok(texts.some((text) => text.includes(BEFORE) && text.includes('and now?')));
+      await continues();
     });
 
     it('learns from its vendor’s error that its budget is used up', async () => {
@@ -116,6 +143,18 @@ for (const profile of PROFILES.filter(({ round }) => round !== undefined))
       assert.notEqual(ran.code, 0);
       assert.match(`${ran.stdout}${ran.stderr}`, /budget|Quota exceeded/);
       assert.equal(readFileSync(notes, 'utf8'), `${BEFORE}\n`);
+    });
+
+    it('killed by SIGKILL in the middle of a command, it continues its session', async () => {
+      rewind();
+      const prompt = ask('touch started; tail -f /dev/null');
+      const killed = run(prompt);
+      await eventually('the command', async () => existsSync(join(dir, 'started')) || undefined);
+      rmSync(join(dir, 'started'));
+      for (const pid of pidsOf(prompt)) process.kill(pid, 'SIGKILL');
+      assert.equal((await killed).code, 137);
+      assert.equal((await ended()).status, 'failed');
+      await continues();
     });
 
     it('is killed and started again, and halted, in the middle of a command', async () => {
