@@ -7,7 +7,8 @@ const FOLDED_CHARS_MAX = 900;
 const isPlain = (text: string): boolean => /^[\x20-\x7e]*$/.test(text) && !text.includes('=?');
 
 /** Removes what could end the field, or is no text: a value is always one line. */
-const toOneLine = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim();
+const removeControls = (text: string): string => text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ');
+const toOneLine = (text: string): string => removeControls(text).trim();
 
 /** Encodes a value of free text, such as a subject. */
 export function encodeText(text: string): string {
@@ -49,7 +50,8 @@ export function decodeText(value: string): string {
     .replace(ENCODED, (word, charset: string, encoding: string, text: string) => {
       try {
         const bytes = encoding.toLowerCase() === 'b' ? Buffer.from(text, 'base64') : decodeQ(text);
-        return toOneLine(new TextDecoder(charset).decode(bytes));
+        // Not trimmed: a word may be split at a space.
+        return removeControls(new TextDecoder(charset).decode(bytes));
       } catch {
         return word;
       }

@@ -61,6 +61,8 @@ test('what was encoded is decoded, in words of up to 75 characters', () => {
   );
   assert.equal(decodeText('=?iso-8859-1?Q?caf=E9_au?= lait'), 'café au lait');
   assert.equal(decodeText('=?x-unknown?Q?a?='), '=?x-unknown?Q?a?=');
+  const split = `${'a'.repeat(41)} b…`;
+  assert.equal(decodeText(encodeText(split).replace('\n', '')), split, 'split at a space');
 });
 
 test('a long line is quoted, and read back as it was', () => {
