@@ -156,4 +156,10 @@ tasks:
     assert.ok(whole.tokens > critical.tokens);
     assert.ok(whole.ms <= 1.1 * critical.ms, `${whole.ms} ms against ${critical.ms} ms`);
   });
+
+  it('those that ship leave nothing to be reported about their agents', async () => {
+    for (const name of ['bug-triage', 'codebase-audit', 'incident-response'])
+      for (const { task_id } of (await load(shipped(name))).tasks) await taskEnded(world, task_id!);
+    assert.deepEqual((await world.agentd.listAgents({})).problems, []);
+  });
 });

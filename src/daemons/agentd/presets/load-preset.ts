@@ -4,6 +4,7 @@ import { stringify } from 'yaml';
 import type { HandlerContext } from '../../../platform/dispatch.ts';
 import type { NewId } from '../../../platform/ids.ts';
 import { hashJson, sha256Hex } from '../../../platform/json.ts';
+import { expandWord } from '../../../policy/capabilities.ts';
 import type { agentdRoutes, CreateTask, PresetView } from '../../../wire/agentd.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { AgentName, ContextId, FileProblem, TaskId } from '../../../wire/primitives.ts';
@@ -172,6 +173,7 @@ function writeManifest(
     (personas().files.get(toLayerRef(ref)) ?? []).flatMap(({ front }) => front.tools ?? []),
   );
   const tools = [...new Set(allow ?? expected)];
+  const deny = listLeftOut(expected, tools);
   return stringify({
     apiVersion: 'agentd/v1',
     kind: 'Agent',
@@ -184,9 +186,17 @@ function writeManifest(
       ...(refs.length === 0 ? {} : { personas: refs }),
       ...(instructions === undefined ? {} : { persona: instructions }),
       ...(replicas === undefined ? {} : { replicas }),
-      ...(tools.length === 0 ? {} : { tools: { allow: tools } }),
+      ...(tools.length + deny.length === 0
+        ? {}
+        : { tools: { allow: tools, ...(deny.length === 0 ? {} : { deny }) } }),
     },
   });
+}
+
+/** Returns what a persona expects and the preset leaves out: the manifest says that it is meant. */
+function listLeftOut(expected: readonly string[], allowed: readonly string[]): string[] {
+  const tools = new Set(allowed.flatMap(expandWord));
+  return [...new Set(expected)].filter((word) => !expandWord(word).some((tool) => tools.has(tool)));
 }
 
 const describePreset = (
