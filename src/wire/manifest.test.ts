@@ -64,6 +64,7 @@ const FIELDS: { path: string; good: unknown[]; bad: unknown[] }[] = [
     good: [[], ['coder', 'groups/night', 'scopes/payments']],
     bad: ['coder', ['Coder'], ['../coder'], ['base/coder'], Array(17).fill('coder')],
   },
+  { path: 'spec.home', good: ['kept', 'task'], bad: ['shared', true] },
   { path: 'spec.skills', good: [[], ['pdf-forms']], bad: ['pdf-forms', ['../x'], ['']] },
   { path: 'spec.persona', good: ['', 'You are…'], bad: ['x'.repeat(64_001), ['a']] },
   { path: 'spec.memory.scope', good: ['project'], bad: ['', 'Project', 'a b'] },

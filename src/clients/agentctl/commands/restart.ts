@@ -2,6 +2,7 @@
 import { DAEMONS } from '../../../wire/daemons.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
+import { connectRuntime } from '../runtime.ts';
 import { readRuntimeInfo } from '../state.ts';
 import { readSupervisor } from '../supervisor.ts';
 import { down } from './down.ts';
@@ -19,16 +20,15 @@ export async function restart(session: Session): Promise<number> {
 }
 
 /** Has a running runtime read the configuration: it would not start again with a wrong one. */
-async function assertConfigIsGood({ stateDir, args, runtime }: Session): Promise<void> {
+async function assertConfigIsGood({ stateDir, args }: Session): Promise<void> {
   if (args.text('config') !== undefined || readRuntimeInfo(stateDir) === undefined) return;
-  for (const daemon of DAEMONS) {
-    try {
-      await runtime().call(daemon, 'reload', {});
-    } catch (error) {
-      if (error instanceof Fault && error.code === 'bad_config') throw error;
-      // One that does not respond is all the more to be restarted.
-      return;
-    }
+  try {
+    // That of the session is for the runtime which is started.
+    const runtime = connectRuntime(stateDir);
+    for (const daemon of DAEMONS) await runtime.call(daemon, 'reload', {});
+  } catch (error) {
+    // One that does not respond is all the more to be restarted.
+    if (error instanceof Fault && error.code === 'bad_config') throw error;
   }
 }
 
