@@ -5,6 +5,8 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { childrenOf, isAlive } from './processes.ts';
 
 const REPO = join(import.meta.dirname, '../..');
 const SOURCE = join(REPO, 'native/boxfs');
@@ -36,8 +38,11 @@ export type StartedBoxfs = {
   /** Its stderr, where a sanitizer reports. */
   stderr(): string;
   stop(): Promise<void>;
-  /** Kills it and the children in which it does what takes long, at once. */
-  killAll(): void;
+  /**
+   * Kills it and the children in which it does what takes long, at once. Resolves when all are
+   * gone: one in the middle of a system call ends it first.
+   */
+  killAll(): Promise<void>;
 };
 
 /** `uid`, with a copy of the program that this user can reach: as an ordinary user, by root. */
@@ -69,6 +74,10 @@ export function startBoxfs(
       child.kill('SIGKILL');
       await gone;
     },
-    killAll: () => void process.kill(-child.pid!, 'SIGKILL'),
+    async killAll() {
+      const pids = [child.pid!, ...childrenOf(child.pid!)];
+      process.kill(-child.pid!, 'SIGKILL');
+      while (pids.some(isAlive)) await sleep(1);
+    },
   };
 }

@@ -88,7 +88,7 @@ async function run(job: InstallJob, killAfterMs?: number): Promise<number | unde
   if (killAfterMs !== undefined) {
     await sleep(killAfterMs);
     // The worker that installs is a child: a power failure would end both.
-    open.started.killAll();
+    await open.started.killAll();
   }
   const took = await ran;
   await open.stop();
