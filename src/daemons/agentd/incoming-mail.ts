@@ -1,5 +1,6 @@
 // Takes mail for agents from maild. From a person it answers a question, reaches an agent that
 // works in the thread, or becomes a task; from outside it becomes a task if a rule permits that.
+import { isFault } from '../../platform/daemon.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
@@ -164,7 +165,10 @@ async function createTask({ store, service }: IncomingMailDeps, body: TakeMail):
 /** The ended task that a reply is about, if it is still there. */
 async function findEarlier(store: AgentdStore, body: TakeMail): Promise<TaskView | undefined> {
   if (body.task_id === null || isOutside(body.from)) return undefined;
-  const task = await store.task(body.task_id).catch(() => undefined);
+  const task = await store.task(body.task_id).catch((error: unknown) => {
+    if (isFault(error, 'not_found') || isFault(error, 'pruned')) return undefined;
+    throw error;
+  });
   return task?.ended_at == null || task.context_id !== body.context_id ? undefined : task;
 }
 

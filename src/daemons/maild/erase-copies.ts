@@ -16,6 +16,10 @@ export const COPY_PLACES: readonly CopyPlace[] = [
 /** A larger mail is not one of maild's. */
 const MAIL_BYTES_MAX = 4_000_000;
 
+/** True for a mail that was moved or removed meanwhile, and for a directory. */
+const isNoMail = (error: unknown): boolean =>
+  ['ENOENT', 'EISDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+
 export function makeEraseCopies(deps: {
   db: Database;
   root: string;
@@ -31,7 +35,10 @@ export function makeEraseCopies(deps: {
     for (const box of await readdir(root))
       for (const entry of await maildirs.list(box)) {
         // Its reader may move or remove it at any time.
-        const read = await maildirs.read(box, entry, MAIL_BYTES_MAX).catch(() => undefined);
+        const read = await maildirs.read(box, entry, MAIL_BYTES_MAX).catch((error: unknown) => {
+          if (isNoMail(error)) return undefined;
+          throw error;
+        });
         const redacted = read && redactLetter(read.content, redactor);
         if (redacted === undefined) continue;
         await maildirs.replace(box, entry, redacted);
