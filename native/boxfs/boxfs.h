@@ -44,6 +44,7 @@ enum op {
   OP_COVERED = 14,      // see originals.c
   OP_DIRECTORIES = 15,  // see originals.c
   OP_COPY = 16,         // see copy.c
+  OP_GIVE = 17,         // see give.c
 };
 
 enum { READ_FROM_END = 1, READ_HASH = 2 };
@@ -237,6 +238,14 @@ void do_unlock(struct request *req, struct reply *reply);
 void do_covered(struct request *req, struct reply *reply);
 void do_directories(struct request *req, struct reply *reply);
 void do_copy(struct request *req, struct reply *reply);
+void do_give(struct request *req, struct reply *reply);
+
+// ── give.c: files of a root whose owner is another user, in a box with that owner's rights ──
+// Gives a new file to the owner of the root, if that is another user. -1 with errno.
+int give_file(unsigned root, int fd);
+int give_name(unsigned root, int dir, const char *name);  // a link is not followed
+// Returns true for what belongs to neither this user nor the owner of the root.
+bool is_of_others(unsigned root, const struct stat *st);
 
 // By components: what is in a directory comes directly behind it.
 int compare_paths(const char *a, const char *b);

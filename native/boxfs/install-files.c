@@ -113,12 +113,14 @@ static int copy_hashed(int from, int to, const uint8_t hash[32]) {
   return memcmp(digest, hash, 32) != 0;
 }
 
-// Copies the file to a new name: 0, 1 if it does not have this hash, -1 with errno.
-static int copy_verified(int fd, int dir, const char *temp, mode_t mode, const uint8_t hash[32]) {
+// Copies the file to a new name in a root: 0, 1 if it does not have this hash, -1 with errno.
+static int copy_verified(int fd, unsigned root, int dir, const char *temp, mode_t mode,
+                         const uint8_t hash[32]) {
   int to = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (to < 0) return -1;
   int result = copy_hashed(fd, to, hash);
-  if (result == 0 && fchmod(to, mode)) result = -1;
+  // In this order: the owner's mode may keep this user out.
+  if (result == 0 && (give_file(root, to) || fchmod(to, mode))) result = -1;
   int error = errno;
   if (close(to) && result == 0) {
     error = errno;
@@ -155,7 +157,7 @@ static int with_source(const struct install *job, const struct step *step, int d
   int fd = open_source(job, step->path);
   if (fd < 0) return is_gone(errno) ? 1 : -1;
   mode_t mode = step->new.mode == ANY_MODE ? 0600 : step->new.mode;
-  int result = temp ? copy_verified(fd, dir, temp, mode, step->new.hash)
+  int result = temp ? copy_verified(fd, job->to.root, dir, temp, mode, step->new.hash)
                     : copy_hashed(fd, -1, step->new.hash);
   int error = errno;
   close(fd);
@@ -186,7 +188,7 @@ int save_old(const struct install *job, const struct step *step, int dir, const 
     result = 0;
   else if ((fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)) >= 0 &&
            make_temp_name(job, temp) &&
-           (result = copy_verified(fd, undo, temp, 0600, step->old.hash)) == 0)
+           (result = copy_verified(fd, job->undo.root, undo, temp, 0600, step->old.hash)) == 0)
     result = renameat(undo, temp, undo, saved_name);
   int error = errno;
   if (fd >= 0) close(fd);

@@ -75,9 +75,9 @@ static void prepare_without_parent(const struct install *job, struct step *step,
 }
 
 // It inherits the setgid bit. A default access list can give it another mode.
-static int make_new_directory(int dir, const char *temp, uint32_t mode) {
+static int make_new_directory(unsigned root, int dir, const char *temp, uint32_t mode) {
   struct stat st;
-  if (mkdirat(dir, temp, mode == ANY_MODE ? 0700 : mode)) return -1;
+  if (mkdirat(dir, temp, mode == ANY_MODE ? 0700 : mode) || give_name(root, dir, temp)) return -1;
   if (mode == ANY_MODE) return 0;
   int fd = openat(dir, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   int failed = fd < 0 ? -1 : fstat(fd, &st);
@@ -95,8 +95,11 @@ static int make_new(const struct install *job, const struct step *step, struct p
   if (!make_temp_name(job, pending->temp)) return -1;
   switch (step->new.kind) {
     case KIND_FILE: return copy_source(job, step, pending->dir, pending->temp);
-    case KIND_LINK: return symlinkat(step->new.link, pending->dir, pending->temp);
-    default: return make_new_directory(pending->dir, pending->temp, step->new.mode);
+    case KIND_LINK:
+      if (symlinkat(step->new.link, pending->dir, pending->temp)) return -1;
+      return give_name(job->to.root, pending->dir, pending->temp);
+    default:
+      return make_new_directory(job->to.root, pending->dir, pending->temp, step->new.mode);
   }
 }
 
@@ -124,8 +127,11 @@ bool prepare_step(struct install *job, struct step *step, struct pending *pendin
   pending->name = slash ? slash + 1 : step->path;
   struct found *found = &pending->found;
   int is_new = -1, is_old = -1;
-  if (find_current(pending->dir, pending->name, found) == 0)
-    is_new = is_side(pending->dir, pending->name, found, &step->new);
+  if (find_current(pending->dir, pending->name, found) == 0) {
+    errno = EOVERFLOW;
+    if (!is_of_others(job->to.root, &found->st))
+      is_new = is_side(pending->dir, pending->name, found, &step->new);
+  }
   if (is_new == 0) is_old = is_side(pending->dir, pending->name, found, &step->old);
   // Without an atomic exchange, a repeated step may find nothing between its two sides.
   bool was_between = job->flags & INSTALL_REPEAT && found->kind == 0 && step->new.kind != 0 &&

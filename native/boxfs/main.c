@@ -94,14 +94,14 @@ static const operation operations[] = {
     [OP_READ_MANY] = do_read_many, [OP_INSTALL] = do_install,
     [OP_WATCH] = do_watch,         [OP_UNLOCK] = do_unlock,
     [OP_COVERED] = do_covered,     [OP_DIRECTORIES] = do_directories,
-    [OP_COPY] = do_copy,
+    [OP_COPY] = do_copy,           [OP_GIVE] = do_give,
 };
 
 // The time limit of an operation that runs in a child, or 0: it runs in this process.
 static uint32_t worker_limit_ms(uint8_t op) {
   switch (op) {
     case OP_SEARCH: case OP_DELETE: case OP_CHANGES: case OP_READ_MANY:
-    case OP_COVERED: case OP_DIRECTORIES:
+    case OP_COVERED: case OP_DIRECTORIES: case OP_GIVE:
       return WORKER_TIMEOUT_MS_MAX;
     case OP_INSTALL: case OP_COPY: return INSTALL_TIMEOUT_MS;
     default: return 0;

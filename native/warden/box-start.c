@@ -112,6 +112,7 @@ static struct spare *dispatch_job(struct box *box, uint8_t frame, const uint8_t 
   static struct plan parsed;
   int bad = parse_plan(frame, (uint8_t *)job->text, size, &parsed, err);
   if (!bad && entry) entry_apply(entry, &parsed);
+  else parsed.has_rights = box->paths.has_rights;
   if (!bad) job->plan = parsed;
   bad = bad || spare_set_limits(spare, plan->limits, box->is_open_box, err) ||
         (!entry && quota_set(&spare->cgroup, spare->pid, plan->limits[LIMIT_CPU_MILLI], err)) ||
@@ -190,6 +191,7 @@ struct box *box_start(struct conn *conn, uint8_t frame, const uint8_t *bytes, si
             ((save_relays(box, &plan) || seals_record(box, &plan)) &&
              fail(err, REFUSED_OVERLOAD, "out of memory")) ||
             (has_pipes(box) && open_pipes(&plan, &pipes, err));
+  box->entry.has_rights = box->paths.has_rights;
   struct spare *spare = bad ? NULL : dispatch_job(box, frame, bytes, size, &plan, &pipes, err);
   paths_close(&plan, &box->paths);
   if (spare) {

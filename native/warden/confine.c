@@ -19,15 +19,12 @@ static int fail_errno(struct failure *err, const char *step) {
   return fail(err, REFUSED_SETUP, "%s: %s", step, strerror(errno));
 }
 
-static int set_capabilities(bool keep_permitted) {
+// A change of user has cleared the effective ones.
+static int restore_capabilities(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct current[2], wanted[2] = {{0}};
-  if (keep_permitted) {
-    if (syscall(SYS_capget, &header, current)) return -1;
-    for (int i = 0; i < 2; i++) {
-      wanted[i].permitted = wanted[i].effective = current[i].permitted;
-    }
-  }
+  if (syscall(SYS_capget, &header, current)) return -1;
+  for (int i = 0; i < 2; i++) wanted[i].permitted = wanted[i].effective = current[i].permitted;
   return (int)syscall(SYS_capset, &header, wanted);
 }
 
@@ -45,9 +42,10 @@ static void keep_capabilities(void) {
 #endif
 
 // Without namespaces an ordinary user cannot shrink the bounding set; no_new_privs makes up for it.
-int capabilities_drop_bounding(struct failure *err) {
+static int drop_bounding_except(uint64_t kept, struct failure *err) {
   static bool dropped;  // in this process, possibly before its job arrived
   for (int cap = 0; (host.root || host.namespaces) && !dropped && cap <= 63; cap++) {
+    if (kept >> cap & 1) continue;
     if (!prctl(PR_CAPBSET_DROP, cap, 0, 0, 0)) continue;
     if (errno != EINVAL) return fail_errno(err, "dropping the bounding set");
     break;  // past the kernel's last capability
@@ -56,22 +54,52 @@ int capabilities_drop_bounding(struct failure *err) {
   return 0;
 }
 
-int capabilities_drop(struct failure *err) {
+int capabilities_drop_bounding(struct failure *err) { return drop_bounding_except(0, err); }
+
+static uint64_t kept_capabilities(const struct setup *setup) {
+  // The init of the open box needs none.
+  return setup->kind == INIT_EXEC && setup->plan->has_rights ? RIGHTS_CAPABILITIES : 0;
+}
+
+// Makes them survive the exec of the command.
+static int raise_ambient(uint64_t caps) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct current[2];
+  if (syscall(SYS_capget, &header, current)) return -1;
+  current[0].inheritable = (uint32_t)caps;
+  if (syscall(SYS_capset, &header, current)) return -1;
+  for (unsigned long cap = 0; cap < 32; cap++)
+    if (caps >> cap & 1 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0)) return -1;
+  return 0;
+}
+
+static int set_only(uint64_t caps) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  uint32_t low = (uint32_t)caps;
+  struct __user_cap_data_struct wanted[2] = {
+      {.effective = low, .permitted = low, .inheritable = low}};
+  return (int)syscall(SYS_capset, &header, wanted);
+}
+
+static int drop_capabilities_except(uint64_t kept, struct failure *err) {
   bool privileged = host.root || host.namespaces;
-  if (capabilities_drop_bounding(err)) return -1;
+  if (drop_bounding_except(kept, err)) return -1;
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
     return fail_errno(err, "clearing ambient capabilities");
+  if (kept && raise_ambient(kept)) return fail_errno(err, "keeping an owner's rights");
   unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                        SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
                        SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
   if (privileged && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0))
     return fail_errno(err, "setting securebits");
-  if (set_capabilities(false)) return fail_errno(err, "capset");
+  if (set_only(kept)) return fail_errno(err, "capset");
   return 0;
 }
 
-// Enters a user namespace that maps one user to itself and permits no nested one.
-static int enter_user_namespace(const struct plan *plan, struct failure *err) {
+int capabilities_drop(struct failure *err) { return drop_capabilities_except(0, err); }
+
+// Creates a user namespace that maps one user to itself.
+static int create_user_namespace(const struct plan *plan, struct failure *err) {
   if (unshare(CLONE_NEWUSER)) return fail_errno(err, "unshare of the user namespace");
   // While a process is not dumpable, its maps belong to root. No other process is in the box yet.
   prctl(PR_SET_DUMPABLE, 1);
@@ -82,6 +110,15 @@ static int enter_user_namespace(const struct plan *plan, struct failure *err) {
     return fail_errno(err, "writing uid_map");
   snprintf(line, sizeof line, "%u %u 1\n", plan->gid, plan->gid);
   if (write_file(host.proc_fd, "self/gid_map", line)) return fail_errno(err, "writing gid_map");
+  return 0;
+}
+
+// Enters a user namespace that permits no nested one.
+static int enter_user_namespace(const struct setup *setup, struct failure *err) {
+  const struct plan *plan = setup->plan;
+  if (!plan->has_rights && create_user_namespace(plan, err)) return -1;
+  if (plan->has_rights && setns(setup->rights_ns, CLONE_NEWUSER))
+    return fail_errno(err, "entering the owner's user namespace");
   if (GUARDED(plan, GUARD_USERNS_LIMIT) &&
       write_file(host.proc_fd, "sys/user/max_user_namespaces", "0"))
     return fail_errno(err, "setting max_user_namespaces");
@@ -97,15 +134,17 @@ int identity_assume(const struct setup *setup, struct failure *err) {
     if (setgroups(plan->group_count, groups)) return fail_errno(err, "setgroups");
     if (setresgid(plan->gid, plan->gid, plan->gid)) return fail_errno(err, "setresgid");
     if (setresuid(plan->uid, plan->uid, plan->uid)) return fail_errno(err, "setresuid");
-    if (set_capabilities(true)) return fail_errno(err, "capset");
+    if (restore_capabilities()) return fail_errno(err, "capset");
   }
   prctl(PR_SET_KEEPCAPS, 0);
-  if (setup->kind == INIT_LEVEL_2 && GUARDED(plan, GUARD_USERNS) && enter_user_namespace(plan, err))
+  if (setup->kind == INIT_LEVEL_2 && GUARDED(plan, GUARD_USERNS) &&
+      enter_user_namespace(setup, err))
     return -1;
   if (setup->kind == INIT_EXEC && GUARDED(plan, GUARD_USERNS) &&
       setns(setup->entry->fds[ENTRY_USER], CLONE_NEWUSER))
     return fail_errno(err, "entering the open box's user namespace");
-  if (GUARDED(plan, GUARD_CAPS) && capabilities_drop(err)) return -1;
+  if (GUARDED(plan, GUARD_CAPS) && drop_capabilities_except(kept_capabilities(setup), err))
+    return -1;
 #ifdef WARDEN_TEST_GUARDS
   if (!GUARDED(plan, GUARD_CAPS)) keep_capabilities();
 #endif
@@ -226,8 +265,10 @@ static int verify_layers(const struct setup *setup, int status_fd, struct failur
   bool drops_bounding_set = host.root || host.namespaces;
   static const char *const sets[] = {"\nCapInh:\t", "\nCapPrm:\t", "\nCapEff:\t", "\nCapAmb:\t",
                                      "\nCapBnd:\t"};
+  char caps[24];
+  snprintf(caps, sizeof caps, "%016llx\n", (unsigned long long)kept_capabilities(setup));
   for (unsigned i = 0; i < (drops_bounding_set ? 5u : 4u) && EXPECTED(plan, GUARD_CAPS); i++)
-    if (strncmp(status_field(status, sets[i]), "0000000000000000\n", 17))
+    if (strncmp(status_field(status, sets[i]), caps, 17))
       return not_effective(err, "dropping capabilities");
   if (EXPECTED(plan, GUARD_NNP) && strncmp(status_field(status, "\nNoNewPrivs:\t"), "1\n", 2))
     return not_effective(err, "no_new_privs");

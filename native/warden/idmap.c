@@ -21,11 +21,10 @@ static unsigned cached;
 
 static bool is_same(struct owner a, struct owner b) { return a.uid == b.uid && a.gid == b.gid; }
 
-static int write_map(pid_t pid, const char *name, uint32_t from, uint32_t to) {
-  char path[32], line[40];
+static int write_setting(pid_t pid, const char *name, const char *text) {
+  char path[32];
   snprintf(path, sizeof path, "%d/%s", pid, name);
-  snprintf(line, sizeof line, "%u %u 1\n", from, to);
-  return write_file(host.proc_fd, path, line);
+  return write_file(host.proc_fd, path, text);
 }
 
 // Sends its user namespace, then waits for the other end to be closed.
@@ -36,7 +35,7 @@ __attribute__((noreturn)) static void hold_namespace(int sock) {
   _exit(0);
 }
 
-static int create_namespace(struct owner from, struct owner to) {
+int user_namespace_create(const char *uid_map, const char *gid_map) {
   int socks[2], fd = -1;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks)) return -1;
   struct k_clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
@@ -52,8 +51,9 @@ static int create_namespace(struct owner from, struct owner to) {
   if (pid > 0) {
     errno = EIO;
     bool received = fds_recv(socks[0], &byte, 1, &fd, 1, &count, 0) == 1 && count == 1;
-    bool mapped = received && !write_map(pid, "uid_map", from.uid, to.uid) &&
-                  !write_map(pid, "gid_map", from.gid, to.gid);
+    bool mapped = received && !write_setting(pid, "setgroups", "deny") &&
+                  !write_setting(pid, "uid_map", uid_map) &&
+                  !write_setting(pid, "gid_map", gid_map);
     error = errno;
     if (!mapped && received) close(fd);
     if (!mapped) fd = -1;
@@ -68,7 +68,10 @@ static int create_namespace(struct owner from, struct owner to) {
 static int find_namespace(struct owner from, struct owner to) {
   for (unsigned i = 0; i < CACHE_MAX && i < cached; i++)
     if (is_same(cache[i].from, from) && is_same(cache[i].to, to)) return cache[i].fd;
-  int fd = create_namespace(from, to);
+  char uid_map[40], gid_map[40];
+  snprintf(uid_map, sizeof uid_map, "%u %u 1\n", from.uid, to.uid);
+  snprintf(gid_map, sizeof gid_map, "%u %u 1\n", from.gid, to.gid);
+  int fd = user_namespace_create(uid_map, gid_map);
   if (fd < 0) return -1;
   struct mapping *slot = &cache[cached++ % CACHE_MAX];
   if (cached > CACHE_MAX) close(slot->fd);
@@ -99,7 +102,7 @@ int idmap_clone(int fd, struct owner from, struct owner to, bool recursive, stru
   fail(err, REFUSED_HOST, "the owner of its files cannot be mapped: %s", strerror(error));
   if (namespace >= 0)
     snprintf(err->hint, sizeof err->hint,
-             "this file system or kernel has no mapped mounts: use ext4, xfs, btrfs or tmpfs on "
-             "Linux 6.3 or newer");
+             "this file system or kernel has no mapped mounts: work on a layer there (no --live; box "
+             "run --layer), or use ext4, xfs, btrfs or tmpfs on Linux 6.3 or newer");
   return -1;
 }

@@ -128,6 +128,8 @@ static int receive_job(struct setup *setup) {
   if (received < (has_pipes ? 3u : 0)) return -1;
   for (int i = 0; i < 3; i++) setup->stdio[i] = has_pipes ? fds[next++] : -1;
   if (setup->kind == INIT_LEVEL_2 && setup->plan->terminals) setup->terminals_dev = fds[next++];
+  bool has_namespace = setup->kind == INIT_LEVEL_2 && setup->plan->has_rights;
+  if (has_namespace) setup->rights_ns = fds[next++];
   for (unsigned i = 0; i < setup->plan->bind_count; i++) {
     setup->fds[i] = bind_is_mounted(&setup->plan->binds[i]) ? fds[next++] : -1;
   }

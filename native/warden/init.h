@@ -12,6 +12,7 @@ struct setup {
   const struct cgroup *cgroup;
   int stdio[3], control, dev, exec_fd;
   int terminals_dev;  // another /dev, for a box with terminals; -1: none
+  int rights_ns;      // a user namespace of the warden's, for a box with an owner's rights; or -1
   int terminal;       // the command's; -1: none
   int gate;           // socket on which a runner's process sends its exec listener; -1: none
   int mountinfo_fd;   // reports a mount that disappears; -1: no path is sealed
@@ -37,7 +38,7 @@ struct report {
 };
 #define HANG_UP 0x80  // to init, instead of a signal
 #define REPORT_FDS_MAX (ENTRY_COUNT > RELAYS_MAX ? (int)ENTRY_COUNT : RELAYS_MAX)
-#define JOB_FDS_MAX (3 + 1 + BINDS_MAX)  // stdio, /dev, binds
+#define JOB_FDS_MAX (3 + 2 + BINDS_MAX)  // stdio, /dev, a user namespace, binds
 struct job_message {
   uint32_t fd_count;
 };
@@ -72,6 +73,8 @@ void terminal_ignore_signals(void);
 void terminal_signal(const struct setup *setup, pid_t command, int number);
 void terminal_hang_up(const struct setup *setup, pid_t command);
 
+// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER: in the user namespace of a box with an owner's rights.
+#define RIGHTS_CAPABILITIES 0xbull
 int capabilities_drop_bounding(struct failure *err);
 int capabilities_drop(struct failure *err);
 int identity_assume(const struct setup *setup, struct failure *err);

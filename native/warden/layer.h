@@ -10,6 +10,17 @@ struct owner {
 // others as nobody's. With what is mounted below it, if that can be mapped too and `recursive`.
 int idmap_clone(int fd, struct owner from, struct owner to, bool recursive, struct failure *err);
 
+// Returns a user namespace that only its descriptor keeps. The maps are those of /proc/PID.
+int user_namespace_create(const char *uid_map, const char *gid_map);
+
+// ── owner-rights.c: a box that acts on an owner's files where no mount can map the owner ──
+// Called for an owned bind that idmap_clone refused (err): replaces it by one that is not mapped.
+int rights_clone(int fd, uint32_t uid, const struct plan *plan, struct paths *paths,
+                 struct failure *err);
+// Once all paths are open: refuses others that these rights would reach, and sets paths->rights_ns.
+int rights_prepare(const struct bounds *b, const struct plan *plan, struct paths *paths,
+                   struct failure *err);
+
 // ── overlay.c ──
 struct overlay {
   int lowers[SEALED_MAX + 1];  // the topmost first

@@ -128,7 +128,11 @@ int overlay_mount(const struct overlay *overlay, unsigned point, struct failure 
   memcpy(lowers, overlay->lowers, sizeof lowers);
   if (host.root) {
     lowers[last] = idmap_clone(lowers[last], overlay->from, overlay->to, false, err);
-    if (lowers[last] < 0) return -1;
+    if (lowers[last] < 0) {
+      // Who makes a copy needs no mapped mount (owner-rights.c).
+      if (err->code == REFUSED_HOST) err->code = REFUSED_OVERLAY;
+      return -1;
+    }
     if (attach(lowers[last], lower_name)) {
       fail(err, REFUSED_SETUP, "attaching the lower directory: %s", strerror(errno));
       close(lowers[last]);

@@ -211,6 +211,14 @@ static int protect(const struct plan *plan, struct paths *paths, const char *pat
   return kind == BIND_MASK ? mask_walk(plan, paths, (unsigned)bind, path, depth, err) : 0;
 }
 
+static int open_owned(int fd, const struct stat *st, const struct plan *plan, struct paths *paths,
+                      struct failure *err) {
+  struct owner from = {st->st_uid, st->st_gid}, to = {plan->uid, plan->gid};
+  int tree = idmap_clone(fd, from, to, true, err);
+  if (tree >= 0 || !plan->wants_rights || err->code != REFUSED_HOST) return tree;
+  return rights_clone(fd, st->st_uid, plan, paths, err);
+}
+
 // Opens the source of a bind; at level 2 as a detached copy of its mount.
 static int open_source(const struct bounds *b, const struct plan *plan, unsigned i,
                        struct paths *paths, struct failure *err) {
@@ -231,9 +239,7 @@ static int open_source(const struct bounds *b, const struct plan *plan, unsigned
   struct stat st;
   int tree = -1;
   if (owned && fstat(fd, &st)) fail(err, REFUSED_SETUP, "%.200s: %s", bind->src, strerror(errno));
-  else if (owned)
-    tree = idmap_clone(fd, (struct owner){st.st_uid, st.st_gid},
-                       (struct owner){plan->uid, plan->gid}, true, err);
+  else if (owned) tree = open_owned(fd, &st, plan, paths, err);
   else tree = k_open_tree(fd, "", AT_EMPTY_PATH | K_OPEN_TREE_CLONE | K_AT_RECURSIVE | O_CLOEXEC);
   if (tree < 0 && !owned)
     fail(err, REFUSED_SETUP, "open_tree %.200s: %s", bind->src, strerror(errno));
@@ -247,11 +253,14 @@ int paths_open(const struct bounds *b, const struct plan *plan, struct layer *co
   for (unsigned i = 0; i < BINDS_MAX; i++) paths->fds[i] = paths->host_fds[i] = -1;
   paths->seal_count = paths->stub_count = 0;
   paths->layers = layers;
+  paths->has_rights = false;
+  paths->rights_ns = -1;
   for (unsigned i = 0; i < plan->bind_count; i++) {
     if (!bind_is_mounted(&plan->binds[i])) continue;
     paths->fds[i] = open_source(b, plan, i, paths, err);
     if (paths->fds[i] < 0) return -1;
   }
+  if (paths->has_rights && rights_prepare(b, plan, paths, err)) return -1;
   for (unsigned i = 0; i < plan->bind_count && GUARDED(plan, GUARD_PROTECT); i++) {
     const struct bind *bind = &plan->binds[i];
     if (bind_is_seal(bind) && protect(plan, paths, bind->dst, bind->kind, 0, err)) return -1;
@@ -264,6 +273,7 @@ void paths_close(const struct plan *plan, struct paths *paths) {
     k_close(paths->fds[i]);
     k_close(paths->host_fds[i]);
   }
+  k_close(paths->rights_ns);
   for (unsigned i = 0; i < paths->seal_count; i++) free(paths->seals[i].path);
   paths->seal_count = 0;
 }

@@ -132,9 +132,11 @@ static int parse_number(uint16_t tag, const uint8_t *value, size_t size, struct 
     *(tag == TAG_LEVEL ? &plan->level : &plan->profile) = value[0];
     return 0;
   }
-  if (tag == TAG_TERMINALS || tag == TAG_PROC_ENTRIES) {
+  if (tag == TAG_TERMINALS || tag == TAG_PROC_ENTRIES || tag == TAG_OWNER_RIGHTS) {
     if (size != 1 || value[0] != 1) return fail(err, REFUSED_PLAN, "field %u must be 1", tag);
-    *(tag == TAG_TERMINALS ? &plan->terminals : &plan->proc_entries) = 1;
+    *(tag == TAG_TERMINALS      ? &plan->terminals
+      : tag == TAG_PROC_ENTRIES ? &plan->proc_entries
+                                : &plan->wants_rights) = 1;
     return 0;
   }
   if (tag == TAG_BOX) {
@@ -235,6 +237,9 @@ static int check_paths(const struct plan *plan, struct failure *err) {
     return fail(err, REFUSED_PLAN, "a terminal needs level 2, and is not for runners");
   if (plan->proc_entries && (plan->level != LEVEL_2 || plan->profile == PROFILE_RUNNER))
     return fail(err, REFUSED_PLAN, "entries of /proc need level 2, and are not for runners");
+  if (plan->wants_rights && (plan->profile == PROFILE_RUNNER || plan->relay_count ||
+                             plan->terminals || plan->proc_entries || plan->group_count))
+    return fail(err, REFUSED_PLAN, "an owner's rights are for boxes with files only");
   return 0;
 }
 
@@ -242,8 +247,8 @@ static int check_paths(const struct plan *plan, struct failure *err) {
 static int check_exec(const struct plan *plan, struct failure *err) {
   if (!plan->box) return fail(err, REFUSED_PLAN, "the box is missing");
   if (plan->id || plan->user || plan->level || plan->relay_count || plan->bind_count ||
-      plan->terminals || plan->proc_entries || plan->group_count || plan->uid != UINT32_MAX ||
-      plan->gid != UINT32_MAX)
+      plan->terminals || plan->proc_entries || plan->wants_rights || plan->group_count ||
+      plan->uid != UINT32_MAX || plan->gid != UINT32_MAX)
     return fail(err, REFUSED_PLAN, "identity, level and paths are set by the open box");
   if (plan->profile > PROFILE_RUNNER)
     return fail(err, REFUSED_PLAN, "unknown profile %u", plan->profile);
@@ -261,6 +266,8 @@ static int check_plan(uint8_t frame, const struct plan *plan, struct failure *er
     if (plan->level != LEVEL_2) return fail(err, REFUSED_PLAN, "an open box needs level 2");
     if (plan->arg_count || plan->env_count || plan->cwd || plan->has_terminal)
       return fail(err, REFUSED_PLAN, "an open box takes no command");
+  } else if (plan->wants_rights) {
+    return fail(err, REFUSED_PLAN, "an owner's rights need an open box");
   } else if (check_command(plan, err)) {
     return -1;
   }

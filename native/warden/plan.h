@@ -94,6 +94,7 @@ enum plan_tag {
   TAG_PTY = 16,     // u16 columns, u16 rows: the command runs on a terminal of this size
   TAG_TERMINALS = 17,  // u8 1: processes of the box can open terminals
   TAG_PROC_ENTRIES = 18,  // u8 1: its /proc has some entries about the host (proc.c)
+  TAG_OWNER_RIGHTS = 19,  // u8 1, only in FRAME_OPEN: see owner-rights.c
 };
 
 enum level { LEVEL_1 = 1, LEVEL_2 = 2 };
@@ -191,6 +192,7 @@ struct plan {
   uint8_t level, profile;
   uint8_t terminals, has_terminal;  // of the box; of the command
   uint8_t proc_entries;
+  uint8_t wants_rights, has_rights;  // asked for; needed, found when the paths are opened
   uint16_t columns, rows;
   uint32_t uid, gid;
   uint32_t groups[GROUPS_MAX];

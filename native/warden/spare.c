@@ -35,6 +35,7 @@ void entry_apply(const struct entry_point *entry, struct plan *plan) {
   plan->guards_off |= entry->guards_off;
   plan->owns_files = entry->owns_files;
   plan->terminals = entry->terminals;
+  plan->has_rights = entry->has_rights;
   if (!plan->profile) plan->profile = entry->profile;
 }
 
@@ -74,6 +75,7 @@ static pid_t spawn_init(struct spare *spare, int control, int dev, uint64_t flag
                         .exec_fd = -1,
                         .gate = -1,
                         .terminals_dev = -1,
+                        .rights_ns = -1,
                         .terminal = -1,
                         .mountinfo_fd = -1,
                         .pid_namespace = flags & CLONE_NEWPID};
@@ -227,6 +229,7 @@ int spare_send_job(struct spare *spare, const int *stdio, const struct paths *pa
     if (dev < 0) return fail(err, REFUSED_OVERLOAD, "copying /dev: %s", strerror(errno));
     fds[count++] = dev;
   }
+  if (job->plan.has_rights && paths->rights_ns >= 0) fds[count++] = paths->rights_ns;
   for (unsigned i = 0; i < job->plan.bind_count; i++)
     if (paths->fds[i] >= 0) fds[count++] = paths->fds[i];
   for (unsigned i = 0; paths && i < paths->seal_count; i++) {

@@ -108,6 +108,9 @@ struct paths {
   unsigned seal_count;
   unsigned stubs[SEALS_MAX], stub_count;
   struct layer *const *layers;  // by the index of a BIND_LAYER; only while the box is started
+  bool has_rights;     // over the files of this user, in this user namespace
+  uint32_t rights_uid;
+  int rights_ns;
 };
 int paths_open(const struct bounds *bounds, const struct plan *plan, struct layer *const *layers,
                struct paths *paths, struct failure *err);
@@ -187,7 +190,7 @@ struct entry_point {  // how a command enters an open box, and its identity ther
   const struct cgroup *cgroup;
   uint32_t uid, gid, groups[GROUPS_MAX], guards_off;
   unsigned group_count;
-  uint8_t profile, owns_files, terminals;
+  uint8_t profile, owns_files, terminals, has_rights;
 };
 void entry_apply(const struct entry_point *entry, struct plan *plan);
 enum spare_state { SPARE_CREATED, SPARE_JOINING, SPARE_READY };

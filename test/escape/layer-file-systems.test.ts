@@ -1,5 +1,5 @@
 // Layers on file systems of several kinds: tmpfs serves as any part, an overlay takes no changes of
-// another one, and where owners cannot be mapped root opens none. Each refusal says what to do.
+// another one, and where owners cannot be mapped root opens a copy. Each refusal says what to do.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { chownSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -92,6 +92,7 @@ for (const mode of MODES) {
       if (mode === 'user') return works('overlay', 'disk');
       await assert.rejects(open('overlay', 'disk'), (error: Fault) => {
         assert.equal(error.code, 'level_unavailable');
+        assert.equal(error.details?.refused, 'overlay', 'a copy can be used');
         assert.match(error.message, /owner of its files cannot be mapped/);
         assert.match(error.hint, /use ext4, xfs, btrfs or tmpfs/);
         return true;

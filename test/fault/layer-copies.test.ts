@@ -6,17 +6,26 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { killRequested } from '../support/kills.ts';
 import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
+import type { OnOverlay } from '../support/overlay.ts';
 import { eventually } from '../support/runtime.ts';
 
 const FAILPOINTS = ['sandboxd.after-copied-page', 'sandboxd.before-copy-recorded'];
 const skip = process.getuid?.() === 0 ? false : 'needs root, to mount';
 
-for (const mode of LAYER_MODES)
-  describe(`killed while it copies, as ${mode}`, { skip, timeout: 200_000 }, () => {
+const GROUNDS = [
+  ...LAYER_MODES.map((mode) => ({ mode, on: { stateOn: 'overlay' } as OnOverlay })),
+  { mode: 'root' as const, on: { peopleOn: 'overlay' } as OnOverlay },
+];
+
+for (const { mode, on } of GROUNDS)
+  describe(`killed while it copies, as ${mode}, ${Object.keys(on).join()}`, {
+    skip,
+    timeout: 200_000,
+  }, () => {
     let world: LayerWorld;
     before(async () => {
       if (skip !== false) return;
-      world = await startLayerWorld(mode, { mode: 'split', faults: true, stateOn: 'overlay' });
+      world = await startLayerWorld(mode, { mode: 'split', faults: true, ...on });
       setInterval(() => killRequested(world.runtime), 5).unref();
     });
     after(() => world?.stop());

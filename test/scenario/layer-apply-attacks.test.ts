@@ -7,16 +7,17 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { hashChanges } from '../../src/platform/change-hash.ts';
 import type { Fault } from '../../src/wire/errors.ts';
-import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
+import { LAYER_GROUNDS, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 
 const textOf = (...path: string[]): string => readFileSync(join(...path), 'utf8');
 
-for (const mode of LAYER_MODES) {
-  describe(`attacks on who applies a layer, as ${mode}`, { timeout: 400_000 }, () => {
+for (const { mode, where, on } of LAYER_GROUNDS) {
+  describe(`attacks on who applies a layer, as ${where}`, { timeout: 400_000 }, () => {
     let world: LayerWorld;
     let made = 0;
+    const isCopy = on.peopleOn !== undefined;
     before(async () => {
-      world = await startLayerWorld(mode);
+      world = await startLayerWorld(mode, on);
     });
     after(() => world?.stop());
 
@@ -189,6 +190,13 @@ for (const mode of LAYER_MODES) {
       const shut = 'chmod 000 a/shut mine';
       const tree = await changed('shut', { 'mine/f': 'old\n', o: 'o\n' }, script + shut);
       const deep = `new/${Array.from({ length: 64 }, () => 'd').join('/')}`;
+      if (isCopy) {
+        // Whoever has the owner's rights lists it all the same.
+        assert.deepEqual(await tree.kinds(), { [deep]: ['unreadable'] });
+        const listed = (await tree.list()).map(({ path }) => path);
+        for (const path of ['a/shut/x', 'mine', 'mine/f', 'z']) assert.ok(listed.includes(path));
+        return;
+      }
       assert.deepEqual(await tree.kinds(), {
         'a/shut': ['unreadable'],
         mine: ['unreadable'],
@@ -230,10 +238,13 @@ for (const mode of LAYER_MODES) {
       renameSync(join(tree.repo, 'd.new'), join(tree.repo, 'd'));
       await assert.rejects(tree.apply({ paths: ['f'] }), { code: 'conflict' });
       await assert.rejects(tree.apply({ expect: seen }), { code: 'conflict', message: /shown/u });
+      // A copy knows what its texts began from.
+      const reason = isCopy ? 'overlaps' : 'moved';
       await assert.rejects(tree.apply({ paths: ['d/f'] }), {
-        details: { conflicts: [{ path: 'd/f', reason: 'moved' }] },
+        details: { conflicts: [{ path: 'd/f', reason }] },
       });
       assert.equal(textOf(tree.repo, 'd/f'), 'mine\n');
+      if (isCopy) return;
       // Control: without the inodes that were kept it is overwritten.
       const kept = join(world.runtime.stateDir, 'workspaces', world.treeId('moved'), 'originals');
       for (const name of readdirSync(kept).filter((one) => one.startsWith('directories-')))

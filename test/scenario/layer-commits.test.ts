@@ -9,19 +9,19 @@ import { after, before, describe, it } from 'node:test';
 import type { Fault } from '../../src/wire/errors.ts';
 import { GIT_ENV } from '../support/git-env.ts';
 import { killRequested } from '../support/kills.ts';
-import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
+import { LAYER_GROUNDS, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 import { eventually } from '../support/runtime.ts';
 
 const AS = 'git -c user.name=a -c user.email=a@b';
 const COMMIT = `echo 2 > a; mkdir n; echo n > n/x; git add -A; ${AS} commit -qm one; echo 3 > a; ${AS} commit -qam two`;
 
-for (const mode of LAYER_MODES)
-  describe(`commits of a layer, as ${mode}`, { timeout: 300_000 }, () => {
+for (const { mode, where, on } of LAYER_GROUNDS)
+  describe(`commits of a layer, as ${where}`, { timeout: 300_000 }, () => {
     let world: LayerWorld;
     let crashFile: string;
     let made = 0;
     before(async () => {
-      world = await startLayerWorld(mode, { mode: 'split', faults: true });
+      world = await startLayerWorld(mode, { mode: 'split', faults: true, ...on });
       crashFile = join(world.runtime.stateDir, 'crash-at');
       setInterval(() => killRequested(world.runtime), 5).unref();
     });
@@ -52,6 +52,11 @@ for (const mode of LAYER_MODES)
         repo,
         git,
         head: git('rev-parse', 'HEAD'),
+        /** Owners and groups of everything in it, its repository included. */
+        owners(): string[] {
+          const found = execFileSync('find', [repo, '-printf', '%U:%G\n'], { encoding: 'utf8' });
+          return [...new Set(found.trim().split('\n'))];
+        },
         status: () => git('status', '--porcelain'),
         list: () => world.agentd.layerChanges({ params, query: {} }),
         apply: (more: object = {}) =>
@@ -62,7 +67,9 @@ for (const mode of LAYER_MODES)
 
     it('come over with the files, go with an undo, and come again', async () => {
       const tree = await start(COMMIT);
+      const person = tree.owners();
       const { commits } = await tree.apply();
+      assert.deepEqual([tree.owners(), person.length], [person, 1], 'all of it is the person’s');
       assert.deepEqual(
         commits.map(({ ref, from, count }) => [ref, from, count]),
         [['refs/heads/main', tree.head, 2]],
@@ -73,7 +80,7 @@ for (const mode of LAYER_MODES)
       assert.deepEqual((await tree.list()).changes, [], 'nothing is left in the layer');
       const undone = await tree.undo();
       assert.deepEqual([tree.git('rev-parse', 'HEAD'), tree.status()], [tree.head, '']);
-      assert.equal(undone.is_in_layer, true);
+      assert.deepEqual([tree.owners(), undone.is_in_layer], [person, true]);
       const { changes } = await tree.list();
       assert.ok(changes.some(({ path }) => path === 'a'));
       assert.ok(changes.every(({ conflict }) => conflict === null));
@@ -168,6 +175,7 @@ for (const mode of LAYER_MODES)
         const { commits } = await again(tree.apply);
         assert.equal(tree.git('rev-parse', 'main'), commits[0]!.to);
         assert.equal(tree.status(), '');
+        assert.equal(tree.owners().length, 1);
         writeFileSync(crashFile, 'sandboxd.after-undo-commits');
         await assert.rejects(tree.undo());
         assert.equal((await again(tree.undo)).is_in_layer, true);

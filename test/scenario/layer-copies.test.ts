@@ -1,12 +1,14 @@
 // Layers where no overlay can be mounted, as in a container: agents work on a copy, and people see,
 // apply and undo its changes as those of any other. As root and as an ordinary user, in a whole
-// runtime whose state is on an overlay; control: the same on the disk is no copy.
+// runtime whose state, or whose people's directories, are on an overlay; control: the same on the
+// disk is no copy.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
   lchownSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -22,6 +24,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it as test } from 'node:test';
 import { type LayeredTasks, listFiles, startLayeredTasks } from '../support/layered-tasks.ts';
 import { LAYER_MODES } from '../support/layers.ts';
+import type { OnOverlay } from '../support/overlay.ts';
 import { taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
 
@@ -30,14 +33,28 @@ const skip = IS_ROOT ? false : 'needs root, to mount';
 const MEBIBYTE = 1_048_576;
 const CHANGED = 'a dir dir/c file file/new gone gone/b link run'.split(' ');
 
-for (const mode of LAYER_MODES) {
-  describe(`layers that are copies, as ${mode}`, { skip, timeout: 400_000 }, () => {
+/** Root cannot map owners on an overlay: there the directory alone is reason enough. */
+const GROUNDS: readonly { mode: (typeof LAYER_MODES)[number]; on: OnOverlay; why: RegExp }[] = [
+  ...LAYER_MODES.map((mode) => ({
+    mode,
+    on: { stateOn: 'overlay' } as const,
+    why: /is on an overlay/,
+  })),
+  { mode: 'root', on: { peopleOn: 'overlay' }, why: /cannot be mapped/ },
+  { mode: 'root', on: { stateOn: 'overlay', peopleOn: 'overlay' }, why: /cannot be mapped/ },
+];
+
+for (const { mode, on, why } of GROUNDS) {
+  const where = Object.keys(on).join(', ');
+  describe(`layers that are copies, as ${mode}, on an overlay: ${where}`, {
+    skip,
+    timeout: 400_000,
+  }, () => {
     let world: LayeredTasks;
     let made = 0;
     before(async () => {
       const sandboxd = { layer_copy_bytes_max: MEBIBYTE };
-      if (IS_ROOT)
-        world = await startLayeredTasks(mode, undefined, { stateOn: 'overlay', sandboxd });
+      if (IS_ROOT) world = await startLayeredTasks(mode, undefined, { ...on, sandboxd });
     });
     after(() => world?.stop());
     const it = (what: string, check: () => Promise<void>) =>
@@ -55,6 +72,15 @@ for (const mode of LAYER_MODES) {
     const paths = async (id: string): Promise<string[]> => {
       const text = await done('task', 'diff', id, '--name-only');
       return text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    };
+
+    /** Everything is the person's, with her group. */
+    const assertOwned = (dir: string): void => {
+      if (world.owner === undefined) return;
+      for (const path of ['.', ...readdirSync(dir, { recursive: true, encoding: 'utf8' })]) {
+        const { uid, gid } = lstatSync(join(dir, path));
+        assert.deepEqual([uid, gid], [world.owner, world.owner], path);
+      }
     };
 
     it('every kind of change is listed, applied and taken back', async () => {
@@ -80,9 +106,10 @@ for (const mode of LAYER_MODES) {
       await done('task', 'apply', id);
       const after = { a: 'a\n2\n', dir: 'now\n', 'file/new': 'n\n', run: 'x x\n', 'same/d': 'd\n' };
       assert.deepEqual(listFiles(dir), { ...after, link: 'x x\n' });
-      if (world.owner !== undefined) assert.equal(statSync(join(dir, 'a')).uid, world.owner);
+      assertOwned(dir);
       await done('task', 'undo', id);
       assert.deepEqual(listFiles(dir), { ...files, link: 'a\n' });
+      assertOwned(dir);
       assert.equal((await paths(id)).length, 9, 'the changes are back');
     });
 
@@ -192,11 +219,29 @@ for (const mode of LAYER_MODES) {
       const { sandboxd, stateDir } = world.runtime();
       const probe = (path: string) => sandboxd.probeLayer({ query: { path } });
       const { mechanism, reason } = await probe(make({}));
-      assert.deepEqual([mechanism, /is on an overlay/.test(reason!)], ['copy', true]);
+      assert.deepEqual([mechanism, why.test(reason!)], ['copy', true], reason!);
       const refused = await probe('/usr/share');
       assert.deepEqual([refused.mechanism, refused.reason !== null], ['none', true]);
       const left = readdirSync(join(stateDir, 'workspaces')).filter((name) => name.startsWith('.'));
       assert.deepEqual(left, []);
+    });
+
+    it('a program of a person works on one', async () => {
+      const dir = make({ a: 'a\n', closed: 'c\n' });
+      chmodSync(join(dir, 'closed'), 0o600);
+      const program = ['--', 'sh', '-c', 'cat closed; echo 2 >> a; echo n > new'];
+      const ran = await world.run('box', 'run', '--workspace', dir, '--layer', ...program);
+      assert.deepEqual([ran.code, ran.stdout], [0, 'c\n'], ran.stderr);
+      assert.deepEqual(listFiles(dir), { a: 'a\n', closed: 'c\n' }, 'nothing has changed yet');
+      const { tasks } = await world.runtime().agentd.listTasks({ query: { limit: 1 } });
+      const { id } = tasks[0]!;
+      assert.notEqual(copiesOf(id), null, 'it is a copy');
+      assert.deepEqual((await paths(id)).sort(), ['a', 'new']);
+      await done('task', 'apply', id);
+      assert.deepEqual(listFiles(dir), { a: 'a\n2\n', closed: 'c\n', new: 'n\n' });
+      assertOwned(dir);
+      await done('task', 'undo', id);
+      assert.deepEqual(listFiles(dir), { a: 'a\n', closed: 'c\n' });
     });
 
     it('a subtask has no layer of its own there, and is told why', async () => {

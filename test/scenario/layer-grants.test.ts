@@ -9,26 +9,27 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { agentctl } from '../../src/clients/agentctl/testing/run-agentctl.ts';
-import { LAYER_MODES, type LayerWorld, startLayerWorld } from '../support/layers.ts';
+import { LAYER_GROUNDS, type LayerWorld, startLayerWorld } from '../support/layers.ts';
 
 const NOBODY = 65_534;
 const ALICE = 61_501;
 const IS_ROOT = process.getuid?.() === 0;
 
-for (const mode of LAYER_MODES)
-  describe(`a layer over a granted directory, as ${mode}`, { timeout: 120_000 }, () => {
+for (const { mode, where, on } of LAYER_GROUNDS)
+  describe(`a layer over a granted directory, as ${where}`, { timeout: 120_000 }, () => {
     const owner = mode === 'root' ? ALICE : IS_ROOT ? NOBODY : process.getuid!();
     let world: LayerWorld;
     let person: string;
     let repo: string;
     before(async () => {
-      world = await startLayerWorld(mode, {}, {});
-      person = join(world.base, 'person');
+      world = await startLayerWorld(mode, on, {});
+      person = join(world.people, 'person');
       repo = join(person, 'my repo');
       mkdirSync(repo, { recursive: true });
       writeFileSync(join(repo, 'note'), 'of the person\n', { mode: 0o600 });
@@ -72,6 +73,30 @@ for (const mode of LAYER_MODES)
       assert.equal(lstatSync(join(repo, 'note')).mode & 0o777, 0o600);
       await world.agentd.undoApply({ params, body: {} });
       assert.deepEqual(readdirSync(repo), ['note']);
+    });
+
+    it('a program works on a copy where owners cannot be mapped, and not in place', async () => {
+      const { stateDir, env } = world.runtime;
+      const run = (...words: string[]) =>
+        agentctl(['box', 'run', '--here', ...words, '--', 'sh', '-c', 'cat note; echo 2 > new'], {
+          state: stateDir,
+          env,
+          cwd: repo,
+        });
+      const layered = await run('--layer');
+      assert.deepEqual([layered.code, layered.stdout], [0, 'of the person\n'], layered.stderr);
+      assert.deepEqual(readdirSync(repo), ['note']);
+      const live = await run();
+      if (on.peopleOn === undefined) {
+        assert.equal(live.code, 0, live.stderr);
+        assert.equal(lstatSync(join(repo, 'new')).uid, owner, 'control');
+        rmSync(join(repo, 'new'));
+      } else {
+        assert.notEqual(live.code, 0);
+        assert.match(live.stderr, /owner of its files cannot be mapped/);
+        assert.match(live.stderr, /work on a layer there .*box run --layer/);
+        assert.deepEqual(readdirSync(repo), ['note']);
+      }
     });
 
     it('writes nothing into another directory that came to its path', async () => {

@@ -13,9 +13,15 @@ export type CtlResult = { code: number | null; stdout: string; stderr: string };
 export type CtlOptions = { uid?: number | undefined; stdin?: Buffer; env?: Record<string, string> };
 type Place = Pick<TestRuntime, 'stateDir' | 'env'>;
 
+/** Before the words of a program. */
+function withState(words: readonly string[], stateDir: string): string[] {
+  const at = words.includes('--') ? words.indexOf('--') : words.length;
+  return [...words.slice(0, at), '--state', stateDir, ...words.slice(at)];
+}
+
 /** Starts agentctl; root becomes another user where the runtime is one's. */
 export function startCtl(place: Place, words: string[], { uid, env }: CtlOptions = {}) {
-  const program = [join(ROOT, 'build', 'agentctl.mjs'), ...words, '--state', place.stateDir];
+  const program = [join(ROOT, 'build', 'agentctl.mjs'), ...withState(words, place.stateDir)];
   const node = uid === undefined ? process.execPath : join(dirname(place.stateDir), 'node');
   const become = ['setpriv', `--reuid=${uid}`, `--regid=${uid}`, '--clear-groups', '--'];
   const argv = [...(uid === undefined ? [] : become), node, ...program];

@@ -15,14 +15,8 @@ import { isFault } from '../../src/platform/daemon.ts';
 import type { TaskId } from '../../src/wire/primitives.ts';
 import { type CtlResult, ctl } from './backups.ts';
 import type { LAYER_MODES } from './layers.ts';
-import { mountOverlay } from './overlay.ts';
-import {
-  freshDir,
-  type RuntimeOptions,
-  startRuntime,
-  type TestRuntime,
-  taskEnded,
-} from './runtime.ts';
+import { makePlaces, type OnOverlay } from './overlay.ts';
+import { type RuntimeOptions, startRuntime, type TestRuntime, taskEnded } from './runtime.ts';
 import { call, finishes, type ScriptedModel, says, startScriptedModel } from './scripted-model.ts';
 import { manifestOf, scriptedModels } from './scripted-world.ts';
 
@@ -67,20 +61,14 @@ export type LayeredTasks = {
   stop(): Promise<void>;
 };
 
-type LayeredOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & {
-  /** Where no overlay can have its changes, so that layers are copies. Needs root, to mount. */
-  stateOn?: 'overlay';
-  sandboxd?: object;
-};
+type LayeredOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & OnOverlay & { sandboxd?: object };
 
 export async function startLayeredTasks(
   mode: (typeof LAYER_MODES)[number],
   policies: (people: string) => Record<string, string> = () => ({}),
-  { stateOn, sandboxd = {}, ...options }: LayeredOptions = {},
+  { stateOn, peopleOn, disk, sandboxd = {}, ...options }: LayeredOptions = {},
 ): Promise<LayeredTasks> {
-  const overlay = stateOn === 'overlay' ? mountOverlay() : undefined;
-  const base = overlay?.base ?? freshDir();
-  const people = join(overlay?.disk ?? base, 'people');
+  const { base, people, unmount } = makePlaces({ stateOn, peopleOn, disk });
   const uid = mode === 'user' && IS_ROOT ? NOBODY : undefined;
   const owner = IS_ROOT ? (uid ?? PERSON) : undefined;
   const model = await startScriptedModel();
@@ -108,7 +96,7 @@ export async function startLayeredTasks(
     ...options,
     ...(uid === undefined ? {} : { uid }),
   }).catch((error: unknown) => {
-    overlay?.unmount();
+    unmount();
     throw error;
   });
   const create = async (goal: string, workspace: string) => {
@@ -169,7 +157,7 @@ export async function startLayeredTasks(
     async stop() {
       await runtime.remove();
       await model.close();
-      overlay?.unmount();
+      unmount();
     },
   };
 }

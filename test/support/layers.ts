@@ -17,8 +17,8 @@ import {
 } from '../../src/wire/sandboxd.ts';
 import { fingerprint } from '../escape/support/layers.ts';
 import { daemonPids, wardensOf } from './kills.ts';
-import { mountOverlay } from './overlay.ts';
-import { freshDir, type RuntimeOptions, startRuntime, type TestRuntime } from './runtime.ts';
+import { makePlaces, type OnOverlay } from './overlay.ts';
+import { type RuntimeOptions, startRuntime, type TestRuntime } from './runtime.ts';
 import { TEAM } from './scripted-world.ts';
 
 const NOBODY = 65_534;
@@ -26,6 +26,20 @@ const PERSON = { uid: 12_345, gid: 12_346 };
 const IS_ROOT = process.getuid?.() === 0;
 export const LAYER_MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
 type Mode = (typeof LAYER_MODES)[number];
+
+/** These modes; and as root directories on a container's own overlay, where owners have no map. */
+export const LAYER_GROUNDS: readonly { mode: Mode; where: string; on: OnOverlay }[] = [
+  ...LAYER_MODES.map((mode) => ({ mode, where: mode, on: {} })),
+  ...(IS_ROOT
+    ? [
+        {
+          mode: 'root' as const,
+          where: 'root, on an overlay',
+          on: { peopleOn: 'overlay' as const },
+        },
+      ]
+    : []),
+];
 
 export type LayerBox = {
   view: OpenBox;
@@ -39,6 +53,8 @@ type More = Partial<Pick<OpenBoxBody, 'agent' | 'rules' | 'workspace_mode' | 'la
 
 export type LayerWorld = {
   base: string;
+  /** The directory in which directories of people are made. */
+  people: string;
   runtime: TestRuntime;
   toold: Client<typeof sandboxdRoutes>;
   agentd: Client<typeof sandboxdRoutes>;
@@ -57,20 +73,15 @@ export type LayerWorld = {
 
 const RULES: BoxRules = { read: [], write: ['/workspace', '/home/coder'], deny: [] };
 
-type LayerWorldOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & {
-  /** Layers are copies then. Needs root, to mount. */
-  stateOn?: 'overlay';
-};
+type LayerWorldOptions = Pick<RuntimeOptions, 'mode' | 'faults'> & OnOverlay;
 
 export async function startLayerWorld(
   mode: Mode,
-  { stateOn, ...options }: LayerWorldOptions = {},
+  { stateOn, peopleOn, disk, ...options }: LayerWorldOptions = {},
   /** The directories are below one that the site allows, unless this names something else. */
   sandboxd?: object,
 ): Promise<LayerWorld> {
-  const overlay = stateOn === 'overlay' ? mountOverlay() : undefined;
-  const base = overlay?.base ?? freshDir();
-  const roots = join(overlay?.disk ?? base, 'people');
+  const { base, people: roots, unmount } = makePlaces({ stateOn, peopleOn, disk });
   mkdirSync(roots, { recursive: true, mode: 0o755 });
   const asUser = mode === 'user' && IS_ROOT;
   const person = asUser ? { uid: NOBODY, gid: NOBODY } : IS_ROOT ? PERSON : undefined;
@@ -113,6 +124,7 @@ export async function startLayerWorld(
 
   return {
     base,
+    people: roots,
     runtime,
     toold,
     agentd,
@@ -161,6 +173,6 @@ export async function startLayerWorld(
       for (const pid of wardensOf(runtime.stateDir)) process.kill(pid, 'SIGKILL');
     },
     killSandboxd: () => process.kill(daemonPids(runtime.runtimePid).get('sandboxd')!, 'SIGKILL'),
-    stop: () => runtime.remove().finally(() => overlay?.unmount()),
+    stop: () => runtime.remove().finally(unmount),
   };
 }

@@ -88,7 +88,7 @@ export function makeLayerBoxes(options: {
 
   const withGitPlace = async <T>(
     use: LayerUse,
-    { top, binds }: { top: string; binds: readonly Bind[] },
+    { top, binds, ownerRights }: { top: string; binds: readonly Bind[]; ownerRights: boolean },
     work: (place: GitPlace) => Promise<T>,
   ): Promise<T> => {
     const limits = boxLimits(config, RULES);
@@ -98,7 +98,8 @@ export function makeLayerBoxes(options: {
       profile: 'tool',
       ...use.user,
       user: 'agent-layer',
-      binds: [...options.system, ...binds],
+      binds: [...options.system.filter(isProgram), ...binds],
+      ownerRights,
       limits,
     });
     const wallMs = GIT_WALL_MS;
@@ -119,6 +120,13 @@ export function makeLayerBoxes(options: {
     } finally {
       use.release();
     }
+  };
+
+  /** Where owners cannot be mapped (then it is a copy), what git has made is not hers yet. */
+  const giveToOwner = async ({ row, user }: LayerUse, { target }: Ground): Promise<void> => {
+    if (row.copies === null || target.kind === 'layer') return;
+    const dir = `${PLACES.target}/.git`;
+    await options.withBoxfs(user, [target], (boxfs) => boxfs.giveToOwner(dir));
   };
 
   return {
@@ -144,14 +152,17 @@ export function makeLayerBoxes(options: {
       withGround(row, true, (use, ground) => {
         const shown = toLayerBind(use, PLACES.merged, true);
         const changed: Bind[] = [ground.target, { kind: 'rw', src: scratch, dst: PLACES.scratch }];
-        return withGitPlace(use, { top: PLACES.merged, binds: [shown] }, (layer) =>
-          withGitPlace(use, { top: PLACES.target, binds: changed }, (target) =>
-            work({ layer, target }),
-          ),
-        );
+        const ofLayer = { top: PLACES.merged, binds: [shown], ownerRights: false };
+        const ofTarget = { top: PLACES.target, binds: changed, ownerRights: true };
+        return withGitPlace(use, ofLayer, (layer) =>
+          withGitPlace(use, ofTarget, (target) => work({ layer, target })),
+        ).finally(() => giveToOwner(use, ground));
       }),
   };
 }
+
+/** Settings of the host are none of its business. */
+const isProgram = ({ dst }: Bind): boolean => !dst.startsWith('/etc/');
 
 const toLayerBind = ({ handle }: LayerUse, dst: string, readonly: boolean): Bind => ({
   kind: 'layer',

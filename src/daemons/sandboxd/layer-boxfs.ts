@@ -39,6 +39,7 @@ export function makeWithBoxfs(options: {
       ...user,
       user: 'agent-layer',
       binds: [...options.tools, ...shown],
+      ownerRights: true,
       limits,
     });
     try {

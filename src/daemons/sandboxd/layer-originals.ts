@@ -136,6 +136,7 @@ export function makeLayerOriginals(options: {
       ...(await layers.userFor(row)),
       user: 'agent-layer',
       binds: [...options.tools, ...binds],
+      ownerRights: true,
       limits,
     });
     try {

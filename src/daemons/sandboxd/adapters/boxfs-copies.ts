@@ -1,5 +1,6 @@
-// Encodes pages of a copy of a directory, and decodes what was copied (native/boxfs/copy.c).
-import { type Fields, frame, OP, pathField, u16, u32, u64 } from './boxfs-wire.ts';
+// Encodes pages of a copy of a directory, and decodes what was copied (native/boxfs/copy.c); gives
+// files to the owner of a directory (native/boxfs/give.c).
+import { type Fields, frame, OP, pathField, type RootedPath, u16, u32, u64 } from './boxfs-wire.ts';
 
 /** `after`: the last path of the page before; the limits are for this page. */
 export type CopyPage = { after: string; bytesMax: number; entriesMax: number };
@@ -24,6 +25,9 @@ export const encodeCopy = (
   { after, bytesMax, entriesMax }: CopyPage,
 ): Buffer =>
   frame(OP.copy, id, [...roots.map(u16), u64(bytesMax), u32(entriesMax), pathField(after)]);
+
+export const encodeGive = (id: number, { root, path }: RootedPath): Buffer =>
+  frame(OP.give, id, [u16(root), pathField(path)]);
 
 export function decodeCopied(fields: Fields): CopiedPage {
   const [more, over] = [fields.u8() === 1, fields.u8() === 1];

@@ -2,7 +2,13 @@
 // in a directory; each in frames that take a short time.
 import { fault } from '../../../wire/errors.ts';
 import { decodeChanges, encodeChanges, type LayerChange } from './boxfs-changes.ts';
-import { type CopiedPage, type CopyPage, decodeCopied, encodeCopy } from './boxfs-copies.ts';
+import {
+  type CopiedPage,
+  type CopyPage,
+  decodeCopied,
+  encodeCopy,
+  encodeGive,
+} from './boxfs-copies.ts';
 import { statusFault } from './boxfs-faults.ts';
 import {
   batchSteps,
@@ -62,6 +68,11 @@ export type BoxfsLayers = {
   listDirectories(root: string, max: number): Promise<DirectoryInodes>;
   /** One page of a copy of `lower`, which continues behind `after`. */
   copyTree(places: LayerPlaces, page: CopyPage): Promise<CopiedPage>;
+  /**
+   * In a box with an owner's rights, gives what this user made in the directory to the owner of its
+   * root. Resolves to the number of files.
+   */
+  giveToOwner(directory: string): Promise<number>;
   readMany(roots: { before: string; after: string }, query: TextsQuery): Promise<ChangeTexts[]>;
   /** Stops behind the first batch that has a conflict or a failure; later steps are `skipped`. */
   install(job: InstallJob): Promise<InstallOutcome[]>;
@@ -183,6 +194,18 @@ export function makeBoxfsLayers({ send, locate }: LayersContext): BoxfsLayers {
           return decodeCopied(fields);
         },
         { waitMs: INSTALL_WAIT_MS, name: 'copying the directory' },
+      );
+    },
+
+    giveToOwner(directory) {
+      const target = locate(directory);
+      return send(
+        (id) => encodeGive(id, target),
+        (head, fields) => {
+          if (head.status !== 0) throw statusFault(head.status, directory, fields.text());
+          return fields.u32();
+        },
+        { waitMs: WORKER_WAIT_MS, name: 'giving files to their owner' },
       );
     },
 

@@ -26,6 +26,7 @@ export const OP = {
   covered: 14,
   directories: 15,
   copy: 16,
+  give: 17,
 } as const;
 
 export type FrameHeader = { length: number; id: number; status: number };

@@ -86,6 +86,11 @@ export type WardenPlan = {
   terminals?: boolean;
   /** Level 2: its /proc has the entries about the host that many programs read. */
   procEntries?: boolean;
+  /**
+   * Boxes for agentd's own programs, opened without a command: where no mount can map the owner of
+   * its owned binds, it has that owner's rights on their files.
+   */
+  ownerRights?: boolean;
   /** The command runs on a terminal instead of pipes; `stdout` is all of its output. */
   pty?: TerminalSize;
   guardsOff?: Guard[];
@@ -185,6 +190,7 @@ export function encodeBoxPlan(plan: BoxPlan): Buffer {
     ...(plan.relays ?? []).map(relayField),
     ...(plan.terminals === true ? [byte(17, 1)] : []),
     ...(plan.procEntries === true ? [byte(18, 1)] : []),
+    ...(plan.ownerRights === true ? [byte(19, 1)] : []),
   ]);
 }
 
