@@ -6,6 +6,7 @@ import { ArtifactContent, ArtifactView, PutArtifact } from './agentd/artifacts.t
 import { backupRoutes } from './agentd/backups.ts';
 import { boardRoutes } from './agentd/board.ts';
 import { changeRoutes } from './agentd/changes.ts';
+import { digestRoutes } from './agentd/digest.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
 import { mailRoutes } from './agentd/mail.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
@@ -44,6 +45,7 @@ export * from './agentd/agents.ts';
 export * from './agentd/artifacts.ts';
 export * from './agentd/board.ts';
 export * from './agentd/changes.ts';
+export * from './agentd/digest.ts';
 export * from './agentd/disk-usage.ts';
 export * from './agentd/messages.ts';
 export * from './agentd/personas.ts';
@@ -103,6 +105,7 @@ export const agentdRoutes = routes({
   }),
   ...programTaskRoutes,
   ...boardRoutes,
+  ...digestRoutes,
   ...presetRoutes,
   listTasks: route({
     method: 'GET',

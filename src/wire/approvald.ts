@@ -1,7 +1,7 @@
 // approvald's contract: approvals, people's decisions on them, and permits. A decision is valid for
 // exactly the call that was shown, for its requester, once.
 import * as z from 'zod';
-import { ProposedMemory, routesForMemoryd } from './approvald/proposals.ts';
+import { ActingPerson, ProposedMemory, routesForMemoryd } from './approvald/proposals.ts';
 import { Redeemed } from './approvald/statement.ts';
 import { eraseCopiesRoute } from './copies.ts';
 import {
@@ -255,6 +255,14 @@ export const approvaldRoutes = routes({
       reason: z.string().max(1_000),
     }),
     output: z.object({ withdrawn: z.int() }),
+  }),
+  /** The pending approvals that a person would be shown, newest first. */
+  listPendingFor: route({
+    method: 'POST',
+    path: '/v1/approvals/pending',
+    callers: ['agentd'],
+    body: z.strictObject({ person: ActingPerson, limit: z.int().min(1).max(1_000) }),
+    output: z.object({ approvals: z.array(ApprovalSummary), pending: z.int() }),
   }),
   /** Returns the public key that verifies signed decisions and webhooks. */
   approvalKey: route({

@@ -19,10 +19,12 @@ const Subject = z
 export const MAIL_TEXT_CHARS_MAX = 200_000;
 
 export const NOTICE_KINDS = ['result', 'question', 'message', 'approval'] as const;
+/** A digest comes only to those who ask for it. */
+const MAILED_KINDS = [...NOTICE_KINDS, 'digest'] as const;
 export const MailNotice = z.strictObject({
   /** The same for the same notice, so that a repeat is delivered once. */
   id: z.string().regex(/^[a-z]+_[0-9a-z]{26}\.[a-z-]{1,32}$/, 'must look like task_….result'),
-  kind: z.enum(NOTICE_KINDS),
+  kind: z.enum(MAILED_KINDS),
   /** Null: the person who created the task, else the postmaster. */
   to: MailboxName.nullable(),
   /** Null: the runtime itself. */

@@ -154,6 +154,19 @@ const tasks = rows({
     },
     bad: [['no tasks', () => ({ query: { limit: '0' } }), 'bad_request']],
   },
+  getDigest: {
+    good: async () => ({ query: { since: '2026-01-01T00:00:00Z', limit: '3' } }),
+    check: ({ digest }: { digest: { text: string; missing: unknown[] } }) => {
+      assert.match(digest.text, /^WAITS FOR YOU: /m);
+      assert.deepEqual(digest.missing, []);
+    },
+    bad: [['a time to come', () => ({ query: { since: '2999-01-01T00:00:00Z' } }), 'bad_request']],
+  },
+  mailDigest: {
+    good: async () => ({ body: { since: '2026-01-01T00:00:00Z' } }),
+    check: ({ mail }: { mail: { id: string } }) => assert.match(mail.id, /^digest_[0-9a-z]{26}$/),
+    bad: [['a time to come', (g) => withBody(g, { since: '2999-01-01T00:00:00Z' }), 'bad_request']],
+  },
   loadPreset: {
     good: async () => ({
       body: {

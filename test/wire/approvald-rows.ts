@@ -209,6 +209,16 @@ export const ROWS = rows({
     },
     bad: [['an invalid cursor', (g) => ({ ...g, query: { cursor: 'garbage' } }), 'bad_request']],
   },
+  listPendingFor: {
+    good: async (world) => {
+      await requestApproval(world);
+      return { body: { person: { principal: 'person:tester', key: 'operator' }, limit: 1 } };
+    },
+    check: (response: { approvals: unknown[]; pending: number }) => {
+      assert.equal(response.approvals.length, 1);
+      assert.ok(response.pending >= 1);
+    },
+  },
   getApproval: {
     cites: '[R295] [R108]',
     good: idOf,

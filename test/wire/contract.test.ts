@@ -89,6 +89,7 @@ const CREATING: Record<string, () => Promise<[TestRequest, TestRequest]>> = {
     const mail = (text: string) => ({ body: { to: 'operator', text } });
     return [mail('One'), mail('Another')];
   },
+  mailDigest: async () => [{ body: {} }, { body: { since: '2026-01-01T00:00:00Z' } }],
   takeMemorySnapshot: async () => {
     const moment = (name: string) => ({ body: { scope: 'team', name } });
     return [moment('One'), moment('Another')];

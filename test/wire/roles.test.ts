@@ -59,9 +59,11 @@ describe('roles of people', () => {
     const reads = ROUTES.filter((one) => !changes(one));
     const kept = reads.filter(({ route }) => tryAs(route, 'reader') !== undefined);
     assert.deepEqual(namesOf(kept), ['common.readSnapshot']);
-    // These compute an answer from a body, mark a mail as read, or decide by the role themselves.
+    // These compute an answer from a body, mail what is read to the reader, mark a mail as read, or
+    // decide by the role themselves.
     assert.deepEqual(namesOf(mayCall('reader').filter(changes)), [
       'agentd.checkPolicy',
+      'agentd.mailDigest',
       'agentd.readChangeTexts',
       'agentd.simulatePolicy',
       'auditd-ai.proveLine',

@@ -31,6 +31,8 @@ export const PATHS = {
     getTask: 'GET /v1/tasks/{id}',
     loadPreset: 'POST /v1/presets',
     getBoard: 'GET /v1/board',
+    getDigest: 'GET /v1/digest',
+    mailDigest: 'POST /v1/digest/mail',
     getTaskMatch: 'GET /v1/tasks/{id}/match',
     updateTask: 'POST /v1/tasks/{id}/update',
     getTree: 'GET /v1/tasks/{id}/tree',

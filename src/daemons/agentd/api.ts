@@ -20,6 +20,7 @@ import { makeBoardHandlers } from './board-handlers.ts';
 import type { CallHandlers } from './calls.ts';
 import type { Changes } from './changes/changes.ts';
 import type { AgentdConfig } from './config.ts';
+import type { Digests } from './digest/handlers.ts';
 import type { Halt } from './halt.ts';
 import type { LegacyBriefing, LegacyBriefings } from './legacy-briefings.ts';
 import type { Agents } from './manifests/agents.ts';
@@ -58,6 +59,7 @@ export type ApiDeps = {
   release: (run: RunKey) => void;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
+  digests: ReturnType<Digests['makeHandlers']>;
   personas: Handlers<typeof personaRoutes>;
   presets: Handlers<typeof presetRoutes>;
   skills: ReturnType<typeof makeSkillHandlers>;
@@ -97,6 +99,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.calls,
     ...deps.policy,
     ...deps.backups,
+    ...deps.digests,
     ...deps.personas,
     ...deps.presets,
     ...deps.skills,

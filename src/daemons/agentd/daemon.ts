@@ -25,6 +25,7 @@ import { makeCalls } from './calls.ts';
 import { openChanges } from './changes/handlers.ts';
 import { type AgentdConfig, agentdConfig } from './config.ts';
 import { addQueueGauges, countEvents, observeEndedTasks } from './counters.ts';
+import { openDigests } from './digest/handlers.ts';
 import { makeErasures } from './erasure/erasures.ts';
 import { type Halt, makeHalt } from './halt.ts';
 import { makeIncomingMailHandlers } from './incoming-mail.ts';
@@ -168,17 +169,10 @@ async function start(context: DaemonContext<AgentdConfig>) {
     matchSkills: (goal, allowed) => orders!.matchSkills(goal, allowed),
     readArtifactText: artifacts.readText,
   });
-  episodes = makeEpisodes({
-    store,
-    memoryd,
-    toold,
-    modeld,
-    config: config.memory,
-    clock,
-    log,
-    failpoint: context.failpoint,
-  });
-  notices = makePersonNotices({ store, maild, clock, log, failpoint: context.failpoint });
+  const own = { store, clock, log, failpoint: context.failpoint };
+  episodes = makeEpisodes({ ...own, memoryd, toold, modeld, config: config.memory });
+  const digests = openDigests({ ...own, modeld, approvald, audit });
+  notices = makePersonNotices({ ...own, maild, writeDigest: digests.writeDigest });
   const agentsDir = config.agents_dir ?? join(stateDir, 'agents');
   if (config.agents_dir === undefined) prepareAgentsDir(agentsDir, config.starter_dir);
   const listToolSchemas = makeSchemaList({ toold, log });
@@ -329,6 +323,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       incomingMail: makeIncomingMailHandlers({ store, service, artifacts, policy }),
       erasures: erasures.handlers,
       findApplyRun: changes.findRun,
+      digests: digests.makeHandlers(() => notices?.wake()),
       backups: makeBackupHandlers({ store, clock, newId, pauses }),
       retention: retentionHandlers,
       service,

@@ -11,12 +11,14 @@ import type { EventDraft } from '../../wire/events.ts';
 import type { MailNotice, maildRoutes } from '../../wire/maild.ts';
 import { formatText } from './message-rules.ts';
 import { type NoticeText, writeMessage, writeQuestion, writeResult } from './notice-text.ts';
-import type { DuePersonNotice, NoticeSubject } from './store/notices.ts';
+import type { DigestOrder, DuePersonNotice, NoticeSubject } from './store/notices.ts';
 import type { AgentdStore } from './store/store.ts';
 import type { CommittedWrite } from './store/tx.ts';
 
 export type PersonNotices = {
   onCommitted(committed: CommittedWrite): void;
+  /** Something is due that no event tells of. */
+  wake(): void;
   begin(): void;
   stop(): Promise<void>;
 };
@@ -29,15 +31,26 @@ export function makePersonNotices(deps: {
   maild: Pick<Client<typeof maildRoutes>, 'deliverNotices'>;
   clock: Clock;
   log: Log;
+  writeDigest(order: { person: string; digest: DigestOrder; untilMs: number }): Promise<NoticeText>;
   failpoint(name: string): void;
 }): PersonNotices {
-  const { store, maild, clock, log, failpoint } = deps;
+  const { store, maild, clock, log, writeDigest, failpoint } = deps;
+
+  const readDigest = ({ person, digest, at_ms }: DuePersonNotice) =>
+    writeDigest({
+      person: `person:${person}`,
+      digest: JSON.parse(digest!) as DigestOrder,
+      untilMs: Number(at_ms),
+    });
 
   /** Undefined if it was pruned, or the question has ended meanwhile. */
   const build = async (due: DuePersonNotice): Promise<MailNotice | undefined> => {
     const [ref = '', subject = ''] = due.id.split('.');
     try {
-      const text = await readText(store, ref, subject as NoticeSubject);
+      const text =
+        due.digest === null
+          ? await readText(store, ref, subject as NoticeSubject)
+          : await readDigest(due);
       if (text === undefined) return undefined;
       return {
         id: due.id,
@@ -73,6 +86,7 @@ export function makePersonNotices(deps: {
     onCommitted({ events }) {
       if (events.some(mayBeNoticed)) loop.wake();
     },
+    wake: () => loop.wake(),
     begin: () => loop.wake(),
     stop: () => loop.stop(),
   };

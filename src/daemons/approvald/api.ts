@@ -58,6 +58,15 @@ export function makeHandlers(deps: {
         pending: await deps.countPending(caller),
       };
     },
+    async listPendingFor({ body: { person, limit } }) {
+      const caller = { kind: 'operator', ...person } as const;
+      const page = { before: undefined, limit };
+      const found = await deps.listReadable(caller, { status: 'pending' }, page);
+      return {
+        approvals: found.map(toApprovalSummary),
+        pending: await deps.countPending(caller),
+      };
+    },
     getApproval: async ({ caller, params }) => ({
       approval: await service.getView(asPerson(caller), params.id),
     }),

@@ -52,7 +52,7 @@ export function makeDeliverNotices(deps: {
   };
 
   return async (notices, by) => {
-    const wanted = notices.filter(({ kind }) => config.notices.includes(kind));
+    const wanted = notices.filter(({ kind }) => kind === 'digest' || config.notices.includes(kind));
     return delivery.deliver(await Promise.all(wanted.map((notice) => toMail(notice, by))));
   };
 }

@@ -60,6 +60,21 @@ export const boardCommands: readonly Command[] = [
     load: async () => (await import('../commands/board.ts')).board,
   },
   {
+    path: ['digest'],
+    options: [
+      {
+        name: 'since',
+        value: 'TIME',
+        help: 'time, date or duration, such as 8h (default: the last 24 hours)',
+      },
+      { name: 'mail', help: 'also mail it to you, for example from cron' },
+      { name: 'limit', value: 'N', kind: 'count', most: 200, help: 'of each list (default 20)' },
+    ],
+    help: 'show what waits for you, what went wrong, what was done, and what it cost',
+    details: ['It is made by rule from the records; no model is asked.'],
+    load: async () => (await import('../commands/digest.ts')).digest,
+  },
+  {
     path: ['task', 'add'],
     positionals: [{ name: 'GOAL' }],
     options: [

@@ -21,6 +21,7 @@ export const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'agentctl preset load my-team.yaml --set SERVICE=checkout --dry-run',
   ],
   board: ['agentctl board', 'agentctl board --limit 50 --json'],
+  digest: ['agentctl digest', 'agentctl digest --since 8h', 'agentctl digest --since 7d --mail'],
   'task add': [
     'agentctl task add "Review the new parser" --needs git.read --after task_01kq8zt',
     'agentctl task add "Fix issue 12" --owner coder --on-failure retry --attempts 2',

@@ -1,19 +1,29 @@
 // Notices to people that maild has not delivered yet: results of their tasks, questions, messages
-// to them. A row is written in the transaction that it is about.
+// to them, and digests. A row is written in the transaction that it is about.
 import type { Database } from '../../../platform/sql/database.ts';
+import { type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.ts';
 import type { TaskRow } from './rows.ts';
 import type { AgentdTx, AgentdWriteTx } from './tx.ts';
 
 /** Its id is that of the task, wait or message, a dot, and what it is about. */
-export type NoticeSubject = 'result' | 'question' | 'message';
+export type NoticeSubject = 'result' | 'question' | 'message' | 'digest';
 export type DuePersonNotice = {
   id: string;
   /** Null: it is for no person in particular. */
   person: string | null;
   at_ms: number;
+  /** JSON of a DigestOrder; null: it is no digest. */
+  digest: string | null;
 };
 
+/** The digest that a person wants mailed, and the key with which they may read what is in it. */
+export type DigestOrder = { since_ms: number; key: string };
+
 export type NoticeMethods = {
+  orderDigest(
+    order: { person: string; digest: DigestOrder },
+    once: IdempotencyKey | undefined,
+  ): Promise<{ id: string }>;
   dueNotices(limit: number): Promise<DuePersonNotice[]>;
   endNotices(ids: readonly string[]): Promise<void>;
 };
@@ -57,10 +67,26 @@ export async function addMessageNotice(tx: AgentdTx, id: string, to: string): Pr
 
 export function makeNoticeMethods(db: Pick<Database, 'read'>, write: AgentdWriteTx): NoticeMethods {
   return {
+    orderDigest: ({ person, digest }, once) =>
+      write(
+        (tx) =>
+          runOnce(tx.sql, once, tx.nowMs, async () => {
+            const id = tx.newId<string>('digest');
+            await tx.sql.run(
+              'INSERT INTO notices_due (id, person, at_ms, digest) VALUES (?, ?, ?, ?)',
+              `${id}.digest`,
+              person,
+              tx.nowMs,
+              JSON.stringify(digest),
+            );
+            return { id };
+          }),
+        { mayStart: false },
+      ),
     dueNotices: (limit) =>
       db.read((sql) =>
         sql.all<DuePersonNotice>(
-          'SELECT id, person, at_ms FROM notices_due ORDER BY id LIMIT ?',
+          'SELECT id, person, at_ms, digest FROM notices_due ORDER BY id LIMIT ?',
           limit,
         ),
       ),

@@ -150,6 +150,9 @@ CREATE TABLE task_matches (task_id TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE INDEX tasks_on_board ON tasks (status, priority DESC, id)
   WHERE depth = 0 AND ended_ms IS NULL;`;
 
+/** Digests wait with the notices; see notices.ts. */
+const DIGESTS = 'ALTER TABLE notices_due ADD COLUMN digest TEXT';
+
 export const MIGRATIONS: Migrations = [
   `
 CREATE TABLE agents (
@@ -314,4 +317,5 @@ ${IDEMPOTENCY_TABLE}
   BOARD,
   ERASURE_TABLES,
   SHARED_ARTIFACTS,
+  DIGESTS,
 ];

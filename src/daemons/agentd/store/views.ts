@@ -16,6 +16,7 @@ import { summarizeAgent } from '../personas/summary.ts';
 import { agentNotFound, listAgentNames } from './agents.ts';
 import { type BoardReads, makeBoardReads } from './board.ts';
 import { type BriefingMembers, readBriefing } from './briefings.ts';
+import { type DigestReads, makeDigestReads } from './digest.ts';
 import { findTree } from './kept-trees.ts';
 import { type ListFilter, type ListOptions, type ListPage, listRows } from './lists.ts';
 import { countRunsByAgent, type RunCounts, readQueuedSince } from './queue.ts';
@@ -42,44 +43,45 @@ import { findWait } from './waits.ts';
 
 type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
 
-export type Views = BoardReads & {
-  taskRow(id: string): Promise<TaskRow>;
-  task(id: string): Promise<TaskView>;
-  viewTask(row: TaskRow): Promise<TaskView>;
-  /** Undefined unless the tree was open when the state was restored from a backup. */
-  restoredTree(rootTaskId: string): Promise<RestoredTree | undefined>;
-  tasks: ListViews<TaskView>;
-  tree(id: string): Promise<TreeNode>;
-  /** The task, then its parent, up to the root. */
-  ancestry(id: string): Promise<TaskRow[]>;
-  runRow(id: string): Promise<RunRow>;
-  /** Returns the whole briefing; runRow has only part of it. */
-  briefing(run: Pick<RunRow, 'id' | 'briefing'>): Promise<BriefingMembers | undefined>;
-  runs: ListViews<RunView>;
-  wait(id: string): Promise<WaitView>;
-  waits: ListViews<WaitView>;
-  messages: ListViews<MessageView>;
-  message(id: string): Promise<MessageView>;
-  /** Returns the messages recorded for a step, for replays. */
-  deliveredMessages(runId: string, step: number): Promise<MessageRow[]>;
-  artifacts: ListViews<ArtifactView>;
-  artifact(id: string): Promise<ArtifactView>;
-  agents(): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }[]>;
-  agent(name: string): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }>;
-  counts(): Promise<{
-    tasks: Record<string, number>;
-    runs: Record<string, number>;
-    waitsOpen: number;
-  }>;
-  countRunsByAgent(): Promise<RunCounts>;
-  /** Returns when the run that has waited longest was queued. */
-  queuedSinceMs(): Promise<number | undefined>;
-  halt(): Promise<{ reason: string } | undefined>;
-  /** Returns all parked runs and the `count` most recently ended ones. */
-  listStoppedRuns(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
-  /** Returns when the next timer, expiry, lease or backoff is due. */
-  nextDueMs(): Promise<number | undefined>;
-};
+export type Views = BoardReads &
+  DigestReads & {
+    taskRow(id: string): Promise<TaskRow>;
+    task(id: string): Promise<TaskView>;
+    viewTask(row: TaskRow): Promise<TaskView>;
+    /** Undefined unless the tree was open when the state was restored from a backup. */
+    restoredTree(rootTaskId: string): Promise<RestoredTree | undefined>;
+    tasks: ListViews<TaskView>;
+    tree(id: string): Promise<TreeNode>;
+    /** The task, then its parent, up to the root. */
+    ancestry(id: string): Promise<TaskRow[]>;
+    runRow(id: string): Promise<RunRow>;
+    /** Returns the whole briefing; runRow has only part of it. */
+    briefing(run: Pick<RunRow, 'id' | 'briefing'>): Promise<BriefingMembers | undefined>;
+    runs: ListViews<RunView>;
+    wait(id: string): Promise<WaitView>;
+    waits: ListViews<WaitView>;
+    messages: ListViews<MessageView>;
+    message(id: string): Promise<MessageView>;
+    /** Returns the messages recorded for a step, for replays. */
+    deliveredMessages(runId: string, step: number): Promise<MessageRow[]>;
+    artifacts: ListViews<ArtifactView>;
+    artifact(id: string): Promise<ArtifactView>;
+    agents(): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }[]>;
+    agent(name: string): Promise<{ row: AgentRow; spec: DeclaredAgent; view: AgentView }>;
+    counts(): Promise<{
+      tasks: Record<string, number>;
+      runs: Record<string, number>;
+      waitsOpen: number;
+    }>;
+    countRunsByAgent(): Promise<RunCounts>;
+    /** Returns when the run that has waited longest was queued. */
+    queuedSinceMs(): Promise<number | undefined>;
+    halt(): Promise<{ reason: string } | undefined>;
+    /** Returns all parked runs and the `count` most recently ended ones. */
+    listStoppedRuns(count: number): Promise<Pick<RunRow, 'id' | 'fence'>[]>;
+    /** Returns when the next timer, expiry, lease or backoff is due. */
+    nextDueMs(): Promise<number | undefined>;
+  };
 
 const TREE_TASKS_MAX = 2_000;
 
@@ -117,6 +119,7 @@ export function makeViews(db: Database, clock: Clock): Views {
   return {
     ...makeAgentViews(db),
     ...makeBoardReads(db),
+    ...makeDigestReads(db),
     taskRow: (id) => db.read((sql) => findTask({ sql }, id)),
     task: (id) =>
       db.read(async (sql) => (await readTaskViews(sql, [await findTask({ sql }, id)]))[0]!),

@@ -214,6 +214,13 @@ async function useBoard(world: World): Promise<void> {
   await store.updateTask(id, { priority: 1, on_failure: 'stop', agent: 'other' }, PERSON);
   await store.updateTask(id, { after: [before.id] }, PERSON);
   await store.board({ limit: 20, sinceMs: 0 });
+  const layer = { workspace: '/srv/app', workspaceMode: 'layer' as const };
+  const layered = await store.createTask(newTask(world, layer), undefined);
+  await store.updateTask(layered.id, { status: 'completed', result: 'x' }, PERSON);
+  const untilMs = world.clock.nowMs();
+  await store.digestTasks({ sinceMs: untilMs - 1, untilMs, limit: 20 });
+  await store.digestQuestions(20);
+  await store.orderDigest({ person: 'x', digest: { since_ms: 0, key: 'x' } }, newOnce(world));
   await store.match(id);
   await store.agentRecord(AGENT);
   for (const open of [id, before.id]) await store.cancelTask(open, 'x', PERSON);
