@@ -68,10 +68,11 @@ const LAYERS: readonly Layer[] = [
     packages: [],
     why: 'policy is pure: values in, decision or plan out',
   },
-  // The two folders of maild that others' code handles mail in.
+  // The folders of maild that others' code handles mail in.
   ...[
     { folder: 'src/daemons/maild/intake', packages: ['smtp-server'] },
     { folder: 'src/daemons/maild/parser', packages: ['postal-mime'] },
+    { folder: 'src/daemons/maild/outgoing', packages: ['nodemailer', 'zod'] },
   ].map((layer) => ({
     ...layer,
     imports: ['src/wire', 'src/platform', 'src/policy', 'src/daemons/maild'],

@@ -19,6 +19,7 @@ swaks   | swaks           | test                       | to send mail as a mail 
 s-nail  | s-nail          | test                       | to send and read mail as people do
 mutt    | mutt            | test                       | to send mail with files as people do
 dovecot | dovecot-imapd   | test                       | to read mailboxes by IMAP
+dkimverify | python3-dkim | test                       | to verify the signatures of mail
 bwrap   | bubblewrap      | bench                      | to compare the sandbox figures with
 '
 npm_why='to fetch the locked packages'

@@ -57,10 +57,10 @@ function findAbsolutePaths(value: unknown): string[] {
   return Object.values(value).flatMap(findAbsolutePaths);
 }
 
-/** Returns the configuration's key_file and secret_file paths. */
+/** Returns the configuration's paths of keys, secrets and passwords. */
 function findSecrets(value: unknown, name = ''): string[] {
   if (typeof value === 'string')
-    return /^(key|secret)_file$/.test(name) && value.startsWith('/') ? [value] : [];
+    return /^(key|secret|password)_file$/.test(name) && value.startsWith('/') ? [value] : [];
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value).flatMap(([key, inner]) => findSecrets(inner, key));
 }

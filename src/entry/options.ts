@@ -161,7 +161,10 @@ export function loadRuntimeConfig(
     config.agentd.agents_dir = args.agentsDir;
   }
   const credentials = process.env.CREDENTIALS_DIRECTORY;
-  if (credentials !== undefined) config.modeld.credentials_dir ??= credentials;
+  if (credentials !== undefined) {
+    config.modeld.credentials_dir ??= credentials;
+    config.maild.credentials_dir ??= credentials;
+  }
   if (args.rehearsal !== undefined) config.modeld.rehearsal = { address: args.rehearsal };
   return config;
 }

@@ -16,3 +16,14 @@ export function readPrincipal(principal: string): EntityUid | undefined {
   const id = principal.slice(at + 1);
   return at < 0 || type === undefined || id === '' ? undefined : { type, id };
 }
+
+const MAILTO = 'external:mailto:';
+
+/** Who has no name here is External::"mailto:ann@example.org". */
+export const toMailPrincipal = (address: string): string => `${MAILTO}${address}`;
+
+/** The domain of an address, in lower case. */
+export function readMailDomain(principal: string): string | undefined {
+  if (!principal.startsWith(MAILTO)) return undefined;
+  return principal.slice(principal.lastIndexOf('@') + 1).toLowerCase();
+}

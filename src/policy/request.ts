@@ -1,6 +1,6 @@
 // Policy requests and decisions, and builders for the requests of tool and model calls.
 import { parseHost } from './hosts.ts';
-import { readPrincipal } from './principals.ts';
+import { readMailDomain, readPrincipal } from './principals.ts';
 
 export type Action =
   | 'tool.call'
@@ -182,7 +182,12 @@ function teamRequest(principal: string, touch: TeamTouch, run: PolicyContext): R
   // A receiver that is not a principal gets a type that no action has, and decide() denies it.
   const { type, id } = readPrincipal(touch.to) ?? { type: 'Scope', id: touch.to };
   const resource = { type: type as ResourceType, id };
-  return { principal, action, resource, context: { message_type: touch.messageType, ...context } };
+  const domain = readMailDomain(touch.to);
+  const message = {
+    message_type: touch.messageType,
+    ...(domain === undefined ? {} : { domain }),
+  };
+  return { principal, action, resource, context: { ...message, ...context } };
 }
 
 const ORDER = { allow: 0, ask: 1, deny: 2 } as const;

@@ -74,7 +74,7 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
     principals: ['Agent', 'Person', 'Service', 'External'],
     resources: ['Agent', 'Person', 'Service', 'External'],
     required: { message_type: 'String', labels },
-    optional: run,
+    optional: { ...run, domain: 'String' },
   },
   'workspace.apply': {
     principals: ['Person'],

@@ -8,7 +8,7 @@ import { boardRoutes } from './agentd/board.ts';
 import { changeRoutes } from './agentd/changes.ts';
 import { digestRoutes } from './agentd/digest.ts';
 import { diskUsageRoutes } from './agentd/disk-usage.ts';
-import { mailRoutes } from './agentd/mail.ts';
+import { mailRoutes, outgoingMailRoutes } from './agentd/mail.ts';
 import { MessageView, SendMessage } from './agentd/messages.ts';
 import { personaRoutes } from './agentd/personas.ts';
 import { policyRoutes } from './agentd/policy.ts';
@@ -92,6 +92,7 @@ export const agentdRoutes = routes({
   ...backupRoutes,
   ...changeRoutes,
   ...mailRoutes,
+  ...outgoingMailRoutes,
   ...erasureRoutes,
   // tasks
   createTask: route({

@@ -24,7 +24,7 @@ const TABLE = {
   },
   toold: {
     owns: 'tools, the checks before each call, the journal of tool calls, grants, the breaker',
-    calls: ['agentd', 'memoryd', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
+    calls: ['agentd', 'memoryd', 'maild', 'approvald', 'egressd', 'sandboxd', 'auditd-ai'],
     paths: ['/v1/tools'],
     servesRuns: true,
   },
@@ -40,7 +40,7 @@ const TABLE = {
     paths: ['/v1/memory'],
   },
   maild: {
-    owns: 'mailboxes of people, and mail that came in, until agentd has it',
+    owns: 'mailboxes of people, mail that came in, until agentd has it, and mail to others, until the smarthost has it',
     calls: ['agentd', 'auditd-ai'],
     paths: ['/v1/mail'],
   },

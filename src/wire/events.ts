@@ -112,6 +112,13 @@ export const EVENT_KINDS = [
   'mail.received',
   'mail.handed_over',
   'mail.refused',
+  // mail to others, for an agent; unsure: the smarthost may have it
+  'mail.queued',
+  'mail.attempted',
+  'mail.deferred',
+  'mail.sent',
+  'mail.failed',
+  'mail.unsure',
   // boxes and their egress
   'sandbox.opened',
   'sandbox.closed',

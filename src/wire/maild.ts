@@ -1,6 +1,7 @@
 // maild's contract: what other daemons have delivered to people, and what people read and send.
 import * as z from 'zod';
 import { eraseCopiesRoute } from './copies.ts';
+import { externalMailRoutes } from './maild/external.ts';
 import { AgentName, ContextId, pageQuery, TaskId, Timestamp } from './primitives.ts';
 import { route, routes } from './route.ts';
 
@@ -67,6 +68,7 @@ export const maildRoutes = routes({
     bodySizeBytesMax: 24_000_000,
   }),
   eraseCopies: eraseCopiesRoute('/v1/mail/copies/erase'),
+  ...externalMailRoutes,
   /** To another person. Work for an agent is a task or a message at agentd. */
   sendMail: route({
     method: 'POST',

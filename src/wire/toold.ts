@@ -40,6 +40,7 @@ export const WaitKind = z.enum([
   'child',
   'message',
   'timer',
+  'mail',
   'input',
   'auth',
 ]);

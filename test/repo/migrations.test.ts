@@ -49,6 +49,7 @@ const MADE: Record<string, string[]> = {
   'maild/store/schema.ts': [
     '9ee10d84cc2e1fa17e6578b1b130e60b70266945bbecb8f87cc0e7a0d6bdf67a',
     '107f928cb33acaf576d81bbd4427a5d041e0ab8f64e70a25264d86458feb607a',
+    '992f36ba17589b97fd546ce7be194aeb980f71e20066ccc9af146de9b6bb5334',
   ],
   'memoryd/store/schema.ts': [
     '19f3711e84e7cc93bf4c585ea6d563d7ff43cf0bccb29f56e98332043dd98501',

@@ -110,7 +110,7 @@ describe('mail programs', () => {
   const swaks = (...more: string[]) =>
     run(['swaks', '--server', `127.0.0.1:${smtp}`, '--from', 'ann@example.org', ...more]);
 
-  it('swaks: with a key it is a task, without one it is refused', async () => {
+  it('[K69] swaks: with a key it is a task, without one it is refused', async () => {
     const mail = ['--to', 'coder@localhost', '--header', 'Subject: By swaks', '--body', 'Go.'];
     const login = ['--auth', 'PLAIN', '--auth-user', 'ann', '--auth-password', 'ann'.repeat(32)];
     const refused = await swaks(...mail);

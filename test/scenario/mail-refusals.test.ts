@@ -107,7 +107,7 @@ describe('mail that is refused', () => {
     }
   });
 
-  it('10,000 recipients, and one that is unknown or elsewhere', async () => {
+  it('[K69] 10,000 recipients, and one that is unknown or elsewhere', async () => {
     const session = await connectSmtp(socket());
     const auth = Buffer.from(`\0${ANN[0]}\0${ANN[1]}`).toString('base64');
     for (const step of ['EHLO x', `AUTH PLAIN ${auth}`, 'MAIL FROM:<ann@example.org>'])

@@ -9,7 +9,7 @@ import { agentdCallRows, text } from './agentd-call-rows.ts';
 import { backupRows } from './backup-rows.ts';
 import { makeChangeRows } from './change-rows.ts';
 import { erasureRows } from './erasure-rows.ts';
-import { incomingMailRows } from './incoming-mail-rows.ts';
+import { incomingMailRows, outgoingMailRows } from './incoming-mail-rows.ts';
 import { personaRows } from './persona-rows.ts';
 import { policyRows } from './policy-routes.ts';
 import { retentionRows } from './retention-rows.ts';
@@ -359,6 +359,7 @@ export const ROWS = {
   ...policyRows,
   ...personaRows,
   ...incomingMailRows,
+  ...outgoingMailRows,
   ...erasureRows,
   ...retentionRows,
   ...site,

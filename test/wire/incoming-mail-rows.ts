@@ -1,5 +1,6 @@
 // The rows of the routes by which maild hands over mail for agents.
 import assert from 'node:assert/strict';
+import { asTool } from './agentd-call-rows.ts';
 import { rows, withBody } from './row.ts';
 
 let made = 0;
@@ -43,5 +44,28 @@ export const incomingMailRows = rows({
       ],
       ['no text', (good) => withBody(good, { text: '' }), 'bad_request'],
     ],
+  },
+});
+
+const MAIL_ID = `mail_${'0'.repeat(26)}.1`;
+
+export const outgoingMailRows = rows({
+  toolAwaitMail: {
+    good: asTool(() => ({ mail_id: MAIL_ID, expires_at: '2030-01-01T00:00:00Z' })),
+    check: (response: { wait: { kind: string } }) => assert.equal(response.wait.kind, 'mail'),
+  },
+  mailEnded: {
+    // The call may not have opened its wait yet.
+    unknownId: 'fine',
+    good: async (world) => ({
+      params: { id: MAIL_ID },
+      body: {
+        run_id: world.someRun.id,
+        call_id: world.someRun.callId(78),
+        outcome: { status: 'sent', message_id: 'm@example.com', attempts: 1, recipients: [] },
+      },
+    }),
+    check: (response: { ended: boolean }) => assert.equal(response.ended, false),
+    bad: [['an unknown run', (good) => withBody(good, { run_id: unknown('run') }), 'not_found']],
   },
 });

@@ -5,6 +5,7 @@ import { deriveId } from '../../src/platform/ids.ts';
 import { type MailSummary, type MailView, maildRoutes } from '../../src/wire/maild.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
 import { eraseCopiesRow } from './erasure-rows.ts';
+import { externalMailRows } from './external-mail-rows.ts';
 import { rows, withBody } from './row.ts';
 
 let made = 0;
@@ -40,6 +41,7 @@ export const ROWS = rows({
     bad: [['no notice', (g) => withBody(g, { notices: [] }), 'bad_request']],
   },
   eraseCopies: eraseCopiesRow,
+  ...externalMailRows,
   sendMail: {
     good: async () => ({ body: { to: 'operator', text: 'The herons are back.' } }),
     check: ({ mail }: { mail: { message_id: string } }) =>

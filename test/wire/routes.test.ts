@@ -29,6 +29,9 @@ for (const daemon of DAEMONS) {
   ROWS.set(daemon, { ...own.ROWS, ...commonRows(daemon) });
 }
 
+/** Nothing listens there. */
+const NO_SMARTHOST = { host: '127.0.0.1', port: 9, tls: 'none', from: 'agents@example.com' };
+
 let world: IdleWorld;
 before(async () => {
   const embeds =
@@ -36,6 +39,7 @@ before(async () => {
   world = await startIdleWorld({
     'auditd-ai': { segment_bytes_max: 65_536 },
     egressd: { allow_private: [PAGE] },
+    maild: { smarthost: NO_SMARTHOST },
     policies: { embeds },
   });
 });

@@ -7,7 +7,7 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { backupRoutes } from '../../wire/agentd/backups.ts';
 import type { changeRoutes } from '../../wire/agentd/changes.ts';
-import type { mailRoutes } from '../../wire/agentd/mail.ts';
+import type { mailRoutes, outgoingMailRoutes } from '../../wire/agentd/mail.ts';
 import type { personaRoutes } from '../../wire/agentd/personas.ts';
 import type { policyRoutes } from '../../wire/agentd/policy.ts';
 import type { presetRoutes } from '../../wire/agentd/presets.ts';
@@ -68,6 +68,7 @@ export type ApiDeps = {
   shared: SharedArtifactHandlers;
   changes: Handlers<typeof changeRoutes>;
   incomingMail: Handlers<typeof mailRoutes>;
+  outgoingMail: Handlers<typeof outgoingMailRoutes>;
   erasures: Handlers<typeof erasureRoutes>;
   findApplyRun: Changes['findRun'];
   retention: RetentionHandlers;
@@ -108,6 +109,7 @@ export function makeApi(deps: ApiDeps): Handlers<Routes> {
     ...deps.shared,
     ...deps.changes,
     ...deps.incomingMail,
+    ...deps.outgoingMail,
     ...deps.erasures,
     ...deps.retention,
     ...makeTaskHandlers(deps),

@@ -41,6 +41,7 @@ import { makeMemoryInputs } from './memory/inputs.ts';
 import { makeRecallMemories } from './memory/recall.ts';
 import { makePersonNotices, type PersonNotices } from './notices.ts';
 import { type Orders, openOrders } from './open-orders.ts';
+import { makeOutgoingMailHandlers } from './outgoing-mail.ts';
 import { makeChangeForParent, makeForkLayer } from './own-layers.ts';
 import { makePersonaHandlers } from './personas/handlers.ts';
 import { makeCurrentPolicy } from './policy/current-policy.ts';
@@ -321,6 +322,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       proposals: makeProposalHandlers({ store, stateDir, orders: told }),
       changes: changeHandlers,
       incomingMail: makeIncomingMailHandlers({ store, service, artifacts, policy }),
+      outgoingMail: makeOutgoingMailHandlers({ store }),
       erasures: erasures.handlers,
       findApplyRun: changes.findRun,
       digests: digests.makeHandlers(() => notices?.wake()),

@@ -8,6 +8,7 @@ import { findKeyOwner } from '../../platform/person-keys.ts';
 import type { Caller } from '../../wire/caller.ts';
 import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
+import type { externalMailRoutes } from '../../wire/maild/external.ts';
 import type { maildRoutes } from '../../wire/maild.ts';
 import type { Delivery } from './delivery.ts';
 import { toSender } from './intake/authenticate.ts';
@@ -26,6 +27,7 @@ export type MaildApiDeps = {
   deliverNotices: DeliverNotices;
   mailbox: Mailbox;
   intake: Intake;
+  outgoing: Handlers<typeof externalMailRoutes>;
   once: MaildStore['once'];
   eraseCopies(order: EraseCopies): Promise<ErasedCopies>;
   /** Throws unless a person of this name can get mail. */
@@ -71,6 +73,7 @@ export function makeHandlers(deps: MaildApiDeps): Handlers<Routes> {
   };
 
   return {
+    ...deps.outgoing,
     eraseCopies: ({ body }) => deps.eraseCopies(body),
     deliverNotices: async ({ body, caller }) => ({
       delivered: await deps.deliverNotices(body.notices, caller.principal),

@@ -1,14 +1,17 @@
 // maild's section of agentd.yaml: its domain, and who is notified of what.
 import * as z from 'zod';
 import { MailboxName, NOTICE_KINDS } from '../../wire/maild.ts';
+import { domainOf, isBelow, smarthostConfig } from './outgoing/smarthost-config.ts';
 
-export const maildConfig = z.strictObject({
+const DOMAIN_DEFAULT = 'agentd.localhost';
+
+const maildObject = z.strictObject({
   /** The part after the @ of its addresses and message ids. */
   domain: z
     .string()
     .max(253)
     .regex(/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/, 'must be a domain in lower case')
-    .default('agentd.localhost'),
+    .default(DOMAIN_DEFAULT),
   /** A port of 127.0.0.1 for SMTP. Without it, only the private socket takes mail. */
   smtp_port: z.int().min(1).max(65_535).optional(),
   /** The same for LMTP, which mail servers use to hand over. */
@@ -32,5 +35,20 @@ export const maildConfig = z.strictObject({
     .array(z.enum(NOTICE_KINDS))
     .max(8)
     .default([...NOTICE_KINDS]),
+  /** Takes mail to others. Without it, none is sent. */
+  smarthost: smarthostConfig.optional(),
+  /** Where the service manager put credentials. Set by the entry. */
+  credentials_dir: z.string().max(4_096).optional(),
+});
+
+export const maildConfig = maildObject.superRefine(({ smarthost, domain }, context) => {
+  if (smarthost === undefined) return;
+  const fail = (message: string): void =>
+    context.addIssue({ code: 'custom', path: ['smarthost'], message });
+  const sender = smarthost.from === undefined ? domain : domainOf(smarthost.from);
+  if (sender === DOMAIN_DEFAULT)
+    fail('nobody can reply to agentd.localhost: set maild.domain or maild.smarthost.from');
+  if (smarthost.dkim !== undefined && !isBelow(sender, smarthost.dkim.domain))
+    fail(`dkim.domain ${smarthost.dkim.domain} cannot sign for a sender in ${sender}`);
 });
 export type MaildConfig = z.output<typeof maildConfig>;

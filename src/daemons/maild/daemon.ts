@@ -25,7 +25,8 @@ import { type MailListeners, openMailListeners } from './intake/listeners.ts';
 import { makePermitsOutside } from './intake/permits-outside.ts';
 import { makeMailbox } from './mailbox.ts';
 import { hasMailbox, openMaildirs } from './maildir.ts';
-import { makeDeliverNotices } from './notices.ts';
+import { makeDeliverNotices, makeFindTaskOwner } from './notices.ts';
+import { openOutgoing } from './outgoing/open-outgoing.ts';
 import { makeMailParser } from './parser/parser.ts';
 import { makeIncomingStore } from './store/incoming.ts';
 import { MIGRATIONS } from './store/schema.ts';
@@ -70,13 +71,16 @@ async function start(
     onTaken: handover.wake,
     newId,
   });
+  const findTaskOwner = makeFindTaskOwner(agentd);
+  const outgoing = await openOutgoing({ context, db, outbox, agentd, delivery, findTaskOwner });
   let listeners: MailListeners | undefined;
 
   return {
     handlers: makeHandlers({
       delivery,
+      outgoing: outgoing.handlers,
       intake,
-      deliverNotices: makeDeliverNotices({ agentd, delivery, config }),
+      deliverNotices: makeDeliverNotices({ findTaskOwner, delivery, config }),
       mailbox: makeMailbox(maildirs),
       eraseCopies: makeEraseCopies({ db, root, maildirs, seal: makeSeal({ db, log }), failpoint }),
       once: store.once,
@@ -96,10 +100,12 @@ async function start(
       const server = { intake, authenticate, domain, log };
       listeners = await openMailListeners({ config, runtimeDir: context.runtimeDir, server });
       handover.wake();
+      outgoing.begin();
     },
     async drain() {
       await listeners?.close();
       await handover.stop();
+      await outgoing.stop();
     },
     async stop() {
       parser.stop();

@@ -11,6 +11,7 @@ import { redactLetter } from './rules/redact-letter.ts';
 export const COPY_PLACES: readonly CopyPlace[] = [
   { table: 'mails', key: ['id'], columns: ['subject'] },
   { table: 'incoming', key: ['id'], columns: ['subject', 'text'] },
+  { table: 'outgoing', key: ['call_id'], columns: ['content', 'recipients'] },
 ];
 
 /** A larger mail is not one of maild's. */

@@ -11,15 +11,13 @@ export type DeliverNotices = (notices: readonly MailNotice[], by: string) => Pro
 
 const PERSON = 'person:';
 
-export function makeDeliverNotices(deps: {
-  agentd: Pick<Client<typeof agentdRoutes>, 'getTask'>;
-  delivery: Delivery;
-  config: Pick<MaildConfig, 'postmaster' | 'notices' | 'domain'>;
-}): DeliverNotices {
-  const { agentd, delivery, config } = deps;
+export type FindTaskOwner = (id: TaskId) => Promise<{ box?: string; contextId?: ContextId }>;
 
-  /** The person who created the task, and its thread; neither if the task was pruned. */
-  const findTask = async (id: TaskId): Promise<{ box?: string; contextId?: ContextId }> => {
+/** The person who created the task, and its thread; neither if the task was pruned. */
+export function makeFindTaskOwner(
+  agentd: Pick<Client<typeof agentdRoutes>, 'getTask'>,
+): FindTaskOwner {
+  return async (id) => {
     try {
       const { task } = await agentd.getTask({ params: { id } });
       const { created_by: creator, context_id: contextId } = task;
@@ -31,10 +29,18 @@ export function makeDeliverNotices(deps: {
       throw error;
     }
   };
+}
+
+export function makeDeliverNotices(deps: {
+  findTaskOwner: FindTaskOwner;
+  delivery: Delivery;
+  config: Pick<MaildConfig, 'postmaster' | 'notices' | 'domain'>;
+}): DeliverNotices {
+  const { findTaskOwner, delivery, config } = deps;
 
   const toMail = async (notice: MailNotice, by: string): Promise<NewMail> => {
     const found =
-      notice.to === null && notice.task_id !== null ? await findTask(notice.task_id) : {};
+      notice.to === null && notice.task_id !== null ? await findTaskOwner(notice.task_id) : {};
     const name = notice.from ?? 'agentd';
     return {
       id: notice.id,

@@ -21,6 +21,7 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { egressdRoutes } from '../../wire/egressd.ts';
 import type { NewEvent } from '../../wire/events.ts';
+import { maildRoutes } from '../../wire/maild.ts';
 import { memorydRoutes } from '../../wire/memoryd.ts';
 import type { BoxId, RunId } from '../../wire/primitives.ts';
 import { sandboxdRoutes } from '../../wire/sandboxd.ts';
@@ -147,6 +148,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
   const registry = makeRegistry({
     agentd,
     memoryd: context.peer('memoryd', memorydRoutes),
+    maild: context.peer('maild', maildRoutes),
     egressd: { ...egressd, fetch },
     openHost,
     clock,

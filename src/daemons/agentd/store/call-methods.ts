@@ -3,6 +3,7 @@
 import { type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
+import type { WaitKind } from '../../../wire/toold.ts';
 import { assignTask } from './assign-task.ts';
 import { endTask } from './end-task.ts';
 import { markTask } from './marks.ts';
@@ -14,7 +15,7 @@ import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
 import { assertActive, insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
 import { type AgentdTx, type AgentdWriteTx, insertRow } from './tx.ts';
-import { endWait, findRoot, findWait, openWait } from './waits.ts';
+import { endWait, findRoot, findWait, openWait, type WaitEnding } from './waits.ts';
 
 export const callKey = (call: RunCall): IdempotencyKey => ({
   scope: `run-call ${call.runId}`,
@@ -44,11 +45,31 @@ export function makeCallMethods(
   | 'openWait'
   | 'answerWait'
   | 'endApprovalWait'
+  | 'endMailWait'
   | 'putArtifact'
   | 'recordArtifactRead'
   | 'recordProposal'
   | 'mark'
 > {
+  /** Ends the wait that a call opened for what this daemon does under this id. */
+  const endServiceWait = (
+    of: { kind: WaitKind; id: string; run_id: string; call_id: string },
+    ending: WaitEnding,
+  ): Promise<boolean> =>
+    write(async (tx) => {
+      const run = await findRun(tx, of.run_id);
+      const waits = await tx.sql.all<WaitRow>(
+        'SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND question = ?',
+        of.run_id,
+        of.call_id,
+        of.id,
+      );
+      const wait = waits.find(({ kind }) => kind === of.kind);
+      if (wait === undefined) return run.status === 'ended';
+      await endWait(tx, wait, ending);
+      return true;
+    });
+
   return {
     delegate: (call, task, wait, childrenMax) =>
       onceForRun(write, call, async (tx, run) => {
@@ -131,20 +152,15 @@ export function makeCallMethods(
         return wait;
       }),
     endApprovalWait: ({ approvalId, run_id, call_id, outcome, decision, by }) =>
-      write(async (tx) => {
-        const run = await findRun(tx, run_id);
-        const waits = await tx.sql.all<WaitRow>(
-          'SELECT * FROM waits WHERE run_id = ? AND call_id = ? AND question = ?',
-          run_id,
-          call_id,
-          approvalId,
-        );
-        const wait = waits.find(({ kind }) => kind === 'approval');
-        if (wait === undefined) return run.status === 'ended';
-        const answer = { approval_id: approvalId, decision };
-        await endWait(tx, wait, { outcome, answer, by });
-        return true;
-      }),
+      endServiceWait(
+        { kind: 'approval', id: approvalId, run_id, call_id },
+        { outcome, answer: { approval_id: approvalId, decision }, by },
+      ),
+    endMailWait: ({ mailId, run_id, call_id, outcome }) =>
+      endServiceWait(
+        { kind: 'mail', id: mailId, run_id, call_id },
+        { outcome: 'answered', answer: outcome, by: 'service:maild' },
+      ),
     putArtifact: (artifact, call, once) =>
       write((tx) =>
         runOnce(tx.sql, call === undefined ? once : callKey(call), tx.nowMs, async () => {

@@ -4,6 +4,7 @@ import type { Outbox } from '../../../platform/outbox.ts';
 import type { RestoreRecord } from '../../../platform/restore-record.ts';
 import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { EventDraft } from '../../../wire/events.ts';
+import type { ExternalMailOutcome } from '../../../wire/maild/external.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { AgentSet } from './agents.ts';
 import type { ArtifactPruneMethods } from './artifact-pruning.ts';
@@ -88,6 +89,7 @@ export type AgentdStore = OtherMethods & {
   answerWait(id: string, answer: string, by: string): Promise<WaitRow>;
   /** Returns false if the call is not waiting for it yet. */
   endApprovalWait(ended: ApprovalEnded): Promise<boolean>;
+  endMailWait(ended: MailEnded): Promise<boolean>;
   putArtifact(
     artifact: NewArtifact,
     call: RunCall | undefined,
@@ -134,6 +136,13 @@ export type ApprovalEnded = {
   outcome: 'answered' | 'expired';
   decision: string;
   by: string;
+};
+
+export type MailEnded = {
+  mailId: string;
+  run_id: string;
+  call_id: string;
+  outcome: ExternalMailOutcome;
 };
 
 export type NewArtifact = {

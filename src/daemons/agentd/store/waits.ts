@@ -138,6 +138,7 @@ const WAITING_FOR: Record<string, string> = {
   approval: 'an approval',
   message: 'a reply',
   timer: 'a timer',
+  mail: 'a mail to be sent',
   input: 'input',
   auth: 'a sign-in',
 };

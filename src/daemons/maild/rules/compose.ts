@@ -55,7 +55,7 @@ export function writeLetter(letter: Letter): Buffer {
 const isAscii = (text: string): boolean => /^[\x20-\x7e\n\t]*$/.test(text);
 
 /** Line ends become LF, as in Maildirs; characters that are no text are removed. */
-function toMailText(text: string): string {
+export function toMailText(text: string): string {
   const lines = text
     .toWellFormed()
     .replace(/\r\n?/g, '\n')

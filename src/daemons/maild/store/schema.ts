@@ -4,6 +4,7 @@ import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import type { Migrations } from '../../../platform/sql/database.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 import { INCOMING_TABLES } from './incoming.ts';
+import { OUTGOING_TABLES } from './outgoing.ts';
 
 export const MIGRATIONS: Migrations = [
   `
@@ -23,6 +24,7 @@ ${OUTBOX_TABLES}
 ${IDEMPOTENCY_TABLE}
 `,
   INCOMING_TABLES,
+  OUTGOING_TABLES,
 ];
 
 export type MailRow = {

@@ -1,11 +1,9 @@
 // A provider as modeld holds it, made from the configuration, from an operator's row, or for the
 // rehearsal.
-import { join } from 'node:path';
-import { fault } from '../../../wire/errors.ts';
+import { findSecretFile, readPrivateFile } from '../../../platform/private-file.ts';
 import { LABELS, ProviderConfig } from '../config.ts';
 import { toMask } from '../rules/labels.ts';
 import { REHEARSAL } from '../rules/models.ts';
-import { readPrivateFile } from '../store/keys.ts';
 import type { StoredProvider } from '../store/settings.ts';
 import type { ProviderSettings } from './ports.ts';
 
@@ -27,18 +25,11 @@ export function readKey(
   provider: ProviderConfig,
   credentialsDir: string | undefined,
 ): string | undefined {
-  if (provider.key_file !== undefined) return readPrivateFile(provider.key_file, 'owner');
-  if (provider.key_credential === undefined) return undefined;
-  if (credentialsDir === undefined) {
-    throw fault(
-      'bad_config',
-      `modeld.providers.${name} uses a credential, but no credentials were passed`,
-      {
-        hint: 'Start it with LoadCredential=, or use key_file.',
-      },
-    );
-  }
-  return readPrivateFile(join(credentialsDir, provider.key_credential), 'any');
+  const found = findSecretFile(
+    { file: provider.key_file, credential: provider.key_credential },
+    { name: `modeld.providers.${name}`, credentialsDir },
+  );
+  return found && readPrivateFile(found.file, found.owned);
 }
 
 export function fromConfig(

@@ -162,6 +162,7 @@ export function makeAttempts(options: AttemptsOptions): Attempts {
     const outcome = tool.readWaitOutcome?.(wait);
     if (outcome === undefined)
       throw new Error(`${tool.name} opened a wait but cannot read its outcome`);
+    if ('unknown' in outcome) return markOutcomeUnknown(job);
     return recorder.end(job, attempt, await finish(job, tool, outcome));
   };
 

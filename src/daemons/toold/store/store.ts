@@ -277,7 +277,8 @@ export function makeStore(db: Database, outbox: Pick<Outbox, 'add' | 'wake' | 'w
 
     markUnknown: (callId: string) =>
       change(
-        "UPDATE calls SET status = 'unknown' WHERE call_id = ? AND status = 'running'",
+        "UPDATE calls SET status = 'unknown', wait_id = NULL, wait_kind = NULL " +
+          "WHERE call_id = ? AND status IN ('running', 'waiting')",
         [callId],
         undefined,
       ),

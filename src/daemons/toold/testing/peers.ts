@@ -27,7 +27,7 @@ const { toolDelegate, toolFinish, toolMessage, toolPutArtifact, toolGetArtifact 
 const { toolShareArtifact, toolListShared } = agentdRoutes;
 const { toolTeam, toolReadSkill, toolPreviewProposal, toolAcceptProposal } = agentdRoutes;
 const { toolAsk, toolTimer, toolBreak, getWait } = agentdRoutes;
-const { toolMark, runMarks, toolAwaitApproval } = agentdRoutes;
+const { toolMark, runMarks, toolAwaitApproval, toolAwaitMail } = agentdRoutes;
 const usedRoutes = {
   toolDelegate,
   toolFinish,
@@ -47,6 +47,7 @@ const usedRoutes = {
   toolMark,
   runMarks,
   toolAwaitApproval,
+  toolAwaitMail,
 };
 
 export type FakeAgentd = ReturnType<typeof fakeAgentd>;
@@ -231,6 +232,13 @@ export function fakeAgentd() {
     async toolAwaitApproval({ body }) {
       const wait = doOnce('approval', { ...body, wait_key: 'approval' }, () =>
         openWait(body, 'approval', { kind: 'approval' }),
+      );
+      return { wait: now(wait)! };
+    },
+    async toolAwaitMail({ body }) {
+      const key = body.mail_id;
+      const wait = doOnce('mail', { ...body, wait_key: key }, () =>
+        openWait(body, key, { kind: 'mail', question: key }),
       );
       return { wait: now(wait)! };
     },

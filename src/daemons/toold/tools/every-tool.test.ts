@@ -12,6 +12,7 @@ const none = () => Promise.reject(new Error('none'));
 const tools = makeRegistry({
   agentd: {} as AgentdClient,
   memoryd: { runRecall: none, runRemember: none, runMemories: none, runForget: none },
+  maild: { previewExternal: none, sendExternal: none, findExternal: none, forgetExternal: none },
   egressd: { fetch: none, getFetch: none, forgetFetch: none },
   openHost: none,
   clock: systemClock(),

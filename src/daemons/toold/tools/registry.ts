@@ -1,6 +1,7 @@
 // Lists all tools. A tool that is not listed here cannot be called.
 import type { Clock } from '../../../platform/clock.ts';
 import { artifactTools } from './artifacts.ts';
+import { emailTools, type MaildClient } from './email.ts';
 import { fileTools } from './files.ts';
 import { gitTools } from './git.ts';
 import { type FetchClient, httpTools } from './http.ts';
@@ -27,6 +28,7 @@ export type Registry = {
 export function makeRegistry(options: {
   agentd: AgentdClient;
   memoryd: MemorydClient;
+  maild: MaildClient;
   /** Opens the run's egress before each use. */
   egressd: FetchClient;
   openHost: OpenHost;
@@ -41,6 +43,7 @@ export function makeRegistry(options: {
   const tools = [
     ...taskTools(agentd),
     ...messageTools(agentd),
+    ...emailTools({ agentd, maild: options.maild }),
     ...artifactTools(agentd),
     ...teamTools(agentd),
     ...proposalTools(agentd),

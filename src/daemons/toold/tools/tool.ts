@@ -77,7 +77,7 @@ export type ToolDefinition<I extends z.ZodType> = Omit<ToolView, Derived> & {
   /** Clears that record after a person confirmed that the effect did not happen. */
   forget?(context: ToolContext): Promise<void>;
   /** Reads the outcome of the call from its ended wait. */
-  readWaitOutcome?(wait: WaitView): ToolOutcome;
+  readWaitOutcome?(wait: WaitView): ToolOutcome | { unknown: true };
   /**
    * A narrower action than the tool name, where a permit for the whole tool would allow too much.
    */

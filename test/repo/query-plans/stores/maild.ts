@@ -2,13 +2,18 @@
 
 import { COPY_PLACES } from '../../../../src/daemons/maild/erase-copies.ts';
 import { makeIncomingStore } from '../../../../src/daemons/maild/store/incoming.ts';
+import {
+  makeOutgoingStore,
+  type OutgoingStore,
+} from '../../../../src/daemons/maild/store/outgoing.ts';
 import { MIGRATIONS } from '../../../../src/daemons/maild/store/schema.ts';
 import { makeStore } from '../../../../src/daemons/maild/store/store.ts';
-import { manualClock } from '../../../../src/platform/clock.ts';
-import { makeIdMaker } from '../../../../src/platform/ids.ts';
+import { type ManualClock, manualClock } from '../../../../src/platform/clock.ts';
+import { deriveId, makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
+import type { CallId, RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import { eraseEverything } from '../erase-copies.ts';
 import { forEachOf, HISTORY, type StoreUse } from '../record.ts';
 
@@ -76,9 +81,43 @@ async function use(file: string): Promise<void> {
     }
     await incoming.findNextMs();
   });
+  await useOutgoing(makeOutgoingStore({ db, outbox, clock }), clock);
   await eraseEverything(db, COPY_PLACES);
   outbox.stop();
   await db.close();
+}
+
+async function useOutgoing(store: OutgoingStore, clock: ManualClock): Promise<void> {
+  const mail = (n: number) => ({
+    call_id: deriveId<CallId>('call', 'out', n),
+    id: deriveId<string>('mail', n),
+    run_id: deriveId<RunId>('run', n),
+    task_id: deriveId<TaskId>('task', n),
+    root_task_id: deriveId<TaskId>('task', n),
+    agent: 'coder',
+    message_id: `${n}@example.org`,
+    content: '{}',
+    content_hash: 'h',
+    ends_ms: clock.nowMs() + 1_000,
+    recipients: [],
+  });
+  await forEachOf(4 * HISTORY, async (n) => {
+    const row = await store.take(mail(n));
+    await store.find(row.call_id);
+    await store.beginAttempt(row, 'smtp.example.org:587');
+    await store.defer(row, { recipients: [], nextMs: clock.nowMs(), reason: 'replied' });
+    await store.postpone(row, clock.nowMs());
+    await store.listDue(4);
+    await store.findNextMs();
+    await store.markHanding(row);
+    if (n % 50 === 0) await store.markLeftUnknown(['handing']);
+    else await store.end(row, { status: 'sent', recipients: [] });
+    for (const ended of await store.listUnreported(4)) await store.markReported(ended);
+    await store.forget(row.call_id);
+    clock.advance(1);
+  });
+  clock.advance(YEARS_MS);
+  await store.take(mail(-1));
 }
 
 export const maild: StoreUse = {
