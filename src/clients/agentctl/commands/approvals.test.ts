@@ -1,9 +1,9 @@
-// Approvals, permits and people, through the whole program.
+// Approvals and the keys of people, through the whole program.
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import type { ApprovalSummary, ApprovalView, PermitView } from '../../../wire/approvald.ts';
+import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
 import { at, event, id, task } from '../testing/fixtures.ts';
@@ -341,44 +341,6 @@ describe('deciding', () => {
       });
       assert.equal((await run('reject', ID)).code, exit);
     }
-  });
-});
-
-describe('permits', () => {
-  const permit: PermitView = {
-    id: PERMIT as never,
-    scope: 'repo',
-    agent: 'deployer',
-    action: 'deploy.run',
-    class: 'production.change',
-    risk: 'high',
-    reversibility: 'reversible',
-    root_task_id: null,
-    repo: '/srv/repo',
-    approval_id: ID as never,
-    granted_by: ['person:alice'],
-    granted_at: at(0),
-    expires_at: at(3_600),
-    revoked_at: null,
-    revoked_by: null,
-    uses: 2,
-    active: true,
-  };
-  test('are listed and revoked', async () => {
-    fake.script({
-      approvald: {
-        listPermits: async () => ({ permits: [permit], cursor: null }),
-        revokePermit: async () => ({ permit: { ...permit, active: false } }),
-      },
-    });
-    const { stdout } = await run('permit', 'list');
-    assert.match(
-      stdout,
-      /deployer +deploy\.run +repo +\/srv\/repo +high, reversible +person:alice/,
-    );
-    assert.deepEqual(sent('listPermits')?.query, { limit: 1000, active: 'true' });
-    assert.match((await run('permit', 'revoke', PERMIT)).stdout, /used 2 times/);
-    assert.deepEqual(sent('revokePermit')?.params, { id: PERMIT });
   });
 });
 
