@@ -1,6 +1,7 @@
 // egressd's contract: the hosts a run may reach, its connections, and HTTP requests made for tools.
 // The proxy that boxes use is plain HTTP/1.1 (CONNECT and absolute-form), not one of these routes.
 import * as z from 'zod';
+import { eraseCopiesRoute } from './copies.ts';
 import { AgentName, CallId, Label, RunId, TaskId, Timestamp } from './primitives.ts';
 import { pruneRoute } from './prune.ts';
 import { route, routes } from './route.ts';
@@ -214,4 +215,5 @@ export const egressdRoutes = routes({
     streams: true,
   }),
   prune: pruneRoute('/v1/egress/prune', ['toold']),
+  eraseCopies: eraseCopiesRoute('/v1/egress/copies/erase', ['toold']),
 });

@@ -6,6 +6,7 @@ import { deriveId } from '../../src/platform/ids.ts';
 import { egressdRoutes } from '../../src/wire/egressd.ts';
 import type { CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
 import { callSocket, type IdleWorld, socketOf } from '../support/callers.ts';
+import { eraseCopiesRow } from './erasure-rows.ts';
 import { pruneRow } from './prune-rows.ts';
 import { type Good, rows, withBody } from './row.ts';
 
@@ -119,4 +120,5 @@ export const ROWS = rows({
     ],
   },
   prune: pruneRow,
+  eraseCopies: eraseCopiesRow,
 });

@@ -1,10 +1,11 @@
 // Assembles egressd from its parts.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeEraseRecords } from '../../platform/copies/erase-records.ts';
+import { makeSeal } from '../../platform/copies/seal.ts';
 import { type DaemonContext, type DaemonHandle, defineDaemon } from '../../platform/daemon.ts';
 import { type Outbox, openOutbox } from '../../platform/outbox.ts';
-import type { Database } from '../../platform/sql/database.ts';
-import { openSqlite } from '../../platform/sql/sqlite.ts';
+import { openSqlite, type SqliteDatabase } from '../../platform/sql/sqlite.ts';
 import {
   formatAuthority,
   type Host,
@@ -25,6 +26,7 @@ import { makeOwnAddresses, makeResolve, type Resolve } from './adapters/resolve.
 import { makeHandlers } from './api.ts';
 import { type EgressdConfig, egressdConfig } from './config.ts';
 import { makeConnector } from './connector.ts';
+import { COPY_PLACES } from './copy-places.ts';
 import { makeFetches } from './fetch.ts';
 import { openProxy, removeStaleDirs } from './proxy/server.ts';
 import { makeService } from './service.ts';
@@ -36,7 +38,7 @@ const HALT_POLL_INTERVAL_MS = 250;
 
 export type EgressdDeps = {
   context: DaemonContext<EgressdConfig>;
-  db: Database;
+  db: SqliteDatabase;
   outbox: Outbox;
   resolve: Resolve;
   dial: Dial;
@@ -95,7 +97,11 @@ export async function assemble(deps: EgressdDeps): Promise<DaemonHandle<typeof e
   for (const timer of timers) timer.unref();
 
   return {
-    handlers: makeHandlers(service, store),
+    handlers: makeHandlers(
+      service,
+      store,
+      makeEraseRecords({ db, places: COPY_PLACES, seal: makeSeal({ db, log }) }),
+    ),
     begin: () => service.reopen(),
     async stop() {
       for (const timer of timers) clearInterval(timer);

@@ -7,8 +7,10 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { findFiles } from '../../../test/support/find-files.ts';
 import { type Clock, systemClock } from '../../platform/clock.ts';
 import { deriveId } from '../../platform/ids.ts';
+import { toForgottenMemory } from '../../wire/copies.ts';
 import type { EgressRule, FetchBody } from '../../wire/egressd.ts';
 import { Fault } from '../../wire/errors.ts';
 import type { CallId, RunId } from '../../wire/primitives.ts';
@@ -269,6 +271,33 @@ describe('a fetch', () => {
     await assert.rejects(fetch('late', order), isSent);
     const read = fetch('late read', { ...order, method: 'GET' });
     await assert.rejects(read, (error: Fault) => error.details?.sent === undefined);
+  });
+
+  it('keeps no answer with a forgotten text', async () => {
+    const text = 'The boathouse key lies under the third stone.';
+    const body_base64 = Buffer.from(text).toString('base64');
+    const other = {
+      method: 'POST',
+      url: url('/other'),
+      body_base64: Buffer.from('x').toString('base64'),
+    };
+    await fetch('to forget', { method: 'POST', url: url('/echo'), body_base64 });
+    await fetch('to keep', other);
+    const answerOf = async (name: string) => {
+      const params = { id: runOf(), call_id: callId(name) };
+      const { answer } = await host.toold.getFetch({ params });
+      return { text: Buffer.from(answer!.body_base64, 'base64').toString(), answer: answer! };
+    };
+    assert.equal((await answerOf('to forget')).text, `POST /echo ${text}`, 'control');
+    const forgotten = [toForgottenMemory(deriveId('memory', 'egress'), [text])];
+    const erased = await host.toold.eraseCopies({ body: { forgotten } });
+    assert.deepEqual([erased.found, erased.cursor], [1, null]);
+    const after = await answerOf('to forget');
+    assert.deepEqual([after.text, after.answer.size_bytes], ['POST /echo [forgotten]', 22]);
+    assert.equal((await answerOf('to keep')).text, 'POST /other x');
+    assert.equal((await host.toold.eraseCopies({ body: { forgotten } })).found, 0);
+    const kept = Buffer.from(`POST /echo ${text}`).toString('base64');
+    assert.deepEqual(findFiles(host.dir, kept), []);
   });
 
   it('sets no header that is reserved', async () => {

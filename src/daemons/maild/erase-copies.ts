@@ -1,4 +1,5 @@
-// Removes forgotten texts from the mails in people's mailboxes, and their subjects from the tables.
+// Removes forgotten texts from the mails in people's mailboxes, from mail that waits to be handed
+// over, and from the tables.
 import { readdir } from 'node:fs/promises';
 import { type CopyPlace, makeEraseRecords } from '../../platform/copies/erase-records.ts';
 import { makeRedactor, type Redactor } from '../../platform/copies/redact.ts';
@@ -6,16 +7,27 @@ import type { makeSeal } from '../../platform/copies/seal.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import type { Maildirs } from './maildir.ts';
+import { MAIL_BYTES_MAX } from './rules/raw-message.ts';
 import { redactLetter } from './rules/redact-letter.ts';
 
 export const COPY_PLACES: readonly CopyPlace[] = [
   { table: 'mails', key: ['id'], columns: ['subject'] },
-  { table: 'incoming', key: ['id'], columns: ['subject', 'text'] },
+  {
+    table: 'incoming',
+    key: ['id'],
+    columns: ['subject', 'text'],
+    /** The mail as it came, until every recipient has it. */
+    reads: ['raw'],
+    async redact(_sql, { raw }, redactor) {
+      const redacted = raw instanceof Uint8Array && redactLetter(Buffer.from(raw), redactor);
+      return redacted ? { raw: redacted } : undefined;
+    },
+  },
   { table: 'outgoing', key: ['call_id'], columns: ['content', 'recipients'] },
 ];
 
-/** A larger mail is not one of maild's. */
-const MAIL_BYTES_MAX = 4_000_000;
+/** A larger mail is not one that maild delivered; a part of it would replace the whole. */
+const DELIVERED_BYTES_MAX = MAIL_BYTES_MAX + 64 * 1024;
 
 /** True for a mail that was moved or removed meanwhile, and for a directory. */
 const isNoMail = (error: unknown): boolean =>
@@ -36,11 +48,14 @@ export function makeEraseCopies(deps: {
     for (const box of await readdir(root))
       for (const entry of await maildirs.list(box)) {
         // Its reader may move or remove it at any time.
-        const read = await maildirs.read(box, entry, MAIL_BYTES_MAX).catch((error: unknown) => {
-          if (isNoMail(error)) return undefined;
-          throw error;
-        });
-        const redacted = read && redactLetter(read.content, redactor);
+        const read = await maildirs
+          .read(box, entry, DELIVERED_BYTES_MAX)
+          .catch((error: unknown) => {
+            if (isNoMail(error)) return undefined;
+            throw error;
+          });
+        if (read === undefined || read.sizeBytes > read.content.length) continue;
+        const redacted = redactLetter(read.content, redactor);
         if (redacted === undefined) continue;
         await maildirs.replace(box, entry, redacted);
         found++;

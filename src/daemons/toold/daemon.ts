@@ -35,6 +35,7 @@ import { makeRunBoxes } from './boxes/run-boxes.ts';
 import { makeWorkspaceLocks } from './boxes/workspace-locks.ts';
 import { type CommandToolDir, openCommandTools } from './command-tools/directory.ts';
 import { type TooldConfig, tooldConfig } from './config.ts';
+import { makeEraseCopies } from './erase-copies.ts';
 import { makeApprovals } from './permission/approvals.ts';
 import { makeApprovedHosts } from './permission/approved-hosts.ts';
 import { makeAuthority } from './permission/authority.ts';
@@ -235,12 +236,7 @@ export async function assemble(parts: TooldDeps): Promise<DaemonHandle<typeof to
         failpoint('toold.after-prune');
         return { ...own, rows: own.rows + egress.rows };
       },
-      async eraseCopies(order) {
-        failpoint('toold.before-erase-copies');
-        const erased = await eraseRecords(order);
-        failpoint('toold.after-erase-copies');
-        return erased;
-      },
+      eraseCopies: makeEraseCopies({ eraseRecords, egressd, failpoint }),
     }),
     async begin() {
       // Boxes from before the restart, which this process does not know.

@@ -3,6 +3,7 @@
 import { isTransient } from '../../../platform/backoff.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
+import { sha256Hex } from '../../../platform/json.ts';
 import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeWakeLoop } from '../../../platform/wake-loop.ts';
@@ -38,13 +39,14 @@ export function makeHandover(deps: HandoverDeps): Handover {
 
   const toAgent = async (due: DueRecipient): Promise<void> => {
     failpoint('maild.before-handover');
-    const taken = await giveToAgent(deps, due);
-    failpoint('maild.after-handover');
-    await store.endRecipient(due, {
-      status: 'done',
-      became: taken.became,
-      taskId: taken.task_id,
+    const taken = await giveToAgent(deps, due).catch((error: unknown) => {
+      // It was taken with a text that has been forgotten since, and the answer was lost.
+      if (isFault(error, 'idempotency_mismatch')) return undefined;
+      throw error;
     });
+    failpoint('maild.after-handover');
+    const became = taken && { became: taken.became, taskId: taken.task_id };
+    await store.endRecipient(due, { status: 'done', ...became });
   };
 
   const toPeople = async (due: readonly DueRecipient[]): Promise<void> => {
@@ -144,12 +146,14 @@ async function storeAttachments({ agentd, parser }: HandoverDeps, mail: Incoming
   if ('problem' in parsed) throw new Error(parsed.problem);
   const ids = [];
   for (const [i, { name, mimeType, content }] of parsed.mail.attachments.entries()) {
-    const base64 = Buffer.from(content!).toString('base64');
+    const bytes = Buffer.from(content!);
+    // A text in it may be forgotten before the mail is taken: then it is another attachment.
+    const of = sha256Hex(bytes).slice(0, 16);
     const { artifact_id } = await agentd.takeAttachment({
       body: {
-        key: `${key} ${i}`,
+        key: `${key} ${i} ${of}`,
         from: mail.sender as never,
-        artifact: { name, mime_type: mimeType, base64 },
+        artifact: { name, mime_type: mimeType, base64: bytes.toString('base64') },
       },
     });
     ids.push(artifact_id);
