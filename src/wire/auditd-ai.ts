@@ -111,6 +111,21 @@ export const auditRoutes = routes({
     query: z.strictObject({ after: z.coerce.number().int().nonnegative() }),
     output: z.object({ events: z.array(AuditEvent) }),
   }),
+  /**
+   * Returns a page of the events of forgotten memories, newest first, the archived ones too, so that memoryd
+   * can forget again what an older copy of its journal brings back.
+   */
+  forgotten: route({
+    method: 'GET',
+    path: '/v1/audit/forgotten',
+    callers: ['memoryd'],
+    query: z.strictObject({ before: z.coerce.number().int().nonnegative().optional() }),
+    output: z.object({
+      events: z.array(z.object({ seq: z.int(), id: z.string() })),
+      /** The `before` of the next page; null after the last. */
+      next: z.int().nullable(),
+    }),
+  }),
   events: route({
     method: 'GET',
     path: '/v1/audit/events',

@@ -79,6 +79,12 @@ export const ROWS = rows({
       ['no number', (g) => ({ ...g, query: {} }), 'bad_request'],
     ],
   },
+  forgotten: {
+    good: async () => ({ query: { before: '0' } }),
+    check: (response: { events: unknown[]; next: unknown }) =>
+      assert.deepEqual([response.events, response.next], [[], null]),
+    bad: [['a number below all', (g) => ({ ...g, query: { before: '-1' } }), 'bad_request']],
+  },
   events: {
     cites: '[R299]',
     good: async () => ({ query: { limit: '3', order: 'desc' } }),

@@ -4,6 +4,7 @@ import { assertOperatorKey } from '../../platform/snapshots.ts';
 import type { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { ArchiveSchedule } from './archive-schedule.ts';
 import type { Archiving } from './archiving.ts';
+import type { makeListForgotten } from './forgotten.ts';
 import type { AuditService } from './service.ts';
 import type { TailFilter } from './store/store.ts';
 
@@ -11,6 +12,7 @@ export function makeApi(
   service: AuditService,
   archiving: Archiving,
   schedule: ArchiveSchedule,
+  listForgotten: ReturnType<typeof makeListForgotten>,
 ): Handlers<typeof auditRoutes> {
   return {
     append: async ({ body, caller }) =>
@@ -21,6 +23,7 @@ export function makeApi(
         query.after,
       ),
     }),
+    forgotten: ({ query }) => listForgotten(query.before),
     async events({ query, signal }) {
       const { follow, after, order, event, root_task_id, run_id, limit, cursor } = query;
       if (follow === '1') {

@@ -23,6 +23,7 @@ import { verifyLog } from './log/verify.ts';
 
 const operator: Caller = { kind: 'operator', principal: 'person:alice' };
 const toold: Caller = { kind: 'daemon', principal: 'service:toold', daemon: 'toold' };
+const memoryd: Caller = { kind: 'daemon', principal: 'service:memoryd', daemon: 'memoryd' };
 
 async function start(dir: string, failpoint: (name: string) => void = () => {}) {
   const clock = manualClock(Date.parse('2026-01-01T00:00:00Z'));
@@ -45,7 +46,7 @@ async function start(dir: string, failpoint: (name: string) => void = () => {}) 
       auditRoutes,
       localLink(() => hosted.dispatch, caller),
     );
-  return { hosted, ask: as(operator), send: as(toold) };
+  return { hosted, ask: as(operator), send: as(toold), memory: as(memoryd) };
 }
 type Started = Awaited<ReturnType<typeof start>>;
 
@@ -270,6 +271,42 @@ test('after the loss of the index, live events are found and archived ones are n
     const byTask = await ask.task({ params: { task_id: 'task_1' }, query: { limit: 1_000 } });
     assert.equal(byTask.archived, undefined);
     assert.ok(byTask.events.every(({ seq }) => seq >= lines.length));
+  }));
+
+test('which memories were forgotten is known after their events were archived', () =>
+  withLog(async (started, dir, restart) => {
+    const forgotten = (n: number): NewEvent =>
+      event(n, { id: `memory_${n}.${n}`, event: 'memory.forgotten', source: 'memoryd' });
+    for (const n of [1, 2, 3]) {
+      const some = Array.from({ length: 60 }, (_, i) => forgotten(100 * n + i));
+      await started.memory.append({ body: { events: some } });
+      const filler = events(3_001 + 600 * n, 600);
+      await started.send.append({ body: { events: filler } });
+    }
+    const forged = event(9_000, { id: 'memory_9.9', event: 'memory.forgotten' });
+    await started.send.append({ body: { events: [forged] } });
+    const list = async ({ memory }: Started): Promise<string[]> => {
+      const ids: string[] = [];
+      for (let before: number | undefined; ; ) {
+        const query = before === undefined ? {} : { before };
+        const page = await memory.forgotten({ query });
+        ids.push(...page.events.map(({ id }) => id));
+        if (page.next === null) return ids;
+        before = page.next;
+      }
+    };
+    const all = await list(started);
+    assert.deepEqual([all.length, all[0], all.at(-1)], [180, 'memory_359.359', 'memory_100.100']);
+    const { events: found } = await started.ask.events({ query: { event: 'memory.forgotten' } });
+    const isLive = async (): Promise<boolean> => {
+      const { segments } = await started.ask.listSegments({ query: { limit: 100 } });
+      return segments.find(({ status }) => status !== 'archived')!.first_seq <= found[0]!.seq;
+    };
+    while (await isLive()) await archiveOne(started);
+    assert.deepEqual(await list(started), all);
+    await started.hosted.stop();
+    rmSync(join(dir, 'auditd-ai.sqlite'));
+    assert.deepEqual(await list(await restart(dir)), all, 'also after the loss of the index');
   }));
 
 test('a store that sent nothing since its events were archived keeps its numbers', () =>

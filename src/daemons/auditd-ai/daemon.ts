@@ -6,6 +6,7 @@ import { makeApi } from './api.ts';
 import { startArchiveSchedule } from './archive-schedule.ts';
 import { makeArchiving } from './archiving.ts';
 import { auditdConfig } from './config.ts';
+import { makeListForgotten } from './forgotten.ts';
 import { openLog } from './log/log.ts';
 import { makeService } from './service.ts';
 import { openIndex } from './store/store.ts';
@@ -62,7 +63,7 @@ export const auditdAi = defineDaemon({
     context.metrics.gauge('audit_events', () => log.size);
     context.metrics.gauge('audit_events_archived', () => log.firstSeq);
     return {
-      handlers: makeApi(service, archiving, schedule),
+      handlers: makeApi(service, archiving, schedule, makeListForgotten({ log, index })),
       database: index.database,
       async stop() {
         await schedule.stop();

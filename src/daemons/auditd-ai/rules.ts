@@ -44,6 +44,12 @@ export function findReused(
   return repeats.find((event) => !keys.has(formatKey(event)));
 }
 
+export const FORGOTTEN_EVENT = 'memory.forgotten';
+
+/** Only memoryd knows what was forgotten. */
+export const isForgotten = ({ event, source }: Pick<NewEvent, 'event' | 'source'>): boolean =>
+  event === FORGOTTEN_EVENT && source === 'memoryd';
+
 export type EventFilter = {
   event?: string | undefined;
   root_task_id?: string | undefined;

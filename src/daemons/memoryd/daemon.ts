@@ -31,6 +31,7 @@ import { makeEraseCopies } from './service/erase-copies.ts';
 import { makeFinder } from './service/finder.ts';
 import { findErasure, handOver } from './service/hand-over.ts';
 import { makeReadInputs } from './service/inputs.ts';
+import { applyLaterForgets, type ListForgotten } from './service/later-forgets.ts';
 import { makeFindOwner } from './service/owner.ts';
 import { makeProposalReviews } from './service/proposal-review.ts';
 import { makeProposals } from './service/proposals.ts';
@@ -44,6 +45,7 @@ import { catchUp } from './store/catch-up.ts';
 import { makeCommit, type TablesGate } from './store/commit.ts';
 import { compactOldestDay } from './store/compact.ts';
 import { eraseForgotten } from './store/erase.ts';
+import { findOldTexts } from './store/older-journal.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 
 const AUDIT_WAIT_MS = 2_000;
@@ -100,8 +102,22 @@ async function start(
     gate,
     readObject: texts.loadNow,
   };
-  // Before any route is served: an operation that the journal has is done.
-  await catchUp(own, isNew);
+  const onOpen = () => proposalLoop.wake();
+  const commit = makeCommit({ ...own, onProposed: onOpen });
+  const listForgotten: ListForgotten = (before) =>
+    audit.forgotten({ query: before === undefined ? {} : { before } });
+  // Before any route is served: an operation that the journal has is done, and what was forgotten
+  // is not back.
+  try {
+    const { isBehind } = await catchUp(own, isNew);
+    if (isBehind) await findOldTexts(own);
+    await applyLaterForgets({ ...own, commit, listForgotten });
+  } catch (error) {
+    outbox.stop();
+    await db.close();
+    journal.close();
+    throw error;
+  }
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
     log,
@@ -124,8 +140,6 @@ async function start(
     backoffMs: PROPOSAL_BACKOFF_MS,
     onError: (error) => log.warn('requesting approvals of proposals failed; retrying', { error }),
   });
-  const onOpen = () => proposalLoop.wake();
-  const commit = makeCommit({ ...own, onProposed: onOpen });
   const finder = makeFinder({ db, rights, texts });
   const onExpirySet = () => expiry.wake();
   const parts = { ...own, commit, rights, finder, texts, onExpirySet };

@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
-import { formatOrigin } from '../rules.ts';
+import { formatOrigin, isForgotten } from '../rules.ts';
 import type { ArchivedSegment } from './archived-file.ts';
 import { CompactRange } from './compact-range.ts';
 import { damageFault } from './damage.ts';
@@ -35,11 +35,14 @@ export type ArchiveHeader = {
   keys: string[];
 };
 
+/** The log still needs it when a segment is archived. */
+type Gathered = Required<Pick<ArchivedSegment, 'sources' | 'rotations' | 'forgotten'>>;
+
 export type SegmentContent = {
   header: ArchiveHeader;
   headerLine: string;
   checkpointSize: number;
-} & Pick<ArchivedSegment, 'sources' | 'rotations'>;
+} & Gathered;
 
 /** Lines that are hashed between two turns of the event loop: about 5 ms. */
 const SLICE_LINES = 1_000;
@@ -78,7 +81,7 @@ export async function describeContent(
       hint: 'Store a newer one elsewhere: agentctl audit checkpoint > FILE.',
     });
   }
-  const { range, sources, rotations } = await hashSegment(part, end);
+  const { range, ...gathered } = await hashSegment(part, end);
   const left = CompactRange.read(tree, 0, part.firstSeq);
   const right = CompactRange.read(tree, end, kept.size);
   const header: ArchiveHeader = {
@@ -101,13 +104,12 @@ export async function describeContent(
     throw damageFault('root_differs', message, { seq: part.firstSeq });
   }
   const headerLine = `${JSON.stringify(header)}\n`;
-  return { header, headerLine, checkpointSize: kept.size, sources, rotations };
+  return { header, headerLine, checkpointSize: kept.size, ...gathered };
 }
 
 async function hashSegment(part: LogPart, end: number) {
   const range = new CompactRange(part.firstSeq);
-  const sources: Record<string, number> = {};
-  const rotations: ArchivedSegment['rotations'] = [];
+  const gathered: Gathered = { sources: {}, rotations: [], forgotten: [] };
   const fd = fs.openSync(part.path, 'r');
   try {
     const cursor = new LineCursor(fd, { to: part.sizeBytes });
@@ -115,7 +117,7 @@ async function hashSegment(part: LogPart, end: number) {
       const seq = range.end;
       if (readSeq(cursor.buf, cursor.start, cursor.end) !== seq || !cursor.isTerminated)
         throw damageFault('changed', `event ${seq} in ${part.name} is not in its place`, { seq });
-      addEvent(cursor.line(), { seq, sources, rotations });
+      addEvent(cursor.line(), seq, gathered);
       range.add(hashLeafAt(cursor.buf, cursor.start, cursor.end));
       if (range.size % SLICE_LINES === 0) await setImmediate();
     }
@@ -124,12 +126,10 @@ async function hashSegment(part: LogPart, end: number) {
   }
   if (range.end !== end)
     throw damageFault('truncated', `${part.name} ends with event ${range.end - 1}`);
-  return { range, sources, rotations };
+  return { range, ...gathered };
 }
 
-type Gathered = { seq: number } & Pick<ArchivedSegment, 'sources' | 'rotations'>;
-
-function addEvent(line: string, { seq, sources, rotations }: Gathered): void {
+function addEvent(line: string, seq: number, { sources, rotations, forgotten }: Gathered): void {
   const event = JSON.parse(line) as Record<string, unknown>;
   const { source, source_store, source_seq } = event as Partial<NewEvent>;
   if (source !== undefined && source_store !== undefined && source_seq !== undefined) {
@@ -140,6 +140,7 @@ function addEvent(line: string, { seq, sources, rotations }: Gathered): void {
     event.event === 'audit.key_rotated' ? parseRotation(line) : undefined;
   if (rotation !== undefined)
     rotations.push({ seq, old_key: rotation.oldKey, new_key: rotation.newKey });
+  if (isForgotten(event as NewEvent)) forgotten.push({ seq, id: String(event.id) });
 }
 
 /** Yields the content: the header's line, then the bytes of the segment. */

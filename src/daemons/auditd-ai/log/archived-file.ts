@@ -1,7 +1,7 @@
 // Owns archived.jsonl: one line for each segment that was archived and removed from the directory.
 // It has what the log still needs of these events: their subtree hashes, so that the tree and every
-// later checkpoint can be checked without them; the highest number of each source; and the key
-// rotations among them. Archived segments are always the oldest ones.
+// later checkpoint can be checked without them; the highest number of each source; the key
+// rotations among them; and which memories were forgotten. Archived segments are always the oldest ones.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
@@ -27,6 +27,8 @@ export type ArchivedSegment = {
   /** The highest number of each source among the events. */
   sources: Record<string, number>;
   rotations: { seq: number; old_key: string; new_key: string }[];
+  /** The events of forgotten memories. Records of earlier versions do not have it. */
+  forgotten?: { seq: number; id: string }[];
   /** SHA-256 of the archive before compression. */
   content_sha256: string;
   archive: ArchiveCopy;

@@ -135,7 +135,7 @@ function assertSameClaim(record: ArchivedSegment, claim: ArchiveClaim): Archived
 }
 
 function makeRecord(part: LogPart, content: SegmentContent, claim: ArchiveClaim): ArchivedSegment {
-  const { header, sources, rotations, checkpointSize } = content;
+  const { header, sources, rotations, forgotten, checkpointSize } = content;
   return {
     segment: part.name,
     first: header.first,
@@ -144,6 +144,7 @@ function makeRecord(part: LogPart, content: SegmentContent, claim: ArchiveClaim)
     hashes: header.hashes,
     sources,
     rotations,
+    forgotten,
     content_sha256: claim.contentSha256,
     archive: claim.archive,
     checkpoint_size: checkpointSize,

@@ -225,6 +225,7 @@ async function forget(step: Step, id: string): Promise<void> {
     "UPDATE versions SET text = NULL, object = NULL, about = '{}' WHERE memory_id = ?",
     id,
   );
+  await sql.run('UPDATE memories SET forgotten = ? WHERE id = ?', step.number, id);
   await end(step, id, 'forgotten');
 }
 

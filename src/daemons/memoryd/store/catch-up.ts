@@ -13,7 +13,12 @@ import { readProgress, type TablesGate } from './commit.ts';
 import { DERIVED_TABLES } from './schema.ts';
 
 export type JournalProblem = { day: string; line: number };
-export type CaughtUp = { applied: number; problems: JournalProblem[] };
+export type CaughtUp = {
+  applied: number;
+  problems: JournalProblem[];
+  /** The tables have changes that the journal lacks. */
+  isBehind: boolean;
+};
 
 export type CatchUpDeps = ApplyDeps & {
   db: Database;
@@ -61,7 +66,11 @@ export async function catchUp(deps: CatchUpDeps, isLost = false): Promise<Caught
   for (const { day, line } of problems)
     log.error('a line of the memory journal is damaged; its operation is left out', { day, line });
   if (applied > 0) log.info('applied entries of the memory journal', { applied });
-  return { applied, problems: problems.map(({ day, line }) => ({ day, line })) };
+  return {
+    applied,
+    problems: problems.map(({ day, line }) => ({ day, line })),
+    isBehind: !isLost && last < told,
+  };
 }
 
 const countChanges = (batch: readonly JournalEntry[]): number =>

@@ -141,6 +141,12 @@ INSERT INTO procedures (one, rewrite) VALUES (1, 0);`;
  */
 const COPIES_DUE = 'CREATE TABLE copies_due (memory_id TEXT PRIMARY KEY, texts TEXT NOT NULL);';
 
+/** memories.forgotten: the change that forgot it; 0: one before this column was. */
+const FORGOTTEN = `
+ALTER TABLE memories ADD COLUMN forgotten BIGINT;
+UPDATE memories SET forgotten = 0 WHERE status = 'forgotten';
+CREATE INDEX memories_forgotten ON memories (forgotten) WHERE forgotten IS NOT NULL;`;
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
@@ -148,6 +154,7 @@ export const MIGRATIONS = [
   PROPOSED,
   PROCEDURES,
   COPIES_DUE,
+  FORGOTTEN,
 ];
 
 /**
@@ -194,6 +201,7 @@ export type MemoryRow = {
   created_ms: number;
   expires_ms: number | null;
   episode_of: string | null;
+  forgotten: number | null;
 };
 export type LinkRow = {
   from_id: string;

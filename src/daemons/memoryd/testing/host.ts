@@ -33,9 +33,14 @@ export type MemoryWorld = {
   erasures: ForgottenMemory[];
   /** While true, agentd does not answer. */
   isAgentdAway: boolean;
+  /** While true, auditd-ai answers no questions. */
+  isAuditAway: boolean;
   publish(site?: string, agents?: object): void;
   remove(): void;
 };
+
+/** Small, so that tests have several pages. */
+const FORGOTTEN_PAGE = 2;
 
 const AGENTS = { coder: { memory: { read: ['project:app'], write: ['project:app/coder'] } } };
 
@@ -52,6 +57,7 @@ export function makeWorld(): MemoryWorld {
     failpoint: () => {},
     erasures: [],
     isAgentdAway: false,
+    isAuditAway: false,
     publish: (site = '', agents = AGENTS) =>
       publishPolicy(stateDir, { version: ++version, agents, site }),
     remove: () => rmSync(dir, { recursive: true, force: true }),
@@ -61,15 +67,28 @@ export function makeWorld(): MemoryWorld {
 }
 
 function fakeAudit(world: MemoryWorld): RunningDaemon {
-  const { append } = auditRoutes;
+  const { append, forgotten } = auditRoutes;
   const nothing = async () => {};
   const dispatch = makeDispatch({
-    routes: { append },
+    routes: { append, forgotten },
     handlers: {
       async append({ body }) {
-        const last = world.events.at(-1)?.source_seq ?? 0;
+        const { source_store: store } = body.events[0]!;
+        const last = world.events.findLast((one) => one.source_store === store)?.source_seq ?? 0;
         world.events.push(...body.events.filter(({ source_seq }) => source_seq > last));
         return { size: world.events.length, accepted: body.events.length };
+      },
+      async forgotten({ query }) {
+        if (world.isAuditAway) throw fault('unavailable', 'auditd-ai is away');
+        const { before = world.events.length } = query;
+        const seqs = world.events
+          .flatMap(({ event }, seq) => (event === 'memory.forgotten' && seq < before ? [seq] : []))
+          .reverse();
+        const page = seqs.slice(0, FORGOTTEN_PAGE);
+        return {
+          events: page.map((seq) => ({ seq, id: world.events[seq]!.id })),
+          next: seqs.length > page.length ? page.at(-1)! : null,
+        };
       },
     },
     log: silentLog,
@@ -145,6 +164,7 @@ export async function hostMemoryd(world: MemoryWorld, config: object = {}): Prom
   const person = (name: string) =>
     as({ kind: 'operator', principal: `person:${name}`, key: `people/${name}` });
   const alice = person('alice');
+  let stopped: Promise<void> | undefined;
   return {
     hosted,
     approvald,
@@ -157,9 +177,6 @@ export async function hostMemoryd(world: MemoryWorld, config: object = {}): Prom
       const { memories } = await alice.remember({ body });
       return memories[0]!;
     },
-    async stop() {
-      await hosted.drain();
-      await hosted.stop();
-    },
+    stop: () => (stopped ??= hosted.drain().then(() => hosted.stop())),
   };
 }

@@ -16,6 +16,7 @@ import { makeEpisodeRetention } from '../../../../src/daemons/memoryd/service/ep
 import { makeEraseCopies } from '../../../../src/daemons/memoryd/service/erase-copies.ts';
 import { makeFinder } from '../../../../src/daemons/memoryd/service/finder.ts';
 import { findErasure, handOver } from '../../../../src/daemons/memoryd/service/hand-over.ts';
+import { applyLaterForgets } from '../../../../src/daemons/memoryd/service/later-forgets.ts';
 import { makeRecall } from '../../../../src/daemons/memoryd/service/recall.ts';
 import { makeRemember } from '../../../../src/daemons/memoryd/service/remember.ts';
 import type { Actor, Rights } from '../../../../src/daemons/memoryd/service/rights.ts';
@@ -25,6 +26,7 @@ import { rebuild } from '../../../../src/daemons/memoryd/store/catch-up.ts';
 import { type Draft, makeCommit } from '../../../../src/daemons/memoryd/store/commit.ts';
 import { compactOldestDay } from '../../../../src/daemons/memoryd/store/compact.ts';
 import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
+import { findOldTexts } from '../../../../src/daemons/memoryd/store/older-journal.ts';
 import { listProposedIds } from '../../../../src/daemons/memoryd/store/read.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
 import { openBlobStore } from '../../../../src/platform/blob-store.ts';
@@ -211,6 +213,10 @@ async function use(file: string): Promise<void> {
   await findErasure({ ...store, agentd, log: silentLog }, 'memory_1').catch(() => undefined);
   const eraseCopies = makeEraseCopies({ ...store, seal: async () => {} });
   await eraseCopies({ forgotten: [toForgottenMemory(kept!, ['number 7 is a heron'])] });
+  await findOldTexts(store);
+  const [gone] = await remember(ALICE, [memory(2)]);
+  const page = { events: [{ id: `${gone}.1` }], next: null };
+  await applyLaterForgets({ ...store, listForgotten: async () => page });
   await rebuild(store);
   await forEachOf(4 * HISTORY, (n) => remember(ALICE, [memory(n, { class: 'procedural' })]));
   const repository = makeRepository(join(dir, 'procedures'));
