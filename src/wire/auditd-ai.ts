@@ -112,8 +112,8 @@ export const auditRoutes = routes({
     output: z.object({ events: z.array(AuditEvent) }),
   }),
   /**
-   * Returns a page of the events of forgotten memories, newest first, the archived ones too, so that memoryd
-   * can forget again what an older copy of its journal brings back.
+   * Returns a page of the events of forgotten memories, newest first, the archived ones too, so
+   * that memoryd can forget again what an older copy of its journal brings back.
    */
   forgotten: route({
     method: 'GET',

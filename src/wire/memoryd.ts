@@ -36,6 +36,28 @@ const rememberResponse = z.object({
 const ids = z.array(MemoryId).min(1).max(MEMORY_BATCH_MAX);
 const Which = z.strictObject({ ids });
 
+const DECIDED_MAX = 100;
+
+/** Each is decided on its own: one that cannot be does not keep the others. */
+const decideMany = (path: string) =>
+  route({
+    method: 'POST',
+    role: 'approver',
+    path,
+    callers: ['operator'],
+    body: z.strictObject({ ids: z.array(MemoryId).min(1).max(DECIDED_MAX) }),
+    output: z.object({
+      decided: z.array(
+        z.object({
+          id: MemoryId,
+          memory: MemoryView.nullable(),
+          error: z.object({ code: z.string(), message: z.string(), hint: z.string() }).nullable(),
+        }),
+      ),
+    }),
+    streams: true,
+  });
+
 const EditMemory = NewMemory.omit({
   class: true,
   scope: true,
@@ -180,6 +202,8 @@ export const memorydRoutes = routes({
     params: memoryParams,
     output: memoryResponse,
   }),
+  approveMemories: decideMany('/v1/memory/approve'),
+  rejectMemories: decideMany('/v1/memory/reject'),
   /** Adds a version. Its labels are those of the one before, unless a person vouches for it. */
   editMemory: route({
     method: 'POST',

@@ -37,6 +37,11 @@ const remembered = async (world: IdleWorld, more?: Partial<NewMemory>): Promise<
   (await post<One>(world, memorydRoutes.remember, newMemory(more))).memory;
 const proposed = async (world: IdleWorld): Promise<MemoryView> =>
   (await post<One>(world, memorydRoutes.proposeMemory, newMemory())).memory;
+const bothProposed = async (world: IdleWorld): Promise<TestRequest> => ({
+  body: { ids: [(await proposed(world)).id, (await proposed(world)).id] },
+});
+type Decided = { decided: { memory: MemoryView | null }[] };
+const statusesOf = ({ decided }: Decided) => decided.map(({ memory }) => memory?.status);
 const taken = async (world: IdleWorld): Promise<MemorySnapshot> => {
   const body = { scope: 'project:wire' };
   const route = memorydRoutes.takeMemorySnapshot;
@@ -161,6 +166,16 @@ export const ROWS = rows({
   rejectMemory: {
     good: async (world) => ({ params: { id: (await proposed(world)).id } }),
     check: ({ memory }: { memory: MemoryView }) => assert.equal(memory.status, 'rejected'),
+  },
+  approveMemories: {
+    good: (world) => bothProposed(world),
+    check: (answer: Decided) => assert.deepEqual(statusesOf(answer), ['active', 'active']),
+    bad: [['no memory', (g) => withBody(g, { ids: [] }), 'bad_request']],
+  },
+  rejectMemories: {
+    good: (world) => bothProposed(world),
+    check: (answer: Decided) => assert.deepEqual(statusesOf(answer), ['rejected', 'rejected']),
+    bad: [['no memory', (g) => withBody(g, { ids: [] }), 'bad_request']],
   },
   editMemory: {
     good: async (world) => ({

@@ -81,7 +81,9 @@ describe('roles of people', () => {
       'approvald.reject',
       'approvald.requestInfo',
       'approvald.revokePermit',
+      'memoryd.approveMemories',
       'memoryd.approveMemory',
+      'memoryd.rejectMemories',
       'memoryd.rejectMemory',
     ]);
   });

@@ -27,6 +27,13 @@ const SERVICE_BY_TYPE: Partial<Record<MessageType, string>> = {
   ToolRequest: 'toold',
 };
 
+/** The tools that do it: a call is decided, recorded and answered where it is made. */
+const INSTEAD: Partial<Record<MessageType, string>> = {
+  MemoryRecallRequest: 'Call memory.recall.',
+  MemoryWriteProposal: 'Call memory.propose.',
+  ToolRequest: 'Call the tool directly.',
+};
+
 const allowed: MessageDecision = { allow: true };
 
 function refuse(code: FaultCode, message: string, hint?: string): MessageDecision {
@@ -72,7 +79,7 @@ function refuseAbsentService(type: MessageType, service: string): MessageDecisio
   return refuse(
     'unavailable',
     `a ${type} cannot be delivered: ${service} accepts no messages`,
-    type === 'ToolRequest' ? 'Call the tool directly.' : 'Continue without it.',
+    INSTEAD[type] ?? 'Continue without it.',
   );
 }
 

@@ -7,7 +7,7 @@ import type { IdempotencyKey } from '../../platform/sql/idempotency.ts';
 import type { ActingPerson } from '../../wire/approvald/proposals.ts';
 import type { Caller } from '../../wire/caller.ts';
 import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
-import { fault } from '../../wire/errors.ts';
+import { Fault, fault } from '../../wire/errors.ts';
 import type { ErasureView, MemoryId, MemoryView, NewMemory } from '../../wire/memoryd/records.ts';
 import type { MemoryRun, memorydRoutes } from '../../wire/memoryd.ts';
 import type { RecallForBriefing } from './service/briefing.ts';
@@ -88,6 +88,12 @@ function toQuery({ scope, scopes, as_of, max_tokens, ...rest }: RecallBody): Rec
   };
 }
 
+function toRefusal(error: unknown): Pick<Fault, 'code' | 'message' | 'hint'> {
+  if (!(error instanceof Fault)) throw error;
+  const { code, message, hint } = error;
+  return { code, message, hint };
+}
+
 export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes> {
   const { finder, changes, combine, snapshots, episodes, proposals } = deps;
   const viewAll = (actor: Actor, ids: readonly string[]) =>
@@ -113,6 +119,21 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     const actor = asPerson(caller);
     await proposals.decide(toActingPerson(caller), id, answer);
     return viewOne(actor, id);
+  };
+  const decideAll = async (
+    caller: Caller,
+    ids: readonly MemoryId[],
+    answer: 'approve' | 'reject',
+  ) => {
+    const decided = [];
+    for (const id of new Set(ids)) {
+      const outcome = await decide(caller, id, answer).then(
+        ({ memory }) => ({ memory, error: null }),
+        (error: unknown) => ({ memory: null, error: toRefusal(error) }),
+      );
+      decided.push({ id, ...outcome });
+    }
+    return { decided };
   };
   const joinAs = async (context: AnyContext, op: 'merge' | 'summarize', body: Combination) => {
     const actor = asPerson(context.caller);
@@ -146,6 +167,8 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     },
     approveMemory: ({ caller, params }) => decide(caller, params.id, 'approve'),
     rejectMemory: ({ caller, params }) => decide(caller, params.id, 'reject'),
+    approveMemories: ({ caller, body }) => decideAll(caller, body.ids, 'approve'),
+    rejectMemories: ({ caller, body }) => decideAll(caller, body.ids, 'reject'),
     reviewProposal: ({ body }) => deps.reviews.review(body.memory_id, body.person),
     editProposal: ({ body }) => deps.reviews.edit(body.memory_id, body.person, body),
     async proposalDecided({ body: { memory_id, approval_id, version } }) {

@@ -1,54 +1,26 @@
-// Changing memories through memoryd's routes: edits, merges, proposals, forgetting, expiry,
-// snapshots and rollbacks; what each leaves, and who may do it.
+// Changing memories through memoryd's routes: edits, merges, proposals, expiry, snapshots and
+// rollbacks; what each leaves, and who may do it.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
-import type { MemoryView, NewMemory } from '../../wire/memoryd/records.ts';
-import { hostMemoryd, type MemoryHost, type MemoryWorld, makeWorld } from './testing/host.ts';
+import { existsSync } from 'node:fs';
+import { test } from 'node:test';
+import type { NewMemory } from '../../wire/memoryd/records.ts';
+import {
+  findTexts,
+  getMemory,
+  hasCode,
+  host,
+  publish,
+  restart,
+  setUpEachTest,
+  world,
+} from './testing/each-test.ts';
 
-let world: MemoryWorld;
-let host: MemoryHost;
-beforeEach(async () => {
-  world = makeWorld();
-  host = await hostMemoryd(world);
-});
-afterEach(async () => {
-  await host.stop();
-  world.remove();
-});
+setUpEachTest();
 
-const restart = async (): Promise<void> => {
-  await host.stop();
-  host = await hostMemoryd(world);
-};
-const publish = async (rules: string): Promise<void> => {
-  world.publish(rules);
-  await restart();
-};
-const texts = async (query: string, more: object = {}, client = host.alice) =>
-  (await client.recall({ body: { query, ...more } })).memories.map(({ text }) => text).toSorted();
-const get = async (id: MemoryView['id'], client = host.alice) =>
-  (await client.getMemory({ params: { id } })).memory;
-const hasCode = (code: string) => (error: unknown) => (error as { code?: string }).code === code;
 const later = () => world.clock.advance(1_000);
 const now = () => new Date(world.clock.nowMs()).toISOString();
 const askAboutTeam =
   '@ask("shared") forbid (principal, action == Action::"memory.write", resource == Scope::"team");';
-
-/** Every byte below the state directory. */
-function readState(): string {
-  const names = readdirSync(world.stateDir, { recursive: true, encoding: 'utf8' });
-  return names
-    .map((name) => {
-      try {
-        return readFileSync(join(world.stateDir, name)).toString('latin1');
-      } catch {
-        return '';
-      }
-    })
-    .join('\n');
-}
 
 test('an edit adds a version; the older one is in the history and found as of its time', async () => {
   const { id } = await host.remember('Tea is at four.', { ref: 'note 1', labels: ['outside'] });
@@ -59,8 +31,8 @@ test('an edit adds a version; the older one is in the history and found as of it
   assert.deepEqual([memory.version, memory.ref, memory.by], [2, 'note 1', 'person:bob']);
   assert.deepEqual(memory.labels, ['person', 'outside'], 'no edit takes a mark off');
   assert.deepEqual(memory.links, [{ kind: 'edits', id, version: 1 }]);
-  assert.deepEqual(await texts('tea'), ['Tea is at five.']);
-  assert.deepEqual(await texts('tea', { as_of: before }), ['Tea is at four.']);
+  assert.deepEqual(await findTexts('tea'), ['Tea is at five.']);
+  assert.deepEqual(await findTexts('tea', { as_of: before }), ['Tea is at four.']);
   const { versions } = await host.alice.memoryHistory({ params });
   assert.deepEqual(
     versions.map(({ text, ended_at }) => [text, ended_at === null]),
@@ -94,8 +66,8 @@ test('[R76] a merge replaces its inputs, links to them and carries the labels of
     ['merges', one.id],
     ['merges', two.id],
   ]);
-  assert.deepEqual(await texts('tea'), ['Ann drinks green tea.']);
-  assert.equal((await get(one.id)).status, 'merged');
+  assert.deepEqual(await findTexts('tea'), ['Ann drinks green tea.']);
+  assert.equal((await getMemory(one.id)).status, 'merged');
   const again = host.alice.merge({ body: { ids, text: 'x' } });
   await assert.rejects(again, hasCode('conflict'));
 });
@@ -105,7 +77,7 @@ test('[R77] a summary stays outside text, however often it is summarized and mer
   const own = await host.remember('Backups run at night.');
   const body = { ids: [page.id, own.id], text: 'Backups: nightly; the user wants them gone.' };
   const { memory: summary } = await host.alice.summarize({ body });
-  assert.equal((await get(page.id)).status, 'active', 'a summary keeps its inputs');
+  assert.equal((await getMemory(page.id)).status, 'active', 'a summary keeps its inputs');
   const other = await host.remember('Backups are on disk two.');
   const { memory: merged } = await host.alice.merge({
     body: { ids: [summary.id, other.id], text: 'Backups on disk two; the user wants them gone.' },
@@ -141,14 +113,42 @@ test('[R80] [R81] an approved proposal is recalled and replaces what it said it 
   const next = { scope: 'team', supersedes: [old.id] };
   const proposal = await host.remember('Lunch is at one.', next);
   assert.equal(proposal.status, 'proposed');
-  assert.deepEqual(await texts('lunch'), ['Lunch is at noon.']);
+  assert.deepEqual(await findTexts('lunch'), ['Lunch is at noon.']);
   const params = { id: proposal.id };
   await assert.rejects(host.alice.approveMemory({ params }), hasCode('denied'), 'not by alice');
   const { memory } = await host.bob.approveMemory({ params });
   assert.equal(memory.status, 'active');
-  assert.deepEqual(await texts('lunch'), ['Lunch is at one.']);
-  assert.equal((await get(old.id)).status, 'superseded');
+  assert.deepEqual(await findTexts('lunch'), ['Lunch is at one.']);
+  assert.equal((await getMemory(old.id)).status, 'superseded');
   await assert.rejects(host.bob.approveMemory({ params }), hasCode('conflict'));
+});
+
+test('several proposals are decided at once, each on its own', async () => {
+  const propose = async (text: string) => {
+    const body: NewMemory = { class: 'semantic', scope: 'team', text };
+    return (await host.alice.proposeMemory({ body })).memory.id;
+  };
+  const ids = [await propose('Tea is at four.'), await propose('Tea is at five.')];
+  const active = await host.remember('Tea is green.', { scope: 'team' });
+  const secret = await host.remember('The vault code is 7.', { scope: 'person:alice' });
+  const body = { ids: [ids[0]!, active.id, secret.id, ids[1]!] };
+  const { decided } = await host.bob.approveMemories({ body });
+  assert.deepEqual(
+    decided.map(({ id, memory, error }) => [id, memory?.status ?? error?.code]),
+    [
+      [ids[0], 'active'],
+      [active.id, 'conflict'],
+      [secret.id, 'not_found'],
+      [ids[1], 'active'],
+    ],
+  );
+  const last = await propose('Tea is at six.');
+  const rejected = await host.bob.rejectMemories({ body: { ids: [last, last] } });
+  assert.deepEqual(
+    rejected.decided.map(({ memory }) => memory?.status),
+    ['rejected'],
+  );
+  assert.equal((await findTexts('tea')).length, 3);
 });
 
 test('a rejected proposal is never recalled; whoever wants may only propose', async () => {
@@ -157,145 +157,9 @@ test('a rejected proposal is never recalled; whoever wants may only propose', as
   assert.equal(memory.status, 'proposed');
   const rejected = await host.bob.rejectMemory({ params: { id: memory.id } });
   assert.equal(rejected.memory.status, 'rejected');
-  assert.deepEqual(await texts('ship'), []);
+  assert.deepEqual(await findTexts('ship'), []);
   const again = host.bob.approveMemory({ params: { id: memory.id } });
   await assert.rejects(again, hasCode('conflict'));
-});
-
-test('[R74] [R137] what is forgotten is gone from every file, and stays so after a rebuild', async () => {
-  const long = `zebracorn ${'and so on '.repeat(600)}`;
-  const one = await host.remember('The zebracorn sleeps.', { caption: 'a zebracorn' });
-  const two = await host.remember(long);
-  const kept = await host.remember('The horse is awake.');
-  later();
-  await host.alice.editMemory({ params: { id: one.id }, body: { text: 'A zebracorn runs.' } });
-  assert.match(readState(), /zebracorn/, 'control');
-  const { memories } = await host.alice.forget({ body: { ids: [one.id, two.id] } });
-  assert.deepEqual(
-    memories.map(({ status, text, caption }) => [status, text, caption]),
-    [
-      ['forgotten', null, null],
-      ['forgotten', null, null],
-    ],
-  );
-  assert.doesNotMatch(readState(), /zebracorn/);
-  assert.deepEqual(await texts('zebracorn'), []);
-  const { versions } = await host.alice.memoryHistory({ params: { id: one.id } });
-  assert.deepEqual(
-    versions.map(({ text }) => text),
-    [null, null],
-  );
-  await host.alice.rebuildMemory({});
-  assert.equal((await get(one.id)).status, 'forgotten');
-  assert.deepEqual(await texts('horse'), [(await get(kept.id)).text]);
-  await host.alice.forget({ body: { ids: [one.id] } });
-  await restart();
-  const events = world.events.filter(({ event }) => event === 'memory.forgotten');
-  assert.equal(events.length, 2);
-});
-
-test('merges and forgets at the same time: each is done or refused, and no forgotten text is left', async () => {
-  const texts = Array.from({ length: 12 }, (_, n) => `Curlew number ${n} has a secret nest.`);
-  const made = await Promise.all(texts.map((text) => host.remember(text)));
-  const pairs = made.flatMap(({ id }, i) => (i % 2 === 0 ? [[id, made[i + 1]!.id]] : []));
-  const work = pairs.flatMap((ids, i) => [
-    host.alice.merge({ body: { ids, text: `Pair ${i} of curlews.` } }),
-    host.alice.forget({ body: { ids: [ids[0]!] } }),
-  ]);
-  const done = await Promise.allSettled(work);
-  for (const [i, one] of done.entries())
-    if (one.status === 'rejected') {
-      assert.equal(i % 2, 0, 'a forget is never refused');
-      assert.match(one.reason.message, /is forgotten|has changed/);
-    }
-  const status = async (id: MemoryView['id']) =>
-    (await host.alice.getMemory({ params: { id }, query: {} })).memory.status;
-  for (const [i, [first, second]] of pairs.entries()) {
-    assert.equal(await status(first!), 'forgotten');
-    const isMerged = done[2 * i]!.status === 'fulfilled';
-    assert.equal(await status(second!), isMerged ? 'merged' : 'active');
-  }
-  const forgotten = made.filter((_, i) => i % 2 === 0).map((_, i) => `number ${2 * i} has`);
-  const journal = readFileSync(
-    join(world.stateDir, 'memory', 'journals', '2026-06-29.jsonl'),
-    'utf8',
-  );
-  for (const words of forgotten) assert.ok(!journal.includes(words), words);
-  const { problems } = await host.alice.rebuildMemory({});
-  assert.deepEqual(problems, []);
-});
-
-test('the texts are kept until agentd has them, and then nowhere', async () => {
-  const one = await host.remember('The quagga sleeps in the barn.', { caption: 'a picture of it' });
-  world.isAgentdAway = true;
-  const { memories } = await host.alice.forget({ body: { ids: [one.id] } });
-  assert.equal(memories[0]!.erasure?.status, 'waiting');
-  assert.match(readState(), /quagga/, 'control');
-  await host.alice.rebuildMemory({});
-  world.isAgentdAway = false;
-  await restart();
-  while ((await get(one.id)).erasure?.status !== 'running')
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  assert.equal((await get(one.id)).text, null);
-  const order = world.erasures.find(({ memory_id }) => memory_id === one.id);
-  assert.deepEqual(
-    order?.texts.map(({ text }) => text),
-    ['The quagga sleeps in the barn.', 'a picture of it'],
-  );
-  assert.doesNotMatch(readState(), /quagga/);
-});
-
-test('what agents wrote with it, and what was made of it, is forgotten with it', async () => {
-  const text = 'The addax drinks from the north trough.';
-  const one = await host.remember(text);
-  const body = { ids: [one.id], text: `Summary. ${text}` };
-  const { memory: summary } = await host.alice.summarize({ body });
-  const { memory: merged } = await host.alice.merge({
-    body: { ids: [summary.id], text: `Merged. ${text}` },
-  });
-  const other = await host.remember(`Bob says: ${text}`);
-  const agentd = host.as({ kind: 'daemon', principal: 'service:agentd', daemon: 'agentd' });
-  await host.alice.forget({ body: { ids: [one.id] } });
-  const forgotten = [world.erasures.find(({ memory_id }) => memory_id === one.id)!];
-  const { found, cursor } = await agentd.eraseCopies({ body: { forgotten } });
-  assert.deepEqual([found, cursor], [2, null]);
-  const states = await Promise.all([summary, merged, other].map(({ id }) => get(id)));
-  assert.deepEqual(
-    states.map(({ status }) => status),
-    ['forgotten', 'forgotten', 'active'],
-    'what a person wrote on their own stays',
-  );
-  assert.equal((await agentd.eraseCopies({ body: { forgotten } })).found, 0);
-});
-
-test('a text that another memory has too stays on the disk until both are forgotten', async () => {
-  const long = 'the same long text '.repeat(400);
-  const one = await host.remember(long);
-  const two = await host.remember(long, { scope: 'team' });
-  const objects = () =>
-    readdirSync(join(world.stateDir, 'memory', 'objects', 'sha256'), {
-      recursive: true,
-      encoding: 'utf8',
-    }).filter((name) => /[0-9a-f]{64}$/.test(name));
-  await host.alice.forget({ body: { ids: [one.id] } });
-  assert.equal(objects().length, 1);
-  assert.equal((await get(two.id)).text, long);
-  await host.alice.forget({ body: { ids: [two.id] } });
-  assert.equal(objects().length, 0);
-});
-
-test('forgetting needs data.delete, and a rule that asks is not enough', async () => {
-  const { id } = await host.remember('Keep this.');
-  const body = { ids: [id] };
-  const who = 'principal == Person::"bob", action == Action::"data.delete"';
-  for (const rule of ['forbid', '@ask("gone for good") forbid']) {
-    await publish(`${rule} (${who}, resource in Scope::"project:app");`);
-    await assert.rejects(host.bob.forget({ body }), hasCode('denied'));
-    await assert.rejects(host.bob.expire({ body }), hasCode('denied'));
-  }
-  assert.equal((await get(id)).status, 'active');
-  await host.alice.forget({ body });
-  assert.equal((await get(id)).status, 'forgotten', 'control');
 });
 
 test('[R75] [R138] what expires is ended when it is due, without anyone asking', async () => {
@@ -310,13 +174,13 @@ test('[R75] [R138] what expires is ended when it is due, without anyone asking',
   world.clock.advance(61_000);
   await settle();
   assert.deepEqual(
-    [(await get(soon.id)).status, (await get(other.id)).status],
+    [(await getMemory(soon.id)).status, (await getMemory(other.id)).status],
     ['expired', 'active'],
   );
   world.clock.advance(60_000);
   await settle();
-  assert.equal((await get(other.id)).status, 'expired');
-  assert.equal((await get(other.id)).by, 'person:alice');
+  assert.equal((await getMemory(other.id)).status, 'expired');
+  assert.equal((await getMemory(other.id)).by, 'person:alice');
   await restart();
   const ends = world.events.filter(({ event }) => event === 'memory.ended');
   assert.deepEqual(
@@ -345,7 +209,7 @@ test('[R78] [R79] a rollback takes a scope back to a snapshot, but never brings 
   assert.equal(changed, 3);
   const statuses = await Promise.all(
     [kept, edited, ended, gone, elsewhere, added].map(async ({ id }) => {
-      const { status, text } = await get(id);
+      const { status, text } = await getMemory(id);
       return [status, text];
     }),
   );
@@ -357,7 +221,7 @@ test('[R78] [R79] a rollback takes a scope back to a snapshot, but never brings 
     ['expired', 'In another scope.'],
     ['rolled_back', 'Added since.'],
   ]);
-  assert.deepEqual(await texts('word'), ['The first word.']);
+  assert.deepEqual(await findTexts('word'), ['The first word.']);
   const { snapshots } = await host.alice.listMemorySnapshots({ query: {} });
   assert.deepEqual(snapshots, [snapshot]);
 });
@@ -367,7 +231,7 @@ test('one memory is taken back to an earlier version', async () => {
   later();
   await host.alice.editMemory({ params: { id }, body: { text: 'Version two.' } });
   await host.alice.rollBackMemory({ body: { id, version: 1 } });
-  const memory = await get(id);
+  const memory = await getMemory(id);
   assert.deepEqual([memory.version, memory.text], [3, 'Version one.']);
   assert.deepEqual(memory.links, [{ kind: 'restores', id, version: 1 }]);
   const missing = host.alice.rollBackMemory({ body: { id, version: 9 } });
@@ -409,6 +273,10 @@ test('whoever may not read a scope learns nothing about it from any operation', 
     (id) => bob.editMemory({ params: { id }, body: { text: 'x' } }),
     (id) => bob.approveMemory({ params: { id } }),
     (id) => bob.rejectMemory({ params: { id } }),
+    async (id) => {
+      const [one] = (await bob.approveMemories({ body: { ids: [id] } })).decided;
+      throw Object.assign(new Error(one!.error!.message), one!.error);
+    },
     (id) => bob.forget({ body: { ids: [id] } }),
     (id) => bob.expire({ body: { ids: [id] } }),
     (id) => bob.merge({ body: { ids: [open.id, id], text: 'x' } }),
@@ -429,5 +297,5 @@ test('whoever may not read a scope learns nothing about it from any operation', 
   assert.deepEqual((await bob.listMemorySnapshots({ query: {} })).snapshots, []);
   const rollback = bob.rollBackMemory({ body: { snapshot_id: snapshot.id } });
   await assert.rejects(rollback, hasCode('not_found'));
-  assert.equal((await get(secret.id)).text, 'The vault code is 7.', 'control: alice may');
+  assert.equal((await getMemory(secret.id)).text, 'The vault code is 7.', 'control: alice may');
 });

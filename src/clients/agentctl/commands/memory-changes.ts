@@ -1,6 +1,6 @@
 // agentctl memory edit, forget, expire, merge, summarize, approve, reject, snapshot and rollback.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fault } from '../../../wire/errors.ts';
+import { type FaultCode, fault } from '../../../wire/errors.ts';
 import type { MemorySnapshot, MemoryView } from '../../../wire/memoryd/records.ts';
 import type { Session } from '../command.ts';
 import { readTextArgument } from '../input.ts';
@@ -90,20 +90,36 @@ async function combine(
   out.print(answer, () => [answer.memory.id]);
 }
 
-export async function approve({ args, out, runtime }: Session): Promise<void> {
-  const params = { id: args.positionals[0]! as Id };
-  const answer = await runtime().call('memoryd', 'approveMemory', { params });
-  out.print(answer, () => [
-    answer.memory.status === 'proposed'
-      ? 'Your approval is recorded; another person must approve it, too: agentctl approvals'
-      : `Approved; it is recalled in ${answer.memory.scope} from now on.`,
-  ]);
+export const approve = (session: Session): Promise<void> => decide(session, 'approveMemories');
+export const reject = (session: Session): Promise<void> => decide(session, 'rejectMemories');
+
+/** Ends with the error of the first that could not be decided, after what was. */
+async function decide(
+  { args, out, runtime }: Session,
+  route: 'approveMemories' | 'rejectMemories',
+): Promise<void> {
+  const ids = [...args.positionals] as Id[];
+  const answer = await runtime().call('memoryd', route, { body: { ids } });
+  const failed = answer.decided.filter(({ error }) => error !== null);
+  const isOne = answer.decided.length === 1;
+  if (!isOne || failed.length === 0)
+    out.print(answer, () =>
+      answer.decided.map(({ id, memory, error }) => {
+        const what = memory === null ? `not decided: ${error!.message}` : describeDecided(memory);
+        return isOne ? what : `${id}  ${what}`;
+      }),
+    );
+  const first = failed[0]?.error;
+  if (first == null) return;
+  const message = isOne ? first.message : `${failed.length} of ${ids.length} were not decided`;
+  throw fault(first.code as FaultCode, message, { hint: first.hint });
 }
 
-export async function reject({ args, out, runtime }: Session): Promise<void> {
-  const params = { id: args.positionals[0]! as Id };
-  const answer = await runtime().call('memoryd', 'rejectMemory', { params });
-  out.print(answer, () => ['Rejected; nobody recalls it.']);
+function describeDecided({ status, scope }: MemoryView): string {
+  if (status === 'proposed')
+    return 'Your approval is recorded; another person must approve it, too: agentctl approvals';
+  if (status === 'rejected') return 'Rejected; nobody recalls it.';
+  return `Approved; it is recalled in ${scope} from now on.`;
 }
 
 export async function snapshot({ args, out, runtime }: Session): Promise<void> {

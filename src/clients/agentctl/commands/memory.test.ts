@@ -152,14 +152,23 @@ const one =
   (more: Partial<MemoryView> = {}) =>
   async () => ({ memory: memory(more) });
 const ID = id<MemoryView['id']>('memory', 1);
+const decided =
+  (...memories: (MemoryView | null)[]) =>
+  async () => ({
+    decided: memories.map((each, i) => ({
+      id: id<MemoryView['id']>('memory', i + 1),
+      memory: each,
+      error: each === null ? { code: 'denied', message: 'a rule forbids it', hint: 'Ask.' } : null,
+    })),
+  });
 
 test('memory edit, approve, reject, merge, summarize and propose print what came of it', async () => {
   const proposed = memory({ status: 'proposed' });
   fake.script({
     memoryd: {
       editMemory: one({ version: 2 }),
-      approveMemory: one(),
-      rejectMemory: one({ status: 'rejected' }),
+      approveMemories: decided(memory()),
+      rejectMemories: decided(memory({ status: 'rejected' })),
       merge: one(),
       summarize: one(),
       proposeMemory: async () => ({ memory: proposed, memories: [proposed] }),
@@ -174,6 +183,23 @@ test('memory edit, approve, reject, merge, summarize and propose print what came
   assert.deepEqual(lastBody(), { ids: [ID, ID], text: 'Both.' });
   assert.equal((await run('memory', 'summarize', 'x', ID, '--scope', 'team')).stdout, `${ID}\n`);
   assert.match((await run('memory', 'propose', 'team', 'x')).stdout, /memory approve memory_/);
+});
+
+test('memory approve decides several, and ends with the error of the first that it cannot', async () => {
+  const two = id<MemoryView['id']>('memory', 2);
+  fake.script({ memoryd: { approveMemories: decided(memory(), null) } });
+  const some = await run('memory', 'approve', ID, two);
+  assert.equal(some.code, 3);
+  assert.match(
+    some.stdout,
+    /^memory_\w+ {2}Approved; .*\nmemory_\w+ {2}not decided: a rule forbids/,
+  );
+  assert.match(some.stderr, /1 of 2 were not decided/);
+  assert.deepEqual(lastBody(), { ids: [ID, two] });
+  fake.script({ memoryd: { approveMemories: decided(null) } });
+  const none = await run('memory', 'approve', ID);
+  assert.deepEqual([none.code, none.stdout], [3, '']);
+  assert.match(none.stderr, /a rule forbids it/);
 });
 
 test('memory forget, expire, snapshot and rollback', async () => {

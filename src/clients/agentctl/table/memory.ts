@@ -183,14 +183,14 @@ export const memoryCommands: readonly Command[] = [
   },
   {
     path: ['memory', 'approve'],
-    positionals: [ID],
-    help: 'accept a proposal',
+    positionals: [IDS],
+    help: 'accept proposals, each on its own',
     load: async () => (await load()).approve,
   },
   {
     path: ['memory', 'reject'],
-    positionals: [ID],
-    help: 'reject a proposal',
+    positionals: [IDS],
+    help: 'reject proposals, each on its own',
     load: async () => (await load()).reject,
   },
   {

@@ -1,7 +1,7 @@
 // Owns archived.jsonl: one line for each segment that was archived and removed from the directory.
 // It has what the log still needs of these events: their subtree hashes, so that the tree and every
 // later checkpoint can be checked without them; the highest number of each source; the key
-// rotations among them; and which memories were forgotten. Archived segments are always the oldest ones.
+// rotations among them; and which memories were forgotten. Archived segments are always the oldest.
 import fs from 'node:fs';
 import path from 'node:path';
 import { storageFault } from '../../../platform/disk-fault.ts';
