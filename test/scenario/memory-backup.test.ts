@@ -28,7 +28,7 @@ const recall = async () => {
   return memories.map(({ text }) => text).toSorted();
 };
 
-it('a restored runtime recalls what was remembered before the backup', async () => {
+it('[R30] a restored runtime recalls what was remembered before the backup', async () => {
   const forgotten = await remember('Herons to forget.');
   await remember('Herons eat fish.');
   await remember(LONG);

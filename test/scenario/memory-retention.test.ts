@@ -87,7 +87,7 @@ when { context has age_days && context.age_days > 2 };
     await eventually('journal = log', () => assertReconciled(world));
   });
 
-  it('what is too old goes, unless a rule keeps it; a dry run only counts', async () => {
+  it('[R30] what is too old goes, unless a rule keeps it; a dry run only counts', async () => {
     await endTask('researcher');
     const { usage } = await world.agentd.getDiskUsage({});
     const memories = usage.kinds.find(({ kind }) => kind === 'memories')!;

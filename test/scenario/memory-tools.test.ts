@@ -9,6 +9,7 @@ import { makeClient, socketLink } from '../../src/platform/link.ts';
 import { agentdRoutes } from '../../src/wire/agentd.ts';
 import type { MemoryView, NewMemory, RecalledMemory } from '../../src/wire/memoryd/records.ts';
 import { memorydRoutes } from '../../src/wire/memoryd.ts';
+import { callLocal, TABLES } from '../support/callers.ts';
 import { allEvents } from '../support/reconcile.ts';
 import { eventually, taskEnded } from '../support/runtime.ts';
 import { call, finishes, says } from '../support/scripted-model.ts';
@@ -73,7 +74,7 @@ describe('memory tools', { timeout: 120_000 }, () => {
   const get = async (id: string) =>
     (await world.memoryd.getMemory({ params: { id: id as MemoryView['id'] } })).memory;
 
-  it('[R195] [R196] what one task remembers, a task of another agent recalls', async () => {
+  it('[K67] [R195] [R196] what one task remembers, a task of another agent recalls', async () => {
     const text = 'The heron service restarts with make heron.';
     const scope = 'project:app';
     const { call, task } = await use('memory.remember', { text, scope, ref: 'runbook.md' });
@@ -202,6 +203,47 @@ describe('memory tools', { timeout: 120_000 }, () => {
     await makeReviewer(world.approvald).approve({ params, body: { for: 'once' } });
     assert.equal((await taskEnded(world, task.id)).status, 'completed');
     assert.equal((await get(id)).status, 'forgotten');
+  });
+
+  it('[R366] [R367] what a task recalled and wrote is observed when it has ended', async () => {
+    const read = async (name: string): Promise<number> => {
+      const caller = { kind: 'operator', principal: 'person:tester' } as const;
+      const reply = await callLocal(world, 'agentd', TABLES.agentd.metrics!, {}, caller);
+      assert.ok(reply.ok);
+      const line = String(reply.value)
+        .split('\n')
+        .find((text) => text.startsWith(`agentd_task_memory_${name}{`));
+      return line === undefined ? 0 : Number(line.split(' ').at(-1));
+    };
+    const counted = await eventually('earlier tasks to be counted', async () => {
+      const counts = [
+        await read('recalls_count'),
+        await read('recalls_sum'),
+        await read('writes_sum'),
+      ];
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      return (await read('recalls_count')) === counts[0] ? counts : undefined;
+    });
+    const goal = 'Use memory three times';
+    const write = { text: 'The heron pond is drained in May.', scope: 'project:app' };
+    world.model.on(
+      goal,
+      says(call('memory.remember', write), call('memory.recall', { query: 'heron pond' })),
+      says(
+        call('memory.recall', { query: 'May' }),
+        call('memory.remember', { ...write, scope: 'no' }),
+      ),
+      finishes('done'),
+    );
+    await doTask(world, goal, { agent: 'coder' });
+    await eventually('the histograms', async () =>
+      (await read('recalls_count')) === counted[0]! + 1 ? true : undefined,
+    );
+    assert.deepEqual(
+      [await read('recalls_sum'), await read('writes_sum')],
+      [counted[1]! + 2, counted[2]! + 1],
+      'a write that was refused is none',
+    );
   });
 
   it('[R45] every call names its run in the log, and carries no text', async () => {

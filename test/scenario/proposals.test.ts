@@ -71,7 +71,7 @@ describe('proposals', () => {
     return { task, approval };
   };
 
-  it('an accepted skill is in force, exactly as its diff showed', async () => {
+  it('[K67] an accepted skill is in force, exactly as its diff showed', async () => {
     const script = { path: 'scripts/oven.sh', text: 'echo hot' };
     const { task, approval } = await decide('Learn to bake', [propose(SKILL, [script])], true);
     assert.equal(approval.risk, 'high');

@@ -39,17 +39,26 @@ type Peers = {
 /** More calls of one task than this are counted as this many. */
 const CALLS_COUNTED_MAX = 5_000;
 const PAGE_SIZE = 500;
+const RECALL = 'memory.recall';
+const MEMORY_WRITES: ReadonlySet<string> = new Set(['memory.remember', 'memory.propose']);
 
-async function countToolCalls({ toold }: Peers, task_id: TaskId): Promise<number> {
-  let count = 0;
+type ToolCallCounts = { calls: number; recalls: number; memoryWrites: number };
+
+async function countToolCalls({ toold }: Peers, task_id: TaskId): Promise<ToolCallCounts> {
+  const counts: ToolCallCounts = { calls: 0, recalls: 0, memoryWrites: 0 };
   let cursor: string | null | undefined;
   do {
     const page = { task_id, limit: PAGE_SIZE, ...(cursor == null ? {} : { cursor }) };
     const answer = await toold.listCalls({ query: page });
-    count += answer.calls.length;
+    counts.calls += answer.calls.length;
+    for (const { tool, status } of answer.calls) {
+      if (status !== 'completed') continue;
+      if (tool === RECALL) counts.recalls++;
+      if (MEMORY_WRITES.has(tool)) counts.memoryWrites++;
+    }
     cursor = answer.cursor;
-  } while (cursor !== null && count < CALLS_COUNTED_MAX);
-  return count;
+  } while (cursor !== null && counts.calls < CALLS_COUNTED_MAX);
+  return counts;
 }
 
 /** Observes what each task took that has ended: as recorded at toold and modeld by then. */
@@ -63,12 +72,14 @@ export async function observeEndedTasks(
     if (event !== 'task.ended' || task_id === undefined) continue;
     const id = task_id as TaskId;
     try {
-      const [{ total }, calls] = await Promise.all([
+      const [{ total }, { calls, recalls, memoryWrites }] = await Promise.all([
         peers.modeld.usage({ query: { task_id: id } }),
         countToolCalls(peers, id),
       ]);
       metrics.observe('task_steps', total.calls);
       metrics.observe('task_tool_calls', calls);
+      metrics.observe('task_memory_recalls', recalls);
+      metrics.observe('task_memory_writes', memoryWrites);
       metrics.observe('task_tokens', total.usage.input_tokens + total.usage.output_tokens);
       metrics.observe('task_cost_microusd', total.cost_microusd);
     } catch (error) {

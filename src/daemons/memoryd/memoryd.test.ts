@@ -107,7 +107,7 @@ test('no rule of a site opens the memory of a person to others', async () => {
   assert.deepEqual(await texts('tea'), ['I like green tea.'], 'control');
 });
 
-test('[R310] policy decides about writing and reading; a denial is recorded', async () => {
+test('[R30] [R86] [R310] policy decides about writing and reading; a denial is recorded', async () => {
   await host.remember('The vault opens at nine.', { scope: 'project:bank' });
   const closed = 'resource in Scope::"project:bank"';
   world.publish(
