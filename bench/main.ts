@@ -11,6 +11,7 @@ import { endedTasks } from './ended-tasks.ts';
 import { type Benchmark, type Figure, isOk, lineOf } from './figure.ts';
 import { fileRead } from './file-read.ts';
 import { idleAgents } from './idle-agents.ts';
+import { idleMemory } from './idle-memory.ts';
 import { journaledCall } from './journaled-call.ts';
 import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
@@ -41,6 +42,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   policy,
   status,
   idleAgents,
+  idleMemory,
   endedTasks,
   million,
   migrate,

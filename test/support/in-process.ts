@@ -36,6 +36,8 @@ export type WorldOptions = { [D in DaemonName]?: Record<string, unknown> } & {
   /** The model; by default the rehearsal. */
   upstream?: string;
   startMs?: number;
+  /** Daemons that are not started, to measure what they take. */
+  without?: readonly DaemonName[];
 };
 
 export async function startWorld(options: WorldOptions = {}): Promise<InProcessWorld> {
@@ -98,8 +100,9 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
     clientPid: process.pid,
     log: silentLog,
   });
-  for (const name of START_ORDER) await hostDaemon(await LOADERS[name](), host);
-  for (const name of START_ORDER) await here.get(name)!.begin();
+  const order = START_ORDER.filter((name) => options.without?.includes(name) !== true);
+  for (const name of order) await hostDaemon(await LOADERS[name](), host);
+  for (const name of order) await here.get(name)!.begin();
   return {
     ...operatorClients(runtimeDir, key),
     clock,
@@ -109,9 +112,9 @@ export async function startWorld(options: WorldOptions = {}): Promise<InProcessW
     options: host,
     operatorKey: key,
     async stop() {
-      const order = DAEMONS.map((name) => here.get(name)!);
-      for (const hosted of order) await hosted.drain();
-      for (const hosted of order) await hosted.stop();
+      const hosted = order.toReversed().map((name) => here.get(name)!);
+      for (const daemon of hosted) await daemon.drain();
+      for (const daemon of hosted) await daemon.stop();
       await warden.stop(5_000);
       rehearsal?.kill('SIGKILL');
       rmSync(base, { recursive: true, force: true });
