@@ -7,7 +7,7 @@ import type { IdleMemory, IdleOrder } from './processes/idle-world.ts';
 
 const ROUNDS = 5;
 const MB = 1_000_000;
-/** Of each daemon. */
+/** Each daemon may add this much. */
 const MB_MAX = 12;
 const MEASURED: readonly DaemonName[] = ['memoryd', 'maild'];
 

@@ -36,7 +36,7 @@ const TABLE = {
   },
   memoryd: {
     owns: 'memories: their journal, versions, labels and index, and who may recall them',
-    calls: ['agentd', 'approvald', 'auditd-ai'],
+    calls: ['agentd', 'modeld', 'approvald', 'auditd-ai'],
     paths: ['/v1/memory'],
   },
   maild: {

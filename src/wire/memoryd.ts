@@ -97,7 +97,13 @@ const recallFields = {
   /** About as many tokens as all texts together may have. */
   max_tokens: z.int().min(1).max(1_000_000).optional(),
 };
-const recalled = z.object({ memories: z.array(RecalledMemory) });
+const recalled = z.object({
+  memories: z.array(RecalledMemory),
+  /** Why it was searched by words only, where memories have vectors. */
+  words_only: z.string().optional(),
+  /** The rehearsal made the vectors. */
+  rehearsal: z.literal(true).optional(),
+});
 
 /** The run that toold calls for. */
 export const MemoryRun = z.strictObject({

@@ -5,6 +5,7 @@ import { admissionFields, admissionRoutes } from './admission.ts';
 import { eraseCopiesRoute } from './copies.ts';
 import { liveRoute } from './live.ts';
 import {
+  EmbedMemories,
   EmbedRequest,
   EmbedResponse,
   GenerateRequest,
@@ -78,6 +79,15 @@ export const modeldRoutes = routes({
     path: '/v1/models/embed',
     callers: ['run', 'operator'],
     body: EmbedRequest,
+    output: EmbedResponse,
+    bodySizeBytesMax,
+  }),
+  /** Neither the texts nor the vectors are kept: memoryd has both. */
+  embedMemories: route({
+    method: 'POST',
+    path: '/v1/models/embed-memories',
+    callers: ['memoryd'],
+    body: EmbedMemories,
     output: EmbedResponse,
     bodySizeBytesMax,
   }),

@@ -59,6 +59,7 @@ const MADE: Record<string, string[]> = {
     'dabde3aee4a210dc07af732a8beaca6af8c9ad8fa7ae73b0aad2dc94acfd45db',
     '70a8966ae44fa8ddd8e0428b52a238239d47897beadc87c6a0cb4c1479b70deb',
     '13f8ed097929b6507511a414900be23002b7fc1e1ebcb451402aa9c22439cc03',
+    '2ee398bed9986875ae17386b5bc8d8c5edce6cf41fc423ad17bd3d4165240c21',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

@@ -51,6 +51,27 @@ export const ROWS = rows({
     check: (response: { embeddings: unknown[] }) => assert.equal(response.embeddings.length, 2),
     bad: [['an empty text', (g) => withBody(g, { input: [''] }), 'bad_request']],
   },
+  embedMemories: {
+    good: async (world) => ({
+      body: {
+        model: 'embed',
+        input: [
+          { text: 'a', memory: { id: `memory_${'0'.repeat(26)}`, version: 1 } },
+          { text: 'b' },
+        ],
+        labels: ['agent'],
+        principal: 'agent:worker',
+        run_id: world.someRun.id,
+      },
+    }),
+    check: (response: { embeddings: unknown[]; recorded: boolean }) =>
+      assert.deepEqual([response.embeddings.length, response.recorded], [2, false]),
+    unknownRun: 'fine',
+    bad: [
+      ['an empty text', (g) => withBody(g, { input: [{ text: '' }] }), 'bad_request'],
+      ['nobody who pays', (g) => withBody(g, { principal: 'somebody' }), 'bad_request'],
+    ],
+  },
   watchLive: {
     good: async (world) => ({ query: { root_task_id: world.someRun.taskId, seconds: '1' } }),
     bad: [['no task', (good) => ({ ...good, query: { seconds: '1' } }), 'bad_request']],

@@ -142,7 +142,7 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
   return {
     async runRecall({ body }) {
       const { run, ...query } = body;
-      return { memories: await deps.recall(asRun(run), toQuery(query)) };
+      return deps.recall(asRun(run), toQuery(query));
     },
     async runRemember({ body }) {
       const { run, memories, propose } = body;
@@ -162,9 +162,7 @@ export function makeHandlers(deps: MemoryApiDeps): Handlers<typeof memorydRoutes
     remember: (context) => remember(context, context.body, { route: 'remember', proposes: false }),
     proposeMemory: (context) =>
       remember(context, context.body, { route: 'propose', proposes: true }),
-    async recall({ caller, body }) {
-      return { memories: await deps.recall(asPerson(caller), toQuery(body)) };
-    },
+    recall: async ({ caller, body }) => deps.recall(asPerson(caller), toQuery(body)),
     approveMemory: ({ caller, params }) => decide(caller, params.id, 'approve'),
     rejectMemory: ({ caller, params }) => decide(caller, params.id, 'reject'),
     approveMemories: ({ caller, body }) => decideAll(caller, body.ids, 'approve'),

@@ -1,4 +1,5 @@
-// memoryd's section of agentd.yaml: how large a memory may be, and how long it is kept.
+// memoryd's section of agentd.yaml: how large a memory may be, how long it
+// is kept, and what makes its vector.
 import * as z from 'zod';
 
 const YEARS_100_S = 3_153_600_000;
@@ -11,5 +12,7 @@ export const memorydConfig = z.strictObject({
    * (`agent:coder`), or by both (`episodic agent:coder`). The most specific one applies.
    */
   expires_s_for: z.record(z.string().max(256), z.int().min(1).max(YEARS_100_S)).default({}),
+  /** The model that makes vectors of memories; without one, recall goes by words alone. */
+  embedding_model: z.string().min(1).max(128).optional(),
 });
 export type MemorydConfig = z.output<typeof memorydConfig>;

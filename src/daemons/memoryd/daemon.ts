@@ -17,6 +17,7 @@ import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import type { NewEvent } from '../../wire/events.ts';
 import { memorydRoutes } from '../../wire/memoryd.ts';
+import { modeldRoutes } from '../../wire/modeld.ts';
 import { makeHandlers } from './api.ts';
 import { type MemorydConfig, memorydConfig } from './config.ts';
 import type { JournalEntry } from './journal/entry.ts';
@@ -47,6 +48,9 @@ import { compactOldestDay } from './store/compact.ts';
 import { eraseForgotten } from './store/erase.ts';
 import { findOldTexts } from './store/older-journal.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
+import { makeModelEmbedder } from './vectors/embedder.ts';
+import { makeEmbedQuestion } from './vectors/question.ts';
+import { makeVectors } from './vectors/vectors.ts';
 
 const AUDIT_WAIT_MS = 2_000;
 const PROPOSAL_BACKOFF_MS = { min: 200, max: 30_000 };
@@ -90,8 +94,14 @@ async function start(
     log,
     failpoint,
   });
+  const embedder =
+    config.embedding_model === undefined
+      ? undefined
+      : makeModelEmbedder(config.embedding_model, context.peer('modeld', modeldRoutes));
+  const vectors = makeVectors({ db, embedder, texts, gate, clock, log, failpoint });
   const own = {
     db,
+    onIndexed: vectors.onIndexed,
     onProcedure: procedures.onProcedure,
     journal,
     outbox,
@@ -144,7 +154,7 @@ async function start(
   const onExpirySet = () => expiry.wake();
   const parts = { ...own, commit, rights, finder, texts, onExpirySet };
   const remember = makeRemember({ ...parts, lifetimesS: config.expires_s_for });
-  const recall = makeRecall(parts);
+  const recall = makeRecall({ ...parts, embedQuestion: makeEmbedQuestion(embedder) });
   /** Files of the journal are rewritten by one at a time, and not while they are read. */
   const filesLock = makeMutex();
   const eraseOwn = () =>
@@ -206,10 +216,11 @@ async function start(
       expiry.wake();
       proposalLoop.wake();
       procedures.begin();
+      vectors.begin();
     },
     async stop() {
       policy.close();
-      const loops = [expiry, proposalLoop, procedures, handingOver];
+      const loops = [expiry, proposalLoop, procedures, handingOver, vectors];
       await Promise.all(loops.map((loop) => loop.stop()));
       await outbox.drain(AUDIT_WAIT_MS);
       outbox.stop();

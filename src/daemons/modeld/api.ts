@@ -56,6 +56,7 @@ type ModelRoutes =
   | 'generate'
   | 'watchLive'
   | 'embed'
+  | 'embedMemories'
   | 'listModels'
   | 'testModel'
   | 'openaiChat'
@@ -108,6 +109,7 @@ function makeModelHandlers(service: ModeldService): Pick<ModeldHandlers, ModelRo
       assertMeant(context.caller, context.body.model);
       return service.embed(context.caller, context.body, readDeadline(context));
     },
+    embedMemories: (context) => service.embedMemories(context.body, readDeadline(context)),
     watchLive: async ({ query, signal }) => service.feed.watch(query, signal),
     listModels: async () => ({
       models: service.providers.listModelViews(),

@@ -1,7 +1,7 @@
 // Model calls and embeddings in the vendor-neutral form that runners and operators use.
 import * as z from 'zod';
 import { MemoryId } from '../memoryd/records.ts';
-import { CallId, Label, TaskId } from '../primitives.ts';
+import { CallId, Label, Principal, RunId, TaskId } from '../primitives.ts';
 
 export const sizeCharsMax = 4_000_000;
 
@@ -145,3 +145,25 @@ export const EmbedResponse = z.object({
   recorded: z.boolean(),
 });
 export type EmbedResponse = z.infer<typeof EmbedResponse>;
+
+/** Texts of memories, or a question about them. */
+export const EmbedMemories = z.strictObject({
+  model: z.string().min(1).max(128),
+  input: z
+    .array(
+      z.strictObject({
+        text: z.string().min(1).max(100_000),
+        /** The version that the text is of: the record names it instead of keeping the text. */
+        memory: z.strictObject({ id: MemoryId, version: z.int().positive() }).optional(),
+      }),
+    )
+    .min(1)
+    .max(256),
+  /** All these texts have them; they decide which providers may see them. */
+  labels: z.array(Label).max(16),
+  /** Who pays: the author of the memories, or who asks. */
+  principal: Principal,
+  /** Its budgets pay, too, also when it has ended. */
+  run_id: RunId.optional(),
+});
+export type EmbedMemories = z.infer<typeof EmbedMemories>;

@@ -85,7 +85,13 @@ export async function search({ args, out, runtime }: Session): Promise<void> {
     ...(explain ? { explain } : {}),
   };
   const answer = await runtime().call('memoryd', 'recall', { body });
-  out.print(answer, () => renderFound(answer.memories, out));
+  out.print(answer, () => [
+    ...renderFound(answer.memories, out),
+    ...(answer.words_only === undefined
+      ? []
+      : [`Searched by words only, without vectors: ${answer.words_only}`]),
+    ...(answer.rehearsal === true ? ['The rehearsal made the vectors.'] : []),
+  ]);
 }
 
 function renderFound(memories: readonly RecalledMemory[], out: Out): string[] {

@@ -46,7 +46,7 @@ export async function readTerms(
   return read;
 }
 
-function idfOf(records: number, all: number): number {
+export function idfOf(records: number, all: number): number {
   return Math.log(1 + (all - records + 0.5) / (records + 0.5));
 }
 

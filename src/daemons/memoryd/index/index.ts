@@ -1,5 +1,6 @@
 // The recall index of memoryd: tables in its store, kept by its transactions.
 export { addToIndex } from './add.ts';
+export type { QuestionVector } from './meaning.ts';
 export { WEIGHTS } from './rank.ts';
 export type { IndexedRecord } from './record-terms.ts';
 export { removeFromIndex } from './remove.ts';

@@ -15,7 +15,7 @@ export type Ranked = {
   reasons: Reasons;
 };
 
-/** A score is the sum of the first four, times each of the others. */
+/** A score is the sum of the first ones, those without a factor, times each of the others. */
 type Reasons = Record<string, number>;
 
 /** Found on five conversations, each left out in turn; all are far from where they would harm. */
@@ -36,6 +36,11 @@ export const WEIGHTS = {
   proximity: 0.2,
 };
 export type Weights = Record<keyof typeof WEIGHTS, number>;
+/**
+ * Meaning is worth as much as all words of the question, where there are vectors. This was not
+ * measured like the others, because it depends on the model.
+ */
+export const MEANING_WEIGHT = 1;
 const DAY_MS = 86_400_000;
 const RECENT_DAYS = 30;
 const OLD_DAYS = 365;
@@ -46,6 +51,8 @@ export type RankInput = {
   /** By ordinal. */
   own: Float32Array;
   related: Float32Array;
+  /** Weighed; undefined without a vector of the question. */
+  meaning: Float32Array | undefined;
   terms: readonly WeighedTerm[];
   speakers: readonly WeighedTerm[];
   surroundings: Surroundings;
@@ -54,12 +61,12 @@ export type RankInput = {
 
 /** The scores by which candidates are chosen. */
 export function addScores(
-  own: Float32Array,
-  related: Float32Array,
+  { own, related, meaning }: Pick<RankInput, 'own' | 'related' | 'meaning'>,
   weights: Weights,
 ): Float32Array {
   const scores = own.slice();
   for (let i = 0; i < scores.length; i++) scores[i]! += weights.related * related[i]!;
+  if (meaning !== undefined) for (let i = 0; i < scores.length; i++) scores[i]! += meaning[i]!;
   return scores;
 }
 
@@ -80,14 +87,16 @@ export function rank(input: RankInput): Ranked[] {
         neighbours: neighboursOf(input, chain, i),
         conversation: input.weights.conversation * conversation.score(),
       };
+      const meaning = input.meaning?.[place.ordinal] ?? 0;
       const isNamed = said.some((one) => one[place.slot]! > 0);
       const factors = factorsOf(input, place.entry, isNamed);
       const score = multiply(
-        sums.own + sums.related + sums.neighbours + sums.conversation,
+        sums.own + sums.related + sums.neighbours + sums.conversation + meaning,
         factors,
       );
       const words = wordsIn(input, place, frequencies);
-      ranked.push({ number: place.entry.number, score, words, reasons: { ...sums, ...factors } });
+      const reasons = { ...sums, ...(meaning > 0 ? { meaning } : {}), ...factors };
+      ranked.push({ number: place.entry.number, score, words, reasons });
     }
   }
   return ranked.sort((a, b) => b.score - a.score || b.number - a.number);

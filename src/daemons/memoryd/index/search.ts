@@ -4,10 +4,11 @@ import type { Sql } from '../../../platform/sql/database.ts';
 import type { ScopeRow } from './add.ts';
 import { best } from './best.ts';
 import { matchEach, matchNewest, readRelated, readTerms, type WeighedTerm } from './candidates.ts';
+import { matchMeaning, type QuestionVector, worthOfMeaning } from './meaning.ts';
 import { recordsWith } from './parts.ts';
 import { proximityOf } from './proximity.ts';
 import { type Question, readQuestion } from './question.ts';
-import { addScores, type Ranked, rank, WEIGHTS, type Weights } from './rank.ts';
+import { addScores, MEANING_WEIGHT, type Ranked, rank, WEIGHTS, type Weights } from './rank.ts';
 import { loadSurroundings, type Surroundings } from './surroundings.ts';
 
 export type Hit = Ranked;
@@ -19,9 +20,11 @@ export type SearchOptions = {
   nowMs: number;
   /** How many records that match best word by word are looked at closely, per scope. */
   maxCandidates?: number;
-  /** Keeps others out of the hits, and out of what surrounds a hit. */
+  /** The query's. Without one it is searched by words only. */
+  vector?: QuestionVector | undefined;
   /** Others than usual, to measure what each is worth. */
   weights?: Partial<Weights>;
+  /** Keeps others out of the hits, and out of what surrounds a hit. */
   isVisible?: (numbers: readonly number[]) => Promise<ReadonlySet<number>>;
 };
 
@@ -35,8 +38,8 @@ const SPARE = 3;
 export async function search(reader: Sql, options: SearchOptions): Promise<Hit[]> {
   const found: Found[] = [];
   for (const scope of new Set(options.scopes)) {
-    const row = await reader.one<ScopeRow>(
-      'SELECT id, next, records, terms FROM memory_index_scopes WHERE scope = ?',
+    const row = await reader.one<NamedScope>(
+      'SELECT id, scope, next, records, terms FROM memory_index_scopes WHERE scope = ?',
       scope,
     );
     if (row !== undefined) found.push(...(await searchScope(reader, row, options)));
@@ -45,7 +48,9 @@ export async function search(reader: Sql, options: SearchOptions): Promise<Hit[]
   return withoutCopies(found).slice(0, options.limit);
 }
 
-async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): Promise<Found[]> {
+type NamedScope = ScopeRow & { scope: string };
+
+async function searchScope(sql: Sql, scope: NamedScope, options: SearchOptions): Promise<Found[]> {
   const { query, nowMs, limit } = options;
   const weights = { ...WEIGHTS, ...options.weights };
   const isSpeaker = async (term: string) => (await recordsWith(sql, scope.id, term)) > 0;
@@ -56,11 +61,24 @@ async function searchScope(sql: Sql, scope: ScopeRow, options: SearchOptions): P
   const isKnown = terms.length + others.length > 0;
   const own = isKnown ? matchEach(scope, terms) : matchNewest(scope, question, speakers);
   const related = matchEach(scope, others);
-  const scores = addScores(own, related, weights);
+  const meaning = await weighMeaning(sql, scope, terms, options.vector);
+  const matched = { own, related, meaning };
+  const scores = addScores(matched, weights);
   const surroundings = await findSurroundings(sql, scope, scores, options);
-  const ranked = rank({ question, nowMs, own, related, terms, speakers, surroundings, weights });
+  const ranked = rank({ ...matched, question, nowMs, terms, speakers, surroundings, weights });
   const near = { question, terms, weight: weights.proximity };
   return rankByProximity(sql, ranked.slice(0, SPARE * limit), near);
+}
+
+async function weighMeaning(
+  sql: Sql,
+  scope: NamedScope,
+  terms: readonly WeighedTerm[],
+  vector: QuestionVector | undefined,
+): Promise<Float32Array | undefined> {
+  if (vector === undefined) return undefined;
+  const weight = MEANING_WEIGHT * worthOfMeaning(scope, terms);
+  return (await matchMeaning(sql, scope, vector)).map((share) => weight * share);
 }
 
 /** Looks at more candidates if too few of them are visible. */

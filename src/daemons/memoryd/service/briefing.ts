@@ -29,8 +29,10 @@ export function makeRecallForBriefing(deps: {
     };
     const readable = await finder.listReadableScopes(actor, scopes);
     if (readable.length === 0) return [];
-    const found = await recall(actor, { scopes: readable, query, limit: HITS_MAX });
-    return selectForBriefing(found, max_tokens);
+    // A run does not wait for a model before its first call.
+    const asked = { scopes: readable, query, limit: HITS_MAX, wordsOnly: true };
+    const { memories } = await recall(actor, asked);
+    return selectForBriefing(memories, max_tokens);
   };
 }
 

@@ -10,6 +10,7 @@ import { type Hit, search } from '../index/index.ts';
 import { cutToTokens } from '../rules/tokens.ts';
 import { toRecalled } from '../rules/view.ts';
 import { type FoundVersion, filterVisible, findByNumbers } from '../store/read.ts';
+import type { EmbeddedQuestion, EmbedQuestion } from '../vectors/question.ts';
 import type { Finder } from './finder.ts';
 import type { Actor, Rights } from './rights.ts';
 import type { Texts } from './texts.ts';
@@ -24,9 +25,18 @@ export type RecallQuery = {
   explain?: boolean | undefined;
   /** Only from the scopes that this agent may read. */
   agent?: string | undefined;
+  /** No vector is made: nobody waits for a model. */
+  wordsOnly?: boolean | undefined;
 };
 
-export type Recall = (actor: Actor, query: RecallQuery) => Promise<RecalledMemory[]>;
+export type Recalled = {
+  memories: RecalledMemory[];
+  /** Why vectors were not used, if there are any. */
+  words_only?: string;
+  /** A stand-in made the vectors. */
+  rehearsal?: true;
+};
+export type Recall = (actor: Actor, query: RecallQuery) => Promise<Recalled>;
 
 /** Ids in an event: its values have up to 1,024 characters. */
 const EVENT_IDS_MAX = 30;
@@ -41,8 +51,9 @@ export function makeRecall(deps: {
   texts: Texts;
   clock: Clock;
   newId: NewId;
+  embedQuestion: EmbedQuestion;
 }): Recall {
-  const { db, rights, finder, texts, clock } = deps;
+  const { db, rights, finder, texts, clock, embedQuestion } = deps;
   const recordRecall = makeRecordRecall(deps);
 
   /** A named scope that the caller may not read is denied, also when it has no memories. */
@@ -60,7 +71,11 @@ export function makeRecall(deps: {
     return both;
   };
 
-  const find = (scopes: readonly string[], { query, limit, asOfMs }: RecallQuery) =>
+  const find = (
+    scopes: readonly string[],
+    { query, limit, asOfMs }: RecallQuery,
+    { vector }: EmbeddedQuestion,
+  ) =>
     db.read(async (sql) => {
       const nowMs = asOfMs ?? clock.nowMs();
       const hits = await search(sql, {
@@ -68,6 +83,7 @@ export function makeRecall(deps: {
         query,
         limit: limit + SPARE_HITS,
         nowMs,
+        vector,
         isVisible: (numbers) => filterVisible(sql, numbers, nowMs),
       });
       const found = await findByNumbers(
@@ -101,11 +117,18 @@ export function makeRecall(deps: {
 
   return async (actor, query) => {
     const scopes = await findScopes(actor, query);
-    const found = scopes.length === 0 ? [] : await find(scopes, query);
-    const recalled = await load(found, query);
-    await recordRecall(actor, recalled);
-    return recalled;
+    const isAsked = scopes.length > 0 && query.wordsOnly !== true;
+    const question = isAsked ? await embedQuestion(actor, query.query) : {};
+    const found = scopes.length === 0 ? [] : await find(scopes, query, question);
+    const memories = await load(found, query);
+    await recordRecall(actor, memories);
+    return { memories, ...describeQuestion(question) };
   };
+}
+
+function describeQuestion(question: EmbeddedQuestion): Omit<Recalled, 'memories'> {
+  if (question.vector !== undefined) return question.isRehearsal ? { rehearsal: true } : {};
+  return question.wordsOnly === undefined ? {} : { words_only: question.wordsOnly };
 }
 
 /** Writes the event that somebody read these memories. */

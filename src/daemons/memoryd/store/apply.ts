@@ -9,6 +9,7 @@ import {
   nextNumber,
   type VersionContent,
 } from '../journal/entry.ts';
+import { removeVectors } from '../vectors/due.ts';
 import { listProcedureChange } from './procedure-changes.ts';
 import { pruneMemory } from './prune.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
@@ -22,6 +23,8 @@ export type ApplyDeps = {
   readObject(hash: string): string | undefined;
   /** A procedural memory has changed. */
   onProcedure(): void;
+  /** Versions are in the index now. */
+  onIndexed(sql: Sql, numbers: readonly number[]): Promise<void>;
 };
 
 type Step = {
@@ -42,7 +45,11 @@ export async function applyEntry(sql: Sql, entry: JournalEntry, deps: ApplyDeps)
     await applyChange(step, change);
     if (await listProcedureChange(sql, step, change)) sql.afterCommit!(deps.onProcedure);
   }
-  if (found.length > 0) await addToIndex(sql, found);
+  if (found.length > 0) {
+    await addToIndex(sql, found);
+    const numbers = found.map(({ number }) => number);
+    await deps.onIndexed(sql, numbers);
+  }
   const next = nextNumber(entry);
   await sql.run(
     'UPDATE progress SET next = ?, told = MAX(told, ?), day = ?',
@@ -209,10 +216,9 @@ async function forget(step: Step, id: string): Promise<void> {
   const isEpisode = memory.episode_of !== null;
   await countInScope(sql, memory.scope, countVersions(rows, { isEpisode, sign: -1 }));
   if (entry.by !== COPIES_AUTHOR) await addDueCopies(sql, id, rows, deps);
-  await removeFromIndex(
-    sql,
-    rows.map(({ number }) => Number(number)),
-  );
+  const numbers = rows.map(({ number }) => Number(number));
+  await removeFromIndex(sql, numbers);
+  await removeVectors(sql, numbers);
   for (const { number, text, object, recorded_ms } of rows)
     if (text !== null || object !== null)
       await sql.run(

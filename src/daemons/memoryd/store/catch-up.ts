@@ -8,6 +8,7 @@ import { INDEX_TABLES } from '../index/index.ts';
 import { type JournalEntry, nextNumber } from '../journal/entry.ts';
 import type { JournalLine } from '../journal/files.ts';
 import type { Journal } from '../journal/journal.ts';
+import { inPages, removeOrphans } from '../vectors/due.ts';
 import { type ApplyDeps, applyEntry } from './apply.ts';
 import { readProgress, type TablesGate } from './commit.ts';
 import { DERIVED_TABLES } from './schema.ts';
@@ -110,6 +111,7 @@ export async function rebuild(deps: CatchUpDeps & { gate: TablesGate }): Promise
   const done = await catchUp(deps);
   // The newest file may be empty, and those before it compacted.
   await db.write((sql) => sql.run('UPDATE progress SET next = MAX(next, told)'));
+  await inPages(db, removeOrphans);
   gate.isOpen = true;
   return done;
 }

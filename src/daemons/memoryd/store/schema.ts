@@ -1,5 +1,5 @@
 // The tables of memoryd. All of them but the outbox and `copies_due` can be made again from the
-// journal.
+// journal, and the vectors with a model.
 import type { IdColumns } from '../../../platform/find-ids.ts';
 import { OUTBOX_TABLES } from '../../../platform/outbox.ts';
 import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
@@ -147,6 +147,28 @@ ALTER TABLE memories ADD COLUMN forgotten BIGINT;
 UPDATE memories SET forgotten = 0 WHERE status = 'forgotten';
 CREATE INDEX memories_forgotten ON memories (forgotten) WHERE forgotten IS NOT NULL;`;
 
+/**
+ * Vectors of the versions in the index, each of one model. vectors_due: versions that are to get
+ * one; due_ms is NULL for one that was refused. embedder: for what model, as configured, all
+ * versions have one or are due, if `whole`.
+ */
+const VECTORS = `
+CREATE TABLE vectors (
+  number INTEGER PRIMARY KEY,
+  scope TEXT NOT NULL,
+  model TEXT NOT NULL,
+  vector BLOB NOT NULL
+);
+CREATE INDEX vectors_by_scope ON vectors (scope, model, number);
+CREATE TABLE vectors_due (number INTEGER PRIMARY KEY, due_ms BIGINT, refused TEXT);
+CREATE INDEX vectors_due_by_time ON vectors_due (due_ms, number);
+CREATE TABLE embedder (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  name TEXT NOT NULL,
+  model TEXT,
+  whole INTEGER NOT NULL
+);`;
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
@@ -155,6 +177,7 @@ export const MIGRATIONS = [
   PROCEDURES,
   COPIES_DUE,
   FORGOTTEN,
+  VECTORS,
 ];
 
 /**

@@ -22,6 +22,7 @@ import { memorydRoutes } from '../../../wire/memoryd.ts';
 import { memorydConfig } from '../config.ts';
 import { memoryd } from '../daemon.ts';
 import { type FakeProposals, fakeProposals } from './approvald.ts';
+import { type FakeModel, fakeModeld, makeFakeModel } from './modeld.ts';
 
 export type MemoryWorld = {
   dir: string;
@@ -35,6 +36,8 @@ export type MemoryWorld = {
   isAgentdAway: boolean;
   /** While true, auditd-ai answers no questions. */
   isAuditAway: boolean;
+  /** Makes vectors, if a test configures it. */
+  model: FakeModel;
   publish(site?: string, agents?: object): void;
   remove(): void;
 };
@@ -58,6 +61,7 @@ export function makeWorld(): MemoryWorld {
     erasures: [],
     isAgentdAway: false,
     isAuditAway: false,
+    model: makeFakeModel(),
     publish: (site = '', agents = AGENTS) =>
       publishPolicy(stateDir, { version: ++version, agents, site }),
     remove: () => rmSync(dir, { recursive: true, force: true }),
@@ -144,6 +148,7 @@ export async function hostMemoryd(world: MemoryWorld, config: object = {}): Prom
     ['auditd-ai', fakeAudit(world)],
     ['approvald', approvald.daemon],
     ['agentd', fakeAgentd(world)],
+    ['modeld', fakeModeld(world.model)],
   ]);
   const hosted: RunningDaemon = await hostDaemon(
     memoryd,

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
-/** The outbox has what was not sent yet. */
-const OTHERS = /^(sqlite_|outbox)/;
+/** The outbox has what was not sent yet; the notes about vectors, what is not made yet. */
+const OTHERS = /^(sqlite_|outbox|vectors_due|embedder)/;
 
 export function dumpTables(stateDir: string): Record<string, string[]> {
   const db = new DatabaseSync(join(stateDir, 'memoryd.sqlite'), { readOnly: true });

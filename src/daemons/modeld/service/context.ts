@@ -3,7 +3,7 @@
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
 import { FORGOTTEN } from '../../../wire/copies.ts';
 import { fault } from '../../../wire/errors.ts';
-import type { DialectName, GenerateRequest, Message } from '../../../wire/modeld.ts';
+import type { DialectName, EmbedMemories, GenerateRequest, Message } from '../../../wire/modeld.ts';
 import type { EmbedInput } from '../rules/client-embeddings.ts';
 import { toMask } from '../rules/labels.ts';
 import type { ContextPart } from '../store/parts.ts';
@@ -98,5 +98,18 @@ export function makeEmbedContext(
   const params = makeParamsPart(
     dimensions === undefined ? '"embed"' : canonicalJson({ dimensions }),
   );
+  return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
+}
+
+/** Memories are named, so that nothing has to be removed here when one is forgotten. */
+export function makeMemoryContext(
+  input: EmbedMemories['input'],
+  options: { model: string; source: string; labels: number },
+): CallContext {
+  const { source, labels, model } = options;
+  const messages = input.map(({ text, memory }) =>
+    makePart(memory === undefined ? JSON.stringify(text) : canonicalJson(memory), labels, source),
+  );
+  const params = makeParamsPart('"embed"');
   return { messages, params, labels, requestHash: hashRequest(model, params, messages) };
 }

@@ -21,7 +21,7 @@ import type { Providers } from './providers.ts';
 import { identify, type ModelRuns } from './runs.ts';
 
 /** Vectors of different models do not compare, so only routes to the first model are used. */
-function filterSameModel(routes: readonly LabeledRoute[]): LabeledRoute[] {
+export function filterSameModel(routes: readonly LabeledRoute[]): LabeledRoute[] {
   return routes.filter((route) => route.model === routes[0]!.model);
 }
 

@@ -39,7 +39,10 @@ export type ModelRun = AdmittedRun & {
 export type ModelRuns = RunRegistry<AdmitModelRunBody, ModelRun> & {
   /** Adds labels for this and later activations. Resolves to all its labels. */
   mark(runId: RunId, labels: readonly Label[]): Promise<Label[]>;
+  /** Keeps the budgets of tasks in memory meanwhile, also when no run of them is admitted. */
+  whileBudgeted<T>(tasks: BudgetedTasks, work: () => Promise<T>): Promise<T>;
 };
+type BudgetedTasks = Pick<AdmitModelRunBody, 'task_id' | 'root_task_id'>;
 
 export function makeRuns(options: {
   db: Database;
@@ -52,7 +55,7 @@ export function makeRuns(options: {
   const { db, budgets, sockets, journal, policy, log } = options;
 
   /** Loads its task budgets in one read, so that no spending falls in between. */
-  const loadBudgets = async (body: AdmitModelRunBody): Promise<BudgetKey[]> => {
+  const loadBudgets = async (body: BudgetedTasks): Promise<BudgetKey[]> => {
     const tasks = [...new Set([body.root_task_id, body.task_id])];
     const keys = tasks.map((task) => makeBudgetKey('task', task, ''));
     await db.read(async (sql) => {
@@ -115,6 +118,15 @@ export function makeRuns(options: {
       // Loads policy while the runner starts, so that the first call does not wait for it.
       if (body.mode === 'live') void policy.warm();
       return registry.admit(runId, body);
+    },
+
+    async whileBudgeted(tasks, work) {
+      const held = await loadBudgets(tasks);
+      try {
+        return await work();
+      } finally {
+        budgets.release(held);
+      }
     },
 
     mark: (runId, labels) =>

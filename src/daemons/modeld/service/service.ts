@@ -23,6 +23,7 @@ import { ApiKeys } from './api-keys.ts';
 import { ModelCalls } from './calls.ts';
 import { makeClientCalls } from './client-calls.ts';
 import { makeEmbed } from './embed.ts';
+import { makeEmbedMemories } from './embed-memories.ts';
 import { makeEraseCopies } from './erase-copies.ts';
 import { type CallDeadline, Generate } from './generate.ts';
 import { makeObserver } from './live-calls.ts';
@@ -126,6 +127,7 @@ export async function openService(parts: ModeldServiceDeps) {
       budgets.setAgentDefault(readAgentDefault(changed));
     },
     embed,
+    embedMemories: makeEmbedMemories(common),
     generate: generate.generate.bind(generate),
     ...clients,
     settings: new Settings(common),

@@ -133,6 +133,16 @@ export function readLatest(sql: Sql, callId: string): Promise<ModelCallRow | und
   );
 }
 
+/** The agent and the tasks of a run that has called a model. */
+export type RunOfCalls = { run_id: string; agent: string; task_id: string; root_task_id: string };
+
+export const findRunOfCalls = (sql: Sql, runId: string): Promise<RunOfCalls | undefined> =>
+  sql.one<RunOfCalls>(
+    `SELECT run_id, agent, task_id, root_task_id FROM model_calls
+     WHERE run_id = ? ORDER BY seq LIMIT 1`,
+    runId,
+  );
+
 export async function countSteps(sql: Sql, runId: string): Promise<number> {
   const row = await sql.one<{ n: number }>(
     `SELECT COUNT(DISTINCT call_id) AS n FROM model_calls WHERE run_id = ? AND via NOT IN ('embed', 'count')`,

@@ -105,12 +105,13 @@ export function memoryTools({ agentd, memoryd }: Peers): Tool[] {
           occurred_at: z.string().nullable(),
         }),
       ),
+      words_only: z.string().optional(),
     }),
     async perform({ query, scopes, limit }, context) {
       const run = await describeRun(context);
       const asked = { query, limit, max_tokens: TOKENS_MAX, run };
       const body = scopes === undefined ? asked : { ...asked, scopes };
-      const { memories } = await memoryd.runRecall({ body }, peerOptions);
+      const { memories, words_only } = await memoryd.runRecall({ body }, peerOptions);
       await markRun(
         context,
         memories.flatMap(({ labels }) => labels),
@@ -124,7 +125,9 @@ export function memoryTools({ agentd, memoryd }: Peers): Tool[] {
         ref: memory.ref,
         occurred_at: memory.occurred_at,
       }));
-      return { result: { memories: shown } };
+      return {
+        result: { memories: shown, ...(words_only === undefined ? {} : { words_only }) },
+      };
     },
   });
 

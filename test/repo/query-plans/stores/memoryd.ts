@@ -29,11 +29,21 @@ import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
 import { findOldTexts } from '../../../../src/daemons/memoryd/store/older-journal.ts';
 import { listProposedIds } from '../../../../src/daemons/memoryd/store/read.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
+import {
+  addDue,
+  listDue,
+  postpone,
+  switchOff,
+} from '../../../../src/daemons/memoryd/vectors/due.ts';
+import type { Embedder } from '../../../../src/daemons/memoryd/vectors/embedder.ts';
+import { makeEmbedQuestion } from '../../../../src/daemons/memoryd/vectors/question.ts';
+import { makeVectors } from '../../../../src/daemons/memoryd/vectors/vectors.ts';
 import { openBlobStore } from '../../../../src/platform/blob-store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker, type NewId } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
 import { openOutbox } from '../../../../src/platform/outbox.ts';
+import type { Sql } from '../../../../src/platform/sql/database.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import type { PolicyDecision } from '../../../../src/policy/request.ts';
 import { toForgottenMemory } from '../../../../src/wire/copies.ts';
@@ -72,6 +82,9 @@ async function openStore(file: string, dir: string) {
     failpoint: () => {},
     readObject: texts.loadNow,
     onProcedure: () => {},
+    onIndexed: async (sql: Sql, numbers: readonly number[]) => {
+      await addDue(sql, numbers);
+    },
   };
   const rights: Rights = {
     decide: async () => allowed,
@@ -95,11 +108,37 @@ async function openStore(file: string, dir: string) {
     ...parts,
     episodes: makeEpisodeRetention({ ...parts, compact }),
     remember,
-    recall: makeRecall(parts),
+    recall: makeRecall({ ...parts, embedQuestion: makeEmbedQuestion(embedder) }),
     changes: makeChanges(parts),
     combine: makeCombine(parts),
     snapshots: makeMemorySnapshots(parts),
   };
+}
+
+const embedder: Embedder = {
+  name: 'plan-embed',
+  embed: async ({ texts }) => ({
+    model: 'plan-embed-1',
+    isRehearsal: false,
+    vectors: texts.map(() => Float32Array.of(1, 0)),
+  }),
+};
+
+/** Vectors of all that is due, and again under another name of the model. */
+async function useVectors(store: Awaited<ReturnType<typeof openStore>>): Promise<void> {
+  const { db, clock } = store;
+  const [first] = await db.read((sql) => listDue(sql, clock.nowMs(), 1));
+  await db.write((sql) => postpone(sql, [first!.number], { untilMs: null, refused: 'budget' }));
+  for (const name of ['plan-embed', 'other-embed', undefined]) {
+    const named = name === undefined ? undefined : { ...embedder, name };
+    const vectors = makeVectors({ ...store, embedder: named });
+    vectors.begin();
+    if (name !== undefined)
+      while ((await db.read((sql) => listDue(sql, clock.nowMs(), 1))).length > 0)
+        await new Promise((resolve) => setTimeout(resolve, 10));
+    await vectors.stop();
+  }
+  await db.write(switchOff);
 }
 
 const BY_ALICE = { op: 'remember', by: ALICE.principal } as const;
@@ -217,6 +256,8 @@ async function use(file: string): Promise<void> {
   const [gone] = await remember(ALICE, [memory(2)]);
   const page = { events: [{ id: `${gone}.1` }], next: null };
   await applyLaterForgets({ ...store, listForgotten: async () => page });
+  await useVectors(store);
+  await recall(ALICE, { query: 'heron 7', limit: 5 });
   await rebuild(store);
   await forEachOf(4 * HISTORY, (n) => remember(ALICE, [memory(n, { class: 'procedural' })]));
   const repository = makeRepository(join(dir, 'procedures'));
@@ -240,6 +281,7 @@ export const memoryd: StoreUse = {
     dropped_objects: 'removed with the objects',
     copies_due: 'removed as soon as agentd has them',
     scopes: 'one row per scope',
+    embedder: 'one row',
   },
   use,
 };

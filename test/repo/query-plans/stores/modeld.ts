@@ -132,6 +132,7 @@ async function readAll(db: Database): Promise<void> {
     await calls.readLatest(sql, 'x');
     await calls.readLastSeq(sql);
     await calls.countSteps(sql, 'x');
+    await calls.findRunOfCalls(sql, 'x');
     const names = listFilterNames(modeldRoutes.listCalls.query);
     for (const { run_id, task_id } of listChoices(Object.fromEntries(names.map((n) => [n, 'x']))))
       await calls.listCalls(sql, { runId: run_id, taskId: task_id, before: 9, limit: 10 });
