@@ -62,6 +62,8 @@ export type LiveActivations = Activations & {
     mode: 'live' | 'replay',
     onExit: (exit: RunExit) => void,
   ): Promise<RunnerProcess>;
+  /** Resolves when the briefing of the run's activation is recorded, or will not be. */
+  waitUntilBriefed(runId: string): Promise<void>;
   /** Ends the process of an ended or parked run if it does not exit within a grace period. */
   release(run: { runId: string; fence: number }): void;
   /** Resolves when no activation of the run has a process or sockets. */
@@ -70,6 +72,14 @@ export type LiveActivations = Activations & {
   stopAll(): Promise<number>;
   /** Dismisses, at startup, runs that the previous process may not have dismissed. */
   dismissStale(): Promise<void>;
+};
+
+type LiveRun = {
+  fence: number;
+  launched: RunnerProcess | undefined;
+  stopped: boolean;
+  /** Never rejects. */
+  briefed: Promise<void>;
 };
 
 const PROGRAM_STEPS_MAX = 1_000_000;
@@ -83,10 +93,7 @@ const RETRY: BackoffOptions = {
 
 export function makeActivations(deps: ActivationDeps): LiveActivations {
   const { store, log } = deps;
-  const live = new Map<
-    string,
-    { fence: number; launched: RunnerProcess | undefined; stopped: boolean }
-  >();
+  const live = new Map<string, LiveRun>();
   const exits = new Map<string, PromiseWithResolvers<void>>();
   const resolveExit = (runId: string): void => {
     exits.get(runId)?.resolve();
@@ -211,15 +218,12 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     deps.schedule();
   };
 
-  /** Recalls at once, so that memoryd answers while the process starts. */
-  const prepareBriefing = (claim: Omit<Claim, 'first'>): (() => Promise<void>) => {
+  const recordBriefing = async (claim: Omit<Claim, 'first'>): Promise<void> => {
     const { run, task } = claim;
-    if (run.briefing !== null) return async () => {};
+    if (run.briefing !== null) return;
     const recalled = deps.recallMemories(run, task);
-    return async () => {
-      const [briefing, memory] = await Promise.all([buildBriefing(deps, claim), recalled]);
-      await store.saveBriefing(run.id, { ...briefing, memory });
-    };
+    const [briefing, memory] = await Promise.all([buildBriefing(deps, claim), recalled]);
+    await store.saveBriefing(run.id, { ...briefing, memory });
   };
 
   const activations: LiveActivations = {
@@ -229,28 +233,29 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
     liveCount: () => live.size,
     async start(claim) {
       const { run, task } = claim;
-      const entry = {
-        fence: run.fence,
-        launched: undefined as RunnerProcess | undefined,
-        stopped: false,
-      };
+      // Memory is asked, and the briefing recorded, while the process starts and connects: only its
+      // first request waits for that.
+      const recorded = recordBriefing(claim);
+      const briefed = recorded.catch(() => undefined);
+      const entry: LiveRun = { fence: run.fence, launched: undefined, stopped: false, briefed };
       live.set(run.id, entry);
       exits.set(run.id, Promise.withResolvers());
       try {
         deps.failpoint('agentd.after-claim');
-        const saveBriefing = prepareBriefing(claim);
-        // Starting the process takes longest, so it overlaps with the other preparations.
         entry.launched = await launch(run, task, 'live', (exit) => {
           handleExit(run, exit).catch((error: unknown) =>
             log.error('recording the exit of a runner failed', { run: run.id, error }),
           );
         });
         deps.failpoint('agentd.after-launch');
-        await Promise.all([admit(run, task, 'live'), saveBriefing()]);
+        await admit(run, task, 'live');
         deps.failpoint('agentd.after-admit');
         if (entry.stopped) await entry.launched.kill('stopped');
         else await entry.launched.sendLine(JSON.stringify(entry.launched.sockets));
+        await recorded;
       } catch (error) {
+        // Not before: the requeued run would begin while this briefing is being recorded.
+        await briefed;
         if (live.get(run.id) === entry) live.delete(run.id);
         await dismiss(run.id, run.fence, 'live');
         await entry.launched?.kill('it could not be prepared');
@@ -275,6 +280,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           .catch((error: unknown) => log.error('stopping a runner failed', { run: runId, error }));
       }, GRACE_MS).unref();
     },
+    waitUntilBriefed: async (runId) => live.get(runId)?.briefed,
     waitUntilGone: (runId) => exits.get(runId)?.promise ?? Promise.resolve(),
     async dismissStale() {
       for (const { id, fence } of await store.listStoppedRuns(deps.config.runs_live_max))

@@ -57,6 +57,7 @@ export type ApiDeps = {
   isServiceRunning: (name: string) => boolean;
   failpoint: (name: string) => void;
   release: (run: RunKey) => void;
+  waitUntilBriefed: (runId: string) => Promise<void>;
   policy: Handlers<typeof policyRoutes>;
   backups: Handlers<typeof backupRoutes>;
   digests: ReturnType<Digests['makeHandlers']>;
@@ -350,6 +351,7 @@ function makeRunHandlers(deps: ApiDeps) {
   return {
     async runBriefing(c: HandlerContext<Routes['runBriefing']>) {
       const { caller, runId } = readRunKey(c);
+      if (caller.mode === 'live') await deps.waitUntilBriefed(runId);
       const run = await store.runRow(runId);
       if (caller.mode === 'live' && (run.fence !== caller.fence || run.status !== 'live'))
         throw fault('stale_fence', `activation ${caller.fence} no longer holds ${runId}`);

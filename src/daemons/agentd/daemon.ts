@@ -342,6 +342,7 @@ async function start(context: DaemonContext<AgentdConfig>) {
       isServiceRunning,
       failpoint: context.failpoint,
       release,
+      waitUntilBriefed: activations.waitUntilBriefed,
       about,
     }),
     database,
