@@ -6,6 +6,8 @@
 #include <sys/types.h>
 
 #define PATHS_MAX 256
+#define MAILBOXES_MAX 64
+#define MAILBOXES "/mail"   // people's own mailboxes, as the runtime sees them (src/platform/mailboxes.ts)
 #define SECRETS "/secrets"  // copies of secrets, in the warden's directory as the runtime sees it
 
 enum path_kind {
@@ -16,6 +18,13 @@ enum path_kind {
 struct needed_path {
   const char *path;
   enum path_kind kind;
+};
+
+// A directory of a person, in which the runtime delivers mail as that person.
+struct mailbox {
+  const char *name, *path;
+  uid_t uid;
+  gid_t gid;
 };
 
 // The program to start, its user and its paths, from as-root (see read_launch_spec).
@@ -30,6 +39,8 @@ struct launch_spec {
   const char *grants_dir, *no_grants;  // one of them: the directory, or why there is none
   struct needed_path paths[PATHS_MAX];
   unsigned path_count;
+  struct mailbox mailboxes[MAILBOXES_MAX];
+  unsigned mailbox_count;
   char **argv;
 };
 
@@ -39,6 +50,9 @@ void read_launch_spec(char **argv, struct launch_spec *spec);
 
 // ── view.c: exposes required paths below directories that the runtime's user cannot enter ──
 int view_create(const struct launch_spec *spec, char *err, size_t size);
+
+// ── mailboxes.c: mounts people's mailboxes in the runtime's mount namespace ──
+int mailboxes_mount(const struct launch_spec *spec);
 
 // ── drop-privileges.c: the runtime's first process ──
 pid_t runtime_start(const struct launch_spec *spec, int *release_fd);

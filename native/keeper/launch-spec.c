@@ -62,6 +62,23 @@ static long parse_number(const char *text) {
   return number;
 }
 
+// "UID GID NAME PATH": a path may have spaces, a name has none.
+static void add_mailbox(struct launch_spec *spec, char *value) {
+  struct mailbox box = {0};
+  int at = 0;
+  char *name = NULL, *path = NULL;
+  if (sscanf(value, "%u %u %n", &box.uid, &box.gid, &at) == 2 && at) name = value + at;
+  if (name) path = strchr(name, ' ');
+  if (!path || path == name || path[1] != '/' || !box.uid || !box.gid ||
+      spec->mailbox_count == MAILBOXES_MAX)
+    die("a mailbox of the launch spec is malformed");
+  *path = 0;
+  if (strchr(name, '/') || name[0] == '.') die("a mailbox of the launch spec is malformed");
+  box.name = name;
+  box.path = path + 1;
+  spec->mailboxes[spec->mailbox_count++] = box;
+}
+
 static void set_field(struct launch_spec *spec, const char *name, char *value) {
   const struct {
     const char *name;
@@ -89,6 +106,8 @@ static void set_field(struct launch_spec *spec, const char *name, char *value) {
     spec->uid = (uid_t)parse_number(value);
   } else if (!strcmp(name, "gid")) {
     spec->gid = (gid_t)parse_number(value);
+  } else if (!strcmp(name, "mailbox")) {
+    add_mailbox(spec, value);
   } else if (!strcmp(name, "ready-fd")) {
     spec->ready_fd = (int)parse_number(value);
   } else if (!strcmp(name, "single-client")) {

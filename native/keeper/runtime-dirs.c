@@ -61,9 +61,11 @@ void runtime_dirs_create(const struct launch_spec *spec) {
   acquire_lock(spec);
   make_dir(spec, spec->warden_dir, 0711);
   make_dir(spec, spec->runtime_dir, 0700);
-  char secrets[PATH_MAX];
-  join_path(secrets, spec->warden_dir, SECRETS);
-  make_dir(spec, secrets, 0700);
+  char mount_point[PATH_MAX];
+  join_path(mount_point, spec->warden_dir, SECRETS);
+  make_dir(spec, mount_point, 0700);
+  join_path(mount_point, spec->warden_dir, MAILBOXES);
+  make_dir(spec, mount_point, 0755);
   if (lchown(spec->runtime_dir, spec->uid, spec->gid))
     refuse(spec->ready_fd, "bad_config", "", "%s: %s", spec->runtime_dir, strerror(errno));
   write_bounds(spec);
@@ -91,7 +93,7 @@ void runtime_dirs_remove(const struct launch_spec *spec) {
   const char *names[] = {"/bounds",     "/warden.sock", "/stubs", "/stubs.new",
                          "/probe/file", "/lock",        "/probe", "/root",
                          "/dev",        "/layers",      SECRETS,  "/grants",
-                         "/terminals",  GRANT_SOCKET,   ""};
+                         "/terminals",  GRANT_SOCKET,   MAILBOXES, ""};
   char path[PATH_MAX];
   wait_for_janitor(spec);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

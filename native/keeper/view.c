@@ -139,10 +139,12 @@ int view_create(const struct launch_spec *spec, char *err, size_t size) {
                 for_each_parent(spec->paths[i].path, is_inaccessible, spec);
     any_hidden |= hidden[i];
   }
-  if (!any_hidden) return 0;
+  if (!any_hidden && !spec->mailbox_count) return 0;
   umask(022);
   if (unshare(CLONE_NEWNS) || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) || mount_secrets(spec))
     return set_error(err, size, "a mount namespace", spec->argv[0]);
+  if (spec->mailbox_count && mailboxes_mount(spec))
+    return set_error(err, size, "mounting mailboxes", spec->warden_dir);
   int trees[PATHS_MAX];
   for (unsigned i = 0; i < spec->path_count; i++) {
     if (!hidden[i]) continue;

@@ -14,6 +14,7 @@ import { fault } from '../wire/errors.ts';
 import { chownState, openToPass, readRootsFile } from './chown-state.ts';
 import { type AssignedIds, assignIds } from './id-ranges.ts';
 import { prepareGrantsDir, prepareKeeperDir } from './keeper-dir.ts';
+import { mailboxFields } from './mailboxes.ts';
 import { assertNative } from './native.ts';
 import {
   type AgentIds,
@@ -36,7 +37,8 @@ function findPaths(args: RuntimeArgs, config: RuntimeConfig, program: string) {
   // Paths in the state directory are reachable with it, and root must not follow links in there.
   const { SSL_CERT_FILE, SSL_CERT_DIR, NODE_EXTRA_CA_CERTS } = process.env;
   const named = [
-    ...findAbsolutePaths(config),
+    // Mailboxes are mounted elsewhere, and reached by nothing else.
+    ...findAbsolutePaths({ ...config, maild: { ...config.maild, maildirs: {} } }),
     SSL_CERT_FILE,
     SSL_CERT_DIR,
     NODE_EXTRA_CA_CERTS,
@@ -121,6 +123,7 @@ function launchSpec(
     args.stateDir,
     ...(others === '' ? [] : ['other-ids', others]),
     ...grantFields(args.stateDir, config, keeperDir),
+    ...mailboxFields(config, { user, stateDir: args.stateDir }),
     'in-use-error',
     JSON.stringify({ error: stateInUseFault(args.stateDir).toBody() }),
     ...required.flatMap((path) => ['required', path]),

@@ -166,7 +166,7 @@ test('root installs missing packages with apt, and says why', (t) => {
   assert.equal(status, 0, output);
   assert.match(output, /- git \(Debian package git\): to list/);
   const packages =
-    'git curl build-essential util-linux bsdutils swaks s-nail mutt dovecot-imapd python3-dkim';
+    'git curl build-essential util-linux bsdutils swaks s-nail mutt dovecot-imapd python3-dkim postfix';
   assert.match(calls(machine)[0]!, new RegExp(`^apt install -y .* ${packages}$`));
 });
 

@@ -21,6 +21,22 @@ const maildObject = z.strictObject({
     .max(100)
     .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
     .optional(),
+  /** People whose mail goes into a Maildir of their own account. */
+  maildirs: z
+    .record(
+      MailboxName,
+      z.strictObject({
+        user: z.string().regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'must be the name of an account'),
+        /** Default: Maildir in the account's home. */
+        dir: z
+          .string()
+          .max(1_024)
+          .regex(/^\/[^\0\n]*$/, 'must be an absolute path')
+          .optional(),
+      }),
+    )
+    .refine((boxes) => Object.keys(boxes).length <= 64, 'up to 64 people')
+    .default({}),
   /** Names that stand for agents, people and other aliases: all of them get the mail. */
   aliases: z
     .record(

@@ -27,6 +27,7 @@ import { makeMailbox } from './mailbox.ts';
 import { hasMailbox, openMaildirs } from './maildir.ts';
 import { makeDeliverNotices, makeFindTaskOwner } from './notices.ts';
 import { openOutgoing } from './outgoing/open-outgoing.ts';
+import { findOwnMaildirs } from './own-maildirs.ts';
 import { makeMailParser } from './parser/parser.ts';
 import { makeIncomingStore } from './store/incoming.ts';
 import { MIGRATIONS } from './store/schema.ts';
@@ -45,14 +46,21 @@ async function start(
   const outbox = await openOutbox({ db, source: 'maild', clock, append, log });
   const store = makeStore({ db, outbox, clock });
   const root = makePrivateDir(join(stateDir, 'mail'));
-  const maildirs = openMaildirs(root);
+  const maildirs = openMaildirs(root, {
+    own: findOwnMaildirs({ config, runtimeDir: context.runtimeDir, log }),
+    onOwnFailed: (box, error) =>
+      log.warn('a mailbox takes no mail; it goes into the state directory', { box, error }),
+  });
   const delivery = makeDelivery({ store, maildirs, domain, clock, failpoint });
   const agentd = context.peer('agentd', agentdRoutes);
   const people = openPersonKeys(join(stateDir, 'people'));
 
   const isPerson = (name: string): boolean =>
     MailboxName.safeParse(name).success &&
-    (name === postmaster || people.has(name) || hasMailbox(root, name));
+    (name === postmaster ||
+      people.has(name) ||
+      Object.hasOwn(config.maildirs, name) ||
+      hasMailbox(root, name));
   const policy = openPolicySource({
     file: join(stateDir, 'policy', 'bundle.json'),
     log,
@@ -82,7 +90,7 @@ async function start(
       intake,
       deliverNotices: makeDeliverNotices({ findTaskOwner, delivery, config }),
       mailbox: makeMailbox(maildirs),
-      eraseCopies: makeEraseCopies({ db, root, maildirs, seal: makeSeal({ db, log }), failpoint }),
+      eraseCopies: makeEraseCopies({ db, maildirs, seal: makeSeal({ db, log }), failpoint }),
       once: store.once,
       async assertMailbox(box) {
         if (!isPerson(box))

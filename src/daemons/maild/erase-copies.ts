@@ -1,12 +1,11 @@
 // Removes forgotten texts from the mails in people's mailboxes, from mail that waits to be handed
 // over, and from the tables.
-import { readdir } from 'node:fs/promises';
 import { type CopyPlace, makeEraseRecords } from '../../platform/copies/erase-records.ts';
 import { makeRedactor, type Redactor } from '../../platform/copies/redact.ts';
 import type { makeSeal } from '../../platform/copies/seal.ts';
 import type { Database } from '../../platform/sql/database.ts';
 import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
-import type { Maildirs } from './maildir.ts';
+import { isNoMail, type Maildirs } from './maildir.ts';
 import { MAIL_BYTES_MAX } from './rules/raw-message.ts';
 import { redactLetter } from './rules/redact-letter.ts';
 
@@ -29,35 +28,28 @@ export const COPY_PLACES: readonly CopyPlace[] = [
 /** A larger mail is not one that maild delivered; a part of it would replace the whole. */
 const DELIVERED_BYTES_MAX = MAIL_BYTES_MAX + 64 * 1024;
 
-/** True for a mail that was moved or removed meanwhile, and for a directory. */
-const isNoMail = (error: unknown): boolean =>
-  ['ENOENT', 'EISDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
-
 export function makeEraseCopies(deps: {
   db: Database;
-  root: string;
-  maildirs: Pick<Maildirs, 'list' | 'read' | 'replace'>;
+  maildirs: Pick<Maildirs, 'listBoxes' | 'list' | 'read' | 'replace'>;
   seal: ReturnType<typeof makeSeal>;
   failpoint(name: string): void;
 }): (order: EraseCopies) => Promise<ErasedCopies> {
-  const { db, root, maildirs, seal, failpoint } = deps;
+  const { db, maildirs, seal, failpoint } = deps;
   const eraseRecords = makeEraseRecords({ db, places: COPY_PLACES, seal });
 
   const eraseMails = async (redactor: Redactor): Promise<number> => {
     let found = 0;
-    for (const box of await readdir(root))
+    for (const box of await maildirs.listBoxes())
       for (const entry of await maildirs.list(box)) {
         // Its reader may move or remove it at any time.
-        const read = await maildirs
-          .read(box, entry, DELIVERED_BYTES_MAX)
-          .catch((error: unknown) => {
-            if (isNoMail(error)) return undefined;
-            throw error;
-          });
+        const read = await maildirs.read(entry, DELIVERED_BYTES_MAX).catch((error: unknown) => {
+          if (isNoMail(error)) return undefined;
+          throw error;
+        });
         if (read === undefined || read.sizeBytes > read.content.length) continue;
         const redacted = redactLetter(read.content, redactor);
         if (redacted === undefined) continue;
-        await maildirs.replace(box, entry, redacted);
+        await maildirs.replace(entry, redacted);
         found++;
       }
     return found;

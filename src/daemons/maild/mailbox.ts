@@ -2,7 +2,7 @@
 import { toTimestamp } from '../../platform/clock.ts';
 import { fault } from '../../wire/errors.ts';
 import type { MailSummary, MailView } from '../../wire/maild.ts';
-import type { MaildirEntry, Maildirs } from './maildir.ts';
+import { isNoMail, type MaildirEntry, type Maildirs } from './maildir.ts';
 import { decodeQuoted } from './rules/compose.ts';
 import { decodeText, type Fields, readFields } from './rules/headers.ts';
 
@@ -19,17 +19,13 @@ const SHOWN_BYTES_MAX = 1_000_000;
 const TEXT_CHARS_MAX = 200_000;
 
 export function makeMailbox(maildirs: Maildirs): Mailbox {
-  const summarize = async (
-    box: string,
-    entry: MaildirEntry,
-    n: number,
-  ): Promise<MailSummary | undefined> => {
+  const summarize = async (entry: MaildirEntry, n: number): Promise<MailSummary | undefined> => {
     try {
-      const { content, sizeBytes } = await maildirs.read(box, entry, HEAD_BYTES_MAX);
+      const { content, sizeBytes } = await maildirs.read(entry, HEAD_BYTES_MAX);
       return toSummary({ n, entry, fields: readFields(content.toString('utf8')), sizeBytes });
     } catch (error) {
-      // It was moved or removed meanwhile.
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      // It was moved or removed meanwhile, or never was a mail.
+      if (isNoMail(error)) return undefined;
       throw error;
     }
   };
@@ -38,7 +34,7 @@ export function makeMailbox(maildirs: Maildirs): Mailbox {
       const entries = await maildirs.list(box);
       const from = Math.max(0, entries.length - limit);
       const found = await Promise.all(
-        entries.slice(from).map((entry, i) => summarize(box, entry, from + i + 1)),
+        entries.slice(from).map((entry, i) => summarize(entry, from + i + 1)),
       );
       return {
         mails: found.filter((mail) => mail !== undefined),
@@ -53,8 +49,15 @@ export function makeMailbox(maildirs: Maildirs): Mailbox {
         throw fault('not_found', `mail ${n} of ${box} not found`, {
           hint: `There ${entries.length === 1 ? 'is 1 mail' : `are ${entries.length} mails`}; list them with agentctl mail.`,
         });
-      const { content, sizeBytes } = await maildirs.read(box, entry, SHOWN_BYTES_MAX);
-      await maildirs.markRead(box, entry);
+      const { content, sizeBytes } = await maildirs
+        .read(entry, SHOWN_BYTES_MAX)
+        .catch((error: unknown) => {
+          if (!isNoMail(error)) throw error;
+          throw fault('not_found', `${n} of ${box} is no mail that can be read`, {
+            hint: 'List the mails again: agentctl mail.',
+          });
+        });
+      await maildirs.markRead(entry);
       const text = content.toString('utf8');
       const end = /\r?\n\r?\n/.exec(text);
       const fields = readFields(text);

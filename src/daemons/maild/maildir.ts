@@ -1,11 +1,13 @@
 // A person's Maildir: one file per mail, written in tmp, synced and renamed to new, so that readers
-// never see half a mail and a crash leaves none.
-import { existsSync } from 'node:fs';
+// never see half a mail and a crash leaves none. It may belong to the person, who may do there what
+// they like: only files are read, no file is written twice, and no link is followed.
+import { constants, existsSync, lstatSync } from 'node:fs';
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { storageFault } from '../../platform/disk-fault.ts';
 
-export type MaildirEntry = { name: string; dir: 'new' | 'cur'; isRead: boolean };
+/** `home`: the Maildir that has it. */
+export type MaildirEntry = { name: string; home: string; dir: 'new' | 'cur'; isRead: boolean };
 
 export type Maildirs = {
   /**
@@ -13,13 +15,15 @@ export type Maildirs = {
    * its reader has moved to cur, is not written again; `isRepeat` looks for the latter.
    */
   deliver(box: string, files: readonly MailFile[]): Promise<void>;
+  /** The people who have got mail, or whose Maildir is their own. */
+  listBoxes(): Promise<string[]>;
   /** Oldest first. */
   list(box: string): Promise<MaildirEntry[]>;
-  read(box: string, entry: MaildirEntry, sizeBytesMax: number): Promise<ReadMail>;
+  read(entry: MaildirEntry, sizeBytesMax: number): Promise<ReadMail>;
   /** Has other content under the same name, unless its reader moved or removed it. */
-  replace(box: string, entry: MaildirEntry, content: Uint8Array): Promise<void>;
+  replace(entry: MaildirEntry, content: Uint8Array): Promise<void>;
   /** Resolves to its name from then on. */
-  markRead(box: string, entry: MaildirEntry): Promise<void>;
+  markRead(entry: MaildirEntry): Promise<void>;
 };
 
 export type MailFile = { name: string; content: Uint8Array; isRepeat: boolean };
@@ -28,109 +32,161 @@ export type ReadMail = { content: Buffer; sizeBytes: number };
 const PARTS = ['tmp', 'new', 'cur'] as const;
 /** Separates the flags from the name. */
 const FLAGS = ':2,';
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
 
-export function openMaildirs(root: string): Maildirs {
+export function openMaildirs(
+  root: string,
+  options: {
+    /** Maildirs that belong to people themselves, by their names. */
+    own?: ReadonlyMap<string, string>;
+    /** Mail of this person went into the state directory instead. */
+    onOwnFailed?(box: string, error: unknown): void;
+  } = {},
+): Maildirs {
+  const own = options.own ?? new Map<string, string>();
   const ready = new Set<string>();
 
-  const make = async (box: string): Promise<string> => {
-    const dir = join(root, box);
-    if (ready.has(box)) return dir;
-    const isNew = !existsSync(dir);
-    for (const part of PARTS) await mkdir(join(dir, part), { recursive: true, mode: 0o700 });
+  /** Where mail of this person is; the first one is where it goes. */
+  const homesOf = (box: string): string[] =>
+    [own.get(box), join(root, box)].filter((home) => home !== undefined);
+
+  const make = async (home: string): Promise<void> => {
+    if (ready.has(home)) return;
+    const isNew = !existsSync(home);
+    for (const part of PARTS) await mkdir(join(home, part), { recursive: true, mode: 0o700 });
     if (isNew) {
-      await syncDir(dir);
-      await syncDir(root);
+      await syncDir(home);
+      await syncDir(join(home, '..'));
     }
-    ready.add(box);
-    return dir;
+    ready.add(home);
   };
 
-  const write = async (
-    dir: string,
-    { name, content }: Pick<MailFile, 'name' | 'content'>,
-    part: 'new' | 'cur' = 'new',
-  ): Promise<void> => {
-    const tmp = join(dir, 'tmp', name);
+  const deliverInto = async (home: string, files: readonly MailFile[]): Promise<void> => {
     try {
-      const file = await open(tmp, 'w', 0o600);
-      try {
-        await file.writeFile(content);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(tmp, join(dir, part, name));
+      await make(home);
+      await Promise.all(files.map((file) => write(home, file)));
+      await syncDir(join(home, 'new'));
     } catch (error) {
-      await rm(tmp, { force: true }).catch(() => {});
+      // Removed by its owner: the next delivery makes it again.
+      ready.delete(home);
       throw error;
     }
+  };
+
+  const listNew = async (box: string, files: readonly MailFile[]): Promise<MailFile[]> => {
+    const homes = homesOf(box);
+    const moved = new Set<string>();
+    if (files.some(({ isRepeat }) => isRepeat))
+      for (const home of homes)
+        for (const name of await listNames(join(home, 'cur'))) moved.add(name.split(FLAGS)[0]!);
+    const isThere = (name: string) => homes.some((home) => hasEntry(join(home, 'new', name)));
+    return files.filter(({ name }) => !moved.has(name) && !isThere(name));
   };
 
   return {
     async deliver(box, files) {
       try {
-        const dir = await make(box);
-        const moved = files.some(({ isRepeat }) => isRepeat)
-          ? new Set((await readdir(join(dir, 'cur'))).map((name) => name.split(FLAGS)[0]!))
-          : undefined;
-        const missing = files.filter(
-          ({ name }) => moved?.has(name) !== true && !existsSync(join(dir, 'new', name)),
-        );
-        await Promise.all(missing.map((file) => write(dir, file)));
-        await syncDir(join(dir, 'new'));
+        const missing = await listNew(box, files);
+        const [first, ...others] = homesOf(box);
+        if (others.length === 0) return await deliverInto(first!, missing);
+        // No mail is lost by what a person makes of their own directory.
+        await deliverInto(first!, missing).catch(async (error: unknown) => {
+          options.onOwnFailed?.(box, error);
+          await deliverInto(others[0]!, await listNew(box, missing));
+        });
       } catch (error) {
-        // Removed by its owner: the next delivery makes it again.
-        ready.delete(box);
         throw storageFault(`the mailbox of ${box}`, error);
       }
     },
+    async listBoxes() {
+      return [...new Set([...(await readdir(root)), ...own.keys()])];
+    },
     async list(box) {
-      const dir = join(root, box);
       const found: MaildirEntry[] = [];
-      for (const part of ['new', 'cur'] as const)
-        for (const name of await listNames(join(dir, part)))
-          found.push({ name, dir: part, isRead: /:2,[A-Z]*S/.test(name) });
+      for (const home of homesOf(box))
+        for (const dir of ['new', 'cur'] as const)
+          for (const name of await listNames(join(home, dir)))
+            found.push({ name, home, dir, isRead: /:2,[A-Z]*S/.test(name) });
       return found.sort((a, b) => secondsOf(a) - secondsOf(b) || (a.name < b.name ? -1 : 1));
     },
-    async read(box, entry, sizeBytesMax) {
-      const file = await open(join(root, box, entry.dir, entry.name), 'r');
+    async read({ home, dir, name }, sizeBytesMax) {
+      // Not blocked by a pipe that somebody put there.
+      const file = await open(join(home, dir, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
       try {
-        const { size } = await file.stat();
-        const content = Buffer.alloc(Math.min(size, sizeBytesMax));
+        const stat = await file.stat();
+        if (!stat.isFile()) throw Object.assign(new Error(`${name} is no file`), { code: 'ELOOP' });
+        const content = Buffer.alloc(Math.min(stat.size, sizeBytesMax));
         await file.read(content, 0, content.length, 0);
-        return { content, sizeBytes: size };
+        return { content, sizeBytes: stat.size };
       } finally {
         await file.close();
       }
     },
-    async replace(box, { dir: part, name }, content) {
-      const dir = join(root, box);
-      if (!existsSync(join(dir, part, name))) return;
-      await write(dir, { name, content }, part);
-      await syncDir(join(dir, part));
+    async replace({ home, dir, name }, content) {
+      if (!hasEntry(join(home, dir, name))) return;
+      await write(home, { name, content }, dir);
+      await syncDir(join(home, dir));
     },
-    async markRead(box, entry) {
-      if (entry.isRead) return;
-      const [base = '', flags = ''] = entry.name.split(FLAGS);
+    async markRead({ home, dir, name: from, isRead }) {
+      if (isRead) return;
+      const [base = '', flags = ''] = from.split(FLAGS);
       const name = `${base}${FLAGS}${[...new Set(`${flags}S`)].sort().join('')}`;
-      const dir = join(root, box);
       // Another program may have moved it meanwhile.
-      await rename(join(dir, entry.dir, entry.name), join(dir, 'cur', name)).catch(ignoreMissing);
+      await rename(join(home, dir, from), join(home, 'cur', name)).catch(ignoreMissing);
     },
   };
 }
 
+async function write(
+  home: string,
+  { name, content }: Pick<MailFile, 'name' | 'content'>,
+  part: 'new' | 'cur' = 'new',
+): Promise<void> {
+  const tmp = join(home, 'tmp', name);
+  try {
+    // Left by a process that was killed.
+    await rm(tmp, { force: true });
+    const file = await open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    try {
+      await file.writeFile(content);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(tmp, join(home, part, name));
+  } catch (error) {
+    await rm(tmp, { force: true }).catch(() => {});
+    throw error;
+  }
+}
+
 const secondsOf = ({ name }: MaildirEntry): number => Number.parseInt(name, 10) || 0;
 
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? '';
+
+/** True for what a reader moved, removed or replaced by something that is no mail. */
+export const isNoMail = (error: unknown): boolean =>
+  ['ENOENT', 'EISDIR', 'ENOTDIR', 'ELOOP', 'ENXIO', 'EACCES'].includes(codeOf(error));
+
+/** False also where a part of the path is no directory. */
+function hasEntry(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    if (isNoMail(error)) return false;
+    throw error;
+  }
+}
+
 const ignoreMissing = (error: unknown): void => {
-  if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  if (codeOf(error) !== 'ENOENT') throw error;
 };
 
 async function listNames(dir: string): Promise<string[]> {
   try {
     return (await readdir(dir)).filter((name) => !name.startsWith('.'));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isNoMail(error)) return [];
     throw error;
   }
 }
