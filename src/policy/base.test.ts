@@ -27,6 +27,7 @@ const decision = (principal: string): Request => ({
     decision: 'approve',
     reversibility: 'irreversible',
     reach: 'once',
+    channel: 'api',
   }),
   principal: `person:${principal}`,
 });

@@ -143,6 +143,7 @@ const decideApproval = (principal: string): Request => ({
     reversibility: 'irreversible',
     decision: 'approve',
     reach: 'once',
+    channel: 'api',
   },
 });
 

@@ -103,6 +103,7 @@ export const SHAPES: Readonly<Record<Action, Shape>> = {
       reversibility: 'String',
       decision: 'String',
       reach: 'String',
+      channel: 'String',
       labels,
     },
     optional: run,

@@ -127,7 +127,7 @@ export const agentdRoutes = routes({
   getTask: route({
     method: 'GET',
     path: '/v1/tasks/{id}',
-    callers: ['operator', 'memoryd', 'maild'],
+    callers: ['operator', 'memoryd', 'maild', 'approvald'],
     params: idParam(TaskId),
     output: taskResponse,
   }),

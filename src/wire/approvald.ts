@@ -2,6 +2,7 @@
 // exactly the call that was shown, for its requester, once.
 import * as z from 'zod';
 import { ActingPerson, ProposedMemory, routesForMemoryd } from './approvald/proposals.ts';
+import { routesForMaild } from './approvald/replies.ts';
 import { Redeemed } from './approvald/statement.ts';
 import { eraseCopiesRoute } from './copies.ts';
 import {
@@ -46,6 +47,10 @@ export const Reversibility = z.enum([
   'irreversible',
 ]);
 export type Reversibility = z.infer<typeof Reversibility>;
+
+/** How a decision came: over the API, which agentctl uses, too, or as a reply to a mail. */
+export const DecisionChannel = z.enum(['api', 'mail']);
+export type DecisionChannel = z.infer<typeof DecisionChannel>;
 
 const ActionName = z.string().min(1).max(64);
 const Arguments = z.record(z.string(), z.unknown());
@@ -112,6 +117,7 @@ export const PersonAnswer = z.object({
   edited_hash: Sha256.nullable(),
   /** The rule that entitled this person to decide. */
   rule: z.string(),
+  channel: DecisionChannel,
   at: Timestamp,
 });
 export type PersonAnswer = z.infer<typeof PersonAnswer>;
@@ -272,6 +278,7 @@ export const approvaldRoutes = routes({
     output: z.object({ key_id: z.string(), public_key_pem: z.string() }),
   }),
   ...routesForMemoryd,
+  ...routesForMaild,
   // people
   listApprovals: route({
     method: 'GET',

@@ -41,7 +41,7 @@ const TABLE = {
   },
   maild: {
     owns: 'mailboxes of people, mail that came in, until agentd has it, and mail to others, until the smarthost has it',
-    calls: ['agentd', 'auditd-ai'],
+    calls: ['agentd', 'approvald', 'auditd-ai'],
     paths: ['/v1/mail'],
   },
   approvald: {

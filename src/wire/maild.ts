@@ -1,5 +1,6 @@
 // maild's contract: what other daemons have delivered to people, and what people read and send.
 import * as z from 'zod';
+import { REPLY_MAILBOX } from './approvald/replies.ts';
 import { eraseCopiesRoute } from './copies.ts';
 import { externalMailRoutes } from './maild/external.ts';
 import { AgentName, ContextId, pageQuery, TaskId, Timestamp } from './primitives.ts';
@@ -24,7 +25,7 @@ export const NOTICE_KINDS = ['result', 'question', 'message', 'approval'] as con
 const MAILED_KINDS = [...NOTICE_KINDS, 'digest'] as const;
 export const MailNotice = z.strictObject({
   /** The same for the same notice, so that a repeat is delivered once. */
-  id: z.string().regex(/^[a-z]+_[0-9a-z]{26}\.[a-z-]{1,32}$/, 'must look like task_….result'),
+  id: z.string().regex(/^[a-z]+_[0-9a-z]{26}\.[0-9a-z-]{1,32}$/, 'must look like task_….result'),
   kind: z.enum(MAILED_KINDS),
   /** Null: the person who created the task, else the postmaster. */
   to: MailboxName.nullable(),
@@ -32,6 +33,8 @@ export const MailNotice = z.strictObject({
   from: AgentName.nullable(),
   /** The subject, unless its thread has one. */
   title: Subject,
+  /** A reply goes to people's approvals, and not to `from`. */
+  reply_to: z.literal(REPLY_MAILBOX).optional(),
   text: z.string().max(MAIL_TEXT_CHARS_MAX),
   context_id: ContextId.nullable(),
   task_id: TaskId.nullable(),

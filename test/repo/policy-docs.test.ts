@@ -40,7 +40,8 @@ function requestOf(question: string): Request {
   const [principal = '', action = '', id = '', ...more] = question.split(' ');
   const labels = more.flatMap((word) => /^\[(.*)\]$/.exec(word)?.[1] ?? []);
   const shape = SHAPES[action as Action];
-  const tool = { tool: id, class: id, agent: 'coder', decision: 'approve', reach: 'once' };
+  const decided = { decision: 'approve', reach: 'once', channel: 'api' };
+  const tool = { tool: id, class: id, agent: 'coder', ...decided };
   const values: PolicyContext = {
     path: id,
     host: id,

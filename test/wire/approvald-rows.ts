@@ -161,6 +161,26 @@ export const ROWS = rows({
       ],
     ],
   },
+  decideByReply: {
+    // Nobody is switched on in this world: the refusal is a value, for the person.
+    good: async () => ({
+      body: {
+        mail_id: deriveId('mail', 'wire', made++),
+        person: { principal: 'person:tester', key: 'people/tester' },
+        answer: 'approve',
+        code: 'abcde-fghij',
+        answers: null,
+      },
+    }),
+    check: (response: { decided: boolean; text: string }) => {
+      assert.equal(response.decided, false);
+      assert.match(response.text, /switched off for tester/);
+    },
+    bad: [
+      ['another answer', (g) => withBody(g, { answer: 'escalate' }), 'bad_request'],
+      ['no mail', (g) => withBody(g, { mail_id: 'x' }), 'bad_request'],
+    ],
+  },
   redeemProposal: {
     good: async (world) => {
       const { memory, approval_id } = await requestProposal(world);

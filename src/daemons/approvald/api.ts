@@ -8,6 +8,7 @@ import type { Caller, OperatorCaller } from '../../wire/caller.ts';
 import type { EraseCopies, ErasedCopies } from '../../wire/copies.ts';
 import { fault } from '../../wire/errors.ts';
 import type { Proposals } from './proposals.ts';
+import type { Replies } from './replies.ts';
 import type { ApprovaldService, DecisionBody } from './service.ts';
 import { toApprovalSummary, toPermitView } from './store/rows.ts';
 import type { ApprovaldStore } from './store/store.ts';
@@ -20,11 +21,12 @@ export function makeHandlers(deps: {
   prune: ApprovaldStore['pruneTree'];
   listReadable: Proposals['listReadable'];
   countPending: Proposals['countPending'];
+  decideByReply: Replies['decide'];
   eraseCopies: (order: EraseCopies) => Promise<ErasedCopies>;
 }): Handlers<typeof approvaldRoutes> {
   const { service, store, signing, clock } = deps;
   const decide = async (caller: Caller, id: string, body: DecisionBody, nonce: string) => ({
-    approval: await service.decide(asPerson(caller), id, body, nonce),
+    approval: await service.decide(asPerson(caller), id, body, { nonce, channel: 'api' }),
   });
   return {
     askApproval: ({ body }) => service.requestApproval(body),
@@ -32,6 +34,7 @@ export function makeHandlers(deps: {
     async decideProposal({ params: { id }, body: { person, answer, version } }) {
       return { status: await service.decideProposal(id, { person, answer, version }) };
     },
+    decideByReply: ({ body }) => deps.decideByReply(body),
     redeemProposal: ({ params, body }) => service.redeemProposal(params.id, body),
     withdrawProposals: async ({ body }) => ({
       withdrawn: await store.withdrawProposals(body.memory_ids),

@@ -1,6 +1,7 @@
 // approvald's section of agentd.yaml: how long people have, what needs two of them, and how they
 // are notified. Every field has a safe default, a unit and a limit.
 import * as z from 'zod';
+import { MailboxName } from '../../wire/maild.ts';
 
 const seconds = (max: number) => z.int().min(1).max(max);
 const YEAR_S = 31_536_000;
@@ -17,6 +18,10 @@ export const approvaldConfig = z.strictObject({
   /** Default lifetime of a permit. */
   permit_expires_s: seconds(YEAR_S).default(28_800),
   permit_expires_s_max: seconds(YEAR_S).default(2_592_000),
+  /** People who may decide by replying to the mail about it, with a key of their own. */
+  approve_by_reply: z.array(MailboxName).max(256).default([]),
+  /** A code in such a mail is valid for this time, and once. */
+  reply_code_expires_s: z.int().min(60).max(86_400).default(3_600),
   /** Tools or classes that two different people must approve; `production.*` means all below it. */
   second_approver_for: z.array(z.string().min(1).max(64)).max(256).default([]),
   /** Maximum number of pending approvals of one agent. */

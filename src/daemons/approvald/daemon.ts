@@ -25,6 +25,7 @@ import { makeDelivery, type SendNotice } from './delivery.ts';
 import { makeMayDecide } from './may-decide.ts';
 import { makeMayRead } from './may-read.ts';
 import { makeProposals } from './proposals.ts';
+import { makeReplies } from './replies.ts';
 import { makeService } from './service.ts';
 import { COPY_PLACES } from './store/copy-places.ts';
 import { ID_COLUMNS, MIGRATIONS } from './store/rows.ts';
@@ -41,7 +42,9 @@ async function start(
   const { clock, config, log, stateDir, newId, random, failpoint, metrics } = context;
   const signing = openSigningKey(join(stateDir, 'approvald.key'));
   const maild = context.peer('maild', maildRoutes);
-  const channels = openChannels(config, signing).set(MAIL_TARGET, makeMailNotices(maild));
+  const agentd = context.peer('agentd', agentdRoutes);
+  const sendMail: SendNotice = (notice) => mailNotices(notice);
+  const channels = openChannels(config, signing).set(MAIL_TARGET, sendMail);
   const audit = context.peer('auditd-ai', auditRoutes);
   const append = (events: NewEvent[]) => audit.append({ body: { events } });
   const db = openSqlite({ file: join(stateDir, 'approvald.sqlite'), migrations: MIGRATIONS, log });
@@ -61,8 +64,8 @@ async function start(
     signing,
     onCommitted,
     targets: [...channels.keys()],
+    replyTarget: MAIL_TARGET,
   });
-  const agentd = context.peer('agentd', agentdRoutes);
   const memoryd = context.peer('memoryd', memorydRoutes);
   const notifier = makeWaitNotifier({ store, agentd, memoryd, clock, log });
   const attemptsMax = config.webhook_attempts_max;
@@ -102,6 +105,8 @@ async function start(
   const proposals = makeProposals({ store, memoryd, mayRead: makeMayRead(policy) });
   const own = { store, outbox, config, mayDecide, proposals, people };
   const service = makeService({ ...own, expiry, metrics, failpoint });
+  const replies = makeReplies({ ...own, service, clock });
+  const mailNotices = makeMailNotices({ maild, agentd, offerReply: replies.offer });
 
   const prune: typeof store.pruneTree = async (rootTaskId) => {
     failpoint('approvald.before-prune');
@@ -119,7 +124,16 @@ async function start(
   };
 
   return {
-    handlers: makeHandlers({ service, store, signing, clock, prune, eraseCopies, ...proposals }),
+    handlers: makeHandlers({
+      service,
+      store,
+      signing,
+      clock,
+      prune,
+      eraseCopies,
+      decideByReply: replies.decide,
+      ...proposals,
+    }),
     database: db,
     ids: { db, columns: ID_COLUMNS, isFindable: proposals.isFindable },
     async begin() {

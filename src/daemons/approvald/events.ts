@@ -86,6 +86,7 @@ export function decided(
       calls: context.calls.length,
       for: decision.for,
       to: decision.to,
+      channel: decision.channel ?? 'api',
       arguments_hash: row.arguments_hash,
       edited_hash: decision.edited_hash,
       text_bytes: Buffer.byteLength(decision.text ?? ''),

@@ -1,7 +1,7 @@
 // Decides by policy (action approval.decide) who may decide which approval. The effect `ask` means
 // here that two people must approve.
 import type { PolicyDecision, Request } from '../../policy/request.ts';
-import type { ApprovalReach, Reversibility, Risk } from '../../wire/approvald.ts';
+import type { ApprovalReach, DecisionChannel, Reversibility, Risk } from '../../wire/approvald.ts';
 import type { Label } from '../../wire/primitives.ts';
 import { toolOf } from './rules.ts';
 
@@ -9,6 +9,7 @@ export type MayDecideQuery = {
   person: string;
   answer: 'approve' | 'reject' | 'request-info' | 'escalate';
   reach: ApprovalReach;
+  channel: DecisionChannel;
   approval: {
     id: string;
     agent: string;
@@ -34,7 +35,7 @@ export type MayDecide = (question: MayDecideQuery) => Promise<MayDecideResult>;
 export function makeMayDecide(policy: {
   decide(request: Request): Promise<Pick<PolicyDecision, 'answer' | 'rules' | 'reason'>>;
 }): MayDecide {
-  return async ({ person, answer, reach, approval }) => {
+  return async ({ person, answer, reach, channel, approval }) => {
     const decision = await policy.decide({
       principal: person,
       action: 'approval.decide',
@@ -47,6 +48,7 @@ export function makeMayDecide(policy: {
         reversibility: approval.reversibility,
         decision: answer,
         reach,
+        channel,
         labels: approval.labels,
         ...approval.task,
       },

@@ -99,7 +99,7 @@ test('an approval of an earlier version keeps its rules about permits', async ()
     db.exec(
       'DROP INDEX approvals_by_task; DROP INDEX approvals_by_agent; ' +
         'DROP INDEX approvals_by_agent_and_status; DROP TABLE tombstones; ' +
-        'DROP INDEX approvals_by_memory; DROP INDEX memory_approvals_by_end; ' +
+        'DROP TABLE reply_codes; DROP INDEX approvals_by_memory; DROP INDEX memory_approvals_by_end; ' +
         'ALTER TABLE approvals DROP COLUMN memory_id; ' +
         'ALTER TABLE approvals DROP COLUMN memory_scope; ' +
         'ALTER TABLE approvals DROP COLUMN memory; ' +

@@ -11,6 +11,7 @@ import type {
   ApprovalStatus,
   ApprovalView,
   AskApproval,
+  DecisionChannel,
 } from '../../wire/approvald.ts';
 import type { OperatorCaller } from '../../wire/caller.ts';
 import { fault } from '../../wire/errors.ts';
@@ -37,6 +38,9 @@ export type DecisionBody =
   | { answer: 'reject' | 'request-info'; text: string | null }
   | { answer: 'escalate'; text: string | null; to: string | null };
 
+/** The nonce of the view that the person saw, and how their decision came. */
+export type SeenApproval = { nonce: string; channel: DecisionChannel };
+
 export type ProposalDecision = {
   person: ActingPerson;
   answer: 'approve' | 'reject';
@@ -60,7 +64,7 @@ export type ApprovaldService = {
     caller: OperatorCaller,
     id: string,
     body: DecisionBody,
-    nonce: string,
+    seen: SeenApproval,
   ): Promise<ApprovalView>;
   redeem(input: RedemptionInput): Promise<Redeemed>;
   requestProposal(
@@ -145,7 +149,12 @@ export function makeService(deps: {
     const others: string[] = [];
     for (const candidate of candidates) {
       if (excluded.some((person) => isSamePerson(person, candidate))) continue;
-      const question = { person: candidate.principal, answer: 'approve', reach: 'once' } as const;
+      const question = {
+        person: candidate.principal,
+        answer: 'approve',
+        reach: 'once',
+        channel: 'api',
+      } as const;
       const { allow } = await mayDecide({ ...question, approval: toDecideSubject(row) });
       const mayRead = proposals.isReadable(row, { kind: 'operator', ...candidate });
       if (allow && (await mayRead)) others.push(candidate.principal);
@@ -171,7 +180,8 @@ export function makeService(deps: {
         answer === 'approve'
           ? { answer, reach: 'once', expiresInS: undefined, edited: undefined }
           : { answer, text: null };
-      return (await service.decide(caller, id, body, addVersion(row.nonce, version))).status;
+      const seen = { nonce: addVersion(row.nonce, version), channel: 'api' } as const;
+      return (await service.decide(caller, id, body, seen)).status;
     },
     async requestApproval(body) {
       outbox.assertAuditAccepting();
@@ -182,7 +192,7 @@ export function makeService(deps: {
       metrics.count('approvals_requested', { status });
       return { approval: await view(approval.id), status };
     },
-    async decide(caller, id, body, nonce) {
+    async decide(caller, id, body, { nonce, channel }) {
       const { row } = await store.getApproval(id);
       const person = requirePerson(caller);
       const seen = row.memory_id === null ? { nonce, version: 0 } : splitNonce(nonce);
@@ -193,6 +203,7 @@ export function makeService(deps: {
         person: person.principal,
         answer: body.answer,
         reach,
+        channel,
         approval: toDecideSubject(row, proposal),
       });
       if (!allow) {
@@ -213,6 +224,7 @@ export function makeService(deps: {
         person,
         rule,
         second,
+        channel,
         nonce: seen.nonce,
         proposal,
         ...toDecisionInput(body),
@@ -246,7 +258,7 @@ const readArguments = (row: ApprovalRow): Record<string, unknown> =>
   JSON.parse(row.edited ?? row.arguments) as Record<string, unknown>;
 
 type WithoutContext<T> = T extends unknown
-  ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'nonce' | 'proposal'>
+  ? Omit<T, 'id' | 'person' | 'rule' | 'second' | 'channel' | 'nonce' | 'proposal'>
   : never;
 
 const stripPersonPrefix = (principal: string): string => principal.slice('person:'.length);
@@ -265,7 +277,7 @@ function assertCanEscalate(row: ApprovalRow, to: string | null, others: readonly
   });
 }
 
-const toDecideSubject = (
+export const toDecideSubject = (
   row: ApprovalRow,
   proposal?: SeenProposal,
 ): MayDecideQuery['approval'] => ({

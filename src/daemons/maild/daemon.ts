@@ -9,6 +9,7 @@ import { makePrivateDir } from '../../platform/state-dir.ts';
 import { auditRefusals } from '../../policy/refusals.ts';
 import { openPolicySource } from '../../policy/source.ts';
 import { agentdRoutes } from '../../wire/agentd.ts';
+import { approvaldRoutes } from '../../wire/approvald.ts';
 import { auditRoutes } from '../../wire/auditd-ai.ts';
 import { fault } from '../../wire/errors.ts';
 import type { NewEvent } from '../../wire/events.ts';
@@ -53,6 +54,7 @@ async function start(
   });
   const delivery = makeDelivery({ store, maildirs, domain, clock, failpoint });
   const agentd = context.peer('agentd', agentdRoutes);
+  const approvald = context.peer('approvald', approvaldRoutes);
   const people = openPersonKeys(join(stateDir, 'people'));
 
   const isPerson = (name: string): boolean =>
@@ -70,7 +72,7 @@ async function start(
   const parser = makeMailParser({ log });
   const incoming = makeIncomingStore({ db, outbox, clock });
   const parts = { store: incoming, findByMessage: store.findByMessage, parser, clock, failpoint };
-  const handover = makeHandover({ ...parts, delivery, agentd, domain, log });
+  const handover = makeHandover({ ...parts, delivery, agentd, approvald, domain, log });
   const intake = makeIntake({
     ...parts,
     directory: makeDirectory({ agentd, policy, config, isPerson }),

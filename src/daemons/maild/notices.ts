@@ -39,14 +39,15 @@ export function makeDeliverNotices(deps: {
   const { findTaskOwner, delivery, config } = deps;
 
   const toMail = async (notice: MailNotice, by: string): Promise<NewMail> => {
-    const found =
-      notice.to === null && notice.task_id !== null ? await findTaskOwner(notice.task_id) : {};
+    const isWhole = notice.to !== null && notice.context_id !== null;
+    const found = isWhole || notice.task_id === null ? {} : await findTaskOwner(notice.task_id);
     const name = notice.from ?? 'agentd';
     return {
       id: notice.id,
       box: notice.to ?? found.box ?? config.postmaster,
       kind: notice.kind,
       from: { name, address: `${name}@${config.domain}` },
+      replyTo: notice.reply_to && `${notice.reply_to}@${config.domain}`,
       title: notice.title,
       text: notice.text,
       contextId: notice.context_id ?? found.contextId ?? null,

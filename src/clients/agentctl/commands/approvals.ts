@@ -1,4 +1,5 @@
 // agentctl approvals, approve, reject, ask, escalate.
+import { escapeHidden } from '../../../platform/text/hidden.ts';
 import type { ApprovalSummary, ApprovalView } from '../../../wire/approvald.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
@@ -9,7 +10,6 @@ import type { Out } from '../out.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { formatRelative, formatSize, pluralize } from '../show/amounts.ts';
 import { renderApproval } from '../show/approval.ts';
-import { escapeHidden } from '../show/exact.ts';
 import { type Cell, renderTable, type TableColumn } from '../show/table.ts';
 import { subscribeWakeups } from '../wakeups.ts';
 

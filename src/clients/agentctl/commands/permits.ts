@@ -1,9 +1,9 @@
 // agentctl permit list and revoke.
+import { escapeHidden } from '../../../platform/text/hidden.ts';
 import type { PermitView } from '../../../wire/approvald.ts';
 import type { Session } from '../command.ts';
 import type { Out } from '../out.ts';
 import { formatRelative, pluralize } from '../show/amounts.ts';
-import { escapeHidden } from '../show/exact.ts';
 import { renderTable } from '../show/table.ts';
 
 export async function list({ args, out, runtime }: Session): Promise<void> {

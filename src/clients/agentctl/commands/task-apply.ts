@@ -1,5 +1,7 @@
 // agentctl task apply, discard and undo: what a person does with the changes of a task tree.
+
 import { quoteWord } from '../../../platform/quote-word.ts';
+import { escapeHidden } from '../../../platform/text/hidden.ts';
 import type { ApplyView, TreeChanges } from '../../../wire/agentd.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { Session } from '../command.ts';
@@ -9,7 +11,6 @@ import { CHANGES_DEADLINE_MS, readChanges, toChangedPaths } from '../diff/read-c
 import { confirm } from '../input.ts';
 import type { RuntimeClient } from '../runtime.ts';
 import { pluralize } from '../show/amounts.ts';
-import { escapeHidden } from '../show/exact.ts';
 
 const EXIT_WAITING = 4;
 const SLOW = { deadlineMs: CHANGES_DEADLINE_MS };

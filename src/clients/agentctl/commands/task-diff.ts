@@ -1,5 +1,6 @@
 // agentctl task diff: shows what a task tree changed in its layer, in git's format.
 
+import { escapeHidden } from '../../../platform/text/hidden.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { Args, Session } from '../command.ts';
 import {
@@ -22,7 +23,6 @@ import {
 } from '../diff/read-changes.ts';
 import { renderStat, type StatRow } from '../diff/stat.ts';
 import { type Out, type Style, writeOut } from '../out.ts';
-import { escapeHidden } from '../show/exact.ts';
 
 export async function diff({ args, out, runtime }: Session): Promise<void> {
   const how = readForm(args);

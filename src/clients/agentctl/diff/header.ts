@@ -1,10 +1,10 @@
 // Renders what a person must know before reading a diff: what is deleted or replaced, whose modes
 // change, what an apply would refuse, and why. Every path is named; git and patch skip these lines.
+import { escapeHidden } from '../../../platform/text/hidden.ts';
 import type { TreeChanges } from '../../../wire/agentd.ts';
 import type { LayerChangeView } from '../../../wire/sandboxd/layers.ts';
 import type { Paint } from '../out.ts';
 import { pluralize } from '../show/amounts.ts';
-import { escapeHidden } from '../show/exact.ts';
 import { quotePath } from './quote-path.ts';
 import { isLeftOut } from './read-changes.ts';
 

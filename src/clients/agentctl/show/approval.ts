@@ -1,11 +1,12 @@
 // Renders one approval for the person who decides: the agent, the exact call, why approval is
 // needed, the run's marks, and what each decision would permit. Nothing is omitted, and no text of
 // an agent can pass for a line of agentctl.
+import { escapeHidden, escapeLines } from '../../../platform/text/hidden.ts';
 import type { ProposedMemory } from '../../../wire/approvald/proposals.ts';
 import type { ApprovalView } from '../../../wire/approvald.ts';
 import type { Out, Style } from '../out.ts';
 import { formatRelative, formatSize, pluralize } from './amounts.ts';
-import { countNonAscii, escapeHidden, escapeLines, fence, fold } from './exact.ts';
+import { countNonAscii, fence, fold } from './exact.ts';
 import { renderFields } from './table.ts';
 
 export type TaskGoal = { goal: string } | undefined;
@@ -206,11 +207,14 @@ function renderDecisions(view: ApprovalView, out: Out, nowMs: number): string[] 
       decision.for === null || decision.for === 'once' ? '' : ` for this ${decision.for}`;
     const edited = decision.edited_hash === null ? '' : ', with changes';
     const to = decision.to === null ? '' : ` to ${decision.to}`;
+    const by = decision.channel === 'mail' ? ' by mail' : '';
     const text =
       decision.text === null || decision.text === '' ? '' : `: ${escapeHidden(decision.text)}`;
     const when = formatRelative(decision.at, nowMs);
     return fence(
-      [`${decision.by} ${DECISION_VERBS[decision.answer]}${to}${scope}${edited} ${when}${text}`],
+      [
+        `${decision.by} ${DECISION_VERBS[decision.answer]}${to}${scope}${edited}${by} ${when}${text}`,
+      ],
       out,
     );
   });

@@ -1,9 +1,11 @@
 // Untrusted text can neither hide nor imitate anything, however it is written.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { escapeHidden, escapeLines } from '../../../platform/text/hidden.ts';
 import { paintNothing } from '../out.ts';
-import { countNonAscii, escapeHidden, escapeLines, fence } from './exact.ts';
+import { countNonAscii, fence } from './exact.ts';
 import { measureWidth } from './width.ts';
 
 test('invisible characters are escaped', () => {

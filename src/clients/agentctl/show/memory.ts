@@ -1,5 +1,6 @@
 // Renders memories: their text behind a bar, because others may have written it, and where it came
 // from.
+import { escapeHidden, escapeLines } from '../../../platform/text/hidden.ts';
 import type {
   MemoryLink,
   MemoryVersion,
@@ -8,7 +9,7 @@ import type {
 } from '../../../wire/memoryd/records.ts';
 import type { Out } from '../out.ts';
 import { formatRelative, formatSize } from './amounts.ts';
-import { escapeHidden, escapeLines, fence } from './exact.ts';
+import { fence } from './exact.ts';
 import { renderFields, renderTable } from './table.ts';
 
 /** Authors of labels are shown with `by`; these say what a reader takes over. */

@@ -82,11 +82,12 @@ function describeDecision(event: AuditEvent, tool: string, name: string): string
   const forScope = scope === '' || scope === 'once' ? '' : ` for this ${scope}`;
   const edited = event.data?.edited_hash == null ? '' : ', with changes';
   const first = event.data?.final === false ? '; a second approval is needed' : '';
+  const byMail = event.data?.channel === 'mail' ? ' by mail' : '';
   switch (event.status) {
     case 'approved':
-      return `approved ${tool}${forScope}${edited}${first}`;
+      return `approved ${tool}${forScope}${edited}${byMail}${first}`;
     case 'rejected':
-      return `rejected ${tool}`;
+      return `rejected ${tool}${byMail}`;
     case 'info':
       return `asked ${name} for more information about ${tool}`;
     default: {

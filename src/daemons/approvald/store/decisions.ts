@@ -1,7 +1,11 @@
 // Records people's decisions on pending approvals. The decision that ends an approval also creates
 // the permit, when its reach is more than once.
 import { canonicalJson, sha256Hex } from '../../../platform/json.ts';
-import { type ApprovalReach, ARGUMENTS_BYTES_MAX } from '../../../wire/approvald.ts';
+import {
+  type ApprovalReach,
+  ARGUMENTS_BYTES_MAX,
+  type DecisionChannel,
+} from '../../../wire/approvald.ts';
 import { type Fault, fault } from '../../../wire/errors.ts';
 import type { Label, PermitId } from '../../../wire/primitives.ts';
 import * as events from '../events.ts';
@@ -41,6 +45,7 @@ export type DecisionInput = {
   rule: string;
   /** That rule requires a second person. */
   second: boolean;
+  channel: DecisionChannel;
   /** The nonce of the view that the person saw. */
   nonce: string;
   /** For a proposed memory: its marks, and the version that the person saw or worded. */
@@ -75,6 +80,7 @@ export async function recordDecision(
     to: input.answer === 'escalate' ? input.to : null,
     edited_hash: edited?.hash ?? null,
     rule: input.rule,
+    channel: input.channel,
     at_ms: tx.nowMs,
   };
   // A double click is neither a second decision nor an error.

@@ -27,6 +27,7 @@ export async function pruneApprovals(tx: ApprovaldTx, rootTaskId: string): Promi
     if (row.permit_id !== null) permits.add(row.permit_id);
     answer.rows += 1 + (await tx.sql.run('DELETE FROM asks WHERE approval_id = ?', row.id));
     answer.bytes += row.arguments.length + (row.diff?.length ?? 0) + row.thread.length;
+    await tx.sql.run('DELETE FROM reply_codes WHERE approval_id = ?', row.id);
     await tx.sql.run('DELETE FROM approvals WHERE id = ?', row.id);
     await bury(tx, row.id, rootTaskId);
   }

@@ -11,6 +11,7 @@ import type {
   ApprovalSummary,
   ApprovalView,
   ChainLink,
+  DecisionChannel,
   PermitView,
   PersonAnswer,
   Reversibility,
@@ -32,6 +33,7 @@ import {
   type RequestScope,
   selectApprovals,
 } from '../rules.ts';
+import { REPLY_CODES_TABLE } from './reply-code-row.ts';
 
 export const ID_COLUMNS: IdColumns = {
   approval: ['approvals', 'id'],
@@ -152,10 +154,16 @@ ALTER TABLE approvals ADD COLUMN memory TEXT;
 CREATE INDEX approvals_by_memory ON approvals (memory_id) WHERE memory_id IS NOT NULL;
 CREATE INDEX memory_approvals_by_end ON approvals (decided_ms) WHERE memory_id IS NOT NULL;
 `,
+  REPLY_CODES_TABLE,
 ];
 
 /** A person's decision, as stored in the column `said`. */
-export type DecisionRow = DecisionRecord & { rule: string; at_ms: number };
+export type DecisionRow = DecisionRecord & {
+  rule: string;
+  /** An earlier version stored none. */
+  channel?: DecisionChannel;
+  at_ms: number;
+};
 
 export type ApprovalRow = {
   id: ApprovalId;
@@ -328,8 +336,14 @@ export function toApprovalSummary(row: CountedRow): ApprovalSummary {
   };
 }
 
-const toPersonAnswer = ({ key: _key, at_ms, ...rest }: DecisionRow): PersonAnswer => ({
+const toPersonAnswer = ({
+  key: _key,
+  channel = 'api',
+  at_ms,
+  ...rest
+}: DecisionRow): PersonAnswer => ({
   ...rest,
+  channel,
   at: toTimestamp(at_ms),
 });
 

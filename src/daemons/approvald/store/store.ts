@@ -11,6 +11,14 @@ import { type DecisionInput, type DecisionResult, recordDecision } from './decis
 import { pruneProposals, requestProposal, withdrawProposals } from './proposals.ts';
 import { pruneApprovals } from './prune.ts';
 import { type RedeemResult, type RedemptionInput, redeem } from './redeem.ts';
+import type { ReplyCodeRow } from './reply-code-row.ts';
+import {
+  type CodeReply,
+  issueReplyCode,
+  type NewReplyCode,
+  type TakenReplyCode,
+  takeReplyCode,
+} from './reply-codes.ts';
 import { type ApprovalRequestResult, requestApproval } from './requests.ts';
 import type { ApprovalRow, CountedRow, PermitRow, RequestRow } from './rows.ts';
 import { expireTombstones, missingFault } from './tombstones.ts';
@@ -41,7 +49,12 @@ export type DueNotice = { id: string; target: string; body: string; attempts: nu
 const FILTERS = ['status', 'task_id', 'root_task_id', 'agent'] as const;
 
 export function makeStore(
-  options: ApprovaldTxOptions & { config: ApprovaldConfig; signing: SigningKey },
+  options: ApprovaldTxOptions & {
+    config: ApprovaldConfig;
+    signing: SigningKey;
+    /** The channel whose notices people reply to. */
+    replyTarget: string;
+  },
 ) {
   const { db, config, signing } = options;
   const write = makeWriteTx(options);
@@ -93,6 +106,11 @@ export function makeStore(
         async (tx) =>
           (await pruneProposals(tx, beforeMs)) + (await expireTombstones(tx.sql, beforeMs)),
       ),
+
+    issueReplyCode: (wanted: NewReplyCode): Promise<ReplyCodeRow> =>
+      write((tx) => issueReplyCode(tx, wanted)),
+    takeReplyCode: (reply: CodeReply): Promise<TakenReplyCode> =>
+      write((tx) => takeReplyCode(tx, reply, options.replyTarget)),
 
     requestProposal: (body: AskProposal): ReturnType<typeof requestProposal> =>
       write((tx) => requestProposal(tx, body, config)),

@@ -23,9 +23,12 @@ export type ApprovaldTx = {
   nowMs: number;
   newId: NewId;
   newNonce(): string;
+  /** Short enough to be typed, and too long to be guessed. */
+  newReplyCode(): string;
   /** Resolves to the event's sequence number. */
   addEvent(draft: EventDraft): Promise<number>;
-  notify(row: ApprovalRow, kind: NoticeKind): Promise<void>;
+  /** `only`: this channel, if it is there. */
+  notify(row: ApprovalRow, kind: NoticeKind, only?: string): Promise<void>;
 };
 export type ApprovaldWriteTx = <T>(work: (tx: ApprovaldTx) => Promise<T>) => Promise<T>;
 
@@ -49,14 +52,16 @@ export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
         nowMs: clock.nowMs(),
         newId,
         newNonce: () => Buffer.from(random(18)).toString('base64url'),
+        newReplyCode: () => formatReplyCode(random(10)),
         addEvent: (draft) => outbox.add(sql, draft),
-        async notify(row, kind) {
+        async notify(row, kind, only) {
           // Channels are shared; what one person keeps for themselves is in their list only.
           if (row.memory_scope !== null && isPrivate(row.memory_scope)) return;
-          if (targets.length === 0) return;
+          const to = targets.filter((target) => only === undefined || target === only);
+          if (to.length === 0) return;
           const counted = await findCountedRow(sql, row.id);
           const notice = makeNotice(kind, toApprovalSummary(counted!), tx.nowMs);
-          for (const target of targets) await insertNotice(tx, target, notice);
+          for (const target of to) await insertNotice(tx, target, notice);
         },
       };
       return work(tx);
@@ -65,6 +70,14 @@ export function makeWriteTx(options: ApprovaldTxOptions): ApprovaldWriteTx {
     options.onCommitted();
     return value;
   };
+}
+
+/** 32 characters that are not mistaken for others. */
+const CODE_CHARS = 'abcdefghijkmnpqrstuvwxyz23456789';
+
+function formatReplyCode(random: Uint8Array): string {
+  const text = [...random].map((byte) => CODE_CHARS[byte % CODE_CHARS.length]).join('');
+  return `${text.slice(0, 5)}-${text.slice(5)}`;
 }
 
 const insertNotice = (tx: ApprovaldTx, target: string, notice: Notice): Promise<number> =>

@@ -23,6 +23,7 @@ import type { Caller } from '../../../wire/caller.ts';
 import type { DaemonName } from '../../../wire/daemons.ts';
 import { Fault, fault } from '../../../wire/errors.ts';
 import type { NewEvent } from '../../../wire/events.ts';
+import { type MailNotice, maildRoutes } from '../../../wire/maild.ts';
 import type { CallId, RunId, TaskId } from '../../../wire/primitives.ts';
 import type { RouteTable } from '../../../wire/route.ts';
 import { approvaldConfig } from '../config.ts';
@@ -47,6 +48,8 @@ export type ApprovaldWorld = {
   /** Calls that wait at agentd; earlier notifications are not accepted. */
   waits: Set<string>;
   endedRuns: Set<string>;
+  /** Mails that maild took, with the person who they are for. */
+  mails: MailNotice[];
   /** Called before agentd or auditd-ai responds; may throw. */
   beforeCall(name: string): void;
   remove(): void;
@@ -72,6 +75,7 @@ export function makeWorld(): ApprovaldWorld {
     notifications: [],
     waits: new Set(),
     endedRuns: new Set(),
+    mails: [],
     beforeCall: () => {},
     remove: () => rmSync(dir, { recursive: true, force: true }),
   };
@@ -91,11 +95,14 @@ function fakeDaemon<T extends RouteTable>(
 }
 
 function fakeAgentd(world: ApprovaldWorld): RunningDaemon {
-  const { approvalEnded, getRun } = agentdRoutes;
+  const { approvalEnded, getRun, getTask } = agentdRoutes;
   return fakeDaemon(
     'agentd',
-    { approvalEnded, getRun },
+    { approvalEnded, getRun, getTask },
     {
+      async getTask({ params }) {
+        throw fault('not_found', `task ${params.id} not found`);
+      },
       async approvalEnded({ params, body }) {
         world.beforeCall('agentd');
         if (!world.waits.has(body.call_id)) return { ended: false };
@@ -142,9 +149,25 @@ function fakeAudit(world: ApprovaldWorld): RunningDaemon {
   );
 }
 
+function fakeMaild(world: ApprovaldWorld): RunningDaemon {
+  const { deliverNotices } = maildRoutes;
+  return fakeDaemon(
+    'maild',
+    { deliverNotices },
+    {
+      async deliverNotices({ body }) {
+        world.beforeCall('maild');
+        world.mails.push(...body.notices);
+        return { delivered: body.notices.length };
+      },
+    },
+  );
+}
+
 export type ApprovaldTestHost = {
   hosted: RunningDaemon;
   toold: ApprovaldTestClient;
+  maild: ApprovaldTestClient;
   /** People with their own key. */
   alice: Reviewer;
   bob: Reviewer;
@@ -199,6 +222,7 @@ export async function hostApprovald(
   const here = new Map<DaemonName, RunningDaemon>([
     ['agentd', fakeAgentd(world)],
     ['auditd-ai', fakeAudit(world)],
+    ['maild', fakeMaild(world)],
   ]);
   const host = await hostDaemon(
     approvald,
@@ -221,6 +245,7 @@ export async function hostApprovald(
   return {
     hosted: host,
     toold,
+    maild: as({ kind: 'daemon', principal: 'service:maild', daemon: 'maild' }),
     as,
     alice: person('alice'),
     bob: person('bob'),

@@ -8,12 +8,14 @@ import type { Client } from '../../../platform/link.ts';
 import type { Log } from '../../../platform/log.ts';
 import { makeWakeLoop } from '../../../platform/wake-loop.ts';
 import type { agentdRoutes } from '../../../wire/agentd.ts';
+import type { approvaldRoutes } from '../../../wire/approvald.ts';
 import type { ContextId, TaskId, WaitId } from '../../../wire/primitives.ts';
 import type { Delivery } from '../delivery.ts';
 import type { MailParser } from '../parser/parser.ts';
 import { traceMail } from '../rules/trace.ts';
 import type { DueRecipient, IncomingRow, IncomingStore } from '../store/incoming.ts';
 import type { MailRow } from '../store/schema.ts';
+import { giveToApprovals } from './decisions.ts';
 
 export type Handover = { wake(): void; stop(): Promise<void> };
 
@@ -22,6 +24,7 @@ export type HandoverDeps = {
   findByMessage(box: string, messageId: string): Promise<MailRow | undefined>;
   delivery: Delivery;
   agentd: Pick<Client<typeof agentdRoutes>, 'takeMail' | 'takeAttachment'>;
+  approvald: Pick<Client<typeof approvaldRoutes>, 'decideByReply'>;
   parser: MailParser;
   domain: string;
   clock: Clock;
@@ -30,9 +33,12 @@ export type HandoverDeps = {
 };
 
 const BATCH_MAX = 32;
+const DECIDED = { status: 'done', became: 'decision' } as const;
+const REFUSED = { status: 'failed', detail: 'nothing was decided' } as const;
 const BACKOFF_MS = { min: 200, max: 5_000 };
 const RETRY_MS = { min: 500, max: 10_000 };
 const PERSON = 'person:';
+const AGENT = 'agent:';
 
 export function makeHandover(deps: HandoverDeps): Handover {
   const { store, clock, log, failpoint } = deps;
@@ -47,6 +53,13 @@ export function makeHandover(deps: HandoverDeps): Handover {
     failpoint('maild.after-handover');
     const became = taken && { became: taken.became, taskId: taken.task_id };
     await store.endRecipient(due, { status: 'done', ...became });
+  };
+
+  const toApprovals = async (due: DueRecipient): Promise<void> => {
+    failpoint('maild.before-decision');
+    const decided = await giveToApprovals(deps, due);
+    failpoint('maild.after-decision');
+    await store.endRecipient(due, decided ? DECIDED : REFUSED);
   };
 
   const toPeople = async (due: readonly DueRecipient[]): Promise<void> => {
@@ -72,12 +85,14 @@ export function makeHandover(deps: HandoverDeps): Handover {
     async work() {
       const due = await store.listDue(BATCH_MAX);
       const people = due.filter(({ recipient }) => recipient.startsWith(PERSON));
-      const agents = due.filter(({ recipient }) => !recipient.startsWith(PERSON));
+      const agents = due.filter(({ recipient }) => recipient.startsWith(AGENT));
+      const replies = due.filter(({ recipient }) => recipient.startsWith('service:'));
       await Promise.all([
         toPeople(people).catch(async (error: unknown) => {
           for (const one of people) await fail(one, error);
         }),
         ...agents.map((one) => toAgent(one).catch((error: unknown) => fail(one, error))),
+        ...replies.map((one) => toApprovals(one).catch((error: unknown) => fail(one, error))),
       ]);
       return store.findNextMs();
     },
@@ -103,7 +118,7 @@ async function findAnswered(
 
 async function giveToAgent(deps: HandoverDeps, { mail, recipient }: DueRecipient) {
   const { agentd, delivery } = deps;
-  const agent = recipient.slice('agent:'.length);
+  const agent = recipient.slice(AGENT.length);
   const key = `${mail.id} ${agent}`;
   const answered = await findAnswered(deps, mail);
   const artifacts = mail.attachments === 0 ? [] : await storeAttachments(deps, mail, key);

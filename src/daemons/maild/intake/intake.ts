@@ -62,6 +62,7 @@ export function makeIntake(deps: IntakeDeps): Intake {
     sender: MailSender,
     to: Recipient,
   ): Promise<SmtpRefusal | undefined> => {
+    if (to.kind === 'service') return checkDecider(sender);
     if (sender.kind === 'outside')
       return (await deps.permitsOutside(principalOf(sender), to))
         ? undefined
@@ -128,7 +129,7 @@ export function makeIntake(deps: IntakeDeps): Intake {
         return {
           recipient,
           fingerprint: sha256Hex(JSON.stringify(identity)),
-          status: isAutomatic && one.kind === 'agent' ? 'ignored' : 'due',
+          status: isAutomatic && one.kind !== 'person' ? 'ignored' : 'due',
         };
       });
       failpoint('maild.before-take');
@@ -138,6 +139,16 @@ export function makeIntake(deps: IntakeDeps): Intake {
       return undefined;
     },
   };
+}
+
+/** Only a person's own key says that it is that person; approvald checks the rest. */
+function checkDecider(sender: MailSender): SmtpRefusal | undefined {
+  if (sender.kind === 'outside')
+    return refuse(550, '5.7.1 decisions are taken from people who log in with their key');
+  if (sender.owner === undefined)
+    return refuse(550, `5.7.1 ${sender.name} has no key of their own: agentctl person add NAME`);
+  if (sender.role === 'reader') return refuse(550, `5.7.1 the key of ${sender.name} may only read`);
+  return undefined;
 }
 
 /** Nobody writes in the name of another person here, or of an agent. */

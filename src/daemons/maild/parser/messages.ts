@@ -18,6 +18,8 @@ export type ParsedMail = {
   /** The address of the field From, in lower case; null if there is none, or several. */
   from: string | null;
   text: string;
+  /** Null if it has no plain text: HTML hides what is quoted. */
+  firstLine: string | null;
   attachments: ParsedAttachment[];
   /** Written by a program or sent to a list (RFC 3834, RFC 2919): nothing answers it. */
   isAutomatic: boolean;

@@ -26,6 +26,7 @@ export async function parseMail(raw: Uint8Array, withContent: boolean): Promise<
     subject: toLine(email.subject ?? ''),
     from: readFrom(email),
     text: readText(email),
+    firstLine: readFirstLine(email),
     attachments: email.attachments.map((part) => readAttachment(part, names, withContent)),
     isAutomatic: isAutomatic(email),
   };
@@ -42,6 +43,14 @@ function readText({ text, html }: Email): string {
     .toWellFormed()
     .replace(/(?![\n\t])\p{Cc}/gu, '');
   return kept.length > TEXT_CHARS_MAX ? `${kept.slice(0, TEXT_CHARS_MAX)}\n…` : kept;
+}
+
+const FIRST_LINE_CHARS_MAX = 3_000;
+
+/** The sender's own: not a line that they quote, and no text that only HTML shows. */
+function readFirstLine({ text = '' }: Email): string | null {
+  const line = readNewText(text).split('\n', 1)[0]!.trim();
+  return line === '' ? null : line.slice(0, FIRST_LINE_CHARS_MAX);
 }
 
 const toLine = (text: string): string =>

@@ -1,7 +1,9 @@
 // Finds who an address is: agents, people, and the aliases for them. Pure.
+import { REPLY_MAILBOX } from '../../../wire/approvald/replies.ts';
 import type { SmtpRefusal } from './raw-message.ts';
 
-export type Recipient = { kind: 'agent' | 'person'; name: string };
+/** The service: approvald, for what people reply to its requests. */
+export type Recipient = { kind: 'agent' | 'person' | 'service'; name: string };
 
 /** Who can get mail now. */
 export type Directory = {
@@ -39,6 +41,8 @@ const POSTMASTER_NAMES = new Set(['postmaster', 'root', 'mailer-daemon']);
 
 function resolveName(local: string, directory: Directory, above: readonly string[]): Resolved {
   const { agents, aliases, personas, postmaster, isPerson } = directory;
+  // Nobody else can have this name: what is sent to it is for approvald only.
+  if (local.toLowerCase() === REPLY_MAILBOX) return one('service', REPLY_MAILBOX);
   if (Object.hasOwn(aliases, local) && !above.includes(local)) {
     if (above.length >= ALIASES_DEEP_MAX)
       return refuse(550, `5.4.6 the alias ${above[0]} is nested too deeply`);

@@ -13,7 +13,7 @@ import { openOutbox } from '../../../../src/platform/outbox.ts';
 import { openSqlite } from '../../../../src/platform/sql/sqlite.ts';
 import { type AskApproval, approvaldRoutes } from '../../../../src/wire/approvald.ts';
 import type { MemoryId } from '../../../../src/wire/memoryd/records.ts';
-import type { RunId, TaskId } from '../../../../src/wire/primitives.ts';
+import type { ApprovalId, RunId, TaskId } from '../../../../src/wire/primitives.ts';
 import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
@@ -27,7 +27,7 @@ import {
 type RequestedApproval = { body: AskApproval; id: string; nonce: string };
 
 const person = (name: string) => ({ principal: `person:${name}`, key: name });
-const decision = { rule: 'r', second: false };
+const decision = { rule: 'r', second: false, channel: 'api' as const };
 const approval = { ...decision, answer: 'approve' as const, permitExpiresMs: 1_000 };
 const DAY_MS = 86_400_000;
 
@@ -86,7 +86,18 @@ async function makeHistory(store: ApprovaldStore, n: number): Promise<void> {
     nonce: three.nonce,
     text: 'x?',
   });
-  await request(store, `${n}d`);
+  const open = await request(store, `${n}d`);
+  await useReplyCodes(store, open);
+}
+
+async function useReplyCodes(store: ApprovaldStore, { id, nonce }: RequestedApproval) {
+  const of = { approvalId: id as ApprovalId, person: 'person:alice', nonce };
+  for (const expiresMs of [0, Number.MAX_SAFE_INTEGER]) {
+    const { code } = await store.issueReplyCode({ ...of, expiresMs });
+    const reply = { code, person: 'person:alice', answers: null };
+    await store.takeReplyCode({ ...reply, mailId: `mail_${code}` });
+  }
+  await store.issueReplyCode({ ...of, expiresMs: Number.MAX_SAFE_INTEGER });
 }
 
 async function readAll(store: ApprovaldStore, clock: ManualClock): Promise<void> {
@@ -149,6 +160,7 @@ async function use(file: string): Promise<void> {
     config: approvaldConfig.parse({ pending_per_agent_max: 1_000 }),
     signing: { keyId: 'k', signJson: () => 's' } as never,
     targets: ['command'],
+    replyTarget: 'mail',
     onCommitted: () => {},
   });
   await forEachOf(2 * HISTORY, (n) => makeHistory(store, n));
