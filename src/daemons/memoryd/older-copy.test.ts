@@ -126,6 +126,28 @@ test('while the log does not answer, memoryd does not start', async () => {
   assert.deepEqual(await findTexts('okapi'), ['The okapi sleeps.'], 'control');
 });
 
+for (const name of ['before-append', 'after-append', 'after-commit', 'before-erase', 'after-erase'])
+  test(`a start that fails at ${name} is made good by the next`, async () => {
+    let failures = 0;
+    const failOnce = (point: string): void => {
+      if (point === `memoryd.${name}` && failures++ === 0) throw new Error('a crash');
+    };
+    const putOlder = OLDER['the journal and the tables']!;
+    const started = forgetAfterCopy(() => {
+      putOlder();
+      world.failpoint = failOnce;
+    });
+    // It starts before files are rewritten.
+    const mayStart = name.endsWith('erase');
+    if (mayStart) await started;
+    else await assert.rejects(started, /a crash/);
+    assert.equal(failures, 1, 'control');
+    await restart();
+    await isGone();
+    assert.deepEqual(await findTexts('okapi'), []);
+    assert.deepEqual(await findTexts('horse'), ['The horse is awake.']);
+  });
+
 test('a newer copy that follows an older one lacks only what was forgotten after it', async () => {
   const one = await host.remember('The okapi sleeps.');
   const two = await host.remember('The okapi runs.');

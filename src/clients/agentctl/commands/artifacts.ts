@@ -16,13 +16,20 @@ const HEADERS = [
   { title: 'STORED' },
 ] as const;
 
-export async function list({ args, out, runtime }: Session): Promise<void> {
-  const query = {
-    task_id: args.text('task'),
-    context_id: args.text('context'),
-    cursor: args.text('cursor'),
-    limit: args.number('limit') ?? 50,
-  };
+type ArtifactQuery = { task_id?: string | undefined; context_id?: string | undefined };
+
+export const list = (session: Session): Promise<void> =>
+  printArtifacts(session, {
+    task_id: session.args.text('task'),
+    context_id: session.args.text('context'),
+  });
+
+/** Newest first. */
+export async function printArtifacts(
+  { args, out, runtime }: Session,
+  where: ArtifactQuery = {},
+): Promise<void> {
+  const query = { ...where, cursor: args.text('cursor'), limit: args.number('limit') ?? 50 };
   const answer = await runtime().call('agentd', 'listArtifacts', { query });
   out.print(answer, () => {
     if (answer.artifacts.length === 0) return ['No artifacts.'];

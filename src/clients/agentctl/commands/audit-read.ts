@@ -22,12 +22,25 @@ function printEvent(event: AuditEvent, out: Out): void {
 
 export async function tail({ args, out, runtime }: Session): Promise<void> {
   const filter = { event: args.text('event') };
-  const events = await readNewest(runtime(), filter, args.number('lines') ?? 20);
-  for (const event of events.toReversed()) printEvent(event, out);
-  if (events.length === 0 && !out.json) out.info(`No events of ${filter.event ?? 'any kind'}.`);
+  const events = await printNewest(runtime(), out, {
+    ...filter,
+    lines: args.number('lines') ?? 20,
+  });
   if (!args.flag('follow')) return;
   const after = events[0]?.seq ?? -1;
   await follow(runtime(), after, filter, { onEvent: (event) => printEvent(event, out), out });
+}
+
+/** Oldest first. */
+export async function printNewest(
+  runtime: RuntimeClient,
+  out: Out,
+  { event: kind, lines }: { event?: string | undefined; lines: number },
+): Promise<AuditEvent[]> {
+  const events = await readNewest(runtime, { event: kind }, lines);
+  for (const event of events.toReversed()) printEvent(event, out);
+  if (events.length === 0 && !out.json) out.info(`No events of ${kind ?? 'any kind'}.`);
+  return events;
 }
 
 /** Newest first. */

@@ -4,9 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import type { ArtifactView } from '../../../wire/agentd.ts';
 import type { MemorySnapshot, MemoryView, RecalledMemory } from '../../../wire/memoryd/records.ts';
 import { type FakeRuntime, startFake } from '../testing/fake-runtime.ts';
-import { at, id } from '../testing/fixtures.ts';
+import { at, event, id } from '../testing/fixtures.ts';
 import { agentctl } from '../testing/run-agentctl.ts';
 
 let fake: FakeRuntime;
@@ -247,6 +248,47 @@ test('memory list and history print one line each, and every version', async () 
   assert.match(listed, /active +semantic +project:app +Herons eat fish/);
   assert.match(listed, /More: --cursor memory_next/);
   assert.match((await run('memory', 'history', ID)).stdout, /version 1 {2}person:alice/);
+});
+
+test('memory list has the views artifact and audit, from those that keep them', async () => {
+  const artifact: ArtifactView = {
+    id: id<ArtifactView['id']>('artifact', 1),
+    ref: `artifact://${id('artifact', 1)}`,
+    name: 'notes.md',
+    mime_type: 'text/markdown',
+    size_bytes: 7,
+    object_hash: 'a'.repeat(64),
+    created_by: 'agent:coder',
+    task_id: null,
+    context_id: null,
+    labels: [],
+    created_at: at(0),
+  };
+  fake.script({
+    agentd: {
+      listArtifacts: async () => ({ artifacts: [artifact], cursor: null }),
+    },
+    'auditd-ai': {
+      events: async () => ({ events: [event(1), event(2)], cursor: null }),
+    },
+  });
+  fake.seen.length = 0;
+  const artifacts = await run('memory', 'list', '--class', 'artifact', '--limit', '3');
+  assert.match(artifacts.stdout, /artifact_\w+ +notes\.md +text\/markdown/);
+  const log = await run('memory', 'list', '--class', 'audit', '--limit', '2');
+  assert.equal(log.stdout.trim().split('\n').length, 2, log.stdout);
+  assert.deepEqual(
+    fake.seen.map(({ route, query }) => [route, (query as { limit?: number }).limit]),
+    [
+      ['listArtifacts', 3],
+      ['events', 2],
+    ],
+  );
+  const scoped = await run('memory', 'list', '--class', 'audit', '--scope', 'team');
+  assert.equal(scoped.code, 2);
+  assert.match(scoped.stderr, /the class audit has no scopes/);
+  const written = await run('memory', 'remember', 'team', 'x', '--class', 'artifact');
+  assert.equal(written.code, 2, 'a view is not written');
 });
 
 test('memory export writes lines that import reads, with their marks', async () => {

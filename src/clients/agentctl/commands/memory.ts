@@ -1,4 +1,5 @@
 // agentctl memory remember, propose, search, show, list, history and rebuild.
+import { fault } from '../../../wire/errors.ts';
 import type { MemoryView, NewMemory, RecalledMemory } from '../../../wire/memoryd/records.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { Args, Session } from '../command.ts';
@@ -121,7 +122,26 @@ export async function rebuild({ out, runtime }: Session): Promise<void> {
   ]);
 }
 
-export async function list({ args, out, runtime }: Session): Promise<void> {
+/** Classes that other daemons keep. They are asked with the caller's own key; memoryd is not. */
+const VIEWS: Readonly<Record<string, (session: Session) => Promise<unknown>>> = {
+  artifact: async (session) => (await import('./artifacts.ts')).printArtifacts(session),
+  async audit({ args, out, runtime }) {
+    const { printNewest } = await import('./audit-read.ts');
+    return printNewest(runtime(), out, { lines: args.number('limit') ?? 50 });
+  },
+};
+
+export async function list(session: Session): Promise<void> {
+  const { args, out, runtime } = session;
+  const view = VIEWS[args.text('class') ?? ''];
+  if (view !== undefined) {
+    if (args.text('scope') !== undefined || args.text('status') !== undefined)
+      throw fault('bad_usage', `the class ${args.text('class')} has no scopes and no status`, {
+        hint: 'Leave out --scope and --status.',
+      });
+    await view(session);
+    return;
+  }
   const query = {
     scope: args.text('scope'),
     class: args.text('class') as MemoryView['class'] | undefined,

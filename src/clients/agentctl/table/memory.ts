@@ -7,6 +7,8 @@ const IDS: Positional = { name: 'ID', many: true, completes: 'memory' };
 const load = async () => await import('../commands/memory-changes.ts');
 const loadFiles = async () => await import('../commands/memory-files.ts');
 const CLASSES = ['episodic', 'semantic', 'procedural', 'preference'];
+/** Kept by agentd and auditd-ai. */
+const VIEWS = ['artifact', 'audit'];
 const SCOPE: Option = {
   name: 'scope',
   value: 'SCOPE',
@@ -111,7 +113,13 @@ export const memoryCommands: readonly Command[] = [
     path: ['memory', 'list'],
     options: [
       { name: 'scope', value: 'SCOPE', help: 'of this scope, and those below it' },
-      { name: 'class', value: 'CLASS', completes: CLASSES, only: true, help: 'of this class' },
+      {
+        name: 'class',
+        value: 'CLASS',
+        completes: [...CLASSES, ...VIEWS],
+        only: true,
+        help: 'of this class; artifact and audit are views of what agentd and the log have',
+      },
       {
         name: 'status',
         value: 'STATUS',
