@@ -20,7 +20,7 @@ const BASIC = [
 
 const CAPABILITIES = new Map<string, readonly string[]>([
   ['team.basic', BASIC],
-  ['task.delegate', ['task.delegate', 'task.apply', 'task.discard']],
+  ['task.delegate', ['task.delegate', 'task.update', 'task.apply', 'task.discard']],
   ['git.read', ['git.status', 'git.diff', 'git.log', 'git.show']],
   ['git.write_branch', ['git.commit', 'git.branch', 'git.worktree']],
   ['tests.run', ['tests.run']],

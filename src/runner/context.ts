@@ -96,13 +96,20 @@ export function inboxMessage(messages: MessageView[]): Message {
     const text = message.parts
       .map((part) => (part.kind === 'text' ? part.text : JSON.stringify(part)))
       .join('\n');
-    return `Message ${message.id} (${message.type}) from ${message.from}:\n${text}`;
+    return `Message ${message.id} (${message.type}) from ${message.from}${turnText(message)}:\n${text}`;
   });
   return {
     role: 'user',
     parts: [{ type: 'text', text: lines.join('\n\n') }],
     labels: [...new Set(messages.flatMap((m) => m.labels))],
   };
+}
+
+function turnText({ turn }: MessageView): string {
+  if (turn === undefined) return '';
+  const count = turn.max === 0 ? `turn ${turn.n}` : `turn ${turn.n} of ${turn.max}`;
+  const owner = turn.awaits_reply ? '; it waits for your reply, so the next move is yours' : '';
+  return ` (${count} in this thread${owner})`;
 }
 
 export function noteToModel(text: string): Message {

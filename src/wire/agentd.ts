@@ -26,6 +26,7 @@ import {
   TreeNode,
   WaitView,
 } from './agentd/tasks.ts';
+import { threadRoutes } from './agentd/threads.ts';
 import { erasureRoutes } from './copies.ts';
 import {
   AgentName,
@@ -62,6 +63,7 @@ export * from './agentd/proposals.ts';
 export * from './agentd/retention.ts';
 export * from './agentd/skills.ts';
 export * from './agentd/tasks.ts';
+export * from './agentd/threads.ts';
 
 const idParam = <S extends z.ZodType>(schema: S) => z.strictObject({ id: schema });
 const nameParam = z.strictObject({ name: AgentName });
@@ -75,6 +77,7 @@ export const agentdRoutes = routes({
   ...skillRoutes,
   ...retentionRoutes,
   ...diskUsageRoutes,
+  ...threadRoutes,
   status: route({ method: 'GET', path: '/v1/status', callers: ['operator'], output: StatusView }),
   halt: route({
     method: 'POST',

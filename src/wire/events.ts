@@ -46,6 +46,8 @@ export const EVENT_KINDS = [
   'wait.ended',
   'message.sent',
   'message.delivered',
+  // a turn between agents was refused
+  'thread.limited',
   'artifact.stored',
   'artifact.read',
   'artifact.shared',

@@ -30,6 +30,11 @@ export const agentdCallRows = rows({
       ['an unknown colleague', (g) => withBody(g, { agent: 'nobody' }), 'not_found'],
     ],
   },
+  toolUpdateTask: {
+    refused: 'not_found',
+    good: asTool(() => ({ task_id: deriveId<TaskId>('task', 'none'), priority: 1 })),
+    bad: [['a failure policy', (g) => withBody(g, { on_failure: 'retry' }), 'bad_request']],
+  },
   toolChanges: {
     refused: 'not_found',
     good: asTool(() => ({ action: 'apply', task_id: deriveId<TaskId>('task', 'none') })),

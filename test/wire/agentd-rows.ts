@@ -188,6 +188,16 @@ tasks: [{ id: a, goal: Hold still, agent: worker }]
     check: (response: { match: { reason: string } }) =>
       assert.equal(response.match.reason, 'named'),
   },
+  getThread: {
+    good: async (world) => {
+      const { task } = await world.agentd.getTask({ params: { id: await blockedTask(world) } });
+      return { params: { id: task.context_id } };
+    },
+    check: (response: { thread: { turns: number; next_move: { owner: string } } }) => {
+      assert.equal(response.thread.turns, 0);
+      assert.equal(response.thread.next_move.owner, 'agent:worker');
+    },
+  },
   updateTask: {
     good: async (world) => ({
       params: { id: await blockedTask(world) },

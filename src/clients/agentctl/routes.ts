@@ -34,6 +34,7 @@ export const PATHS = {
     getDigest: 'GET /v1/digest',
     mailDigest: 'POST /v1/digest/mail',
     getTaskMatch: 'GET /v1/tasks/{id}/match',
+    getThread: 'GET /v1/threads/{id}',
     updateTask: 'POST /v1/tasks/{id}/update',
     getTree: 'GET /v1/tasks/{id}/tree',
     keepTask: 'PUT /v1/tasks/{id}/kept',

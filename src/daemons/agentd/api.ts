@@ -233,7 +233,7 @@ function makeAgentHandlers({ store, agents }: ApiDeps) {
 }
 
 function makeThreadHandlers(deps: ApiDeps) {
-  const { store, artifacts, markSync } = deps;
+  const { store, artifacts, markSync, config } = deps;
   return {
     async listWaits({ query }: HandlerContext<Routes['listWaits']>) {
       const { limit, cursor, ...filter } = query;
@@ -274,6 +274,9 @@ function makeThreadHandlers(deps: ApiDeps) {
       });
       return { artifact: toArtifactView(row) };
     },
+    getThread: async ({ params }: HandlerContext<Routes['getThread']>) => ({
+      thread: { ...(await store.thread(params.id)), turns_max: config.threads.turns_max },
+    }),
     async listArtifacts({ query }: HandlerContext<Routes['listArtifacts']>) {
       const { limit, cursor, ...filter } = query;
       const page = await store.artifacts(filter, { limit, cursor });

@@ -16,25 +16,26 @@ import type { Artifacts } from './artifacts.ts';
 import type { AgentdConfig } from './config.ts';
 import type { MarkSync } from './mark-sync.ts';
 import type { MemoryInputs } from './memory/inputs.ts';
-import { assertMessageAllowed, computeMessageLabels, formatText } from './message-rules.ts';
 import type { ChangeForParent, ForkLayer } from './own-layers.ts';
 import { clampToParent, type TaskLimits } from './rules.ts';
 import {
-  type MessageRow,
   type RunRow,
   type TaskRow,
   toArtifactView,
-  toMessageView,
   toWaitView,
   type WaitRow,
 } from './store/rows.ts';
 import type { AgentdStore, RunCall } from './store/store.ts';
 import type { NewTask } from './store/tasks.ts';
+import type { TurnRefusal } from './store/threads.ts';
+import { limitFault, makeSendMessage, readThreadLimits } from './threads/send-message.ts';
+import { makeThreadCost } from './threads/thread-cost.ts';
 
 type Routes = typeof agentdRoutes;
 type CallName =
   | 'toolDelegate'
   | 'toolFinish'
+  | 'toolUpdateTask'
   | 'toolChanges'
   | 'toolMessage'
   | 'toolPutArtifact'
@@ -72,8 +73,7 @@ export type CallDeps = {
 const RESULT_INLINE_MAX = 32_768;
 const APPROVAL_SLACK_MS = 60_000;
 
-type DelegateResult = { task: TaskRow; wait: WaitRow | null };
-type SendResult = { message: MessageRow; wait: WaitRow | null };
+type DelegateResult = { task: TaskRow; wait: WaitRow | null } | TurnRefusal;
 type RunCallBody = { run_id: string; fence: number; call_id: string };
 
 export function toRunCall(body: RunCallBody, part?: string): RunCall {
@@ -95,30 +95,34 @@ export function makeCalls(deps: CallDeps): CallHandlers {
     return { run, task: await store.taskRow(run.task_id) };
   };
 
-  const viewDelegation = async ({ task, wait }: DelegateResult) => ({
-    task: await store.viewTask(task),
-    wait: wait === null ? null : toWaitView(wait),
-  });
-  const viewSent = ({ message, wait }: SendResult) => ({
-    message: toMessageView(message),
-    wait: wait === null ? null : toWaitView(wait),
-  });
+  const viewDelegation = async (result: DelegateResult) => {
+    if ('refused' in result) throw limitFault(result, false);
+    const { task, wait } = result;
+    return {
+      task: await store.viewTask(task),
+      wait: wait === null ? null : toWaitView(wait),
+    };
+  };
+  const assertDelegable = async ({ agent }: RunRow, to: string): Promise<void> => {
+    const { delegateTo } = (await store.agent(agent)).spec.team;
+    if (delegateTo !== null && !delegateTo.includes(to))
+      throw fault('denied', `${agent} may not delegate to ${to}`, {
+        hint: `Delegate to one of: ${delegateTo.join(', ')}.`,
+      });
+    if (to === agent)
+      throw fault('denied', 'an agent cannot delegate to itself', {
+        hint: 'Do it yourself, or delegate to another agent.',
+      });
+  };
+
+  const sendMessage = makeSendMessage({ ...deps, threadCost: makeThreadCost(deps) });
 
   return {
     async toolDelegate({ body }: HandlerContext<Routes['toolDelegate']>) {
       const recorded = await store.findRecordedCall<DelegateResult>(toRunCall(body));
       if (recorded !== undefined) return viewDelegation(recorded);
       const { run, task } = await findRunAndTask(body);
-      const { spec } = await store.agent(run.agent);
-      if (spec.team.delegateTo !== null && !spec.team.delegateTo.includes(body.agent)) {
-        throw fault('denied', `${run.agent} may not delegate to ${body.agent}`, {
-          hint: `Delegate to one of: ${spec.team.delegateTo.join(', ')}.`,
-        });
-      }
-      if (body.agent === run.agent)
-        throw fault('denied', 'an agent cannot delegate to itself', {
-          hint: 'Do it yourself, or delegate to another agent.',
-        });
+      await assertDelegable(run, body.agent);
       if (task.depth + 1 > config.delegation_depth_max)
         throw fault(
           'limit',
@@ -163,14 +167,22 @@ export function makeCalls(deps: CallDeps): CallHandlers {
         labels: [...new Set<string>([...(JSON.parse(task.labels) as string[]), ...marks, 'agent'])],
       };
       deps.failpoint('agentd.before-delegate');
-      const result = await store.delegate(
-        toRunCall(body),
-        child,
-        body.wait ? {} : undefined,
-        config.children_max,
-      );
+      const result = await store.delegate(toRunCall(body), child, body.wait ? {} : undefined, {
+        childrenMax: config.children_max,
+        limits: readThreadLimits(config),
+      });
       deps.failpoint('agentd.after-delegate');
       return viewDelegation(result);
+    },
+
+    async toolUpdateTask({ body }) {
+      const call = toRunCall(body);
+      const recorded = await store.findRecordedCall<TaskRow>(call);
+      if (recorded !== undefined) return { task: await store.viewTask(recorded) };
+      const { run_id: runId, fence: _, call_id: __, task_id: id, ...change } = body;
+      if (change.agent !== undefined)
+        await assertDelegable(await store.runRow(runId), change.agent);
+      return { task: await store.viewTask(await store.updateSubtask(call, id, change)) };
     },
 
     async toolChanges({ body }) {
@@ -231,46 +243,7 @@ export function makeCalls(deps: CallDeps): CallHandlers {
       return { task: await store.viewTask(row) };
     },
 
-    async toolMessage({ body }) {
-      const recorded = await store.findRecordedCall<SendResult>(toRunCall(body));
-      if (recorded !== undefined) return viewSent(recorded);
-      const { run, task } = await findRunAndTask(body);
-      const { spec } = await store.agent(run.agent);
-      const from = `agent:${run.agent}`;
-      const to = body.message.to;
-      const inThread =
-        to.startsWith('agent:') &&
-        (await store.tasks({ context_id: task.context_id, assigned_to: to.slice(6) }, { limit: 1 }))
-          .rows.length > 0;
-      assertMessageAllowed({
-        type: body.message.type,
-        from,
-        to,
-        inThread,
-        talkTo: spec.team.talkTo,
-        isServiceRunning: deps.isServiceRunning,
-      });
-      if (to.startsWith('agent:')) await store.agent(to.slice(6));
-      const sent = await store.sendFromRun(
-        toRunCall(body),
-        {
-          type: body.message.type,
-          contextId: task.context_id,
-          taskId: task.id,
-          from,
-          to,
-          inReplyTo: body.message.in_reply_to ?? null,
-          labels: computeMessageLabels(from, JSON.parse(task.labels) as Label[]),
-          parts: body.message.parts,
-          text: formatText(body.message.parts),
-          delivered: false,
-        },
-        body.wait_reply
-          ? { expiresMs: clock.nowMs() + (body.expires_in_s ?? 3_600) * 1000 }
-          : undefined,
-      );
-      return viewSent(sent);
-    },
+    toolMessage: ({ body }) => sendMessage(body, toRunCall(body)),
 
     async toolPutArtifact({ body }) {
       const { run, task } = await findRunAndTask(body);

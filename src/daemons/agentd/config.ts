@@ -29,6 +29,17 @@ export const agentdConfig = z.strictObject({
       max_time_s: z.int().min(1).max(31_536_000).default(86_400),
     })
     .prefault({}),
+  /** Limits of a thread, until a person writes there; 0: no limit. */
+  threads: z
+    .strictObject({
+      /** Turns: an agent writes or delegates to another, after that one wrote or as the first. */
+      turns_max: z.int().min(0).max(100_000).default(40),
+      /** Turns in a row between two agents that only repeat what one of them said. */
+      repeats_max: z.int().min(0).max(1_000).default(2),
+      /** The cost of a thread before the next message between agents. */
+      cost_microusd_max: z.int().min(0).default(10_000_000),
+    })
+    .prefault({}),
   memory: z
     .strictObject({
       /** Runs start with what their scopes know about the goal. */

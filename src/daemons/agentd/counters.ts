@@ -21,6 +21,7 @@ const COUNTERS: Partial<Record<EventDraft['event'], string>> = {
   'run.broken': 'runs_broken',
   'wait.opened': 'waits_opened',
   'message.sent': 'messages_sent',
+  'thread.limited': 'threads_limited',
   'artifact.stored': 'artifacts_stored',
 };
 

@@ -1,5 +1,6 @@
 // Takes mail for agents from maild. From a person it answers a question, reaches an agent that
 // works in the thread, or becomes a task; from outside it becomes a task if a rule permits that.
+import type { Clock } from '../../platform/clock.ts';
 import { isFault } from '../../platform/daemon.ts';
 import type { HandlerContext, Handlers } from '../../platform/dispatch.ts';
 import { hashJson } from '../../platform/json.ts';
@@ -10,9 +11,13 @@ import type { TaskInput, TaskView } from '../../wire/agentd.ts';
 import { fault } from '../../wire/errors.ts';
 import type { ContextId, Label, TaskId } from '../../wire/primitives.ts';
 import type { Artifacts } from './artifacts.ts';
+import type { AgentdConfig } from './config.ts';
 import { computeMessageLabels } from './message-rules.ts';
 import type { AgentdService } from './service.ts';
 import type { AgentdStore } from './store/store.ts';
+import { findMailLoop, MAIL_WINDOW_MS } from './threads/mail-rules.ts';
+import { readThreadLimits } from './threads/send-message.ts';
+import { shorten, writeDigest } from './threads/thread-digest.ts';
 
 type Routes = typeof mailRoutes;
 type TakeMail = HandlerContext<Routes['takeMail']>['body'];
@@ -23,6 +28,8 @@ export type IncomingMailDeps = {
   service: Pick<AgentdService, 'createTask'>;
   artifacts: Pick<Artifacts, 'save'>;
   policy: () => Policy;
+  config: AgentdConfig;
+  clock: Clock;
 };
 
 const isOutside = (from: string): boolean => from.startsWith('external:');
@@ -46,11 +53,10 @@ export function makeIncomingMailHandlers(deps: IncomingMailDeps): Handlers<Route
         await assertPermitted(deps, body);
         return createTask(deps, body);
       }
-      return (
-        (await answerQuestion(store, body)) ??
-        (await reachAgent(store, body)) ??
-        createTask(deps, body)
-      );
+      const answered = await answerQuestion(store, body);
+      if (answered !== undefined) return answered;
+      await assertNoLoop(deps, body);
+      return (await reachAgent(store, body)) ?? createTask(deps, body);
     },
   };
 }
@@ -73,6 +79,23 @@ async function assertPermitted(
     context: { labels: ['outside'] },
   });
   if (answer !== 'allow') throw fault('denied', reason);
+}
+
+const onceForTask = (body: TakeMail) => onceFor(body.from, `${body.key} task`, body);
+
+/** Its sender is told, and writes to nobody again: what refuses it is an automatic mail. */
+async function assertNoLoop({ store, config, clock }: IncomingMailDeps, body: TakeMail) {
+  if (body.context_id === null) return;
+  for (const once of [onceForTask(body), onceFor(body.from, body.key, body)])
+    if ((await store.findRecorded(once)) !== undefined) return;
+  const nowMs = clock.nowMs();
+  const words = await store.wordsOf(body.context_id, body.from, nowMs - MAIL_WINDOW_MS);
+  const loop = findMailLoop(words, { text: body.text, atMs: nowMs }, readThreadLimits(config));
+  if (loop === undefined) return;
+  throw fault('limit', loop, {
+    hint: 'Write it as a new mail, or wait; agentctl send AGENT "…" has no such limit.',
+    details: { reason: 'repeats' },
+  });
 }
 
 /** Undefined if it answers no question, or one that has ended. */
@@ -106,7 +129,7 @@ function matchChoice(choices: readonly string[], text: string): string {
 /** Undefined if the agent has no live task in the thread. */
 async function reachAgent(store: AgentdStore, body: TakeMail): Promise<Taken | undefined> {
   if (body.context_id === null) return undefined;
-  const wasTask = await store.findRecorded(onceFor(body.from, `${body.key} task`, body));
+  const wasTask = await store.findRecorded(onceForTask(body));
   if (wasTask !== undefined) return undefined;
   const once = onceFor(body.from, body.key, body);
   const recorded = await store.findRecorded<{ task_id: TaskId; context_id: ContextId }>(once);
@@ -144,7 +167,7 @@ const pickIds = ({ task_id, context_id }: { task_id: TaskId; context_id: Context
 async function createTask({ store, service }: IncomingMailDeps, body: TakeMail): Promise<Taken> {
   const earlier = await findEarlier(store, body);
   const inputs: TaskInput[] = [
-    ...(earlier === undefined ? [] : [describeEarlier(earlier)]),
+    ...(earlier === undefined ? [] : [await describeEarlier(store, earlier)]),
     ...body.artifacts.map((id): TaskInput => ({ kind: 'artifact_ref', id })),
   ];
   const labels: Label[] = [isOutside(body.from) ? 'outside' : 'person', ...(earlier?.labels ?? [])];
@@ -157,7 +180,7 @@ async function createTask({ store, service }: IncomingMailDeps, body: TakeMail):
     },
     { principal: body.from, owner: body.owner ?? undefined, labels: [...new Set(labels)] },
     // The result of the earlier task never changes, so neither does the request.
-    onceFor(body.from, `${body.key} task`, body),
+    onceForTask(body),
   );
   return { became: 'task', task_id: task.id, context_id: task.context_id };
 }
@@ -172,11 +195,29 @@ async function findEarlier(store: AgentdStore, body: TakeMail): Promise<TaskView
   return task?.ended_at == null || task.context_id !== body.context_id ? undefined : task;
 }
 
-const describeEarlier = ({ goal, status, result, error }: TaskView): TaskInput => ({
-  kind: 'text',
-  text: [
-    'The request replies to an earlier task in this thread.',
-    `Its goal: ${goal.slice(0, EARLIER_CHARS_MAX)}`,
-    `It is ${status}: ${(result ?? error?.message ?? '').slice(0, EARLIER_CHARS_MAX)}`,
-  ].join('\n\n'),
-});
+/** The task that it replies to, and those before in a few lines: never a quote of quotes. */
+async function describeEarlier(
+  store: AgentdStore,
+  { id, context_id, goal, status, result, error }: TaskView,
+): Promise<TaskInput> {
+  const before = (await store.earlierTasks(context_id)).filter((task) => task.id < id);
+  const lines = before.map((task) => ({
+    who: `${task.created_by} asked ${task.assigned_to ?? 'nobody yet'}`,
+    ...(hasMarks(task.labels)
+      ? { text: null, outcome: `${task.status}, ${task.id}` }
+      : { text: task.goal, outcome: `${task.status}: ${shorten(task.result ?? '')}` }),
+  }));
+  return {
+    kind: 'text',
+    text: [
+      'The request replies to an earlier task in this thread.',
+      `Its goal: ${goal.slice(0, EARLIER_CHARS_MAX)}`,
+      `It is ${status}: ${(result ?? error?.message ?? '').slice(0, EARLIER_CHARS_MAX)}`,
+      ...(lines.length === 0 ? [] : [writeDigest('Earlier in this thread', lines)]),
+    ].join('\n\n'),
+  };
+}
+
+/** Reading them would mark the new task. */
+const hasMarks = (labels: readonly Label[]): boolean =>
+  labels.some((label) => label === 'outside' || label === 'secret' || label === 'personal');

@@ -35,6 +35,16 @@ export const MessagePart = z.discriminatedUnion('kind', [
 ]);
 export type MessagePart = z.infer<typeof MessagePart>;
 
+/** The turn of its thread that a message between agents belongs to. */
+export const MessageTurn = z.object({
+  n: z.int(),
+  /** 0: no limit. */
+  max: z.int(),
+  /** The sender waits for a reply, so the next move is the receiver's. */
+  awaits_reply: z.boolean(),
+});
+export type MessageTurn = z.infer<typeof MessageTurn>;
+
 export const MessageView = z.object({
   id: MessageId,
   type: MessageType,
@@ -49,6 +59,8 @@ export const MessageView = z.object({
   pair_seq: z.int(),
   sent_at: Timestamp,
   delivered_at: Timestamp.nullable(),
+  /** Between agents; absent in messages of earlier releases. */
+  turn: MessageTurn.optional(),
 });
 export type MessageView = z.infer<typeof MessageView>;
 

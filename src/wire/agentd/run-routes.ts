@@ -20,7 +20,16 @@ import { changeRoutes } from './changes.ts';
 import { MessageView, SendMessage } from './messages.ts';
 import { Proposal, ProposedChange } from './proposals.ts';
 import { SkillFiles, SkillName, SkillView } from './skills.ts';
-import { Delegation, Goal, Limits, RunBriefing, TaskInput, TaskView, WaitView } from './tasks.ts';
+import {
+  Delegation,
+  Goal,
+  Limits,
+  RunBriefing,
+  TaskInput,
+  TaskView,
+  UpdateSubtask,
+  WaitView,
+} from './tasks.ts';
 
 /** Identifies a call that toold performs here for a run, so that it happens once. */
 const forRun = { run_id: RunId, fence: z.int().positive(), call_id: CallId };
@@ -92,6 +101,14 @@ export const runRoutes = routes({
     output: z.object({ task: TaskView, wait: WaitView.nullable() }),
     streams: true,
   }),
+  /** Only a task that the run's own task delegated. */
+  toolUpdateTask: route({
+    method: 'POST',
+    path: '/v1/run-calls/update-task',
+    callers: ['toold'],
+    body: z.strictObject({ ...forRun, task_id: TaskId, ...UpdateSubtask.shape }),
+    output: z.object({ task: TaskView }),
+  }),
   /** Applies or discards the changes of a subtask's own layer; only its parent may. */
   toolChanges: route({
     method: 'POST',
@@ -136,7 +153,8 @@ export const runRoutes = routes({
       wait_reply: z.boolean(),
       expires_in_s: z.int().positive().max(31_536_000).optional(),
     }),
-    output: z.object({ message: MessageView, wait: WaitView.nullable() }),
+    /** Null: not sent, because a person is asked whether the two agents may go on. */
+    output: z.object({ message: MessageView.nullable(), wait: WaitView.nullable() }),
   }),
   /** Reads only: the same call may be answered again. */
   toolTeam: route({

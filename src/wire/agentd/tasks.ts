@@ -121,6 +121,10 @@ export const UpdateTask = z.strictObject({
 });
 export type UpdateTask = z.infer<typeof UpdateTask>;
 
+/** An agent's change of a task that it delegated; a subtask has no failure policy. */
+export const UpdateSubtask = UpdateTask.omit({ on_failure: true, attempts_max: true });
+export type UpdateSubtask = z.infer<typeof UpdateSubtask>;
+
 export const TaskView = z.object({
   id: TaskId,
   parent_task_id: TaskId.nullable(),

@@ -1,5 +1,5 @@
 // agentctl task list, show, cancel, keep.
-import type { RunView, TaskView, WaitView } from '../../../wire/agentd.ts';
+import type { RunView, TaskView, ThreadView, WaitView } from '../../../wire/agentd.ts';
 import type { ModelCallView, modeldRoutes } from '../../../wire/modeld.ts';
 import type { RouteResponse } from '../../../wire/route.ts';
 import type { Session } from '../command.ts';
@@ -87,11 +87,16 @@ export async function show({ args, out, runtime }: Session): Promise<void> {
     parts.collect('tool calls', countToolCalls(runtime(), id)),
   ]);
   const took = readTaken(usage, made);
+  const thread = await parts.collect(
+    'thread',
+    runtime().call('agentd', 'getThread', { params: { id: task.context_id } }),
+  );
   const { missing } = parts;
   const changes = out.json ? [] : await describeWaitingChanges(runtime(), task);
   const disarmed = await readDisarmed(runtime(), task);
-  out.print({ task, runs, waits, took, disarmed, missing }, () => [
-    ...renderTask(task, { trouble: describeTrouble(task, last?.calls[0]), took }, out),
+  const about = { trouble: describeTrouble(task, last?.calls[0]), took, thread: thread?.thread };
+  out.print({ task, thread: thread?.thread, runs, waits, took, disarmed, missing }, () => [
+    ...renderTask(task, about, out),
     ...runs.map((run) => renderRun(run)),
     ...waits.filter(({ status }) => status === 'open').map((wait) => renderWait(wait)),
     ...changes,
@@ -155,9 +160,10 @@ function formatTaken({ steps, tool_calls: calls, tokens, cost_microusd: cost }: 
 
 function renderTask(
   task: TaskView,
-  { trouble, took: taken }: { trouble: string | undefined; took: Taken | null },
+  about: { trouble: string | undefined; took: Taken | null; thread: ThreadView | undefined },
   { paint, columns }: Out,
 ): string[] {
+  const { trouble, took: taken, thread } = about;
   const now = Date.now();
   const style = STYLES[task.status];
   const status = style === undefined ? task.status : paint(style, task.status);
@@ -183,7 +189,8 @@ function renderTask(
       ['retry of', task.retry_of ?? undefined],
       ['starts after', task.after.join('\n') || undefined],
       ['workspace', formatWorkspace(task)],
-      ['thread', task.context_id],
+      ['thread', task.context_id + (thread === undefined ? '' : formatTurns(thread))],
+      ['next move', thread === undefined ? undefined : formatNextMove(thread, task)],
       ['limits', formatLimits(task.limits)],
       ['deadline', task.deadline === null ? undefined : formatRelative(task.deadline, now)],
       ['inputs', inputs.join('\n') || undefined],
@@ -198,6 +205,19 @@ function renderTask(
     paint,
     columns,
   );
+}
+
+function formatTurns({ turns, turns_max: max, stopped_by }: ThreadView): string {
+  const by = stopped_by === null ? '' : `, ended by ${stopped_by}`;
+  if (turns === 0) return by;
+  return `, ${max === 0 ? pluralize(turns, 'turn') : `turn ${turns} of ${max}`} between agents${by}`;
+}
+
+/** Whose it is in the whole thread. */
+function formatNextMove({ next_move: next }: ThreadView, task: TaskView): string {
+  const owner = next.owner === 'person:*' ? 'any person' : next.owner;
+  const where = next.task_id === task.id ? '' : ` (${next.task_id})`;
+  return `${owner} ${next.why}${where}`;
 }
 
 function formatWorkspace(task: TaskView): string | undefined {

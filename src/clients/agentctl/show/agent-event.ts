@@ -53,6 +53,8 @@ const DESCRIPTIONS: Readonly<Record<string, Describe>> = {
   'tool.call.denied': (event) => `was denied ${event.tool} by ${event.policy ?? 'policy'}`,
   'tool.call.waiting': (event) =>
     `waits for ${readText(event, 'wait_kind') || 'the end'} in ${event.tool}`,
+  'thread.limited': (event) =>
+    `may not write to ${readText(event, 'to')}: limit of the thread (${event.status})`,
   'message.sent': (event) => `wrote to ${readText(event, 'to')} (${event.status})`,
   'artifact.stored': (event) => `stored ${event.artifact} (${readText(event, 'bytes')} bytes)`,
   'persona.changed': () => 'got the persona that it proposed',

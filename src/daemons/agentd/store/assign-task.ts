@@ -9,7 +9,7 @@ import type { TaskRow } from './rows.ts';
 import { addToTaskCount, findTask } from './task-rows.ts';
 import { queueRun } from './tasks.ts';
 import type { AgentdTx } from './tx.ts';
-import { cancelTaskQuestions } from './waits.ts';
+import { cancelTaskQuestions, endWaitsForReplies } from './waits.ts';
 
 async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Promise<void> {
   await addToTaskCount(tx, task.assigned_to, task.status, -1);
@@ -20,7 +20,9 @@ async function reassign(tx: AgentdTx, task: TaskRow, agent: string): Promise<voi
     tx.nowMs,
     task.id,
   );
+  const before = task.assigned_to;
   task.assigned_to = agent;
+  if (before !== null) await endWaitsForReplies(tx, { contextId: task.context_id, agent: before });
   const queued = await findUnendedRuns(tx, task.id);
   // A started run acted as the other agent, so the new agent gets a new run.
   for (const run of queued) await endRun(tx, task, run, { outcome: 'lost', by: 'service:agentd' });
@@ -65,6 +67,28 @@ export type TaskEdit = {
   status?: 'completed' | 'failed' | undefined;
   result?: string | undefined;
 };
+
+/**
+ * An agent changes only what its own task delegated: no other task of the board, nor what those
+ * wait for, and no priority above its own.
+ */
+export async function assertOwnSubtask(
+  tx: AgentdTx,
+  { id, change, ownId }: { id: string; change: TaskEdit; ownId: string },
+): Promise<void> {
+  const own = await findTask(tx, ownId);
+  const hint =
+    'Change only tasks that you delegated. A person changes others: agentctl task update.';
+  if (id === ownId)
+    throw fault('denied', `${id} is your own task`, { hint: 'End it with task.finish.' });
+  for (const each of [id, ...(change.after ?? [])])
+    if ((await findTask(tx, each)).parent_task_id !== ownId)
+      throw fault('denied', `${each} is not a task that you delegated`, { hint });
+  if (change.priority !== undefined && change.priority > own.priority)
+    throw fault('denied', `priority ${change.priority} is above that of your own task`, {
+      hint: `Give up to ${own.priority}.`,
+    });
+}
 
 /** Changes what is given, in one transaction, or nothing. */
 export async function changeTask(

@@ -4,7 +4,7 @@ import { type IdempotencyKey, runOnce } from '../../../platform/sql/idempotency.
 import { fault } from '../../../wire/errors.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
-import { assignTask } from './assign-task.ts';
+import { assertOwnSubtask, assignTask, changeTask } from './assign-task.ts';
 import { endTask } from './end-task.ts';
 import { markTask } from './marks.ts';
 import { insertMessage } from './messages.ts';
@@ -14,8 +14,16 @@ import { findLiveRun, findRun } from './runs.ts';
 import type { AgentdStore, NewArtifact, RunCall } from './store.ts';
 import { assertActive, insertCheckedTask } from './task-methods.ts';
 import { findTask } from './task-rows.ts';
+import {
+  EXCHANGE_ASKER,
+  refuseTurn,
+  renewTurns,
+  settleExchange,
+  takeTurn,
+  toRefusal,
+} from './threads.ts';
 import { type AgentdTx, type AgentdWriteTx, insertRow } from './tx.ts';
-import { endWait, findRoot, findWait, openWait, type WaitEnding } from './waits.ts';
+import { assertCanReply, endWait, findRoot, findWait, openWait, type WaitEnding } from './waits.ts';
 
 export const callKey = (call: RunCall): IdempotencyKey => ({
   scope: `run-call ${call.runId}`,
@@ -39,6 +47,7 @@ export function makeCallMethods(
 ): Pick<
   AgentdStore,
   | 'delegate'
+  | 'updateSubtask'
   | 'finish'
   | 'sendFromRun'
   | 'send'
@@ -71,9 +80,28 @@ export function makeCallMethods(
     });
 
   return {
-    delegate: (call, task, wait, childrenMax) =>
+    delegate: (call, task, wait, { childrenMax, limits }) =>
       onceForRun(write, call, async (tx, run) => {
         await assertChildrenBelow(tx, run.task_id, childrenMax);
+        const { contextId, createdBy: from, goal: text } = task;
+        const turn = await takeTurn(tx, {
+          contextId,
+          from,
+          to: `agent:${task.agent}`,
+          text,
+          limits,
+        });
+        if ('refused' in turn) {
+          const { refused } = turn;
+          await refuseTurn(tx, {
+            callId: call.callId,
+            run,
+            contextId,
+            refused,
+            questionExpiresMs: undefined,
+          });
+          return toRefusal(refused, null);
+        }
         const row = await insertCheckedTask(tx, task);
         await insertMessage(tx, {
           type: 'TaskRequest',
@@ -100,6 +128,13 @@ export function makeCallMethods(
           }),
         };
       }),
+    updateSubtask: (call, id, change) =>
+      onceForRun(write, call, async (tx, run) => {
+        await assertOwnSubtask(tx, { id, change, ownId: run.task_id });
+        if (change.agent !== undefined) await assertActive(tx, change.agent);
+        await changeTask(tx, id, { change, by: `agent:${run.agent}` });
+        return findTask(tx, id);
+      }),
     finish: (call, ending) =>
       onceForRun(write, call, async (tx, run) => {
         await endTask(tx, await findTask(tx, run.task_id), { ...ending, winner: run.id });
@@ -108,9 +143,31 @@ export function makeCallMethods(
         tx.endedRuns.splice(0, tx.endedRuns.length, ...others);
         return findTask(tx, run.task_id);
       }),
-    sendFromRun: (call, message, wait) =>
+    sendFromRun: (call, message, wait, { questionExpiresMs, ...exchange }) =>
       onceForRun(write, call, async (tx, run) => {
-        const row = await insertMessage(tx, message);
+        const taken = await takeTurn(tx, { ...message, ...exchange });
+        if ('refused' in taken) {
+          const { contextId } = message;
+          const { refused } = taken;
+          const asked = await refuseTurn(tx, {
+            callId: call.callId,
+            run,
+            contextId,
+            refused,
+            questionExpiresMs,
+          });
+          return toRefusal(refused, asked);
+        }
+        if (wait !== undefined) await assertCanReply(tx, message);
+        const turn =
+          taken.turn === undefined
+            ? undefined
+            : {
+                n: taken.turn,
+                max: exchange.limits.turnsMax,
+                awaits_reply: wait !== undefined,
+              };
+        const row = await insertMessage(tx, { ...message, turn });
         if (wait === undefined) return { message: row, wait: null };
         return {
           message: row,
@@ -145,6 +202,10 @@ export function makeCallMethods(
         if (choices.length > 0 && !choices.includes(answer))
           throw fault('bad_request', `the answer must be one of: ${choices.join(' · ')}`);
         await endWait(tx, wait, { outcome: 'answered', answer: { text: answer }, by });
+        const { context_id: thread } = await findTask(tx, wait.task_id);
+        if (wait.from_principal === EXCHANGE_ASKER)
+          await settleExchange(tx, thread, { answer, by });
+        else await renewTurns(tx, thread, by);
         if (wait.run_id === '') {
           await assertActive(tx, answer);
           await assignTask(tx, await findTask(tx, wait.task_id), { agent: answer, by });

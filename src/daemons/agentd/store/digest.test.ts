@@ -1,7 +1,15 @@
 // Tasks as a digest reads them: those that ended since a time, questions, and unapplied layers.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DATABASES, done, makeCall, makeSubtask, type StoreWorld, world } from './testing.ts';
+import {
+  DATABASES,
+  delegate,
+  done,
+  makeCall,
+  makeSubtask,
+  type StoreWorld,
+  world,
+} from './testing.ts';
 
 const START_MS = Date.parse('2026-01-01T00:00:00Z');
 const error = { code: 'failed', message: 'It broke.', hint: 'x' };
@@ -29,12 +37,8 @@ for (const [name, open] of Object.entries(DATABASES)) {
       advance(60_000);
       const parent = await task();
       const [claimed] = await here.claim(1);
-      await store.delegate(
-        makeCall(claimed!.run),
-        makeSubtask(parent, `task_${'1'.repeat(26)}`),
-        undefined,
-        10,
-      );
+      const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
+      await delegate(store, makeCall(claimed!.run), child);
       await endNext(here, done('x'), 40);
       await store.finish(makeCall(claimed!.run), { ...done('x'), costMicrousd: 2 } as never);
       advance(60_000);

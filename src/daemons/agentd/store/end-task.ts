@@ -13,7 +13,13 @@ import { RUN_COLUMNS, type RunRow, type TaskRow } from './rows.ts';
 import { findTask, runEventIds, setTaskStatus } from './task-rows.ts';
 import { queueRun } from './tasks.ts';
 import type { AgentdTx } from './tx.ts';
-import { cancelRunWaits, cancelTaskQuestions, endWait, findWaitsOnChild } from './waits.ts';
+import {
+  cancelRunWaits,
+  cancelTaskQuestions,
+  endWait,
+  endWaitsForReplies,
+  findWaitsOnChild,
+} from './waits.ts';
 
 export type Ending = {
   status: 'completed' | 'failed' | 'canceled' | 'rejected';
@@ -72,6 +78,8 @@ export async function endTask(tx: AgentdTx, row: TaskRow, ending: Ending): Promi
   const next = ending.status === 'failed' ? await applyFailurePolicy(tx, task) : undefined;
   if (next === undefined) await settleDependents(tx, task);
   else await moveDependents(tx, task, next);
+  if (task.assigned_to !== null)
+    await endWaitsForReplies(tx, { contextId: task.context_id, agent: task.assigned_to });
 }
 
 export function findUnendedRuns(tx: AgentdTx, taskId: string): Promise<RunRow[]> {

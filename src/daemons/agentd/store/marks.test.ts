@@ -2,7 +2,15 @@
 // artifacts. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DATABASES, done, makeCall, makeSubtask, type StoreWorld, world } from './testing.ts';
+import {
+  DATABASES,
+  delegate,
+  done,
+  makeCall,
+  makeSubtask,
+  type StoreWorld,
+  world,
+} from './testing.ts';
 
 const readLabels = async ({ store }: StoreWorld, id: string): Promise<string[]> =>
   JSON.parse((await store.taskRow(id)).labels) as string[];
@@ -35,7 +43,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     const parent = await it.task();
     const run = await claimRun(it, parent.id);
     const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
-    await it.store.delegate(makeCall(run), child, {}, 9);
+    await delegate(it.store, makeCall(run), child, {});
     const childRun = await claimRun(it, child.id);
     await it.store.mark(makeCall(childRun), ['outside'], 'a page');
     assert.deepEqual(await readLabels(it, parent.id), ['person'], 'not before it has the result');

@@ -1,11 +1,13 @@
 // Stores and delivers messages within a transaction. They are numbered per pair, so each is
 // delivered once and in order. Deliveries are recorded per step, so a replayed step gets the same
 // messages.
+import type { MessageTurn } from '../../../wire/agentd.ts';
 import type { Label } from '../../../wire/primitives.ts';
 import { markTask } from './marks.ts';
 import { addMessageNotice } from './notices.ts';
 import type { MessageRow, RunRow, TaskRow } from './rows.ts';
 import { runEventIds } from './task-rows.ts';
+import { renewTurns } from './threads.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 import { endWaitsForMessage, findRoot } from './waits.ts';
 
@@ -21,6 +23,8 @@ export type NewMessage = {
   text: string;
   /** Already delivered another way, such as by the result of a wait. */
   delivered: boolean;
+  /** Between agents. */
+  turn?: MessageTurn | undefined;
 };
 
 export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<MessageRow> {
@@ -40,8 +44,10 @@ export async function insertMessage(tx: AgentdTx, message: NewMessage): Promise<
     pair_seq: lastSeq + 1,
     sent_ms: tx.nowMs,
     delivered_ms: message.delivered || answered ? tx.nowMs : null,
+    turn: message.turn === undefined ? null : JSON.stringify(message.turn),
   };
   await insertRow(tx.sql, 'messages', row);
+  await renewTurns(tx, message.contextId, message.from);
   await addMessageNotice(tx, id, row.to_principal);
   await tx.event({
     id: `${id}.sent`,

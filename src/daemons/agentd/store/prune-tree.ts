@@ -151,6 +151,13 @@ async function deleteTree(tx: AgentdTx, root: string): Promise<void> {
     root,
   );
   for (const { agent, status, n } of counts) await addToTaskCount(tx, agent, status, -Number(n));
+  await sql.run(
+    `DELETE FROM threads WHERE context_id = (SELECT context_id FROM tasks WHERE id = ?)
+       AND NOT EXISTS (SELECT 1 FROM tasks t
+         WHERE t.context_id = threads.context_id AND t.root_task_id <> ?)`,
+    root,
+    root,
+  );
   await sql.run('DELETE FROM tasks WHERE root_task_id = ?', root);
   await sql.run('DELETE FROM layer_actions WHERE root_task_id = ?', root);
   await sql.run('DELETE FROM pruned_parts WHERE root_task_id = ?', root);

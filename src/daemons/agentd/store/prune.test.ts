@@ -5,7 +5,15 @@ import { describe, it } from 'node:test';
 import type { Database } from '../../../platform/sql/database.ts';
 import { Fault } from '../../../wire/errors.ts';
 import type { NewTask } from './tasks.ts';
-import { DATABASES, done, faultCode, makeCall, type StoreWorld, world } from './testing.ts';
+import {
+  DATABASES,
+  delegate,
+  done,
+  faultCode,
+  makeCall,
+  type StoreWorld,
+  world,
+} from './testing.ts';
 
 const DAY_MS = 86_400_000;
 const NOW_MS = Date.parse('2026-01-01T00:00:00Z');
@@ -27,7 +35,7 @@ async function finishTree({ store, task, claim }: StoreWorld) {
   const claimOf = async (id: string) => (await claim()).find((found) => found.task.id === id);
   const claimed = await claimOf(root.id);
   const call = makeCall(claimed!.run);
-  const child = await store.delegate(call, childOf(root), {}, 10);
+  const child = await delegate(store, call, childOf(root), {});
   await store.park({ runId: claimed!.run.id, fence: claimed!.run.fence }, [call.callId]);
   const childClaim = await claimOf(child.task.id);
   await store.inbox({ runId: childClaim!.run.id, fence: 1 }, 0);

@@ -2,7 +2,7 @@
 // retries included, ended and new ones not. On both databases.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DATABASES, done, makeCall, makeSubtask, world } from './testing.ts';
+import { DATABASES, delegate, done, makeCall, makeSubtask, world } from './testing.ts';
 
 const RESTORE = {
   backup: 'backup_1',
@@ -63,7 +63,7 @@ for (const [name, open] of Object.entries(DATABASES)) {
     const { run } = (await it.claim())[0]!;
     await store.recordRestore(RESTORE);
     const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
-    const { task } = await store.delegate(makeCall(run), child, undefined, 9);
+    const { task } = await delegate(store, makeCall(run), child);
     assert.equal((await store.restoredTree(task.root_task_id))?.backup, 'backup_1');
     await store.cancelTask(parent.id, 'x', 'person:alice');
     const retry = await it.task({ retryOf: parent.id });

@@ -126,6 +126,8 @@ export type MessageRow = {
   pair_seq: number;
   sent_ms: number;
   delivered_ms: number | null;
+  /** JSON of a MessageTurn; absent in recorded responses of earlier releases. */
+  turn?: string | null;
 };
 export type ArtifactRow = {
   id: string;
@@ -274,6 +276,7 @@ export function toMessageView(row: MessageRow): MessageView {
     pair_seq: Number(row.pair_seq),
     sent_at: time(row.sent_ms),
     delivered_at: time(row.delivered_ms),
+    ...(row.turn == null ? {} : { turn: parse(row.turn) }),
   } as MessageView;
 }
 

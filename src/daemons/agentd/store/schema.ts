@@ -8,6 +8,7 @@ import { IDEMPOTENCY_TABLE } from '../../../platform/sql/idempotency.ts';
 import { ERASURE_TABLES } from './erasures.ts';
 import { RETENTION_TABLES } from './retention-tables.ts';
 import { SHARED_ARTIFACTS } from './shared-artifacts.ts';
+import { THREADS } from './threads.ts';
 
 export const ID_COLUMNS: IdColumns = {
   task: ['tasks', 'id'],
@@ -318,4 +319,5 @@ ${IDEMPOTENCY_TABLE}
   ERASURE_TABLES,
   SHARED_ARTIFACTS,
   DIGESTS,
+  THREADS,
 ];

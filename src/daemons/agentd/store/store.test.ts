@@ -1,7 +1,16 @@
 // The store on SQLite and on PostgreSQL (PGlite): the same transactions, the same outcomes.
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { DATABASES, done, faultCode, makeCall, makeSubtask, makeTask, world } from './testing.ts';
+import {
+  DATABASES,
+  delegate,
+  done,
+  faultCode,
+  makeCall,
+  makeSubtask,
+  makeTask,
+  world,
+} from './testing.ts';
 
 for (const [name, open] of Object.entries(DATABASES)) {
   describe(`agentd's store on ${name}`, () => {
@@ -92,9 +101,9 @@ for (const [name, open] of Object.entries(DATABASES)) {
       const [claimed] = await claim();
       const call = makeCall(claimed!.run);
       const child = makeSubtask(parent, `task_${'1'.repeat(26)}`);
-      const made = await store.delegate(call, child, {}, 10);
+      const made = await delegate(store, call, child, {});
       assert.equal(
-        (await store.delegate(call, { ...child, id: `task_${'2'.repeat(26)}` }, {}, 10)).task.id,
+        (await delegate(store, call, { ...child, id: `task_${'2'.repeat(26)}` }, {})).task.id,
         made.task.id,
         'the same call delegates once',
       );

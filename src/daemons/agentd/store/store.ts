@@ -6,6 +6,7 @@ import type { IdempotencyKey } from '../../../platform/sql/idempotency.ts';
 import type { EventDraft } from '../../../wire/events.ts';
 import type { ExternalMailOutcome } from '../../../wire/maild/external.ts';
 import type { Label } from '../../../wire/primitives.ts';
+import type { ThreadLimits } from '../threads/turn-rules.ts';
 import type { AgentSet } from './agents.ts';
 import type { ArtifactPruneMethods } from './artifact-pruning.ts';
 import type { TaskEdit } from './assign-task.ts';
@@ -22,6 +23,7 @@ import type { PrunePartMethods } from './prune-part.ts';
 import type { ArtifactRow, MessageRow, RunRow, TaskRow, WaitRow } from './rows.ts';
 import type { Claim, ClaimOptions, Crash, ProgramEnd } from './runs.ts';
 import type { NewTask } from './tasks.ts';
+import type { TurnRefusal } from './threads.ts';
 import type { Views } from './views.ts';
 import type { NewWait } from './waits.ts';
 
@@ -75,15 +77,18 @@ export type AgentdStore = OtherMethods & {
     call: RunCall,
     task: NewTask,
     wait: { expiresMs?: number } | undefined,
-    childrenMax: number,
-  ): Promise<{ task: TaskRow; wait: WaitRow | null }>;
+    bounds: { childrenMax: number; limits: ThreadLimits },
+  ): Promise<{ task: TaskRow; wait: WaitRow | null } | TurnRefusal>;
+  /** Only a task that the run's task delegated. */
+  updateSubtask(call: RunCall, id: string, change: TaskEdit): Promise<TaskRow>;
   finish(call: RunCall, ending: Ending): Promise<TaskRow>;
   breakRun(key: RunKey, reason: string): Promise<boolean>;
   sendFromRun(
     call: RunCall,
     message: NewMessage,
     wait: { expiresMs: number } | undefined,
-  ): Promise<{ message: MessageRow; wait: WaitRow | null }>;
+    exchange: { limits: ThreadLimits; costMicrousd?: number; questionExpiresMs: number },
+  ): Promise<{ message: MessageRow; wait: WaitRow | null } | TurnRefusal>;
   send(message: NewMessage, once: IdempotencyKey | undefined): Promise<MessageRow>;
   openWait(call: RunCall, wait: Omit<NewWait, 'run' | 'callId'>): Promise<WaitRow>;
   answerWait(id: string, answer: string, by: string): Promise<WaitRow>;

@@ -8,6 +8,7 @@ import { type AgentMatch, saveMatch } from './matches.ts';
 import { inheritRestore } from './restores.ts';
 import { readLayers, type TaskProgram, type TaskRow } from './rows.ts';
 import { addToTaskCount, findTask } from './task-rows.ts';
+import { renewTurns } from './threads.ts';
 import { type AgentdTx, insertRow } from './tx.ts';
 import { openTaskQuestion } from './waits.ts';
 
@@ -83,6 +84,7 @@ export async function insertTask(tx: AgentdTx, task: NewTask): Promise<TaskRow> 
   };
   await insertRow(tx.sql, 'tasks', row);
   await inheritRestore(tx, row);
+  await renewTurns(tx, row.context_id, row.created_by);
   await addToTaskCount(tx, row.assigned_to, status, 1);
   for (const after of task.after)
     await tx.sql.run(

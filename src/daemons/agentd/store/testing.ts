@@ -44,6 +44,21 @@ export const DATABASES: Record<string, () => Promise<Database>> = {
   PostgreSQL: freshPostgres,
 };
 
+const NO_LIMITS = { turnsMax: 0, repeatsMax: 0, costMicrousdMax: 0 };
+
+/** Asserts that the thread has a turn left. */
+export async function delegate(
+  store: AgentdStore,
+  call: RunCall,
+  task: NewTask,
+  wait?: { expiresMs?: number },
+) {
+  const bounds = { childrenMax: 10, limits: NO_LIMITS };
+  const made = await store.delegate(call, task, wait, bounds);
+  assert.ok('task' in made);
+  return made;
+}
+
 export type StoreWorld = {
   store: AgentdStore;
   events: NewEvent[];

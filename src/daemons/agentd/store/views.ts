@@ -38,13 +38,15 @@ import {
 } from './rows.ts';
 import { findRun } from './runs.ts';
 import { findTask } from './task-rows.ts';
+import { makeThreadReads, type ThreadReads } from './thread-reads.ts';
 import { missingFault } from './tombstones.ts';
 import { findWait } from './waits.ts';
 
 type ListViews<T> = (filter: ListFilter, page: ListOptions) => Promise<ListPage<T>>;
 
 export type Views = BoardReads &
-  DigestReads & {
+  DigestReads &
+  ThreadReads & {
     taskRow(id: string): Promise<TaskRow>;
     task(id: string): Promise<TaskView>;
     viewTask(row: TaskRow): Promise<TaskView>;
@@ -120,6 +122,7 @@ export function makeViews(db: Database, clock: Clock): Views {
     ...makeAgentViews(db),
     ...makeBoardReads(db),
     ...makeDigestReads(db),
+    ...makeThreadReads(db),
     taskRow: (id) => db.read((sql) => findTask({ sql }, id)),
     task: (id) =>
       db.read(async (sql) => (await readTaskViews(sql, [await findTask({ sql }, id)]))[0]!),

@@ -1,5 +1,7 @@
 // Opens and ends waits within a transaction. A parked run has no process; when the last wait that
 // it needs has ended, it is queued.
+import type { MessageTurn } from '../../../wire/agentd.ts';
+import { fault } from '../../../wire/errors.ts';
 import type { WaitKind } from '../../../wire/toold.ts';
 import { isEnded } from '../rules.ts';
 import { markTask } from './marks.ts';
@@ -205,6 +207,7 @@ export async function endWaitsForMessage(
     inReplyTo: string | null;
     text: string;
     labels: readonly string[];
+    turn?: MessageTurn | undefined;
   },
 ): Promise<boolean> {
   const waits = await tx.sql.all<WaitRow>(
@@ -223,11 +226,60 @@ export async function endWaitsForMessage(
     await markTask(tx, wait.task_id, message.labels, { id: message.id, why, run_id: wait.run_id });
     await endWait(tx, wait, {
       outcome: 'answered',
-      answer: { message_id: message.id, from: message.from, text: message.text },
+      answer: {
+        message_id: message.id,
+        from: message.from,
+        text: message.text,
+        ...(message.turn === undefined ? {} : { turn: message.turn }),
+      },
       by: message.from,
     });
   }
   return matching.length > 0;
+}
+
+const WAITS_FOR_MESSAGES = `SELECT w.* FROM waits w JOIN tasks t ON t.id = w.task_id
+  WHERE w.status = 'open' AND w.kind = 'message' AND w.from_principal = ? AND t.context_id = ?`;
+
+const findOpenTask = (tx: AgentdTx, contextId: string, agent: string) =>
+  tx.sql.one<{ id: string }>(
+    'SELECT id FROM tasks WHERE context_id = ? AND assigned_to = ? AND ended_ms IS NULL LIMIT 1',
+    contextId,
+    agent,
+  );
+
+/** Throws if an agent would wait for a reply that cannot come. */
+export async function assertCanReply(
+  tx: AgentdTx,
+  message: { contextId: string; from: string; to: string; inReplyTo: string | null },
+): Promise<void> {
+  const { contextId, from, to, inReplyTo } = message;
+  if (!to.startsWith('agent:')) return;
+  const name = to.slice('agent:'.length);
+  if ((await findOpenTask(tx, contextId, name)) === undefined)
+    throw fault('conflict', `${to} has no open task in this thread, so it cannot reply`, {
+      hint: 'Give it a task with task.delegate, or send the message without wait_reply.',
+    });
+  // A reply to something else would leave both waiting for each other.
+  for (const wait of await tx.sql.all<WaitRow>(WAITS_FOR_MESSAGES, from, contextId)) {
+    const isEnded = inReplyTo === null || wait.message_id === inReplyTo;
+    if (isEnded || (await findTask(tx, wait.task_id)).assigned_to !== name) continue;
+    throw fault('conflict', `${to} waits for your reply to ${wait.message_id}`, {
+      hint: `Reply to it first: in_reply_to ${wait.message_id}.`,
+    });
+  }
+}
+
+/** Ends the waits in a thread for replies of an agent that has no open task there any more. */
+export async function endWaitsForReplies(
+  tx: AgentdTx,
+  { contextId, agent }: { contextId: string; agent: string },
+): Promise<void> {
+  const from = `agent:${agent}`;
+  const waits = await tx.sql.all<WaitRow>(WAITS_FOR_MESSAGES, from, contextId);
+  if (waits.length === 0 || (await findOpenTask(tx, contextId, agent)) !== undefined) return;
+  for (const wait of waits)
+    await endWait(tx, wait, { outcome: 'failed', answer: { from }, by: 'service:agentd' });
 }
 
 export async function cancelRunWaits(tx: AgentdTx, runId: string): Promise<void> {

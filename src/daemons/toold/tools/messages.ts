@@ -1,13 +1,14 @@
 // message.send: one message to a colleague or a person; agentd checks who may write to whom.
 import * as z from 'zod';
 import { isFault } from '../../../platform/daemon.ts';
-import { MessageType, type WaitView } from '../../../wire/agentd.ts';
+import { MessageTurn, MessageType, type WaitView } from '../../../wire/agentd.ts';
 import { MessageId, Principal } from '../../../wire/primitives.ts';
 import {
   type AgentdClient,
   type Effect,
   forRun,
   peerOptions,
+  readAnswerText,
   readUnanswered,
   type Tool,
   type ToolOutcome,
@@ -23,12 +24,31 @@ const Recipient = z
   .describe('agent:coder, person:alice, or just the name of a colleague');
 
 function readReply(wait: WaitView): ToolOutcome {
+  if (wait.kind === 'question') return readExchangeAnswer(wait);
+  if (wait.outcome === 'failed') {
+    const message = `${wait.from} ended its task in this thread without a reply`;
+    const hint = 'Decide with what you have, or give it a new task with task.delegate.';
+    return { status: 'failed', error: { code: 'ended', message, hint, retry: false } };
+  }
   return (
     readUnanswered(wait, 'the message') ?? {
       status: 'completed',
       result: { replied: true, reply: wait.answer ?? {} },
     }
   );
+}
+
+/** A person was asked whether the two agents may go on; the message was not sent. */
+function readExchangeAnswer(wait: WaitView): ToolOutcome {
+  const unanswered = readUnanswered(wait, 'the question whether you may go on');
+  if (unanswered !== undefined) return unanswered;
+  if (readAnswerText(wait) === 'go on') {
+    const note = `${wait.answered_by} lets you go on. This message was not sent: send it again.`;
+    return { status: 'completed', result: { replied: false, note } };
+  }
+  const message = `${wait.answered_by} ended what agents write to each other in this thread`;
+  const hint = 'Decide with what you have and end your task.';
+  return { status: 'failed', error: { code: 'limit', message, hint, retry: false } };
 }
 
 /** A missing service or gateway stays missing, so the error is not retryable. */
@@ -45,7 +65,8 @@ export function messageTools(agentd: AgentdClient): Tool[] {
     description:
       'Send a message to a colleague or a person, for progress, a question or an answer. With ' +
       'wait_reply you wait for the reply, and it is the result of this call. To have work done, ' +
-      'use task.delegate instead.',
+      'use task.delegate instead. A thread has a limited number of turns between agents: write ' +
+      'what is new, and answer nothing that needs no answer.',
     risk: 'low',
     reversibility: 'irreversible',
     idempotent: true,
@@ -62,6 +83,8 @@ export function messageTools(agentd: AgentdClient): Tool[] {
       message_id: MessageId.optional(),
       replied: z.boolean(),
       reply: z.record(z.string(), z.unknown()).optional(),
+      turn: MessageTurn.optional().describe('of this thread, between agents'),
+      note: z.string().optional(),
     }),
     touches: ({ to, type }) => [{ action: 'message.send', to, messageType: type }],
     async perform({ to, type, text, in_reply_to, wait_reply, expires_in_s }, context) {
@@ -70,7 +93,8 @@ export function messageTools(agentd: AgentdClient): Tool[] {
       try {
         const sent = await agentd.toolMessage({ body }, peerOptions);
         if (sent.wait !== null) return { wait: sent.wait };
-        return { result: { message_id: sent.message.id, replied: false } };
+        const { id, turn } = sent.message!;
+        return { result: { message_id: id, replied: false, ...(turn && { turn }) } };
       } catch (error) {
         return absentReceiverError(error, to);
       }

@@ -1,5 +1,5 @@
-// task.delegate, task.apply, task.discard and task.finish: agentd holds the tasks and does each
-// call once.
+// task.delegate, task.update, task.apply, task.discard and task.finish: agentd holds the tasks and
+// does each call once.
 import * as z from 'zod';
 import { Delegation, Limits, TaskInput, type WaitView } from '../../../wire/agentd.ts';
 import { AgentName, TaskId } from '../../../wire/primitives.ts';
@@ -90,6 +90,48 @@ export function taskTools(agentd: AgentdClient): Tool[] {
     readWaitOutcome: readChildOutcome,
   });
 
+  const update = tool({
+    name: 'task.update',
+    description:
+      'Change a task that you delegated and that has not ended: give it to another colleague, ' +
+      'change its priority or what it waits for, or end it yourself because it is done or no ' +
+      'longer needed. Tasks of others you cannot change, and your own you end with task.finish.',
+    risk: 'medium',
+    reversibility: 'reversible',
+    idempotent: true,
+    level: 'L0',
+    input: z.strictObject({
+      task_id: TaskId.describe('a task that you delegated'),
+      agent: AgentName.optional().describe('the colleague who gets it; only before it has started'),
+      priority: z.int().min(-100).max(100).optional().describe('up to that of your own task'),
+      after: z
+        .array(TaskId)
+        .max(64)
+        .optional()
+        .describe('tasks that you delegated, which it waits for; only before it has started'),
+      status: z.enum(['completed', 'failed']).optional().describe('ends it'),
+      result: z.string().min(1).max(65_536).optional().describe('with status: its result'),
+    }),
+    output: z.object({
+      task_id: TaskId,
+      status: z.string(),
+      agent: z.string().nullable(),
+      priority: z.int(),
+      after: z.array(TaskId),
+    }),
+    touches: ({ agent }) => (agent === undefined ? [] : [{ action: 'task.delegate', agent }]),
+    delegatesTo: ({ agent }) =>
+      agent === undefined ? undefined : { agent, delegation: undefined },
+    async perform(input, context) {
+      const { task } = await agentd.toolUpdateTask(
+        { body: { ...forRun(context), ...input } },
+        peerOptions,
+      );
+      const { id, status, assigned_to: agent, priority, after } = task;
+      return { result: { task_id: id, status, agent, priority, after } };
+    },
+  });
+
   const paths = z
     .array(z.string().min(1).max(4_095))
     .min(1)
@@ -177,5 +219,5 @@ export function taskTools(agentd: AgentdClient): Tool[] {
     },
   });
 
-  return [delegate, apply, discard, finish];
+  return [delegate, update, apply, discard, finish];
 }

@@ -5,7 +5,6 @@ import { releaseBriefing } from '../../../../src/daemons/agentd/store/briefings.
 import { COPY_PLACES } from '../../../../src/daemons/agentd/store/erasures.ts';
 import { openStore } from '../../../../src/daemons/agentd/store/open-store.ts';
 import { ID_COLUMNS, MIGRATIONS } from '../../../../src/daemons/agentd/store/schema.ts';
-import type { RunCall } from '../../../../src/daemons/agentd/store/store.ts';
 import { manualClock } from '../../../../src/platform/clock.ts';
 import { makeIdMaker } from '../../../../src/platform/ids.ts';
 import { silentLog } from '../../../../src/platform/log.ts';
@@ -22,6 +21,17 @@ import {
   retain,
   type World,
 } from '../agentd-retention.ts';
+import {
+  BOUNDS,
+  callOf,
+  keyOf,
+  LIMITS,
+  MATCH,
+  message,
+  newOnce,
+  readMoves,
+  useThread,
+} from '../agentd-threads.ts';
 import { eraseEverything } from '../erase-copies.ts';
 import {
   forEachOf,
@@ -46,35 +56,6 @@ function declare(name: string) {
   if (!read.ok) throw new Error(JSON.stringify(read.problems));
   return { spec: read.agent, file: `${name}.yaml` };
 }
-
-const keyOf = ({ run }: ClaimedRun) => ({ runId: run.id, fence: run.fence });
-const callOf = (world: World, claim: ClaimedRun): RunCall => ({
-  ...keyOf(claim),
-  callId: world.newId('call'),
-  requestHash: 'h',
-});
-const newOnce = ({ newId }: World) => ({
-  scope: PERSON,
-  key: newId<string>('key'),
-  requestHash: 'h',
-});
-
-const message = (
-  claim: ClaimedRun,
-  more: { from?: string; to?: string; delivered?: boolean } = {},
-) => ({
-  type: 'Message',
-  contextId: claim.task.context_id,
-  taskId: claim.task.id,
-  from: PERSON,
-  to: `agent:${AGENT}`,
-  inReplyTo: null,
-  labels: ['outside' as const],
-  parts: [{ kind: 'text', text: 'x' }],
-  text: 'x',
-  delivered: false,
-  ...more,
-});
 
 async function finish(world: World, claim: ClaimedRun): Promise<void> {
   const ending = { status: 'completed' as const, reason: null, result: 'x', by: `agent:${AGENT}` };
@@ -115,9 +96,9 @@ async function work(world: World, claim: ClaimedRun): Promise<void> {
     contextId: task.context_id,
     createdBy: `agent:${AGENT}`,
   });
-  await store.delegate(callOf(world, claim), child, { expiresMs: later }, 10);
+  await store.delegate(callOf(world, claim), child, { expiresMs: later }, BOUNDS);
   const next = newTask(world, { parent: task, after: [child.id] });
-  await store.delegate(callOf(world, claim), next, undefined, 10);
+  await store.delegate(callOf(world, claim), next, undefined, BOUNDS);
   const question = callOf(world, claim);
   const wait = { kind: 'question' as const, by: ['person:*'], question: 'x?', expiresMs: later };
   const { id } = await store.openWait(question, wait);
@@ -140,7 +121,9 @@ async function waitAndFinish(world: World, claim: ClaimedRun): Promise<void> {
     by: PERSON,
   });
   const sent = message(claim, { from: `agent:${AGENT}`, to: PERSON });
-  await store.sendFromRun(callOf(world, claim), sent, { expiresMs: world.clock.nowMs() + 60_000 });
+  const later = world.clock.nowMs() + 60_000;
+  const exchange = { limits: LIMITS, questionExpiresMs: later };
+  await store.sendFromRun(callOf(world, claim), sent, { expiresMs: later }, exchange);
   await store.send(message(claim), newOnce(world));
   await finish(world, claim);
 }
@@ -149,6 +132,7 @@ async function makeHistory(world: World): Promise<ClaimedRun> {
   const { store, clock } = world;
   await forEachOf(REPLICAS, () => store.createTask(newTask(world), newOnce(world)));
   const first = await claimRuns(world);
+  await useThread(world, first[0]!);
   await Promise.all(first.map((claim) => work(world, claim)));
   // Parents that were answered, and their children.
   for (let claims = await claimRuns(world); claims.length > 0; claims = await claimRuns(world))
@@ -170,23 +154,6 @@ async function makeHistory(world: World): Promise<ClaimedRun> {
   await store.processDue();
   return first[0]!;
 }
-
-const MATCH = {
-  needs: [],
-  agent: null,
-  reason: 'unassigned' as const,
-  candidates: [AGENT, 'other'].map((agent) => ({
-    agent: agent as never,
-    score: 1,
-    words: [],
-    load: 0,
-    accepted: 0,
-    failed: 0,
-    median_cost_microusd: null,
-  })),
-  excluded: [],
-  tried: [],
-};
 
 /** Tasks that fail and are tried again, tasks that get their agent from a person, and changes. */
 async function useBoard(world: World): Promise<void> {
@@ -335,6 +302,7 @@ async function use(file: string): Promise<void> {
   const first = await makeHistory(world);
   await useBoard(world);
   await leaveOpen(world);
+  await readMoves(world);
   await runProgram(world);
   await readAll(world, first);
   await act(world);
