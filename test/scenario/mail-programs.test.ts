@@ -1,7 +1,6 @@
 // Programs of Debian with this mail: swaks hands it in by SMTP and LMTP, s-nail and mutt send by
 // the command that stands for sendmail, s-nail and the IMAP server of Dovecot read the Maildir.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import {
   chmodSync,
   mkdirSync,
@@ -16,7 +15,8 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { writePersonKey } from '../../src/daemons/approvald/testing/person-key.ts';
 import type { TaskView } from '../../src/wire/agentd.ts';
-import { eventually, freshDir, ROOT, startRuntime, type TestRuntime } from '../support/runtime.ts';
+import { runProgram as run, SENDMAIL } from '../support/mail-programs.ts';
+import { eventually, freshDir, startRuntime, type TestRuntime } from '../support/runtime.ts';
 import {
   call,
   finishes,
@@ -26,33 +26,8 @@ import {
 } from '../support/scripted-model.ts';
 import { openWait, scriptedModels, TEAM } from '../support/scripted-world.ts';
 
-const SENDMAIL = join(ROOT, 'bin', 'agentctl-sendmail');
 const LMTP_RULE = `@id("lmtp") permit (
   principal == External::"mail:lmtp", action == Action::"task.delegate", resource == Agent::"coder");`;
-
-type Ran = { code: number | null; output: string };
-
-function run(
-  argv: readonly string[],
-  options: { stdin?: string; env?: Record<string, string>; uid?: number } = {},
-): Promise<Ran> {
-  const [program, ...args] = argv;
-  const child = spawn(program!, args, {
-    env: { PATH: process.env.PATH!, TERM: 'dumb', LC_ALL: 'C.UTF-8', ...options.env },
-    ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
-  });
-  let output = '';
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => {
-      output += chunk.toString('utf8');
-    });
-  child.stdin.on('error', () => {});
-  child.stdin.end(options.stdin ?? '');
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', (code) => resolve({ code, output }));
-  });
-}
 
 async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, '127.0.0.1');
