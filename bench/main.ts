@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { apply } from './apply.ts';
 import { audit } from './audit.ts';
 import { auditVerify } from './audit-verify.ts';
+import { board } from './board.ts';
 import { boxRun } from './box-run.ts';
 import { egress } from './egress.ts';
 import { endedTasks } from './ended-tasks.ts';
@@ -15,6 +16,7 @@ import { idleMemory } from './idle-memory.ts';
 import { journaledCall } from './journaled-call.ts';
 import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
+import { mailStart } from './mail-start.ts';
 import { memoryQuality } from './memory-quality.ts';
 import { memorySpeed } from './memory-speed.ts';
 import { memoryWrite } from './memory-write.ts';
@@ -34,6 +36,8 @@ const BENCHMARKS: readonly Benchmark[] = [
   translation,
   taskStart,
   taskRate,
+  mailStart,
+  board,
   journaledCall,
   audit,
   auditVerify,
