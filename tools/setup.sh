@@ -21,6 +21,8 @@ mutt    | mutt            | test                       | to send mail with files
 dovecot | dovecot-imapd   | test                       | to read mailboxes by IMAP
 dkimverify | python3-dkim | test                       | to verify the signatures of mail
 postfix | postfix         | test                       | to hand mail over as a mail server does
+mkfs.btrfs | btrfs-progs  | test                       | to copy where files can share their blocks
+mkfs.xfs | xfsprogs       | test                       | to copy where files can share their blocks
 bwrap   | bubblewrap      | bench                      | to compare the sandbox figures with
 '
 npm_why='to fetch the locked packages'

@@ -166,7 +166,8 @@ test('root installs missing packages with apt, and says why', (t) => {
   assert.equal(status, 0, output);
   assert.match(output, /- git \(Debian package git\): to list/);
   const packages =
-    'git curl build-essential util-linux bsdutils swaks s-nail mutt dovecot-imapd python3-dkim postfix';
+    'git curl build-essential util-linux bsdutils swaks s-nail mutt dovecot-imapd python3-dkim postfix ' +
+    'btrfs-progs xfsprogs';
   assert.match(calls(machine)[0]!, new RegExp(`^apt install -y .* ${packages}$`));
 });
 

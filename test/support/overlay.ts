@@ -25,8 +25,12 @@ export function makePlaces({ stateOn, peopleOn, disk: at }: OnOverlay): TestPlac
   return { base: stateOn === undefined ? freshDir() : base, people, unmount };
 }
 
+let made = 0;
+
 /** A directory on an overlay, as the root of a container is, and one on the disk below it. */
-function mountOverlay(disk = freshDir()): { disk: string; base: string; unmount(): void } {
+function mountOverlay(at?: string): { disk: string; base: string; unmount(): void } {
+  const disk = at === undefined ? freshDir() : join(at, String(made++));
+  mkdirSync(disk, { recursive: true });
   chmodSync(disk, 0o755);
   const [lower, upper, work, merged] = ['l', 'u', 'w', 'm'].map((name) => {
     mkdirSync(join(disk, name));
