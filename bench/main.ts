@@ -19,6 +19,7 @@ import { describeMachine } from './machine.ts';
 import { mailStart } from './mail-start.ts';
 import { memoryQuality } from './memory-quality.ts';
 import { memorySpeed } from './memory-speed.ts';
+import { memoryVectors } from './memory-vectors.ts';
 import { memoryWrite } from './memory-write.ts';
 import { migrate } from './migrate.ts';
 import { million } from './million.ts';
@@ -53,6 +54,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   prune,
   memoryQuality,
   memorySpeed,
+  memoryVectors,
   memoryWrite,
   sandbox,
   boxRun,

@@ -62,6 +62,7 @@ const MADE: Record<string, string[]> = {
     '70a8966ae44fa8ddd8e0428b52a238239d47897beadc87c6a0cb4c1479b70deb',
     '13f8ed097929b6507511a414900be23002b7fc1e1ebcb451402aa9c22439cc03',
     '2ee398bed9986875ae17386b5bc8d8c5edce6cf41fc423ad17bd3d4165240c21',
+    '20d707f5cf0b07e2ec91cfe939f16bc6782f5e29c891263f9d282ea873de19e8',
   ],
   'modeld/store/tables.ts': [
     '2d6fe0d5aadb132cc726d292c9e252a343e67581ec352d44fc471d00d79f0064',

@@ -9,7 +9,7 @@ import {
   nextNumber,
   type VersionContent,
 } from '../journal/entry.ts';
-import { removeVectors } from '../vectors/due.ts';
+import { dropVersions } from '../vectors/due.ts';
 import { listProcedureChange } from './procedure-changes.ts';
 import { pruneMemory } from './prune.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
@@ -218,7 +218,7 @@ async function forget(step: Step, id: string): Promise<void> {
   if (entry.by !== COPIES_AUTHOR) await addDueCopies(sql, id, rows, deps);
   const numbers = rows.map(({ number }) => Number(number));
   await removeFromIndex(sql, numbers);
-  await removeVectors(sql, numbers);
+  await dropVersions(sql, numbers);
   for (const { number, text, object, recorded_ms } of rows)
     if (text !== null || object !== null)
       await sql.run(

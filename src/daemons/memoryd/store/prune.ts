@@ -4,7 +4,7 @@ import { toTimestamp } from '../../../platform/clock.ts';
 import type { Sql } from '../../../platform/sql/database.ts';
 import { removeFromIndex } from '../index/index.ts';
 import type { JournalEntry } from '../journal/entry.ts';
-import { removeVectors } from '../vectors/due.ts';
+import { dropVersions } from '../vectors/due.ts';
 import type { MemoryRow, VersionRow } from './schema.ts';
 import { countInScope, countVersions } from './scope-counts.ts';
 
@@ -26,7 +26,7 @@ export async function pruneMemory(
   }
   const numbers = rows.map((row) => Number(row.number));
   await removeFromIndex(sql, numbers);
-  await removeVectors(sql, numbers);
+  await dropVersions(sql, numbers);
   const isEpisode = memory.episode_of !== null;
   const counts = countVersions(rows, { isEpisode, sign: -1 });
   await countInScope(sql, memory.scope, {

@@ -169,6 +169,20 @@ CREATE TABLE embedder (
   whole INTEGER NOT NULL
 );`;
 
+/** vectors: in which block the vector of a version is. Those made before are made again. */
+const VECTOR_BLOCKS = `
+DROP TABLE vectors;
+CREATE TABLE vectors (number INTEGER PRIMARY KEY, model TEXT NOT NULL, block INTEGER NOT NULL);
+CREATE TABLE vector_blocks (
+  block INTEGER PRIMARY KEY,
+  scope TEXT NOT NULL,
+  model TEXT NOT NULL,
+  numbers BLOB NOT NULL,
+  vectors BLOB NOT NULL
+);
+CREATE INDEX vector_blocks_by_scope ON vector_blocks (scope, model, block);
+UPDATE embedder SET whole = 0;`;
+
 export const MIGRATIONS = [
   `${OUTBOX_TABLES}\n${IDEMPOTENCY_TABLE}\n${RECORDS}\n${INDEX_TABLES}`,
   LISTS,
@@ -178,6 +192,7 @@ export const MIGRATIONS = [
   COPIES_DUE,
   FORGOTTEN,
   VECTORS,
+  VECTOR_BLOCKS,
 ];
 
 /**

@@ -2,6 +2,7 @@
 // the index, so that a crash only delays its vector.
 import type { Database, Sql, SqlRow } from '../../../platform/sql/database.ts';
 import type { VersionRow } from '../store/schema.ts';
+import { addVectors, removeVectors, type StoredVector } from './blocks.ts';
 import type { MadeVectors } from './embedder.ts';
 
 export type DueVersion = VersionRow & { scope: string };
@@ -67,26 +68,21 @@ export async function storeVectors(
   versions: readonly DueVersion[],
   { model, vectors }: MadeVectors,
 ): Promise<void> {
+  const stored = new Map<string, StoredVector[]>();
   for (const [i, { number, scope }] of versions.entries()) {
-    const { buffer, byteOffset, byteLength } = vectors[i]!;
     const isDue = await sql.run('DELETE FROM vectors_due WHERE number = ?', number);
     if (isDue === 0) continue;
-    await sql.run(
-      'REPLACE INTO vectors (number, scope, model, vector) VALUES (?, ?, ?, ?)',
-      number,
-      scope,
-      model,
-      new Uint8Array(buffer, byteOffset, byteLength),
-    );
+    const own = stored.get(scope) ?? [];
+    own.push({ number: Number(number), vector: vectors[i]! });
+    stored.set(scope, own);
   }
+  for (const [scope, own] of stored) await addVectors(sql, { scope, model }, own);
 }
 
-/** Ignores numbers without one. */
-export async function removeVectors(sql: Sql, numbers: readonly number[]): Promise<void> {
-  for (const number of numbers) {
-    await sql.run('DELETE FROM vectors WHERE number = ?', number);
-    await sql.run('DELETE FROM vectors_due WHERE number = ?', number);
-  }
+/** The versions are no longer in the index. */
+export async function dropVersions(sql: Sql, numbers: readonly number[]): Promise<void> {
+  await removeVectors(sql, numbers);
+  for (const number of numbers) await sql.run('DELETE FROM vectors_due WHERE number = ?', number);
 }
 
 /** Removes those of versions that a rebuild did not find. Returns as `addMissing`. */
@@ -98,7 +94,7 @@ export async function removeOrphans(sql: Sql, after: number): Promise<number | u
     PAGE,
   );
   const orphans = rows.filter(({ indexed }) => indexed === null);
-  await removeVectors(
+  await dropVersions(
     sql,
     orphans.map(({ number }) => number),
   );

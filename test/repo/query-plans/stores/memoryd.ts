@@ -29,6 +29,7 @@ import { eraseForgotten } from '../../../../src/daemons/memoryd/store/erase.ts';
 import { findOldTexts } from '../../../../src/daemons/memoryd/store/older-journal.ts';
 import { listProposedIds } from '../../../../src/daemons/memoryd/store/read.ts';
 import { MIGRATIONS } from '../../../../src/daemons/memoryd/store/schema.ts';
+import { addVectors, removeVectors } from '../../../../src/daemons/memoryd/vectors/blocks.ts';
 import {
   addDue,
   listDue,
@@ -138,7 +139,13 @@ async function useVectors(store: Awaited<ReturnType<typeof openStore>>): Promise
         await new Promise((resolve) => setTimeout(resolve, 10));
     await vectors.stop();
   }
-  await db.write(switchOff);
+  await db.write(async (sql) => {
+    const number = Number.MAX_SAFE_INTEGER;
+    const alone = { number, vector: Float32Array.of(0, 1) };
+    await addVectors(sql, { scope: 'agent:alone', model: 'plan-embed-1' }, [alone]);
+    await removeVectors(sql, [number]);
+    await switchOff(sql);
+  });
 }
 
 const BY_ALICE = { op: 'remember', by: ALICE.principal } as const;
