@@ -16,6 +16,7 @@ import { idleMemory } from './idle-memory.ts';
 import { journaledCall } from './journaled-call.ts';
 import { layer } from './layer.ts';
 import { describeMachine } from './machine.ts';
+import { mail } from './mail.ts';
 import { mailStart } from './mail-start.ts';
 import { memoryQuality } from './memory-quality.ts';
 import { memorySpeed } from './memory-speed.ts';
@@ -56,6 +57,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   memorySpeed,
   memoryVectors,
   memoryWrite,
+  mail,
   sandbox,
   boxRun,
   layer,
