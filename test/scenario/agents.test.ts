@@ -246,7 +246,7 @@ describe('agents', () => {
     assert.match(task.error?.message ?? '', /agentctl model budget agent thrifty --tokens/);
   });
 
-  it('[R40] a removed agent is not listed and gets no tasks; its record stays', async () => {
+  it('[K20] [R40] a removed agent is not listed and gets no tasks; its record stays', async () => {
     const { agent } = await world.agentd.removeAgent({ params: { name: 'thrifty' } });
     assert.equal(agent.status, 'removed');
     const { agents } = await world.agentd.listAgents({});

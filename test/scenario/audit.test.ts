@@ -77,7 +77,7 @@ const ELSEWHERE = new RegExp(
   '^(key\\.|memory\\.|alias\\.set|provider\\.removed|sandbox\\.command|workspace\\.disarmed|' +
     'run\\.marked|policy\\.(refused|denied)|approval\\.|permit\\.|network\\.|audit\\.archived|' +
     'task\\.(kept|released|changes\\..*|applied|discarded|undone)|data\\.pruned|' +
-    'runtime\\.restored|restore\\.lifted|mail\\.|task\\.updated|artifact\\.shared|' +
+    'runtime\\.restored|restore\\.lifted|mail\\.|task\\.updated|artifact\\.shared|thread\\.limited|' +
     '(persona|skill)\\.changed)',
 );
 

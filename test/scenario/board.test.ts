@@ -41,7 +41,7 @@ describe('the board', () => {
       ),
     );
 
-  it('[K33] gives a task to the one agent that may, and says why', async () => {
+  it('[K32] gives a task to the one agent that may, and says why', async () => {
     const task = await create(world, 'Anything at all', { needs: ['tests.run'] });
     assert.equal(task.assigned_to, 'tester');
     const match = await why(task.id);
@@ -57,7 +57,7 @@ describe('the board', () => {
     await taskEnded(world, task.id);
   });
 
-  it('gives a task to the agent whose words fit, without asking a model', async () => {
+  it('[K32] gives a task to the agent whose words fit, without asking a model', async () => {
     const asked = world.model.scenes.length;
     const task = await create(world, 'Write the release notes and a guide', { needs: [] });
     assert.equal(task.assigned_to, 'writer');
@@ -125,7 +125,7 @@ describe('the board', () => {
     assert.match(other.message, /agent writer lacks tests\.run/);
   });
 
-  it('[K82] lists tasks by column, the next to start first', async () => {
+  it('[K33] [K82] lists tasks by column, the next to start first', async () => {
     world.model.on('Hold on', { hang: true });
     const hold = await create(world, 'Hold on', { agent: 'planner' });
     await reaches(world, hold.id, 'working');
@@ -146,7 +146,7 @@ describe('the board', () => {
     assert.equal((await taskNow(world, low.id)).status, 'rejected');
   });
 
-  it('[K83] a failed task stops only its dependents', async () => {
+  it('[K32] [K83] a failed task stops only its dependents', async () => {
     world.model.on('Break', fails);
     world.model.on('Succeed', finishes('Fine.'));
     const broken = await create(world, 'Break', { agent: 'coder' });
@@ -229,7 +229,7 @@ describe('the board', () => {
     );
   });
 
-  it('[K84] a person changes priority, dependencies and policy, and ends a task by hand', async () => {
+  it('[K33] [K84] a person changes priority, dependencies and policy, and ends a task by hand', async () => {
     world.model.on('Hold the door', { hang: true });
     const hold = await create(world, 'Hold the door', { agent: 'planner' });
     const one = await create(world, 'One', { agent: 'coder', after: [hold.id] });

@@ -79,7 +79,7 @@ describe('the kill switch', () => {
     };
   };
 
-  it('[K97] [R407] halt ends every runner within two seconds; nothing starts; after unhalt all continue', async () => {
+  it('[K30] [K97] [R407] halt ends every runner within two seconds; nothing starts; after unhalt all continue', async () => {
     const work = await atWork('Work until halted');
     const { stopped_runs } = await runtime.agentd.halt({ body: { reason: 'smoke in the room' } });
     assert.equal(stopped_runs, 3);

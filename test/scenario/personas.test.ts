@@ -78,7 +78,7 @@ describe('personas', () => {
     assert.equal((await personaOf('plain')).text, 'Say {{this}} as it is.');
   });
 
-  it('the hash of what it was told is in the record of each run and in the log', async () => {
+  it('[C30] [C74] the hash of what it was told is in the record of each run and in the log', async () => {
     const { sha256 } = await personaOf('bob');
     const task = await doTask(world, 'Hum', { agent: 'bob' });
     assert.match(systemOf('Hum'), /You are bob, one of a team[\s\S]*Mind the gap\./);
@@ -150,7 +150,7 @@ describe('personas', () => {
     assert.equal((await put('coder')).agent.persona, 'coder');
   });
 
-  it('an agent cannot change what it is told, in any way that it has', async () => {
+  it('[C30] an agent cannot change what it is told, in any way that it has', async () => {
     const before = await personaOf('bob');
     const at = (path: string) => join(overlay, path);
     const listing = () => readdirSync(overlay, { recursive: true }).sort();

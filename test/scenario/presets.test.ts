@@ -26,7 +26,7 @@ describe('presets', () => {
   const countTasks = async () =>
     (await world.agentd.listTasks({ query: { limit: 500 } })).tasks.length;
 
-  it('[K106] a preset of seven tasks runs in the order of its dependencies, with results handed on', async () => {
+  it('[K106] [K110] a preset of seven tasks runs in the order of its dependencies, with results handed on', async () => {
     world.model.on('Design', finishes('THE DESIGN'));
     world.model.on('Implement', finishes('THE CODE'));
     const preset = await load(shipped('feature-build'));
@@ -78,7 +78,7 @@ tasks: [{ id: a, goal: 'Do \${WHAT}', agent: coder }]
     assert.deepEqual([await agentNames(), await countTasks()], [agents, tasks]);
   });
 
-  it('a preset that fails half way leaves no agent and no task; corrected, it loads', async () => {
+  it('[K110] a preset that fails half way leaves no agent and no task; corrected, it loads', async () => {
     const [agents, tasks] = [await agentNames(), await countTasks()];
     const text = (needs: string) => `apiVersion: agentd/v1
 kind: Preset
@@ -104,6 +104,27 @@ tasks:
       if (agent !== null) await taskEnded(world, task_id!);
     const other = text('file.read').replace('file.read] }, {', 'git.read] }, {');
     await refusedWith('conflict', load({ file: 'half.yaml', text: other, again: true }));
+  });
+
+  it('[K110] its agents are created, and its mail is read by the agent that works there', async () => {
+    world.model.on('Read the mail', finishes('read'));
+    const text = `apiVersion: agentd/v1
+kind: Preset
+metadata: { name: kickoff, description: K. }
+agents: [{ name: fresh, description: Reads., allow: [file.read] }]
+tasks: [{ id: a, goal: 'Read the mail', agent: fresh }]
+mail: [{ to: fresh, subject: About it, body: It is urgent. }]
+`;
+    const preset = await load({ file: 'kickoff.yaml', text });
+    assert.deepEqual(
+      preset.agents.map(({ name, action }) => [name, action]),
+      [['fresh', 'create']],
+    );
+    const [{ id, task_id }] = preset.tasks as [(typeof preset.tasks)[number]];
+    assert.equal(id, 'a', 'its own id beside that of the task');
+    await taskEnded(world, task_id!);
+    const [scene] = world.model.scenesFor('Read the mail');
+    assert.match(JSON.stringify(scene!.messages), /About it.*It is urgent\./);
   });
 
   it('marks of a task reach those that get its result', async () => {

@@ -78,7 +78,7 @@ test('[K19] agent update --persona takes the place of personas; base resets them
   });
 });
 
-test('agent remove removes the home that it kept, unless it is to stay or is in use', async () => {
+test('[K20] agent remove removes the home that it kept, unless it is to stay or is in use', async () => {
   const home_id = `home_${'a'.repeat(24)}`;
   let isInUse = false;
   fake.script({

@@ -245,13 +245,22 @@ test('watch without a terminal appends lines and ends with the task', async () =
   assert.deepEqual(lines, ['working', 'completed', 'completed', 'completed']);
 });
 
-test('list, show and cancel', async () => {
+test('[K33] list, show and cancel', async () => {
   const script = teamScript();
   fake.script({
     ...script,
     agentd: {
       ...script.agentd,
       cancelTask: async () => ({ task: task(1, { status: 'canceled' }) }),
+      getThread: async ({ params }) => ({
+        thread: {
+          context_id: params.id,
+          turns: 3,
+          turns_max: 40,
+          stopped_by: null,
+          next_move: { owner: 'person:*', task_id: id('task', 4), why: 'is asked' },
+        },
+      }),
       listTasks: async () => ({
         tasks: [task(1), task(2, { parent_task_id: id('task', 1) })],
         cursor: 'c9',
@@ -272,6 +281,8 @@ test('list, show and cancel', async () => {
   const shown = await run('task', 'show', id('task', 1));
   assert.match(shown.stdout, /^task {8}task_0*1\n/);
   assert.match(shown.stdout, /created by {2}person:ada/);
+  assert.match(shown.stdout, /thread +ctx_0*1, turn 3 of 40 between agents\n/);
+  assert.match(shown.stdout, /next move +any person is asked \(task_0*4\)\n/);
   assert.match(shown.stdout, /run run_0*1 by planner: completed, woken 1 time\n/);
   assert.match(shown.stdout, /\nA query without an index\.\n\nThis was a rehearsal/);
   const canceled = await run('task', 'cancel', id('task', 1), '--reason', 'no need');
@@ -318,7 +329,7 @@ test('replay prints "same", or where it differs', async () => {
   assert.match(differs.stdout, /at step 2\n +recorded {2}one\n +now {7}two\nThe result differs/);
 });
 
-test('graph as a tree and for Graphviz', async () => {
+test('[K33] graph as a tree and for Graphviz', async () => {
   fake.script(teamScript());
   assert.match(
     (await run('task', 'graph', id('task', 1))).stdout,

@@ -48,7 +48,7 @@ function problemsOf(files: Files, more: Partial<PersonaInput> = {}) {
   return result.problems;
 }
 
-test('layers come in one order, and of each the package, the site, the operator', () => {
+test('[C74] layers come in one order, and of each the package, the site, the operator', () => {
   const { text, layers, role, purpose, persona, sha256 } = compose(
     [
       BASE,
@@ -167,7 +167,7 @@ test('a broken file breaks those that use it, with its own line', () => {
   compose([BASE, CODER, ['roles/other', 'operator', '---\nx: 1\n---\n']]);
 });
 
-test('all layers together have a limit', () => {
+test('[C74] all layers together have a limit', () => {
   const long = 'x'.repeat(60_000);
   const files = Array.from({ length: 6 }, (_, i) => [`roles/r${i}`, 'package', long] as const);
   const refs = files.map(([ref]) => ref);
