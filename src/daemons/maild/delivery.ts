@@ -2,7 +2,7 @@
 // the ids, then the rows. A crash in between is found by the names when the sender repeats it.
 import type { Clock } from '../../platform/clock.ts';
 import { makeMutex } from '../../platform/mutex.ts';
-import type { Maildirs, MailFile } from './maildir.ts';
+import { type Maildirs, type MailFile, toFileName } from './maildir.ts';
 import { writeLetter } from './rules/compose.ts';
 import type { MailRow } from './store/schema.ts';
 import type { MaildStore } from './store/store.ts';
@@ -105,7 +105,7 @@ export function makeDelivery(deps: DeliveryDeps): Delivery {
       sizeBytes: content.length,
       by,
       file: {
-        name: `${Math.floor(row.at_ms / 1000)}.${row.id}.agentd`,
+        name: toFileName(row),
         content,
         // A process before this one may have written it without its row.
         isRepeat: row.at_ms < startedMs,

@@ -41,6 +41,8 @@ export function makeEraseCopies(deps: {
     let found = 0;
     for (const box of await maildirs.listBoxes())
       for (const entry of await maildirs.list(box)) {
+        // Mail of others in a person's own Maildir is not the runtime's.
+        if (entry.isOthers) continue;
         // Its reader may move or remove it at any time.
         const read = await maildirs.read(entry, DELIVERED_BYTES_MAX).catch((error: unknown) => {
           if (isNoMail(error)) return undefined;

@@ -6,8 +6,14 @@ import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { storageFault } from '../../platform/disk-fault.ts';
 
-/** `home`: the Maildir that has it. */
-export type MaildirEntry = { name: string; home: string; dir: 'new' | 'cur'; isRead: boolean };
+/** `home`: the Maildir that has it. `isOthers`: it came into a person's own Maildir another way. */
+export type MaildirEntry = {
+  name: string;
+  home: string;
+  dir: 'new' | 'cur';
+  isRead: boolean;
+  isOthers: boolean;
+};
 
 export type Maildirs = {
   /**
@@ -32,6 +38,12 @@ export type ReadMail = { content: Buffer; sizeBytes: number };
 const PARTS = ['tmp', 'new', 'cur'] as const;
 /** Separates the flags from the name. */
 const FLAGS = ':2,';
+/** A file that maild delivered, also with what Dovecot adds to its name. */
+const DELIVERED = /^\d+\.[\w.-]+\.agentd(?:[,:].*)?$/;
+
+/** Follows from the mail, so that a repeat has the same. */
+export const toFileName = ({ id, at_ms }: { id: string; at_ms: number }): string =>
+  `${Math.floor(at_ms / 1000)}.${id}.agentd`;
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 export function openMaildirs(
@@ -106,7 +118,13 @@ export function openMaildirs(
       for (const home of homesOf(box))
         for (const dir of ['new', 'cur'] as const)
           for (const name of await listNames(join(home, dir)))
-            found.push({ name, home, dir, isRead: /:2,[A-Z]*S/.test(name) });
+            found.push({
+              name,
+              home,
+              dir,
+              isRead: /:2,[A-Z]*S/.test(name),
+              isOthers: home === own.get(box) && !DELIVERED.test(name),
+            });
       return found.sort((a, b) => secondsOf(a) - secondsOf(b) || (a.name < b.name ? -1 : 1));
     },
     async read({ home, dir, name }, sizeBytesMax) {
