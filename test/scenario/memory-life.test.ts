@@ -1,7 +1,8 @@
 // Memory as infrastructure, embedded and split: a memory is inspected, corrected, moved, made again
 // and deleted, with each step in the log; and no agent writes it but through memoryd.
 import assert from 'node:assert/strict';
-import { readFileSync, rmSync, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { globSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
@@ -9,7 +10,9 @@ import { agentctl, documentOf } from '../../src/clients/agentctl/testing/run-age
 import { socketPathFor } from '../../src/platform/daemon.ts';
 import { deriveId } from '../../src/platform/ids.ts';
 import { makeClient, socketLink } from '../../src/platform/link.ts';
+import type { ArtifactView } from '../../src/wire/agentd.ts';
 import { RUN_DAEMONS } from '../../src/wire/daemons.ts';
+import type { NewEvent } from '../../src/wire/events.ts';
 import type { MemoryVersion, MemoryView, NewMemory } from '../../src/wire/memoryd/records.ts';
 import { memorydRoutes } from '../../src/wire/memoryd.ts';
 import type { BoxId, CallId, RunId, TaskId } from '../../src/wire/primitives.ts';
@@ -190,6 +193,55 @@ for (const mode of ['embedded', 'split'] as const)
           ? true
           : undefined,
       );
+    });
+
+    it('[R60] documents, logs, code and screenshots are a class of memory, as files named by content', async () => {
+      const kinds = [
+        ['report.md', 'text/markdown', Buffer.from('# What was found\n')],
+        ['build.log', 'text/plain', Buffer.from('12:00 failed: disk full\n')],
+        ['fix.ts', 'text/x-typescript', Buffer.from('export const a = 1;\n')],
+        ['screen.png', 'image/png', Buffer.from('iVBORw0KGgo=', 'base64')],
+      ] as const;
+      for (const [name, mime_type, bytes] of kinds)
+        await runtime.agentd.putArtifact({
+          body: { name, mime_type, base64: bytes.toString('base64') },
+        });
+      const { artifacts } = await json<{ artifacts: ArtifactView[] }>(
+        'memory',
+        'list',
+        '--class',
+        'artifact',
+      );
+      for (const [name, mime_type, bytes] of kinds) {
+        const found = artifacts.find((one) => one.name === name);
+        assert.equal(found?.mime_type, mime_type);
+        const hash = createHash('sha256').update(bytes).digest('hex');
+        assert.equal(found.object_hash, hash);
+        const [path] = globSync(`objects/sha256/**/${hash}`, { cwd: runtime.stateDir });
+        assert.deepEqual(readFileSync(join(runtime.stateDir, path!)), bytes);
+      }
+    });
+
+    it('[R61] why something was done is a class of memory: lines that are only ever appended', async () => {
+      const logOf = () =>
+        readFileSync(join(runtime.stateDir, 'audit', 'audit.jsonl')).toString('utf8');
+      const before = logOf();
+      const words = ['memory', 'list', '--class', 'audit', '--json'];
+      const { stdout } = await agentctl(words, { state: runtime.stateDir });
+      const events = stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as NewEvent);
+      const denied = events.find(({ event }) => event === 'policy.denied');
+      assert.ok(denied?.status === 'memory.write' && denied.data?.scope === 'team');
+      await remember({ text: 'One more line.' });
+      const longer = await eventually('the next line', async () =>
+        logOf().length > before.length ? logOf() : undefined,
+      );
+      assert.ok(longer.startsWith(before), 'no earlier line has changed');
+      for (const line of longer.trim().split('\n')) JSON.parse(line);
+      const verified = await agentctl(['audit', 'verify'], { state: runtime.stateDir });
+      assert.equal(verified.code, 0, verified.stderr);
     });
 
     it('[R413] [R86] nothing in a box reaches its files or its daemon, and no other user may open them', async () => {
