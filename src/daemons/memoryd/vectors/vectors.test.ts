@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, test } from 'node:test';
 import { fault } from '../../../wire/errors.ts';
 import type { MemoryId } from '../../../wire/memoryd/records.ts';
+import { MIGRATIONS } from '../store/schema.ts';
 import { hostMemoryd, type MemoryHost, type MemoryWorld, makeWorld } from '../testing/host.ts';
 import { dumpTables } from '../testing/tables.ts';
 
@@ -238,4 +239,22 @@ test('memories of before get vectors when a model is configured, and others when
   );
   await restart({ embedding_model: 'others' });
   await eventually(() => world.model.orders.at(-1)!.model === 'others', 'the other name');
+});
+
+test('vectors of the version before, one row each, are made again', async () => {
+  for (const text of ['The azalea.', 'The kestrel.']) await host.remember(text);
+  await made(2);
+  await host.stop();
+  const before = MIGRATIONS.findIndex((text) => text.includes('CREATE TABLE vector_blocks'));
+  const db = new DatabaseSync(join(world.stateDir, 'memoryd.sqlite'));
+  db.exec(`DROP TABLE vectors; DROP TABLE vector_blocks;
+    CREATE TABLE vectors (number INTEGER PRIMARY KEY, scope TEXT NOT NULL, model TEXT NOT NULL,
+      vector BLOB NOT NULL);
+    CREATE INDEX vectors_by_scope ON vectors (scope, model, number);
+    INSERT INTO vectors SELECT number, 'project:app', 'synonyms-1', x'00' FROM memory_index_records;
+    PRAGMA user_version = ${before};`);
+  db.close();
+  host = await hostMemoryd(world, CONFIG);
+  await made(2);
+  assert.deepEqual(await texts('windhover'), ['The kestrel.']);
 });
