@@ -1,6 +1,7 @@
 // Approving by reply: a person who is switched on and has a key of their own decides by the first
 // line of a reply to the request. Everything else decides nothing, each with what does.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { allEvents } from '../support/reconcile.ts';
 import {
   eventually,
   freshDir,
+  ROOT,
   startRuntime,
   type TestRuntime,
   taskEnded,
@@ -38,7 +40,7 @@ when { context.channel == "mail" && context.agent == "deployer" };
 const CODE = /approve ([a-z0-9]{5}-[a-z0-9]{5})$/m;
 
 type Login = readonly [name: string, key: string];
-type Asked = { id: string; code: string; mailId: string; taskId: string };
+type Asked = { id: string; code: string; mailId: string; taskId: string; word: string };
 
 async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, '127.0.0.1');
@@ -122,10 +124,10 @@ for (const mode of ['embedded', 'split'] as const)
       return { file, id, word, taskId };
     };
     const ask = async (who: Login = loginOf('ann')): Promise<Asked & { file: string }> => {
-      const { file, id, taskId } = await request(who);
+      const { file, id, taskId, word } = await request(who);
       const code = CODE.exec(file)?.[1];
       assert.ok(code !== undefined, `no code in ${file}`);
-      return { file, id, taskId, code, mailId: idOf(file) };
+      return { file, id, taskId, word, code, mailId: idOf(file) };
     };
     const replyTo = (asked: Pick<Asked, 'mailId'>, body: string, fields = {}) =>
       writeMail({ Subject: 'Re: approval', 'In-Reply-To': `<${asked.mailId}>`, ...fields }, body);
@@ -150,7 +152,7 @@ for (const mode of ['embedded', 'split'] as const)
 
     it('the first line of a reply approves, and the person hears of it in the thread', async () => {
       const asked = await ask();
-      assert.match(asked.file, /^Reply-To: approvals@agentd\.localhost$/m);
+      assert.match(asked.file, /^From: worker <approvals@agentd\.localhost>$/m);
       assert.match(asked.file, /^ {2}\| "text": "Heron\d+ is here"$/m, 'shown whole');
       const body = `approve ${asked.code}\n\nThanks.\n\nOn Monday, worker wrote:\n> approve it\n-- \nAnn\n`;
       assert.match(await send(replyTo(asked, body)), /^250/);
@@ -310,7 +312,7 @@ for (const mode of ['embedded', 'split'] as const)
       const { file, id, taskId } = await request(loginOf('ann'), { tool: 'test.count_effect' });
       assert.doesNotMatch(file, CODE);
       assert.match(file, /^A reply cannot decide it: it cannot be undone\.$/m);
-      assert.doesNotMatch(file, /^Reply-To:/m);
+      assert.match(file, /^From: worker <worker@agentd\.localhost>$/m);
       await send(replyTo({ mailId: idOf(file) }, `approve ${asked.code}\n`));
       await outcome('ann', /belongs to another request/);
       await assertPending({ id });
@@ -339,6 +341,45 @@ for (const mode of ['embedded', 'split'] as const)
       const { nonce } = await viewOf(id);
       await world.approvald.approve({ params: { id: id as never }, body: { nonce } });
       assert.equal((await taskEnded(world, taskId)).status, 'completed');
+    });
+
+    it('s-nail and mutt: their reply goes to the right address, and decides', async () => {
+      const box = join(world.stateDir, 'mail', 'ann');
+      const sendmail = join(ROOT, 'bin', 'agentctl-sendmail');
+      const env = {
+        PATH: process.env.PATH!,
+        HOME: base,
+        TERM: 'dumb',
+        AGENTD_STATE: world.stateDir,
+        AGENTD_PERSON: 'ann',
+      };
+      const byNail = await ask();
+      const typed = `reply /${byNail.word}\napprove ${byNail.code}\n~.\nxit\n`;
+      const nail = ['-#', '-:/', '-Sv15-compat', `-Smta=file://${sendmail}`, '-f', box];
+      const nailed = spawnSync('s-nail', nail, { env, input: typed, encoding: 'utf8' });
+      assert.equal((await taskEnded(world, byNail.taskId)).status, 'completed', nailed.stderr);
+      const byMutt = await ask();
+      // An editor that writes above what mutt quotes.
+      const editor = join(base, 'editor');
+      writeFileSync(
+        editor,
+        `#!/bin/sh\n{ echo "approve ${byMutt.code}"; echo; cat "$1"; } >"$1.new" && mv "$1.new" "$1"\n`,
+        { mode: 0o755 },
+      );
+      const rc = join(base, 'muttrc');
+      const settings = `set folder="${box}" sendmail="${sendmail} -oem -oi" editor="${editor}" copy=no quit=yes`;
+      const keys = `<search>${byMutt.word}<enter><reply><send-message><quit>`;
+      writeFileSync(
+        rc,
+        `${settings} fast_reply=yes include=yes autoedit=yes move=no\npush '${keys}'\n`,
+      );
+      const mutt = ['-qec', `mutt -n -F ${rc} -f ${box}`, '/dev/null'];
+      const ran = spawnSync('script', mutt, { env, encoding: 'utf8', timeout: 30_000 });
+      await eventually('the decision', async () =>
+        (await viewOf(byMutt.id)).status === 'approved' ? true : undefined,
+      ).catch((error: unknown) => {
+        throw new Error(ran.stdout, { cause: error });
+      });
     });
 
     it('mail that a program wrote decides nothing', async () => {

@@ -94,7 +94,7 @@ describe('Maildirs of people, started as root', { skip }, () => {
   const subjects = async (box: Person) =>
     (await world.maild.listMail({ query: { box } })).mails.map(({ subject }) => subject);
 
-  it('mail is a file of the person in their home, and of nobody else', async () => {
+  it('[K70] mail is a file of the person in their home, and of nobody else', async () => {
     await sendTo('ann', 'Heron one');
     const [path] = filesIn(maildirOf('ann'));
     const { uid, gid, mode } = statSync(path!);
@@ -107,7 +107,7 @@ describe('Maildirs of people, started as root', { skip }, () => {
     assert.deepEqual(await subjects('ann'), ['Heron one']);
   });
 
-  it('s-nail and mutt read, mark and delete it with the rights of the person', async () => {
+  it('[K71] s-nail and mutt read, mark and delete it with the rights of the person', async () => {
     const listed = as('ann', homeOf('ann'), `s-nail -:/ -R -H -f '${maildirOf('ann')}'`);
     assert.match(listed.stdout, /Heron one/);
     const typed = as('ann', homeOf('ann'), `s-nail -:/ -f '${maildirOf('ann')}'`, 'type 1\nquit\n');
@@ -289,6 +289,34 @@ describe('Maildirs that root should not name', { skip }, () => {
       await world.remove();
       rmSync(base, { recursive: true, force: true });
     }
+  });
+});
+
+describe('Maildirs of people, started by an ordinary user', () => {
+  const base = freshDir();
+  after(() => rmSync(base, { recursive: true, force: true }));
+  const uid = process.getuid?.() === 0 ? 65_534 : undefined;
+  const user = uid === undefined ? userInfo().username : 'nobody';
+  const start = (box: object) =>
+    startRuntime({
+      base,
+      ...(uid === undefined ? {} : { uid }),
+      config: JSON.stringify({ maild: { maildirs: { ann: box } } }),
+    });
+
+  it('mail goes where that user says, or stays; other users are refused', async () => {
+    chmodSync(base, 0o711);
+    const dir = join(base, 'box');
+    const world = await start({ user, dir });
+    try {
+      await world.maild.sendMail({ body: { to: 'ann', text: 'Heron one' } });
+      await world.maild.sendMail({ body: { to: 'operator', text: 'Heron two' } });
+      assert.equal(readdirSync(join(dir, 'new')).length, 1);
+      assert.equal(readdirSync(join(world.stateDir, 'mail', 'operator', 'new')).length, 1);
+    } finally {
+      await world.stop();
+    }
+    await assert.rejects(start({ user: 'daemon' }), /mail cannot be given to user daemon/);
   });
 });
 

@@ -106,7 +106,11 @@ async function start(
   const own = { store, outbox, config, mayDecide, proposals, people };
   const service = makeService({ ...own, expiry, metrics, failpoint });
   const replies = makeReplies({ ...own, service, clock });
-  const mailNotices = makeMailNotices({ maild, agentd, offerReply: replies.offer });
+  const mailNotices = makeMailNotices({
+    maild,
+    agentd,
+    offerReply: config.approve_by_reply.length === 0 ? undefined : replies.offer,
+  });
 
   const prune: typeof store.pruneTree = async (rootTaskId) => {
     failpoint('approvald.before-prune');

@@ -12,7 +12,6 @@ export type NewMail = {
   box: string;
   kind: string;
   from: { name: string; address: string };
-  replyTo?: string | undefined;
   /** The subject, unless its thread has one. */
   title: string;
   text: string;

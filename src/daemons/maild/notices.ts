@@ -46,8 +46,8 @@ export function makeDeliverNotices(deps: {
       id: notice.id,
       box: notice.to ?? found.box ?? config.postmaster,
       kind: notice.kind,
-      from: { name, address: `${name}@${config.domain}` },
-      replyTo: notice.reply_to && `${notice.reply_to}@${config.domain}`,
+      // Not a Reply-To: not every mail program goes by it.
+      from: { name, address: `${notice.reply_to ?? name}@${config.domain}` },
       title: notice.title,
       text: notice.text,
       contextId: notice.context_id ?? found.contextId ?? null,

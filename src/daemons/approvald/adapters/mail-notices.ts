@@ -20,7 +20,8 @@ const PERSON = 'person:';
 export function makeMailNotices(deps: {
   maild: Pick<Client<typeof maildRoutes>, 'deliverNotices'>;
   agentd: Pick<Client<typeof agentdRoutes>, 'getTask'>;
-  offerReply: Replies['offer'];
+  /** Undefined: nobody decides by reply. */
+  offerReply: Replies['offer'] | undefined;
 }): SendNotice {
   const { maild, agentd, offerReply } = deps;
 
@@ -38,7 +39,8 @@ export function makeMailNotices(deps: {
 
   /** For the person who gets the mail, if they may decide by reply. */
   const findOffer = async ({ type, data }: Notice) => {
-    const person = type === 'approval.expired' ? undefined : await findPerson(data.approval);
+    if (offerReply === undefined || type === 'approval.expired') return undefined;
+    const person = await findPerson(data.approval);
     const name = MailboxName.safeParse(person?.replace(PERSON, '')).data;
     if (name === undefined || person?.startsWith(PERSON) !== true) return undefined;
     const offer = await offerReply(data.approval.id, person);

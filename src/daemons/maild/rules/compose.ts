@@ -5,8 +5,6 @@ import { encodeText } from './headers.ts';
 export type Letter = {
   from: { name: string; address: string };
   to: string;
-  /** Where a reply goes, if not to `from`. */
-  replyTo?: string | undefined;
   subject: string;
   text: string;
   /** Without angle brackets, as all ids here. */
@@ -34,7 +32,6 @@ export function writeLetter(letter: Letter): Buffer {
     ['Date', new Date(letter.atMs).toUTCString().replace('GMT', '+0000')],
     ['From', `${encodeText(from.name)} <${from.address}>`],
     ['To', letter.to],
-    ['Reply-To', letter.replyTo],
     ['Subject', encodeText(letter.subject)],
     ['Message-ID', `<${messageId}>`],
     ['In-Reply-To', inReplyTo && `<${inReplyTo}>`],
