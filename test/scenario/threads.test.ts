@@ -264,6 +264,34 @@ describe('threads', () => {
     assert.equal(tasks.length, 4, 'the first, and three that were handed on');
   });
 
+  it('what a message quotes of its thread is left out, and a digest takes its place', async () => {
+    const goal = scriptTalk(world.model, 'with quotes', (agent, scene) => {
+      if (agent === 'ping')
+        return scene.step === 0
+          ? writes('pong', 'Shall we take the first design?')
+          : finishes(lastResult(scene));
+      if (scene.step === 0) return says(call('timer.wait', { after_s: 5 }));
+      const text =
+        'agent:ping wrote:\n> Shall we take the first design?\n> > It is a year old.\n\nNo.\n> The manual: never.';
+      return scene.step === 1 ? says(call('message.send', { to: 'ping', text })) : finishes('done');
+    });
+    const root = await create(world, goal, { agent: 'planner' });
+    await eventually('the question of ping', async () =>
+      (await readTalk(world, root)).length === 1 ? true : undefined,
+    );
+    const query = { status: 'open', kind: 'timer' } as const;
+    await eventually('the timer', async () => (await world.agentd.listWaits({ query })).waits[0]);
+    world.clock.advance(6_000);
+    await taskEnded(world, root.id);
+    const [, reply] = await readTalk(world, root);
+    const [part] = reply!.parts;
+    assert.equal(
+      part?.kind === 'text' ? part.text : '',
+      'No.\n> The manual: never.\n\n[2 quoted lines are left out. Earlier between you:\n' +
+        '- agent:ping: Shall we take the first design?]',
+    );
+  });
+
   it('nobody waits for one that is gone', async () => {
     world.model.on('Talk to nobody', writes('pong', 'Hello?'), (scene) =>
       finishes(lastResult(scene)),
