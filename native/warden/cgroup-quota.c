@@ -75,7 +75,7 @@ int quota_set(struct cgroup *cgroup, pid_t init, uint64_t milli, struct failure 
 // A command in an open box joins the box's quota cgroup.
 int quota_join(struct cgroup *cgroup, const struct cgroup *parent) {
   if (!parent || parent->quota_fd < 0) return 0;
-  cgroup->join_fds[JOIN_QUOTA] = openat(parent->quota_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+  cgroup->join_fds[JOIN_QUOTA] = cgroup_open_join(parent->quota_fd);
   return cgroup->join_fds[JOIN_QUOTA] < 0 ? -1 : 0;
 }
 

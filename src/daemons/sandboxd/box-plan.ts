@@ -11,7 +11,7 @@ import { findAliases, readMounts } from './adapters/mount-aliases.ts';
 import type { Bind, BoxPlan, Relay } from './adapters/plan.ts';
 import { boxLimits } from './box-limits.ts';
 import type { SandboxdConfig } from './config.ts';
-import type { Identities } from './identities.ts';
+import type { Identities, Identity } from './identities.ts';
 import type { Layers, LayerUse } from './layers.ts';
 import type { LivePlace } from './live-rows.ts';
 import { boxBinds, fitsLayer, hostBinds, type Places, programBinds, toOwned } from './rules.ts';
@@ -121,25 +121,30 @@ export function makeBoxPlanner(options: {
     return { user, workspace: layerPath, written, layer, release };
   };
 
+  const makeHome = (
+    { agent, root_task_id, home_id }: BoxOwner,
+    identity: Identity,
+    owner: Identity,
+  ): Promise<string> =>
+    // A layered tree may have a user of its own, whose files no other tree can use.
+    home_id === undefined || owner.uid !== identity.uid
+      ? workspaces.homeFor(agent, root_task_id, owner)
+      : workspaces.keptHomeFor(agent, home_id, owner);
+
   const planOn = async (
-    ground: Ground,
+    ground: Ground & { home: string },
     id: BoxId,
     body: BoxOwner & Pick<OpenBoxBody, 'rules' | 'network'>,
     level: 'L1' | 'L2',
   ): Promise<Omit<PlannedBox, 'release'>> => {
     const { agent, root_task_id } = body;
     const identity = await identities.identityFor(agent);
-    // All boxes of a layered tree are one user's: the layer's files belong to it.
-    const owner = ground.layer === undefined ? identity : { ...identity, ...ground.user };
     const homeAt = `/home/${agent}`;
     const mounts = readMounts();
     const places: Places = {
       system: options.system,
       workspace: ground.workspace,
-      // A layered tree may have a user of its own, whose files no other tree can use.
-      home: await (body.home_id === undefined || owner.uid !== identity.uid
-        ? workspaces.homeFor(agent, root_task_id, owner)
-        : workspaces.keptHomeFor(agent, body.home_id, owner)),
+      home: ground.home,
       homeAt,
       secrets: options.secrets(),
       aliases: (path) => findAliases(path, mounts),
@@ -183,10 +188,15 @@ export function makeBoxPlanner(options: {
   });
 
   return async (id, body, level) => {
-    const { uid } = await identities.identityFor(body.agent);
-    const ground = await prepareGround(body, level, uid);
+    const identity = await identities.identityFor(body.agent);
+    // All boxes of a layered tree are one user's, which is not known yet.
+    const early =
+      findLayerPath(body) === undefined ? makeHome(body, identity, identity) : undefined;
+    early?.catch(() => undefined);
+    const ground = await prepareGround(body, level, identity.uid);
     try {
-      return { ...(await planOn(ground, id, body, level)), release: ground.release };
+      const home = await (early ?? makeHome(body, identity, { ...identity, ...ground.user }));
+      return { ...(await planOn({ ...ground, home }, id, body, level)), release: ground.release };
     } catch (error) {
       ground.release();
       throw error;
