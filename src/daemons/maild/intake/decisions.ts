@@ -19,7 +19,8 @@ export type DecisionsDeps = {
 
 const PERSON = 'person:';
 const NO_DECISION =
-  'Its first line is neither "approve CODE" nor "reject CODE", in plain text, above what it quotes.';
+  'Its first line is neither "approve CODE" nor "reject CODE", in plain text, above what it quotes. ' +
+  'To ask the agent about it first: agentctl ask.';
 
 /** Resolves to true if something was decided. */
 export async function giveToApprovals(
