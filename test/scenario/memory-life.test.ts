@@ -158,7 +158,7 @@ for (const mode of ['embedded', 'split'] as const)
       }
     });
 
-    it('[R55] [R413] what an agent writes is decided by policy, stored, and recorded', async () => {
+    it('[R15] [R30] [R55] [R413] what an agent writes is decided by policy, stored, and recorded', async () => {
       const use = async (scope: string) => {
         const goal = `Remember for ${scope}`;
         const text = `The heron service belongs to ${scope}.`;
@@ -244,7 +244,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.equal(verified.code, 0, verified.stderr);
     });
 
-    it('[R413] [R86] nothing in a box reaches its files or its daemon, and no other user may open them', async () => {
+    it('[R15] [R413] [R86] nothing in a box reaches its files or its daemon, and no other user may open them', async () => {
       assert.ok(!(RUN_DAEMONS as readonly string[]).includes('memoryd'));
       for (const [name, { callers }] of Object.entries(memorydRoutes))
         assert.ok(

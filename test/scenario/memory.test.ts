@@ -74,7 +74,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.ok((await texts('--as-of', before)).includes('The lead is Ines.'));
     });
 
-    it('an unknown memory, a wrong scope and a wrong class say what to do', async () => {
+    it('[R30] an unknown memory, a wrong scope and a wrong class say what to do', async () => {
       assert.equal((await run('memory', 'show', `memory_${'0'.repeat(26)}`)).code, 5);
       assert.equal((await run('memory', 'remember', 'Project', 'x')).code, 2);
       assert.equal((await run('memory', 'remember', 'team', 'x', '--class', 'odd')).code, 2);
