@@ -97,15 +97,15 @@ async function open(handed: () => HandedOver) {
 test('temporary refusals are tried again ever later, and given up after a day', async () => {
   const { clock, store, state, transfer, row, reaches, close } = await open(() => reply(451));
   transfer.wake();
-  for (let attempts = 1; (await store.find(CALL))?.status === 'due'; attempts++) {
+  for (let attempts = 1; ; attempts++) {
     const next = await eventually('an attempt', async () => {
-      const found = await store.find(CALL);
-      return found!.attempts === attempts && found!.next_ms !== clock.nowMs() ? found : undefined;
+      const found = (await store.find(CALL))!;
+      const isDeferred = found.attempts === attempts && found.next_ms > clock.nowMs();
+      return isDeferred || found.status !== 'due' ? found : undefined;
     });
     if (next.status !== 'due') break;
     clock.advance(Number(next.next_ms) - clock.nowMs());
     await eventually('the next one', async () => state.attemptsMs.length > attempts || undefined);
-    await new Promise((resolve) => setTimeout(resolve, 20));
   }
   const ended = await reaches('failed');
   const waitsS = state.attemptsMs.slice(1).map((ms, i) => (ms - state.attemptsMs[i]!) / 1_000);
