@@ -77,3 +77,13 @@ test('the ids are as short as they are distinct', () => {
   ).join('\n');
   assert.match(two, / {2}01kq8zt5n401(\s|$)/m);
 });
+
+test('columns without tasks leave their width to those with some', () => {
+  const goal = 'Find out why the checkout is slow since this morning';
+  const lines = renderBoard(
+    view((i) => (i === 4 ? [card(1, { goal, status: 'completed' })] : []), 1),
+    { columns: 80, paint: paintNothing },
+  );
+  assert.match(lines.join('\n'), /✓ Find out why the checkout is/);
+  for (const line of lines) assert.ok(measureWidth(line) <= 80, line);
+});

@@ -7,7 +7,7 @@ import type { Out, Style } from '../out.ts';
 import { formatMoney, formatRelative, pluralize } from '../show/amounts.ts';
 import { toOneLine } from '../show/plain.ts';
 import { renderTable } from '../show/table.ts';
-import { pad, truncate } from '../show/width.ts';
+import { measureWidth, pad, truncate } from '../show/width.ts';
 
 export async function board({ args, out, runtime }: Session): Promise<void> {
   const hours = args.number('hours');
@@ -39,25 +39,40 @@ export function renderBoard(
   const total = Number.isFinite(terminal) ? terminal : COLUMNS_DEFAULT;
   if (all.every(({ count }) => count === 0))
     return ['The board is empty.', 'Put a task on it: agentctl task add "…"'];
-  const width = Math.floor((total - GAP * (all.length - 1)) / all.length);
-  const isNarrow = width < COLUMN_WIDTH_MIN;
+  const widths = divideWidth(all, total);
+  const isNarrow = all.some(({ tasks }, i) => tasks.length > 0 && widths[i]! < COLUMN_WIDTH_MIN);
   const shorten = makeShortener(all.flatMap(({ tasks }) => tasks.map(({ id }) => id)));
-  const lists = all.map((column) => renderColumn(column, isNarrow ? total : width, shorten));
+  const lists = all.map((column, i) =>
+    renderColumn(column, isNarrow ? total : widths[i]!, shorten),
+  );
   const print = ({ text, style }: BoardLine, columns: number): string => {
     const padded = pad(text, columns);
     return style === undefined ? padded : paint(style, padded);
   };
-  const isCut = all.some(({ tasks }) => tasks.some(({ id }) => shorten(id).length + 2 > width));
-  const footer = isCut && !isNarrow ? ['', paint('dim', 'Whole ids: agentctl task list')] : [];
   if (isNarrow) return lists.flatMap((list) => list.map((line) => print(line, 0).trimEnd()));
+  const isCut = all.some(({ tasks }, i) =>
+    tasks.some(({ id }) => shorten(id).length + 2 > widths[i]!),
+  );
+  const footer = isCut ? ['', paint('dim', 'Whole ids: agentctl task list')] : [];
   const height = Math.max(...lists.map(({ length }) => length));
   const rows = Array.from({ length: height }, (_, row) =>
     lists
-      .map((list) => print(list[row] ?? { text: '' }, width))
+      .map((list, i) => print(list[row] ?? { text: '' }, widths[i]!))
       .join(' '.repeat(GAP))
       .trimEnd(),
   );
   return [...rows, ...footer];
+}
+
+/** An empty column is as wide as its title; the others share the rest. */
+function divideWidth(columns: BoardView['columns'], total: number): number[] {
+  const titles = columns.map((column) =>
+    column.tasks.length > 0 ? 0 : measureWidth(formatTitle(column)),
+  );
+  const gaps = GAP * (columns.length - 1);
+  const rest = total - gaps - titles.reduce((sum, width) => sum + width, 0);
+  const share = Math.floor(rest / titles.filter((width) => width === 0).length);
+  return titles.map((width) => width || share);
 }
 
 /** The beginning that tells each shown id apart, which every command takes for the id. */
@@ -70,14 +85,13 @@ function makeShortener(ids: readonly string[]): (id: string) => string {
 
 type Shorten = (id: string) => string;
 
-function renderColumn(
-  { name, count, more, tasks }: BoardView['columns'][number],
-  width: number,
-  shorten: Shorten,
-) {
-  const title = `${name.toUpperCase()} ${count}${more && count === tasks.length ? '+' : ''}`;
+const formatTitle = ({ name, count, more, tasks }: BoardView['columns'][number]): string =>
+  `${name.toUpperCase()} ${count}${more && count === tasks.length ? '+' : ''}`;
+
+function renderColumn(column: BoardView['columns'][number], width: number, shorten: Shorten) {
+  const { count, more, tasks } = column;
   const lines: BoardLine[] = [
-    { text: truncate(title, width), style: 'bold' },
+    { text: truncate(formatTitle(column), width), style: 'bold' },
     { text: '─'.repeat(Math.min(width, 40)), style: 'dim' },
   ];
   for (const task of tasks) lines.push(...renderCard(task, width, shorten));
