@@ -295,27 +295,27 @@ describe('tasks', () => {
 
     it('[R268] [R407] max_tokens: no call starts that could exceed it', async () => {
       world.model.on('Talk on', endless);
-      const limits = { max_tokens: 12_000, max_steps: 1_000 };
+      const limits = { max_tokens: 16_000, max_steps: 1_000 };
       const task = await doTask(world, 'Talk on', { agent: 'coder', limits });
       assert.equal(task.status, 'failed');
       assert.equal(task.error?.code, 'budget');
-      assert.match(task.error?.message ?? '', /tokens left of 12000/);
+      assert.match(task.error?.message ?? '', /tokens left of 16000/);
       assert.match(task.error?.message ?? '', new RegExp(`model budget task ${task.id} --tokens`));
       assert.match(task.error?.hint ?? '', /^A retry has the same limits/);
       const { total } = await world.modeld.usage({ query: { task_id: task.id } });
       assert.ok(total.calls >= 2, `${total.calls} calls were made`);
-      assert.ok(total.usage.input_tokens + total.usage.output_tokens <= 12_000);
+      assert.ok(total.usage.input_tokens + total.usage.output_tokens <= 16_000);
     });
 
     it('[R407] max_cost: in money', async () => {
       world.model.on('Pay on', endless);
-      const limits = { max_cost_microusd: 12_000, max_steps: 1_000 };
+      const limits = { max_cost_microusd: 16_000, max_steps: 1_000 };
       const task = await doTask(world, 'Pay on', { agent: 'coder', limits });
       assert.equal(task.status, 'failed');
       assert.equal(task.error?.code, 'budget');
-      assert.match(task.error?.message ?? '', /left of \$0\.012/);
+      assert.match(task.error?.message ?? '', /left of \$0\.016/);
       const { total } = await world.modeld.usage({ query: { task_id: task.id } });
-      assert.ok(total.cost_microusd > 0 && total.cost_microusd <= 12_000);
+      assert.ok(total.cost_microusd > 0 && total.cost_microusd <= 16_000);
     });
 
     it('[R407] [K58] max_time', async () => {
