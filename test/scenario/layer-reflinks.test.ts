@@ -4,7 +4,15 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFileSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readFileSync,
+  rmdirSync,
+  statfsSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { type LayeredTasks, startLayeredTasks } from '../support/layered-tasks.ts';
@@ -17,8 +25,9 @@ const IS_ROOT = process.getuid?.() === 0;
 
 /** Mounts a new file system of this kind, or says why that is not possible. */
 function mountDisk(kind: string): { disk: string; unmount(): void } | string {
-  // Short, for the paths of sockets.
-  const [image, disk] = [join(freshDir(), 'image'), freshDir()];
+  const image = join(freshDir(), 'image');
+  // Without a prefix: sockets have deep paths in it.
+  const disk = mkdtempSync(join(tmpdir(), '/'));
   writeFileSync(image, '');
   truncateSync(image, 1_024 * MEBIBYTE);
   for (const [name, ...args] of [
@@ -28,7 +37,11 @@ function mountDisk(kind: string): { disk: string; unmount(): void } | string {
     const { status, stderr, error } = spawnSync(name, args, { encoding: 'utf8' });
     if (status !== 0) return `${name}: ${error?.message ?? stderr.trim()}`;
   }
-  return { disk, unmount: () => void execFileSync('umount', ['-l', disk]) };
+  const unmount = (): void => {
+    execFileSync('umount', ['-l', disk]);
+    rmdirSync(disk);
+  };
+  return { disk, unmount };
 }
 
 describe('layers that are copies, where files share blocks', { timeout: 400_000 }, () => {

@@ -95,7 +95,8 @@ export async function startLayeredTasks(
     config: JSON.stringify(config),
     ...options,
     ...(uid === undefined ? {} : { uid }),
-  }).catch((error: unknown) => {
+  }).catch(async (error: unknown) => {
+    await model.close();
     unmount();
     throw error;
   });
