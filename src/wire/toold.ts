@@ -143,6 +143,8 @@ export const AdmitToolRunBody = z.strictObject({
   /** The subtasks, outermost first, whose layers of their own are below what it works on. */
   layer_task_ids: z.array(TaskId).max(64).optional(),
   max_calls: z.int().positive(),
+  /** The agent's main persona, for the author of its commits. */
+  persona: z.string().min(1).max(64).optional(),
   /** Hosts that a person opened for a program, whatever it reads. */
   hosts: z
     .array(z.strictObject({ host: z.string().max(260), port: z.int().min(1).max(65_535) }))

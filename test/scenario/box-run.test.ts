@@ -89,7 +89,7 @@ describe('a program in a box', { timeout: 120_000 }, () => {
     const lines = ran.stdout.trim().split('\n');
     if (process.getuid?.() === 0) assert.notEqual(lines[0], '0');
     assert.ok(Number(lines[1]) < 8, ran.stdout);
-    assert.deepEqual(lines.slice(2), ['/workspace', 'agent box']);
+    assert.deepEqual(lines.slice(2), ['/workspace', 'box (agent)']);
     assert.match(ran.stderr, /No such file|cannot access/);
   });
 
@@ -164,6 +164,22 @@ describe('a program in a box', { timeout: 120_000 }, () => {
   it('has room for a large program in /tmp', async () => {
     const ran = await run(['--', 'sh', '-c', 'head -c 420000000 /dev/zero > /tmp/x && ls /tmp']);
     assert.deepEqual(ran, { code: 0, stdout: 'x\n', stderr: '' });
+  });
+
+  it('[K24] [K47] --agent NAME is a shell as that agent: its home, its rights, its name in git', async () => {
+    const script = `echo $HOME; cd /tmp; git init -q own; cd own
+      git commit -q --allow-empty -m one; git log --format='%an <%ae>'
+      echo x > /workspace/file && echo wrote`;
+    const shell = (agent: string) => run(['--agent', agent, '--', 'bash'], { stdin: script });
+    const coder = await shell('coder');
+    const coderCommits = 'coder (coder) <coder@agents.invalid>';
+    assert.deepEqual(coder.stdout.trimEnd().split('\n'), ['/home/coder', coderCommits, 'wrote']);
+    assert.equal((await ended()).assigned_to, 'coder');
+    const researcher = await shell('researcher');
+    const [home, who, ...rest] = researcher.stdout.trimEnd().split('\n');
+    assert.deepEqual([home, rest], ['/home/researcher', []], researcher.stderr);
+    assert.equal(who, 'researcher (researcher) <researcher@agents.invalid>');
+    assert.match(researcher.stderr, /\/workspace\/file: .*(denied|[Rr]ead-only)/);
   });
 
   it('a signal reaches it, and how it ended is how agentctl ends', async () => {

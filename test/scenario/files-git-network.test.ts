@@ -217,7 +217,7 @@ describe('files, git and network', () => {
     assert.match(refused.result, /what a person approved differs from what would happen now/);
     assert.throws(() => git(refused.dir, 'rev-parse', '--verify', '--quiet', 'HEAD'));
     const done = await commitIt('Commit what is mine', () => {});
-    assert.equal(git(done.dir, 'log', '--format=%an %s'), 'committer Commit what is mine');
+    assert.equal(git(done.dir, 'log', '--format=%an %s'), 'committer (agent) Commit what is mine');
     assert.equal(git(done.dir, 'status', '--porcelain'), '');
   });
 

@@ -26,6 +26,8 @@ import { TEAM } from '../support/scripted-world.ts';
 const NOBODY = 65_534;
 const IS_ROOT = process.getuid?.() === 0;
 const MODES = IS_ROOT ? (['root', 'user'] as const) : (['user'] as const);
+const WHO = '%an <%ae>, %cn <%ce>';
+const CODER = 'coder (coder) <coder@agents.invalid>, coder (coder) <coder@agents.invalid>';
 
 for (const mode of MODES) {
   describe(`tools in a box, as ${mode}`, () => {
@@ -69,6 +71,7 @@ for (const mode of MODES) {
       writeFileSync(join(workspace, '.gitattributes'), '* filter=evil\n');
       git('add', '.');
       git('commit', '--quiet', '-m', 'first');
+      git('config', 'user.name', 'Ann');
       git('config', 'filter.evil.clean', 'touch /workspace/ran; cat');
       const hook = join(workspace, '.git/hooks/pre-commit');
       writeFileSync(hook, '#!/bin/sh\ntouch /workspace/ran\n', { mode: 0o755 });
@@ -107,6 +110,7 @@ for (const mode of MODES) {
           runId,
           fence: 1,
           agent,
+          persona: agent === 'coder' ? 'coder' : undefined,
           taskId,
           rootTaskId: taskId,
           chosenHosts: [],
@@ -129,6 +133,7 @@ for (const mode of MODES) {
             fence: 1,
             callId,
             agent,
+            persona: run.persona,
             taskId,
             rootTaskId: taskId,
             signal,
@@ -168,7 +173,7 @@ for (const mode of MODES) {
       assert.notEqual(shell.exit_code, 0);
     });
 
-    it('[R419] git commits, in a worktree too, and runs no program of the repository', async () => {
+    it('[K47] [R419] git commits, in a worktree too, and runs no program of the repository', async () => {
       assert.equal((await ask('git.status', {})).branch, 'main');
       await ask('git.worktree', { action: 'add', path: 'wt', branch: 'fix' });
       const edit = [{ old_text: 'slow', new_text: 'fast' }];
@@ -176,13 +181,21 @@ for (const mode of MODES) {
       const done = await ask('git.commit', { repo: 'wt', message: 'make it fast', all: true });
       assert.equal(done.branch, 'fix');
       assert.equal(git('show', 'fix:app.js'), 'fast();\n');
-      assert.equal(git('log', '-1', '--format=%an', 'fix'), 'coder\n');
+      assert.equal(git('log', '-1', `--format=${WHO}`, 'fix'), `${CODER}\n`);
       assert.equal((await ask('tests.run', { cwd: 'wt' })).passed, true);
       assert.equal((await ask('tests.run', {})).passed, false);
       await ask('git.branch', { action: 'create', name: 'spare' });
       await ask('git.branch', { action: 'switch', name: 'main' });
       await ask('git.branch', { action: 'delete', name: 'spare' });
       assert.equal(existsSync(join(workspace, 'ran')), false, 'a program of the repository ran');
+    });
+
+    it('[K47] a commit by a command is the agent’s, whatever the repository says', async () => {
+      const command =
+        'git init -q /tmp/own && cd /tmp/own && git config user.name Ann && ' +
+        `git commit -q --allow-empty -m one && git log --format='${WHO}'`;
+      const done = await ask('shell.exec', { command });
+      assert.deepEqual([done.stdout, done.stderr], [`${CODER}\n`, '']);
     });
 
     it("agents of one task work on the same files without overwriting each other's changes", async () => {
@@ -194,7 +207,7 @@ for (const mode of MODES) {
       assert.equal((await ask('file.read', { path: 'app.js' })).text, 'ours();\n');
       const done = await ask('git.commit', { message: 'ours', paths: ['app.js'] }, 'researcher');
       assert.equal(done.branch, 'main');
-      assert.equal(git('log', '-1', '--format=%an'), 'researcher\n');
+      assert.equal(git('log', '-1', '--format=%an'), 'researcher (agent)\n');
     });
 
     it("git's settings and hooks cannot be changed, as a file or by a command", async () => {

@@ -145,6 +145,7 @@ export function makeActivations(deps: ActivationDeps): LiveActivations {
           workspace_mode: readWorkspaceMode(task),
           layer_task_ids: readLayers(task) as TaskId[],
           max_calls: maxSteps * 16,
+          ...(spec.composed?.persona == null ? {} : { persona: spec.composed.persona }),
           ...(home === undefined ? {} : { home }),
           ...(program?.hosts === undefined ? {} : { hosts: program.hosts.flatMap(readHosts) }),
           restored: toRestored(restored),

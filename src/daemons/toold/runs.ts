@@ -20,6 +20,8 @@ export type ToolRun = AdmittedRun & {
   tools: ReadonlySet<string>;
   grantExpiresMs: number | null;
   callsMax: number;
+  /** The agent's main persona. */
+  persona: string | undefined;
   /** Opened by a person for a program: marks do not narrow them. */
   chosenHosts: readonly HostPort[];
   /** A program's home that lasts; undefined: its task tree's. */
@@ -101,6 +103,7 @@ function makeRunState(
     tools: new Set(body.tools),
     grantExpiresMs: body.grant_expires_at === null ? null : Date.parse(body.grant_expires_at),
     callsMax: body.max_calls,
+    persona: body.persona,
     chosenHosts: body.hosts ?? [],
     home: body.home,
     // Absent in admissions stored by earlier versions, as is `restored`.

@@ -92,6 +92,7 @@ export const makeToolContext = (job: Job, input: unknown, boxOf: BoxProvider): T
   fence: job.run.fence,
   callId: job.callId,
   agent: job.run.agent,
+  persona: job.run.persona,
   taskId: job.run.taskId,
   rootTaskId: job.run.rootTaskId,
   signal: job.signal,

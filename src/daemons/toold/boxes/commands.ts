@@ -1,15 +1,27 @@
 // Converts commands to sandboxd's format, and its results to what tools read. Pure.
 import type { Client } from '../../../platform/link.ts';
+import { proxyEnvironment } from '../../../policy/egress.ts';
 import type { TaskId } from '../../../wire/primitives.ts';
 import type { WorkspaceMode } from '../../../wire/sandboxd/layers.ts';
 import type { Collected, sandboxdRoutes } from '../../../wire/sandboxd.ts';
 import { findOwnPlace, type ToolRun } from '../runs.ts';
 import type { ExecRequest, ExecResult, NetworkDenied } from '../tools/box.ts';
+import { buildGitIdentity } from '../tools/git/identity.ts';
+import type { ToolContext } from '../tools/tool.ts';
 
 export type SandboxdClient = Client<typeof sandboxdRoutes>;
 
 /** Added to a command's time limit when waiting for its end. */
 export const EXEC_GRACE_MS = 10_000;
+
+/** The environment of every command of an agent; its tool adds to it. */
+export const buildBaseEnv = (
+  caller: Pick<ToolContext, 'agent' | 'persona'>,
+  { hasEgress }: { hasEgress: boolean },
+): Record<string, string> => ({
+  ...buildGitIdentity(caller),
+  ...(hasEgress ? proxyEnvironment() : {}),
+});
 
 export function toCommand(request: ExecRequest, env: Record<string, string>) {
   const { argv, cwd, stdin, wallMs, outputBytesMax, liveAs } = request;

@@ -1,7 +1,6 @@
 // Runs the commands of declared tools with `place: host`, each in its own sandbox with the declared
 // paths, minus those that policy denies the agent.
 import { isNarrower } from '../../../policy/box-rules.ts';
-import { proxyEnvironment } from '../../../policy/egress.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { RunId } from '../../../wire/primitives.ts';
@@ -10,6 +9,7 @@ import type { ToolRun } from '../runs.ts';
 import { notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import {
+  buildBaseEnv,
   EXEC_GRACE_MS,
   endedByPolicy,
   type SandboxdClient,
@@ -40,7 +40,7 @@ export function makeHostExecutor(options: {
         });
       const paths = { read: [...read], write: [...write] };
       const socket = request.hasNetwork ? await options.openEgressSocket(context.runId) : null;
-      const env = socket === null ? {} : proxyEnvironment();
+      const env = buildBaseEnv(context, { hasEgress: socket !== null });
       const body = {
         run_id: context.runId,
         fence: context.fence,

@@ -4,8 +4,8 @@
 import type { Clock } from '../../../platform/clock.ts';
 import { isFault } from '../../../platform/daemon.ts';
 import type { Log } from '../../../platform/log.ts';
+import { modelEnvironment } from '../../../policy/box-models.ts';
 import { type AgentBoxRules, isNarrower } from '../../../policy/box-rules.ts';
-import { proxyEnvironment } from '../../../policy/egress.ts';
 import type { PolicySource } from '../../../policy/source.ts';
 import { fault } from '../../../wire/errors.ts';
 import type { BoxId, CallId, RunId } from '../../../wire/primitives.ts';
@@ -20,6 +20,7 @@ import { type Box, type ExecResult, notStartedFault } from '../tools/box.ts';
 import type { EgressdClient } from '../tools/http.ts';
 import { peerOptions } from '../tools/tool.ts';
 import {
+  buildBaseEnv,
   EXEC_GRACE_MS,
   endedByPolicy,
   type SandboxdClient,
@@ -30,7 +31,6 @@ import {
 import type { EgressSessions } from './egress-sessions.ts';
 import { makeHostExecutor } from './host-executor.ts';
 import { withDenials } from './network-denials.ts';
-import { programEnvironment } from './program-environment.ts';
 import { writeHome } from './program-home.ts';
 import { makeRulesWatch, type WatchedCommand } from './rules-watch.ts';
 
@@ -133,7 +133,7 @@ export function makeRunBoxes(options: {
       id,
       view,
       hasEgress,
-      env: hasEgress ? proxyEnvironment() : {},
+      env: buildBaseEnv(run, { hasEgress }),
       rules,
       plan: fingerprintRules(rules),
     };
@@ -310,7 +310,7 @@ export function makeRunBoxes(options: {
         // The dismissal has already closed the run's boxes, and would not close this one.
         if (run.ended !== undefined) throw run.ended;
         await writeHome(sandboxd, box, homeFiles);
-        const env = { ...programEnvironment(run.agent), ...box.env, ...command.env };
+        const env = { ...modelEnvironment(), ...box.env, ...command.env };
         const asked = { params: { id: box.id }, body: { ...started, env } };
         const ready = await sandboxd.startProgram(asked, peerOptions);
         const watched = watchBox(run, entry, box);

@@ -172,7 +172,7 @@ describe('an approved commit', () => {
     assert.equal(plain('rev-parse', 'main').trim(), commit);
     assert.deepEqual([branch, summary], ['main', '1 file changed, 1 insertion(+)']);
     assert.doesNotMatch(plain('show', '--format=%an%n%B', 'main'), /evil/);
-    assert.equal(plain('log', '-1', '--format=%an|%B').trim(), 'coder|add b\n\nbody');
+    assert.equal(plain('log', '-1', '--format=%an|%B').trim(), 'coder (agent)|add b\n\nbody');
     assert.equal(plain('show', 'main:b'), 'b\n');
     assert.equal(read('b'), 'evil\n', 'the other work is still there');
   });

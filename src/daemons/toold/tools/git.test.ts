@@ -88,7 +88,7 @@ describe('committing', () => {
     assert.match(String(done.summary), /1 file changed/);
     assert.equal(
       plain('log', '-1', '--format=%an|%ae|%cn|%B').trim(),
-      ['coder|coder@agents.invalid|coder|add b', '', '# not a comment'].join('\n'),
+      ['coder (agent)|coder@agents.invalid|coder (agent)|add b', '', '# not a comment'].join('\n'),
     );
     assert.equal(plain('status', '--porcelain'), '?? c.txt\n');
     await ask('git.commit', { message: 'rest', all: true });

@@ -19,6 +19,8 @@ export type ToolContext = {
   fence: number;
   callId: CallId;
   agent: string;
+  /** The agent's main persona, if it has one. */
+  persona?: string | undefined;
   taskId: TaskId;
   rootTaskId: TaskId;
   /** The run's box, opened when first needed. Only for tools that declare `box`. */

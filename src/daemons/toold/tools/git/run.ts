@@ -7,6 +7,7 @@ import { type Box, describeEnd, type ExecResult, execOnce } from '../box.ts';
 import { statIfThere } from '../files/limits.ts';
 import type { ToolContext } from '../tool.ts';
 import { overrideSettings, parseSettings } from './config.ts';
+import { buildGitIdentity } from './identity.ts';
 import { findRepository, type Repository } from './repository.ts';
 
 const WALL_MS = 60_000;
@@ -74,15 +75,16 @@ async function readOverrides(
   });
 }
 
-function buildEnv(repository: Repository, settings: readonly SafeGitSetting[], agent: string) {
+function buildEnv(
+  repository: Repository,
+  settings: readonly SafeGitSetting[],
+  context: ToolContext,
+) {
   return buildSafeGitEnv(settings, {
     GIT_DIR: repository.gitDir,
     GIT_COMMON_DIR: repository.commonDir,
     GIT_WORK_TREE: repository.top,
-    GIT_AUTHOR_NAME: agent,
-    GIT_AUTHOR_EMAIL: `${agent}@agents.invalid`,
-    GIT_COMMITTER_NAME: agent,
-    GIT_COMMITTER_EMAIL: `${agent}@agents.invalid`,
+    ...buildGitIdentity(context),
   });
 }
 
@@ -106,7 +108,7 @@ export async function openGit(
   const box = await context.box();
   await assertVersion(box);
   const repository = await findRepository(box, from);
-  const env = buildEnv(repository, await readOverrides(box, repository), context.agent);
+  const env = buildEnv(repository, await readOverrides(box, repository), context);
   const exec = once ? execOnce.bind(undefined, box) : box.exec;
   const withEnv = (own: Record<string, string>): Git => {
     const tryGit = (args: readonly string[], stdin?: string): Promise<ExecResult> =>
