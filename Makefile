@@ -4,8 +4,10 @@ setup  = @tools/setup.sh --for
 build  = @$(NODE) tools/build.ts --verbose
 need   = @test -f $(1) || { echo 'make $@: $(1) is not in this tree'; exit 1; }
 
+##@ Try, test and build
 help: ## what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@ / { printf "%s%s\n", (n++ ? "\n" : ""), substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## a team finds and repairs a slow service, and a stranger's line cannot take it over; no key, no network
 	$(setup) demo
@@ -65,8 +67,8 @@ docs: ## write the reference pages that are made from the code, and record the d
 	@if $(NODE) tools/build.ts --verbose; then $(NODE) tools/record-demo.ts; \
 	else echo 'make docs: the build failed, so the demo was not recorded'; fi
 
-# Words of agentctl: each prints the command that it stands for, and runs it. Values reach the shell
-# as its variables, so that a quote in a goal stays a quote.
+##@ Words of agentctl: each prints the command that it stands for, and runs it
+# Values reach the shell as its variables, so that a quote in a goal stays a quote.
 AGENTCTL ?= bin/agentctl
 need_value = @test -n "$${$(1)}" || { echo 'make $@: give $(1)=…'; exit 2; }
 say = @run() { printf '%s' '$(AGENTCTL)'; for word; do printf " '%s'" "$$word"; done; echo; exec $(AGENTCTL) "$$@"; }; run $(1)
@@ -77,12 +79,21 @@ up: ## agentctl up
 down: ## agentctl down
 	$(call say,down)
 
+restart: ## agentctl restart
+	$(call say,restart)
+
 stop: ## agentctl stop NAME; without NAME= it halts every agent
 	$(call say,$(if $(NAME),stop "$$NAME",halt))
 
-create: ## agentctl agent create NAME=… --persona PERSONA (coder)
+create: ## agentctl agent create NAME=… --persona PERSONA (coder), with INSTRUCTIONS=… and MODEL=…
 	$(call need_value,NAME)
-	$(call say,agent create "$$NAME" --persona "$${PERSONA:-coder}")
+	$(call say,agent create "$$NAME" --persona "$${PERSONA:-coder}" $(if $(INSTRUCTIONS),--instructions "$$INSTRUCTIONS") $(if $(MODEL),--model "$$MODEL"))
+
+list: ## agentctl list
+	$(call say,list)
+
+shell: ## agentctl box run -- bash: a shell in a box; NAME=… as that agent
+	$(call say,box run $(if $(NAME),--agent "$$NAME") -- bash)
 
 task: ## agentctl task create GOAL=… --wait
 	$(call need_value,GOAL)
@@ -92,20 +103,23 @@ task-add: ## agentctl task add GOAL=…, with OWNER=… or for the best match
 	$(call need_value,GOAL)
 	$(call say,task add "$$GOAL" $(if $(OWNER),--owner "$$OWNER"))
 
-send: ## agentctl send TO=… MESSAGE=…
+send: ## agentctl send TO=… MESSAGE=…, to a person with SUBJECT=…
 	$(call need_value,TO)
 	$(call need_value,MESSAGE)
-	$(call say,send "$$TO" "$$MESSAGE")
+	$(call say,send "$$TO" "$$MESSAGE" $(if $(SUBJECT),--subject "$$SUBJECT"))
 
 status: ## agentctl status
 	$(call say,status)
 
-logs: ## agentctl logs NAME=…
-	$(call need_value,NAME)
-	$(call say,logs "$$NAME")
+health: ## agentctl doctor: what works and what does not; fails if something is broken
+	$(call say,doctor)
 
+logs: ## agentctl logs NAME=… --follow; without NAME= all that happens: agentctl audit tail
+	$(call say,$(if $(NAME),logs "$$NAME",audit tail) --follow)
+
+##@ Clean up
 clean: ## remove what was built; what was downloaded stays
 	@rm -rf build coverage
 
 .PHONY: help demo test test-harnesses check bench fuzz soak build native docs clean \
-	up down stop create task task-add send status logs
+	up down restart stop create list shell task task-add send status health logs

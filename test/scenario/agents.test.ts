@@ -219,7 +219,7 @@ describe('agents', () => {
     );
   });
 
-  it('[R43] [K58] a manifest’s step and time limits apply to its tasks', async () => {
+  it('[R43] [K58] [K63] a manifest’s step and time limits apply to its tasks', async () => {
     world.model.on('Never come to an end', ({ step }) =>
       says(call('artifact.put', { name: `n${step}`, text: `${step}` })),
     );
@@ -235,6 +235,15 @@ describe('agents', () => {
     const ended = await taskEnded(world, time.id);
     assert.equal(ended.error?.code, 'limit');
     assert.match(ended.error?.message ?? '', /time limit/);
+    const logged = await eventually('its end in the log', async () => {
+      const params = { agent: 'writer' };
+      const { events } = await world.audit.agent({ params, query: { limit: 500 } });
+      const own = events.filter(({ task_id }) => task_id === time.id);
+      return own.some(({ event }) => event === 'run.ended') ? own : undefined;
+    });
+    assert.ok(logged.some(({ event }) => event === 'run.started'));
+    const end = logged.find(({ event }) => event === 'task.ended');
+    assert.deepEqual([end?.status, end?.data?.error], ['failed', 'limit']);
   });
 
   it('[R43] [R100] a manifest’s daily budget is enforced, and the error names it', async () => {

@@ -178,7 +178,7 @@ describe('the audit log', () => {
     runtime = await runtime.restart();
   });
 
-  it('[R126-R133] [R139-R141] [R145] [R146] [R46] [R423] every event kind has occurred, and the log has all that §6.6 requires', async () => {
+  it('[R126-R133] [R139-R141] [R145] [R146] [R46] [R423] [K63] every event kind has occurred, and the log has all that §6.6 requires', async () => {
     const missing = async () => {
       const kinds = new Set((await allEvents(runtime)).map(({ event }) => event));
       return [

@@ -5,8 +5,9 @@ import { spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { AgentView, StatusView, TaskView, WaitView } from '../../src/wire/agentd.ts';
+import type { AgentView, RunView, StatusView, TaskView, WaitView } from '../../src/wire/agentd.ts';
 import type { AuditEvent } from '../../src/wire/events.ts';
+import type { UsageRow } from '../../src/wire/modeld.ts';
 import { eventually, freshDir, ROOT } from '../support/runtime.ts';
 import { manifestOf } from '../support/scripted-world.ts';
 
@@ -87,12 +88,16 @@ describe('agentctl', () => {
     rmSync(base, { recursive: true, force: true });
   });
 
-  it('[R47] status shows what is running, and that it is a rehearsal', async () => {
+  it('[K29] [R47] status shows what is running, and that it is a rehearsal', async () => {
     const { status } = await json<{ status: Status }>('status');
     assert.equal(status.halted, false);
     assert.equal(status.rehearsal, true);
     assert.equal(status.agents.active, 4);
-    assert.match(await ok('status'), /rehearsal/i);
+    const shown = await ok('status');
+    assert.match(shown, /rehearsal/i);
+    assert.match(shown, /^daemons +\d+ running$/m);
+    assert.match(shown, /^tasks +none yet$/m);
+    assert.match(shown, /^spent today +\$0\.0000, 0 tokens$/m);
     assert.match(await ok('doctor'), /not protected/i);
     assert.match(await ok('version'), /\d+\.\d+\.\d+/);
     const { code, stdout } = await run('up');
@@ -100,7 +105,7 @@ describe('agentctl', () => {
     assert.match(stdout, /already up/);
   });
 
-  it('[R48] [R47] list: name, user, status, model, tasks, spend', async () => {
+  it('[K21] [R48] [R47] list: name, user, status, model, tasks, spend', async () => {
     const { agents } = await json<{ agents: AgentView[] }>('list');
     assert.deepEqual(
       agents.map(({ name }) => name),
@@ -135,7 +140,7 @@ describe('agentctl', () => {
     assert.match(await ok('artifact', 'get', artifacts[0]!.id), /\[rehearsal\]/);
   });
 
-  it('[R53] [R40] pause, resume, stop; [R50] logs; agent create, update, remove', async () => {
+  it('[R53] [R40] pause, resume, stop; [K23] [R50] logs; agent create, update, remove', async () => {
     assert.match(await ok('pause', 'deployer'), /paused/);
     await fails(1, 'agent_paused', 'task', 'create', 'Deploy', '--agent', 'deployer');
     assert.match(await ok('resume', 'deployer'), /active|resumed/);
@@ -230,6 +235,32 @@ describe('agentctl', () => {
     assert.equal(bad.code, 78, bad.stdout + bad.stderr);
     assert.match(bad.stderr, /bad\.yaml:1.*runs_live_mx|runs_live_mx.*line 1/s);
     assert.match(bad.stderr, /runs_live_max/);
+  });
+
+  it('[K64] the record of a task has its agent, model, end, turns, cost, times and error', async () => {
+    const failed = await json<{ tasks: TaskView[] }>('task', 'list', '--status', 'failed');
+    const { id } = failed.tasks.find(({ error }) => /2 steps/.test(error?.message ?? ''))!;
+    type Taken = { steps: number; tokens: number; cost_microusd: number };
+    const { task, runs, took } = await json<{ task: TaskView; runs: RunView[]; took: Taken }>(
+      ...(['task', 'show', id] as const),
+    );
+    assert.deepEqual(
+      [task.assigned_to, task.status, task.error?.code],
+      ['coder', 'failed', 'limit'],
+    );
+    assert.deepEqual(
+      runs.map(({ agent, outcome, crashes }) => [agent, outcome, crashes]),
+      [['coder', 'failed', 0]],
+    );
+    assert.ok(Date.parse(runs[0]!.ended_at!) > Date.parse(runs[0]!.created_at));
+    type Usage = { rows: UsageRow[]; total: { cost_microusd: number } };
+    const { rows, total } = await json<Usage>('model', 'usage', '--task', id);
+    assert.deepEqual(
+      rows.map(({ agent, model, calls }) => [agent, model, calls]),
+      [['coder', 'rehearsal-large', 2]],
+    );
+    assert.deepEqual([took.steps, took.cost_microusd], [2, total.cost_microusd]);
+    assert.ok(took.tokens > 0);
   });
 
   it('[R98] [R105] model list, test, usage and budget', async () => {

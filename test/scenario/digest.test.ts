@@ -79,7 +79,7 @@ for (const mode of ['embedded', 'split'] as const)
       assert.match(future.stderr, /in the future/);
     });
 
-    it('has what was done, what it cost, what waits and what went wrong, and asks no model', async () => {
+    it('[K29] has what was done, what it cost, what waits and what went wrong, and asks no model', async () => {
       model.on(
         'Count the herons',
         says(call('test.count_effect', { key: 'a' })),

@@ -160,7 +160,7 @@ describe('mail programs', () => {
     assert.match(printed.output, /Then it is .*Seven/);
   });
 
-  it('mutt: sends a file to an alias; agent and person get it', async () => {
+  it('[K25] mutt: sends a file to an alias; agent and person get it', async () => {
     const rc = join(base, 'muttrc');
     writeFileSync(
       rc,

@@ -110,9 +110,13 @@ for (const mode of ['embedded', 'split'] as const)
       throw new Error(`no file of ${id}`);
     };
 
-    it('people write to each other, and read only their own mail with their own key', async () => {
+    it('[K25] people write to each other, and read only their own mail with their own key', async () => {
       assert.equal((await run('person', 'add', 'ann')).code, 0);
       await run('send', 'ann', 'Lunch at twelve?\nAt the pond.');
+      await run('send', 'operator', 'Gladly.', '--subject', 'Re: lunch', '--as', 'ann');
+      const gladly = await find('operator', /^Re: lunch$/);
+      assert.match(gladly.from, /\bann@/, 'the key says who writes');
+      assert.equal(gladly.text.trim(), 'Gladly.');
       const mine = await json<List>('mail', '--as', 'ann');
       assert.deepEqual([mine.box, mine.total, mine.unread], ['ann', 1, 1]);
       const { mail } = await json<{ mail: MailView }>('mail', 'read', '1', '--as', 'ann');

@@ -294,7 +294,7 @@ test('questions are listed and answered', async () => {
   assert.equal((await run('answer', id('wait', 9), 'x')).code, 5);
 });
 
-test('logs prints what the agent did; an unknown name is an error', async () => {
+test('[K23] logs prints what the agent did; an unknown name is an error', async () => {
   fake.script({
     agentd: {
       getAgent: async ({ params }) => {

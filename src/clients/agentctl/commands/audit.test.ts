@@ -33,12 +33,12 @@ after(async () => {
 });
 const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 
-test('tail prints the newest events in order', async () => {
+test('[K14] tail prints the newest events in order, with their times', async () => {
   fake.script({
     'auditd-ai': { events: async () => ({ events: [event(9), event(8)], cursor: null }) },
   });
   const { stdout } = await run('audit', 'tail', '-n', '2');
-  assert.match(stdout, /^ +8 [\s\S]*\n +9 /);
+  assert.match(stdout, /^ +8 .*\d\d:\d\d:\d\d .*\n +9 .*\d\d:\d\d:\d\d /);
   assert.deepEqual(fake.seen.at(-1)?.query, { order: 'desc', limit: 2 });
   const json = await run('audit', 'tail', '--json');
   assert.deepEqual(
@@ -50,7 +50,7 @@ test('tail prints the newest events in order', async () => {
   );
 });
 
-test('tail -f goes on, and reconnects where the stream broke', async () => {
+test('[K14] tail -f goes on, and reconnects where the stream broke', async () => {
   const connections: (number | undefined)[] = [];
   fake.script({
     'auditd-ai': {
@@ -78,6 +78,35 @@ test('tail -f goes on, and reconnects where the stream broke', async () => {
     .map((line) => JSON.parse(line).seq);
   assert.deepEqual(seqs, [1, 2, 3]);
   assert.deepEqual(connections.slice(0, 2), [1, 2]);
+  assert.equal(ran.code, 0);
+});
+
+test('[K23] logs -f goes on with the events of that agent alone', async () => {
+  fake.script({
+    agentd: { getAgent: async () => ({ agent: agentView('planner'), manifest: {} }) },
+    'auditd-ai': {
+      agent: async () => ({ events: [event(1)], cursor: null }),
+      events: async ({ query, signal }) => {
+        if (query.follow !== '1') return { events: [event(1)], cursor: null };
+        return eventStream(
+          (async function* (): AsyncGenerator<AuditEvent> {
+            yield event(2, { agent: 'coder' });
+            yield event(3);
+            if (!signal.aborted) await once(signal, 'abort');
+          })(),
+        );
+      },
+    },
+  });
+  const ran = await agentctl(['logs', 'planner', '-f', '--json'], {
+    state: fake.stateDir,
+    watch: ({ stdout }) => (stdout.split('\n').length > 2 ? 'SIGINT' : undefined),
+  });
+  const lines = ran.stdout.trim().split('\n');
+  assert.deepEqual(
+    lines.map((line) => JSON.parse(line).seq),
+    [1, 3],
+  );
   assert.equal(ran.code, 0);
 });
 

@@ -16,7 +16,7 @@ const run = (...args: string[]) => agentctl(args, { state: fake.stateDir });
 const last = () => fake.seen.at(-1)!;
 const anySchema = { safeParse: (data: unknown) => ({ success: true, data }) } as never;
 
-test('agent create --persona allows what the persona expects, unless --allow is given', async () => {
+test('[K18] agent create --persona allows what the persona expects, unless --allow is given', async () => {
   const head = { kind: 'roles', role: null, purpose: null, extends: [], sources: [], agents: [] };
   const coder = { ...head, name: 'coder', ref: 'roles/coder', tools: ['file.read', 'tests.run'] };
   const other = { ...head, name: 'x', ref: 'roles/x', tools: ['shell.exec'] };
@@ -41,6 +41,12 @@ test('agent create --persona allows what the persona expects, unless --allow is 
   });
   assert.deepEqual(await specOf('--persona', 'coder', '--allow', 'git.read'), {
     personas: ['coder'],
+    tools: { allow: ['git.read'] },
+  });
+  const own = ['--instructions', 'Ask first.', '--allow', 'git.read'];
+  assert.deepEqual(await specOf('--persona', 'coder', ...own), {
+    personas: ['coder'],
+    persona: 'Ask first.',
     tools: { allow: ['git.read'] },
   });
   assert.deepEqual(await specOf('--persona', 'base'), { personas: [] });

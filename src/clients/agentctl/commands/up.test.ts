@@ -10,7 +10,7 @@ import { stubRuntime } from '../testing/stub-runtime.ts';
 
 const { withState, ctl, main } = stubRuntime();
 
-test('up starts the runtime and prints what responds; down stops it', () =>
+test('[K12] up starts the runtime and prints what responds; down stops it', () =>
   withState(async (state) => {
     const up = await ctl(state, 'up', '--split', '--port', '7777', '--agents', '/some/dir');
     assert.equal(up.code, 0, up.stderr);
@@ -48,7 +48,7 @@ test('up starts the runtime and prints what responds; down stops it', () =>
     assert.match((await ctl(state, 'down')).stdout, /^No runtime is running on/);
   }));
 
-test('restart keeps the options that it had, unless others are given', () =>
+test('[K12] restart keeps the options that it had, unless others are given', () =>
   withState(async (state) => {
     const readArgs = () => JSON.parse(readFileSync(join(state, 'argv'), 'utf8')) as string[];
     await ctl(state, 'up', '--restarts', '3');
