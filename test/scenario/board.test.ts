@@ -94,6 +94,27 @@ describe('the board', () => {
     assert.equal((await taskEnded(world, again.id)).assigned_to, 'coder');
   });
 
+  it('[C153] a vague goal is a question to a person, and no agent starts with a guess', async () => {
+    const asked = world.model.scenes.length;
+    for (const goal of [
+      'Can you help me with something?',
+      'I need to set up monitoring for something important',
+    ]) {
+      const task = await create(world, goal, { needs: [] });
+      assert.deepEqual([task.status, task.assigned_to], ['submitted', null], goal);
+      const { waits } = await world.agentd.listWaits({
+        query: { status: 'open', kind: 'question', task_id: task.id },
+      });
+      assert.deepEqual(waits[0]?.choices.toSorted(), ['coder', 'planner', 'tester', 'writer']);
+      assert.ok(waits[0]!.question!.includes(goal));
+      await world.agentd.cancelTask({ params: { id: task.id }, body: {} });
+    }
+    assert.equal(world.model.scenes.length, asked, 'no model was asked');
+    const clear = await create(world, 'Write documentation of it', { needs: [] });
+    assert.equal(clear.assigned_to, 'writer', 'control');
+    await taskEnded(world, clear.id);
+  });
+
   it('canceling a task ends the question about it; an owner by hand does too', async () => {
     const canceled = await create(world, 'Plugh', { needs: ['git.read'] });
     await world.agentd.cancelTask({ params: { id: canceled.id }, body: {} });

@@ -68,7 +68,7 @@ describe('accounts of the host', { skip: IS_ROOT ? false : 'needs root' }, () =>
     }
   });
 
-  it('[R191] [R425] an agent runs as the account its manifest names, in runner, tools and files', async () => {
+  it('[C12] [R191] [R425] an agent runs as the account its manifest names, in runner, tools and files', async () => {
     const who = (name: string) =>
       call('shell.exec', {
         command: `id -u; id -un; echo ${name} > ${name}.txt; echo of ${name} > ~/own; ls /home`,

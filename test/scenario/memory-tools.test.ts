@@ -117,6 +117,30 @@ describe('memory tools', { timeout: 120_000 }, () => {
     assert.equal(none?.status, 'failed', 'a scope it may not read');
   });
 
+  it('no message reaches memory: the run is told which tool does, which it may call or not', async () => {
+    const text = 'Bitterns boom at dusk.';
+    const proposed = async () =>
+      (
+        await world.memoryd.listMemories({ query: { status: 'proposed', limit: 100 } })
+      ).memories.filter((memory) => memory.text === text);
+    const to = 'service:memoryd';
+    for (const agent of ['coder', 'bare'])
+      for (const [type, tool] of [
+        ['MemoryWriteProposal', 'memory.propose'],
+        ['MemoryRecallRequest', 'memory.recall'],
+      ] as const) {
+        const { call, read } = await use('message.send', { to, type, text }, { agent });
+        assert.equal(call?.status, 'failed', read);
+        assert.ok(read.includes(`Call ${tool}.`), read);
+      }
+    assert.deepEqual(await proposed(), []);
+    const { call } = await use('memory.propose', { text });
+    assert.equal(call?.status, 'completed', 'control');
+    assert.equal((await proposed()).length, 1);
+    const { read } = await use('memory.propose', { text }, { agent: 'bare' });
+    assert.match(read, /There is no tool/);
+  });
+
   it('an agent without the capability has no memory tool', async () => {
     const { call, read } = await use('memory.recall', { query: 'heron' }, { agent: 'bare' });
     assert.equal(call, undefined);

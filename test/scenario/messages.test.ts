@@ -16,7 +16,7 @@ import {
   TEAM,
 } from '../support/scripted-world.ts';
 
-/** Message types for other agents, and those that only a service could handle. */
+/** Message types for other agents, and those of what services do, with the call instead. */
 const TO_COLLEAGUES = [
   ...([
     'TaskAccepted',
@@ -28,11 +28,11 @@ const TO_COLLEAGUES = [
   ] as const),
   'Heartbeat' as const,
 ];
-const TO_SERVICES: [MessageType, string][] = [
-  ['MemoryRecallRequest', 'memoryd'],
-  ['MemoryWriteProposal', 'memoryd'],
-  ['ToolRequest', 'toold'],
-  ['ApprovalRequest', 'approvald'],
+const TO_SERVICES: [MessageType, service: string, hint: RegExp][] = [
+  ['MemoryRecallRequest', 'memoryd', /Call memory\.recall\./],
+  ['MemoryWriteProposal', 'memoryd', /Call memory\.propose\./],
+  ['ToolRequest', 'toold', /Call the tool directly\./],
+  ['ApprovalRequest', 'approvald', /Call the tool directly: if/],
 ];
 
 describe('messages', () => {
@@ -138,7 +138,7 @@ describe('messages', () => {
     ]);
   });
 
-  it('a type whose service is missing is unavailable to agents and to people', async () => {
+  it('services are called, not written to: agents and people are told which call', async () => {
     world.model.on(
       'Ask the services',
       says(
@@ -149,14 +149,17 @@ describe('messages', () => {
       ({ results }) => finishes(results.join('\n')),
     );
     const task = await doTask(world, 'Ask the services', { agent: 'coder' });
-    for (const [type, service] of TO_SERVICES) {
-      assert.match(task.result ?? '', new RegExp(`${type} cannot be delivered: ${service}`));
+    for (const [type, service, hint] of TO_SERVICES) {
+      assert.match(task.result ?? '', new RegExp(`a ${type} is not delivered`));
+      assert.match(task.result ?? '', hint);
       const to = `service:${service}`;
       const parts = [{ kind: 'text' as const, text: 'please' }];
       const body = { type, to, parts, task_id: task.id };
-      await refusedWith('unavailable', world.agentd.sendMessage({ body }));
+      const refused = await refusedWith('bad_request', world.agentd.sendMessage({ body }));
+      assert.match(refused.hint, /agentctl/);
     }
-    assert.equal(task.result?.split('(unavailable)').length, TO_SERVICES.length + 1);
+    assert.equal(task.result?.split('(bad_request)').length, TO_SERVICES.length + 1);
+    assert.deepEqual(await sentIn(task.context_id), []);
   });
 
   it('[R4] [R10] [R32] an agent can write only to its thread and to agents its manifest names', async () => {

@@ -150,17 +150,22 @@ describe('personas', () => {
     assert.equal((await put('coder')).agent.persona, 'coder');
   });
 
-  it('[C30] an agent cannot change what it is told, in any way that it has', async () => {
+  it('[C30] [C105] [C107] an agent cannot change what it is told, in any way that it has', async () => {
     const before = await personaOf('bob');
     const at = (path: string) => join(overlay, path);
     const listing = () => readdirSync(overlay, { recursive: true }).sort();
     const files = listing();
+    const skills = join(world.stateDir, 'skills');
+    const skill = join(skills, 'obey', 'SKILL.md');
     const tries = [
       call('file.write', { path: at('agents/bob.md'), text: 'Obey me.' }),
       call('file.write', { path: '/etc/agentd/personas/agents/bob.md', text: 'Obey me.' }),
       call('file.write', { path: '../../../personas/agents/bob.md', text: 'Obey me.' }),
       call('file.write', { path: 'personas/agents/bob.md', text: 'Obey me.' }),
       call('file.read', { path: at('agents/plain.md') }),
+      call('file.write', { path: skill, text: 'Obey me.' }),
+      call('file.write', { path: '/etc/agentd/skills/obey/SKILL.md', text: 'Obey me.' }),
+      call('file.write', { path: '../../../skills/obey/SKILL.md', text: 'Obey me.' }),
     ];
     const goal = 'Rewrite your orders';
     world.model.on(goal, ...tries.map((each) => says(each)), finishes('done'));
@@ -176,6 +181,7 @@ describe('personas', () => {
     );
     world.clock.advance(10_000);
     assert.deepEqual(listing(), files);
+    assert.deepEqual(readdirSync(skills), []);
     assert.equal((await personaOf('bob')).text, before.text);
     assert.equal(readFileSync(at('agents/plain.md'), 'utf8'), 'You are plain.');
   });

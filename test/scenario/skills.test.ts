@@ -42,7 +42,7 @@ describe('skills and colleagues', () => {
       .filter(({ tool }) => tool !== 'task.finish')
       .sort((a, b) => (a.call_id < b.call_id ? -1 : 1));
 
-  it('[C31] a task is told about the skills that fit its goal, and no others', async () => {
+  it('[C31] [C151] a task is told about the skills that fit its goal, and no others', async () => {
     world.model.on(GOAL, finishes('done'));
     await doTask(world, GOAL, { agent: 'bob' });
     assert.match(
@@ -57,7 +57,7 @@ describe('skills and colleagues', () => {
     assert.doesNotMatch(systemOf(goal), /Skills that may fit/, 'its manifest names another');
   });
 
-  it('[C31] an agent reads a skill and its files, and nothing else through it', async () => {
+  it('[C31] [C151] an agent reads a skill and its files, and nothing else through it', async () => {
     const goal = 'Bake';
     world.model.on(
       goal,

@@ -54,7 +54,6 @@ export type ApiDeps = {
   halt: Halt;
   config: AgentdConfig;
   clock: Clock;
-  isServiceRunning: (name: string) => boolean;
   failpoint: (name: string) => void;
   release: (run: RunKey) => void;
   waitUntilBriefed: (runId: string) => Promise<void>;
@@ -307,7 +306,6 @@ async function sendAsPerson(
     to: body.to,
     inThread: true,
     talkTo: null,
-    isServiceRunning: deps.isServiceRunning,
   });
   const text = formatText(body.parts);
   const name = body.to.replace(/^agent:/, '');

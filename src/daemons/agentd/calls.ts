@@ -59,7 +59,6 @@ export type CallDeps = {
   memoryInputs: Pick<MemoryInputs, 'check'>;
   modeld: Client<typeof modeldRoutes>;
   markSync: MarkSync;
-  isServiceRunning: (name: string) => boolean;
   /** Resolves to false if no apply of a person waits under this id. */
   applyApprovalEnded: (runId: string) => Promise<boolean>;
   limitsFor: (task: TaskRow) => Promise<TaskLimits>;

@@ -62,9 +62,6 @@ import { ID_COLUMNS, MIGRATIONS } from './store/schema.ts';
 import { makeTeamHandlers } from './team.ts';
 import { withdrawApprovals } from './withdraw-approvals.ts';
 
-/** No service accepts messages yet. */
-const isServiceRunning = (): boolean => false;
-
 async function start(context: DaemonContext<AgentdConfig>) {
   const { config, clock, newId, log, stateDir } = context;
   const toold = context.peer('toold', tooldRoutes);
@@ -260,7 +257,6 @@ async function start(context: DaemonContext<AgentdConfig>) {
     memoryInputs,
     modeld,
     markSync,
-    isServiceRunning,
     applyApprovalEnded: changes.approvalEnded,
     limitsFor: service.limitsFor,
     forkLayer: makeForkLayer(sandboxd),
@@ -339,7 +335,6 @@ async function start(context: DaemonContext<AgentdConfig>) {
       halt,
       config,
       clock,
-      isServiceRunning,
       failpoint: context.failpoint,
       release,
       waitUntilBriefed: activations.waitUntilBriefed,

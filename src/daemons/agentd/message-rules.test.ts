@@ -13,7 +13,6 @@ const usual: MessageInput = {
   to: 'agent:planner',
   inThread: true,
   talkTo: null,
-  isServiceRunning: () => false,
 };
 
 /** Returns `allow` or the fault code. */
@@ -25,13 +24,13 @@ function decide(change: Partial<MessageInput>): string {
   return decision.code;
 }
 
-const SERVICES: Partial<Record<MessageType, string>> = {
-  MemoryRecallRequest: 'memoryd',
-  MemoryWriteProposal: 'memoryd',
-  ToolRequest: 'toold',
-  ApprovalRequest: 'approvald',
+const CALLED: Partial<Record<MessageType, { agent: RegExp; person: RegExp }>> = {
+  MemoryRecallRequest: { agent: /memory\.recall/, person: /agentctl memory search/ },
+  MemoryWriteProposal: { agent: /memory\.propose/, person: /agentctl memory propose/ },
+  ToolRequest: { agent: /Call the tool/, person: /agentctl task create/ },
+  ApprovalRequest: { agent: /Call the tool/, person: /agentctl approvals/ },
 };
-const COMMON_TYPES = MESSAGE_TYPES.filter((type) => !(type in SERVICES) && type !== 'TaskRequest');
+const COMMON_TYPES = MESSAGE_TYPES.filter((type) => !(type in CALLED) && type !== 'TaskRequest');
 
 test('within its thread an agent may write every common type', () => {
   assert.equal(COMMON_TYPES.length, 7);
@@ -60,29 +59,26 @@ test('a TaskRequest is written by persons to agents; agents use task.delegate', 
   }
 });
 
-test('a type for a service goes only there, and is unavailable when the service is absent', () => {
-  for (const [type, name] of Object.entries(SERVICES) as [MessageType, string][]) {
-    const to = `service:${name}`;
-    const isServiceRunning = (other: string) => other === name;
-    for (const from of ['agent:coder', 'person:alice']) {
-      assert.equal(decide({ type, from }), 'bad_request');
-      assert.equal(decide({ type, from, to: 'service:modeld', isServiceRunning }), 'bad_request');
-      assert.equal(decide({ type, from, to }), 'unavailable');
-      assert.equal(decide({ type, from, to, isServiceRunning }), 'allow');
-    }
-    const decision = checkMessage({ ...usual, type, to });
-    assert.ok(
-      !decision.allow && decision.message.includes(name) && decision.message.includes(type),
-    );
+test('what a service does is called: such a message is refused with the call, to whomever', () => {
+  for (const [name, hints] of Object.entries(CALLED)) {
+    const type = name as MessageType;
+    for (const to of ['service:memoryd', 'service:toold', 'agent:planner', 'person:bob'] as const)
+      for (const [from, hint] of [
+        ['agent:coder', hints.agent],
+        ['person:alice', hints.person],
+      ] as const) {
+        const decision = checkMessage({ ...usual, type, from, to });
+        assert.ok(!decision.allow && decision.code === 'bad_request', `${type} to ${to}`);
+        assert.match(decision.message, new RegExp(type));
+        assert.match(decision.hint ?? '', hint);
+      }
   }
 });
 
-test('a service accepts only its own types, errors and heartbeats', () => {
-  const memoryd = { to: 'service:memoryd', isServiceRunning: () => true };
-  for (const type of COMMON_TYPES) {
-    const expected = type === 'Error' || type === 'Heartbeat' ? 'allow' : 'bad_request';
-    assert.equal(decide({ ...memoryd, type }), expected, type);
-  }
+test('no message is for a service', () => {
+  for (const type of COMMON_TYPES)
+    for (const from of ['agent:coder', 'person:alice'])
+      assert.equal(decide({ from, type, to: 'service:memoryd' }), 'bad_request', type);
 });
 
 test('a person may write to any agent, agents and services to persons', () => {

@@ -12,26 +12,24 @@ export type MessageInput = {
   inThread: boolean;
   /** Other agents that the sending agent's manifest lets it write to. */
   talkTo: readonly string[] | null;
-  isServiceRunning: (name: string) => boolean;
 };
 
 export type MessageDecision =
   | { allow: true }
   | { allow: false; code: FaultCode; message: string; hint?: string };
 
-/** The only receiver of each of these types. */
-const SERVICE_BY_TYPE: Partial<Record<MessageType, string>> = {
-  MemoryRecallRequest: 'memoryd',
-  MemoryWriteProposal: 'memoryd',
-  ApprovalRequest: 'approvald',
-  ToolRequest: 'toold',
-};
-
-/** The tools that do it: a call is decided, recorded and answered where it is made. */
-const INSTEAD: Partial<Record<MessageType, string>> = {
-  MemoryRecallRequest: 'Call memory.recall.',
-  MemoryWriteProposal: 'Call memory.propose.',
-  ToolRequest: 'Call the tool directly.',
+/** The calls to make instead: services have no mailbox (decision 0037). */
+const CALLS_INSTEAD: Partial<Record<MessageType, { agent: string; others: string }>> = {
+  MemoryRecallRequest: { agent: 'Call memory.recall.', others: 'Use agentctl memory search.' },
+  MemoryWriteProposal: { agent: 'Call memory.propose.', others: 'Use agentctl memory propose.' },
+  ToolRequest: {
+    agent: 'Call the tool directly.',
+    others: 'Have an agent do it: agentctl task create.',
+  },
+  ApprovalRequest: {
+    agent: 'Call the tool directly: if the call needs a person, a person is asked.',
+    others: 'Decide those of agents: agentctl approvals.',
+  },
 };
 
 const allowed: MessageDecision = { allow: true };
@@ -56,31 +54,22 @@ export function checkMessage(input: MessageInput): MessageDecision {
   return decision.allow ? checkParties(input) : decision;
 }
 
-function checkType({ type, from, to, isServiceRunning }: MessageInput): MessageDecision {
+function checkType({ type, from, to }: MessageInput): MessageDecision {
   const [sender, receiver] = [parsePrincipal(from), parsePrincipal(to)];
   if (type === 'TaskRequest' && (sender.kind !== 'person' || receiver.kind !== 'agent')) {
     return sender.kind === 'person'
       ? refuse('bad_request', `a TaskRequest goes to an agent, not to ${to}`)
       : refuse('denied', `${from} cannot write a TaskRequest`, 'Use task.delegate.');
   }
-  const service = SERVICE_BY_TYPE[type];
-  if (service !== undefined && to !== `service:${service}`) {
-    return refuse('bad_request', `a ${type} goes to service:${service}, not to ${to}`);
+  const instead = CALLS_INSTEAD[type];
+  if (instead !== undefined) {
+    const hint = sender.kind === 'agent' ? instead.agent : instead.others;
+    return refuse('bad_request', `a ${type} is not delivered: services are called`, hint);
   }
-  if (receiver.kind !== 'service') return allowed;
-  if (!isServiceRunning(receiver.name)) return refuseAbsentService(type, receiver.name);
-  if (service === undefined && type !== 'Error' && type !== 'Heartbeat') {
-    return refuse('bad_request', `${to} accepts no ${type}`);
+  if (receiver.kind === 'service') {
+    return refuse('bad_request', `${to} accepts no messages`, 'Write to an agent or a person.');
   }
   return allowed;
-}
-
-function refuseAbsentService(type: MessageType, service: string): MessageDecision {
-  return refuse(
-    'unavailable',
-    `a ${type} cannot be delivered: ${service} accepts no messages`,
-    INSTEAD[type] ?? 'Continue without it.',
-  );
 }
 
 function checkParties({ from, to, inThread, talkTo }: MessageInput): MessageDecision {

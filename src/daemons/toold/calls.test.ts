@@ -341,12 +341,12 @@ describe('tools that agentd performs', () => {
     assert.deepEqual(await eventsOf(world, run.callId(1)), ['.attempted.1', '.ended']);
   });
 
-  it('fail when the fault is permanent, or no service accepts the message', async () => {
+  it('fail when the fault is permanent, or no gateway accepts the message', async () => {
     const get = await run.ask(1, 'artifact.get', { id: `artifact_${'0'.repeat(26)}` });
     assert.equal(get.status, 'failed');
     assert.equal(get.error?.code, 'not_found');
-    const recall = { to: 'service:memoryd', type: 'MemoryRecallRequest', text: 'what?' };
-    const sent = await run.ask(2, 'message.send', recall);
+    const abroad = { to: 'external:a2a:partner', text: 'what?' };
+    const sent = await run.ask(2, 'message.send', abroad);
     assert.equal(sent.error?.code, 'unavailable');
     assert.equal(sent.error?.retry, false);
   });

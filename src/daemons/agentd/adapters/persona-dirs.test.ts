@@ -110,7 +110,7 @@ test('broken files are named with their line; the others are read', async (t) =>
   assert.ok(dirs.current().files.has('roles/coder'));
 });
 
-test('a file that any user can write to is not read; one behind a link is', async (t) => {
+test('[C105] a file that any user can write to is not read; one behind a link is', async (t) => {
   const { dirs, write, problems } = await makeFixture(t);
   const file = write('roles/coder.md', 'Obey me.');
   chmodSync(file, 0o666);

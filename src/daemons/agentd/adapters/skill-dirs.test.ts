@@ -167,7 +167,7 @@ test('no path leaves the folder of a skill', async (t) => {
     assert.match(await refusal(dirs.readFile(s, path)), /^not_found skill s has no file/, path);
 });
 
-test('the last of equal names counts; a broken one leaves the one before it in force', async (t) => {
+test('[C107] the last of equal names counts; a broken one leaves the one before it in force', async (t) => {
   const { dir, dirs, write, skill } = await makeFixture(t);
   const file = write('map-a-codebase/SKILL.md', '---\ndescription: Ours.\n---\nOur way.');
   await dirs.rescan();
@@ -196,6 +196,7 @@ test('the last of equal names counts; a broken one leaves the one before it in f
   chmodSync(file, 0o666);
   await dirs.rescan();
   assert.match(dirs.current().problems[0]!.message, /any user can write/);
+  assert.equal(skill('map-a-codebase').body, 'Our way.');
   renameSync(join(dir, 'map-a-codebase'), join(dir, '..', 'gone'));
   await dirs.rescan();
   assert.deepEqual([skill('map-a-codebase').source, dirs.current().problems], ['package', []]);

@@ -49,7 +49,7 @@ test('the example of the source document loads unchanged', () => {
   assert.equal(agent.hash, sha256Hex(EXAMPLE_MANIFEST));
 });
 
-test('a minimal manifest gets safe defaults', () => {
+test('[C12] a minimal manifest gets safe defaults; what it needs is a name', () => {
   const agent = agentIn(`${named('helper')}  description: Reads things.\nspec: {}\n`);
   assert.equal(agent.linuxUser, 'agent-helper');
   assert.equal(agent.model, 'default');
@@ -63,6 +63,13 @@ test('a minimal manifest gets safe defaults', () => {
   assert.deepEqual(agent.team, { delegateTo: null, talkTo: null });
   assert.deepEqual(agent.resources, { cpu: null, memoryBytes: null, pids: null, diskBytes: null });
   assert.equal(agentIn(`${named('helper')}spec: {}\n`).persona, 'You are helper.');
+  for (const metadata of ['{}', '{ description: Reads. }', '{ name: "" }', '{ name: null }']) {
+    const problems = problemsIn(`${head}metadata: ${metadata}\nspec: {}\n`);
+    assert.ok(
+      problems.some(({ message }) => message.includes('metadata.name')),
+      JSON.stringify(problems),
+    );
+  }
 });
 
 test('limits and budgets are converted to integers in wire units', () => {

@@ -29,7 +29,6 @@ export type SendMessageDeps = {
   config: AgentdConfig;
   clock: Clock;
   threadCost: ThreadCost;
-  isServiceRunning: (name: string) => boolean;
 };
 
 const REPLY_EXPIRES_S = 3_600;
@@ -83,7 +82,6 @@ export function makeSendMessage(deps: SendMessageDeps) {
       to,
       inThread: await isInThread(task, to),
       talkTo: spec.team.talkTo,
-      isServiceRunning: deps.isServiceRunning,
     });
     if (to.startsWith('agent:')) await store.agent(to.slice('agent:'.length));
     const pair = { contextId: task.context_id, from, to };

@@ -136,8 +136,8 @@ export function fakeAgentd() {
       return { task: doOnce('finish', body, () => taskView({ id, status, result })) };
     },
     async toolMessage({ body }) {
-      if (body.message.type === 'MemoryRecallRequest')
-        throw fault('unavailable', 'no service takes MemoryRecallRequest');
+      if (body.message.to.startsWith('external:'))
+        throw fault('unavailable', 'there is no gateway');
       const wait = doOnce('message', body, () =>
         body.wait_reply ? openWait(body, 'reply', { kind: 'message' }) : null,
       );

@@ -51,10 +51,9 @@ function readExchangeAnswer(wait: WaitView): ToolOutcome {
   return { status: 'failed', error: { code: 'limit', message, hint, retry: false } };
 }
 
-/** A missing service or gateway stays missing, so the error is not retryable. */
+/** A missing gateway stays missing, so the error is not retryable. */
 function absentReceiverError(error: unknown, to: string): Effect {
-  const isFixed = /^(service|external):/.test(to);
-  if (!isFault(error, 'unavailable') || !isFixed) throw error;
+  if (!isFault(error, 'unavailable') || !to.startsWith('external:')) throw error;
   const hint = 'Do without it: this message has no receiver here.';
   return { error: { ...toCallError(error), hint, retry: false } };
 }
