@@ -69,7 +69,7 @@ for (const mode of ['embedded', 'split'] as const) {
     });
     after(() => runtime?.remove());
 
-    it('every Node process runs as an unprivileged user and cannot gain privileges', () => {
+    it('[K86] every Node process runs as an unprivileged user and cannot gain privileges', () => {
       const pids = treeOf(runtime.process.pid!).filter((pid) => programOf(pid) !== '');
       const nodes = pids.filter((pid) => programOf(pid).startsWith('node'));
       assert.ok(nodes.length >= (mode === 'embedded' ? 3 : 9), `${nodes.length} of Node`);

@@ -75,12 +75,12 @@ async function idleFor(count: number) {
 }
 
 describe('an idle team', () => {
-  it('of 20 agents makes no model call in ten minutes, starts nothing and records nothing', async () => {
+  it('[K86] of 20 agents makes no model call in ten minutes, starts nothing and records nothing', async () => {
     const { calls, events, openRuns } = await idleFor(AGENTS);
     assert.deepEqual({ calls, events, openRuns }, { calls: 0, events: 0, openRuns: 0 });
   });
 
-  it('of 20 agents wakes up no more often than one agent does', async () => {
+  it('[K86] of 20 agents wakes up no more often than one agent does', async () => {
     const [one, many] = [await idleFor(1), await idleFor(AGENTS)];
     // One timer of each agent would be twenty more.
     assert.ok(

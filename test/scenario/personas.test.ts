@@ -25,6 +25,10 @@ describe('personas', () => {
           'bob',
           '{ personas: [coder], persona: Mind the gap., tools: { allow: [file.read, file.write_workspace, git.read, git.write_branch, tests.run] } }',
         ),
+        boss: manifestOf(
+          'boss',
+          '{ personas: [planner], tools: { allow: [task.delegate, file.read, git.read] } }',
+        ),
         plain: manifestOf('plain', '{ persona: "Say {{this}} as it is." }'),
       },
     });
@@ -90,6 +94,36 @@ describe('personas', () => {
     const { events } = await world.audit.task({ params: { task_id: task.id }, query: {} });
     const started = events.find(({ event }) => event === 'run.started');
     assert.equal(started?.data?.persona_sha256, sha256);
+  });
+
+  it('[K104] a planner knows its colleagues, gives them work with what done means, and keeps track', async () => {
+    const goal = 'Survey the pond';
+    const part = 'Measure the pond. Done means: length and width, each measured twice.';
+    world.model.on(
+      goal,
+      says(call('team.list')),
+      says(call('task.delegate', { agent: 'bob', goal: part })),
+      ({ results }) => finishes(`Surveyed: ${results.at(-1)}`),
+    );
+    world.model.on('Measure the pond', finishes('12 by 7, twice.'));
+    const task = await doTask(world, goal, { agent: 'boss' });
+    const told = systemOf(goal);
+    assert.match(told, /A part is one outcome, one owner, one way to tell that it is done/);
+    assert.match(
+      told,
+      /Say what to find out or make, what is known, what a good answer\s+contains/,
+    );
+    assert.match(told, /Compare it with what you asked for/);
+    assert.match(told, /Colleagues you can give work to with task_delegate:[\s\S]*\n- bob: /);
+    const [listed, outcome] = world.model.scenesFor(goal).at(-1)!.results;
+    assert.match(listed!, /"name":\s*"bob",\s*"role":\s*"Coder"/);
+    assert.match(outcome!, /12 by 7, twice\./);
+    const { tree } = await world.agentd.getTree({ params: { id: task.id } });
+    assert.deepEqual(
+      tree.children.map((child) => [child.task.assigned_to, child.task.goal, child.task.status]),
+      [['bob', part, 'completed']],
+    );
+    assert.match(task.result ?? '', /^Surveyed: .*12 by 7/);
   });
 
   it('[C29] an overlay applies from the next task on, and its removal too', async () => {

@@ -68,6 +68,24 @@ describe('a restart', () => {
       says(call('task.delegate', { agent: 'researcher', goal: `${name}: ask` })),
       ({ results }) => finishes(results.join()),
     );
+    model.on(`${name}: fail`, finishes('no', { status: 'failed' }));
+    const earlier = await create(runtime, `${name}: be done`, { agent: 'coder' });
+    const next = await create(runtime, `${name}: come next`, {
+      agent: 'coder',
+      after: [earlier.id],
+    });
+    const retry = { on_failure: 'retry', attempts_max: 2 } as const;
+    await create(runtime, `${name}: fail`, { agent: 'coder', ...retry });
+    const failures = async () =>
+      (await runtime.agentd.listTasks({ query: { limit: 200 } })).tasks.filter(
+        ({ goal }) => goal === `${name}: fail`,
+      );
+    await taskEnded(runtime, next.id);
+    await eventually('both tries to end', async () =>
+      (await failures()).filter(({ status }) => status === 'failed').length === 2
+        ? true
+        : undefined,
+    );
     const working = await create(runtime, `${name}: work`, { agent: 'single' });
     await eventually('its second step', async () =>
       model.scenesFor(`${name}: work`).length === 2 ? true : undefined,
@@ -110,6 +128,11 @@ describe('a restart', () => {
         assert.match(results.parent!, /fine/);
         assert.equal(results.sleeping, 'awake');
         assert.equal(effects().filter((key) => key === `${name}-effect`).length, 1);
+        for (const { id } of [earlier, next, ready, blocked]) {
+          const { runs } = await runtime.agentd.listRuns({ query: { task_id: id } });
+          assert.equal(runs.length, 1, 'its dependency counted once');
+        }
+        assert.equal((await failures()).length, 2, 'a failure before the restart counted once');
         await eventually('no runner', async () =>
           readdirSync(join(runtime.stateDir, 'runners')).length === 0 ? true : undefined,
         );
@@ -118,7 +141,7 @@ describe('a restart', () => {
     };
   };
 
-  it('[K80] after a clean stop: running tasks are requeued, not counted as crashed, and continue', async () => {
+  it('[K80] [K87] after a clean stop: running tasks are requeued, not counted as crashed, and continue', async () => {
     const work = await inEveryState('down');
     await runtime.stop();
     assert.ok(!existsSync(join(runtime.stateDir, 'runtime.json')));
@@ -126,7 +149,7 @@ describe('a restart', () => {
     await work.goOn();
   });
 
-  it('after SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
+  it('[K87] after SIGKILL of the whole process: no task is lost, no effect happens twice', async () => {
     const work = await inEveryState('kill');
     const runners = readdirSync(join(runtime.stateDir, 'runners'));
     assert.ok(runners.length >= 1);

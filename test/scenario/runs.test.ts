@@ -37,7 +37,7 @@ describe('runs', () => {
   const eventsOf = async (taskId: string) =>
     (await world.audit.task({ params: { task_id: taskId }, query: { limit: 500 } })).events;
 
-  it('[R128] [R131] [R132] [C147] a runner whose lease expires is replaced, and the run continues under a higher fence', async () => {
+  it('[R128] [R131] [R132] [C147] [K96] a runner whose lease expires is replaced, and the run continues under a higher fence', async () => {
     let isHung = false;
     world.model.on('Fall asleep', ({ step }) => {
       if (step === 0) return says(call('test.echo', { text: 'remember me' }));

@@ -112,8 +112,9 @@ describe('tasks', () => {
     assert.match(prompt, /1,250/);
   });
 
-  it('[K83] [K85] [K88] starts when its dependencies have completed, and not before', async () => {
+  it('[K76] [K83] [K85] [K86] [K88] starts when its dependencies have completed, and not before', async () => {
     world.model.on('First of all', { delayMs: 300, ...finishes('first') });
+    const beganMs = world.clock.nowMs();
     const first = await create(world, 'First of all', { agent: 'coder' });
     const second = await create(world, 'Then this', { agent: 'coder', after: [first.id] });
     assert.equal(second.status, 'blocked');
@@ -125,6 +126,14 @@ describe('tasks', () => {
     const { runs } = await world.agentd.listRuns({ query: { task_id: second.id } });
     assert.equal(runs.length, 1, 'it was started once');
     assert.ok(runs[0]!.created_at >= a.ended_at!);
+    assert.equal(world.clock.nowMs(), beganMs, 'no timer had to fire');
+    // Its owner is not written to: its run begins, with what is to be done and how to end it.
+    const [scene] = world.model.scenesFor('Then this');
+    const told = scene!.messages.map(({ content }) => String(content)).join('\n');
+    assert.equal(scene!.agent, 'coder');
+    assert.match(told, /^Goal: Then this$/m);
+    assert.match(told, /When the work is done, call task_finish with the result\./);
+    assert.match(JSON.stringify(scene!.body.tools), /"name":"task_finish"/);
   });
 
   it('[K85] is rejected, with its dependents, when a dependency fails', async () => {

@@ -225,7 +225,7 @@ const sandboxes = {
   ],
 };
 
-test('[K31] doctor prints what works, what does not, what is not protected', async () => {
+test('[K31] [K96] doctor prints what works, what does not, what is not protected', async () => {
   fake.script({
     agentd: {
       listAgents: async () => ({ agents: [agent('coder')], problems: [problem] }),
@@ -270,7 +270,7 @@ test('doctor without a runtime: nothing fails, it prints the next step', async (
   assert.match(ran.stdout, /warn {2}runtime {5}no runtime is running\n *fix: agentctl up/);
 });
 
-test('[K31] doctor reports a runtime that hangs, and checks everything else', async (t) => {
+test('[K31] [K96] doctor reports a runtime that hangs, and checks everything else', async (t) => {
   const state = makeStateDir();
   const hung = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', state]);
   t.after(() => hung.kill('SIGKILL'));

@@ -62,7 +62,7 @@ async function makeFixture(t: TestContext) {
   return { dirs, write, problems, seen };
 }
 
-test('the eight that ship are there, without a warning, and compose', async (t) => {
+test('[K102] the eight that ship are there, without a warning, and compose', async (t) => {
   const { dirs, problems } = await makeFixture(t);
   assert.deepEqual(await problems(), []);
   const roles = [...dirs.current().files.keys()].filter((ref) => ref.startsWith('roles/'));
@@ -124,7 +124,7 @@ test('[C105] a file that any user can write to is not read; one behind a link is
   assert.ok(dirs.current().files.has('roles/linked'));
 });
 
-test('a role that lacks something is warned about', async (t) => {
+test('[K102] a role that lacks something is warned about', async (t) => {
   const { write, problems } = await makeFixture(t);
   write('roles/thin.md', '---\ntools: [git.read, no.such]\n---\nUse `shell.exec`.\n');
   const messages = (await problems()).map(({ message }) => message);
