@@ -68,8 +68,11 @@ docs: ## write the reference pages that are made from the code, and record the d
 	else echo 'make docs: the build failed, so the demo was not recorded'; fi
 
 ##@ Words of agentctl: each prints the command that it stands for, and runs it
-# Values reach the shell as its variables, so that a quote in a goal stays a quote.
+# Values reach the shell as its variables, so that a quote in a goal stays a quote. They count only
+# on the command line of make: some shells export a NAME of their own.
 AGENTCTL ?= bin/agentctl
+$(foreach name,GOAL INSTRUCTIONS MESSAGE MODEL NAME OWNER PERSONA SUBJECT TO,$(if \
+	$(filter environment,$(origin $(name))),$(eval override $(name) :=)))
 need_value = @test -n "$${$(1)}" || { echo 'make $@: give $(1)=…'; exit 2; }
 say = @run() { printf '%s' '$(AGENTCTL)'; for word; do printf " '%s'" "$$word"; done; echo; exec $(AGENTCTL) "$$@"; }; run $(1)
 

@@ -7,10 +7,12 @@ import { describe, it, test } from 'node:test';
 import { parse } from '../../src/clients/agentctl/parse.ts';
 import { ROOT } from '../support/runtime.ts';
 
-const make = (...words: string[]) => {
+const make = (...words: string[]) => makeWith({}, ...words);
+const makeWith = (env: NodeJS.ProcessEnv, ...words: string[]) => {
   const { status, stdout } = spawnSync('make', ['-s', 'AGENTCTL=/bin/echo', ...words], {
     cwd: ROOT,
     encoding: 'utf8',
+    env: { ...process.env, ...env },
   });
   return { status, lines: stdout.trimEnd().split('\n') };
 };
@@ -120,4 +122,10 @@ test('a word without its value says which one is missing, and runs nothing', () 
   const { status, lines } = make('task-add');
   assert.notEqual(status, 0);
   assert.deepEqual(lines, ['make task-add: give GOAL=…']);
+});
+
+test('a NAME that the shell exports is nobody: make stop halts every agent', () => {
+  assert.equal(makeWith({ NAME: 'coder' }, 'stop').lines[1], 'halt');
+  // Control: the same on the command line.
+  assert.equal(makeWith({ NAME: 'coder' }, 'stop', 'NAME=bob').lines[1], 'stop bob');
 });

@@ -68,7 +68,8 @@ for (const mode of ['embedded', 'split'] as const)
 
     it('an empty one says so, and a time to come is refused', async () => {
       const digest = await digestOf();
-      assert.equal(Date.parse(digest.until) - Date.parse(digest.since), 24 * 3_600_000);
+      const longMs = Date.parse(digest.until) - Date.parse(digest.since);
+      assert.ok(Math.abs(longMs - 24 * 3_600_000) < 60_000, `${longMs} ms`);
       assert.deepEqual(
         [digest.completed.count, digest.failed.count, digest.cost.calls, digest.missing],
         [0, 0, 0, []],
