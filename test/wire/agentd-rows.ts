@@ -301,9 +301,9 @@ const threads = rows({
       ['an unknown agent', (g) => withBody(g, { to: 'agent:nobody' }), 'not_found'],
       ['an unknown task', (g) => withBody(g, { task_id: `task_${UNKNOWN}` }), 'not_found'],
       [
-        'a type whose service is missing',
+        'a type that a call stands for',
         (g) => withBody(g, { type: 'ToolRequest', to: 'service:toold' }),
-        'unavailable',
+        'bad_request',
       ],
       ['a part of no kind', (g) => withBody(g, { parts: [{ kind: 'smoke' }] }), 'bad_request'],
       ['a principal that is none', (g) => withBody(g, { to: 'worker' }), 'bad_request'],
